@@ -1,0 +1,1 @@
+//! Files and completion-based devices: pread, memory, faulty.

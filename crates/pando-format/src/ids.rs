@@ -1,0 +1,65 @@
+//! Identifiers that are stored: newtypes, so that a page is never taken for a block.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $inner:ty, $label:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($label, " {}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($label, " {}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// Name of a page for its whole life: a dense number, reused after the page is freed.
+    PageId, u32, "page"
+);
+id!(
+    /// Name of a B+tree. Never reused in the life of a store.
+    TreeId, u32, "tree"
+);
+id!(
+    /// A frame of the pool. Only in memory, and in the hint half of child words in memory.
+    FrameIndex, u32, "frame"
+);
+id!(
+    /// Log position just behind the record of a batch; also the commit timestamp. 0 is "before
+    /// everything".
+    Lsn, u64, "LSN"
+);
+id!(
+    /// The generation of the checkpoint that will close it: pages changed between two checkpoints
+    /// share an epoch. Goes on over restarts; 0 is never current.
+    Epoch, u64, "epoch"
+);
+
+impl PageId {
+    /// No page: the largest number is never given out.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// The number as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl FrameIndex {
+    /// The number as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,51 @@
+//! The on-disk vocabulary: identifiers, headers, checksums, little-endian codecs; no I/O.
+//!
+//! Everything that a file of a store holds is laid out here, and documented byte by byte in
+//! `docs/format.md`. Bytes that come from a disk are hostile: every decoder returns [`Damage`]
+//! for what it cannot accept and never panics. The version is [`VERSION`]; version 0 may change
+//! without notice until a version 1 is declared.
+//!
+//! Reading order: [`ids`], [`extent`], [`page`], [`superblock`], [`mapping`], [`catalogue`],
+//! [`log`], [`checksum`].
+
+pub mod bytes;
+pub mod catalogue;
+pub mod checksum;
+pub mod extent;
+pub mod ids;
+pub mod log;
+pub mod mapping;
+pub mod page;
+pub mod superblock;
+
+pub use extent::{Extent, StoredPage};
+pub use ids::{Epoch, FrameIndex, Lsn, PageId, TreeId};
+pub use page::PageSize;
+
+#[cfg(target_endian = "big")]
+compile_error!("pages are used in memory as they lie on disk: little-endian");
+
+/// Version of the format that this code reads and writes.
+pub const VERSION: u32 = 0;
+
+/// Why bytes were not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// What was being decoded, and what is wrong with it.
+    pub what: String,
+}
+
+impl Damage {
+    /// A description for people.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into() }
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Damage {}

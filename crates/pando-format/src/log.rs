@@ -1,0 +1,1 @@
+//! Log segments and records (written by the log).

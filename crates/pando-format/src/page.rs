@@ -1,0 +1,183 @@
+//! The page: header, slots, records. Used in memory exactly as on disk, as 64-bit words.
+//!
+//! ```text
+//! word  bytes
+//!  0     0..4   checksum: CRC-32C of bytes 4.. to the end of the page (hints zero)
+//!        4..8   page id
+//!  1     8..12  tree id
+//!       12      kind (see PageKind)
+//!       13      level: 0 for a leaf, parents one above their children
+//!       14      compression: 0 none (others reserved)
+//!       15      flags, reserved
+//!  2    16..24  lsn_max: newest batch that changed the page
+//!  3    24..32  multi_lsn: newest batch of several leaves that changed it
+//!  4    32..40  epoch of this image
+//!  5    40..42  slot count
+//!       42..44  ghost count (always 0 in version 0)
+//!       44..46  heap start, in words from the start of the page
+//!       46..48  dead words in the heap
+//!  6    48..50  prefix offset, in words
+//!       50..52  prefix length, in bytes
+//!       52..56  reserved
+//!  7    56..60  payload bytes (overflow pages; stored bytes of a compressed page)
+//!       60..64  reserved
+//!  8..          slots, growing up; the heap of records grows down from the end
+//! ```
+//!
+//! A leaf's slot is one word; an inner node's entry is two: slot, then child word.
+//!
+//! ```text
+//! slot:  bit 63       32 31     19 18  17  16 15          0
+//!            +-----------+---------+---+---+---+------------+
+//!            |   head    | offset  | C | O | G | suffix len |
+//!            +-----------+---------+---+---+---+------------+
+//! head: first 4 bytes of the suffix, big-endian, zero-padded; offset: word of the record;
+//! C: the value is a list of chunks; O: the value lies in overflow pages; G: ghost.
+//!
+//! child word: bits 0..32 page id, bits 32..64 frame hint + 1 (0: none; always 0 in images).
+//!
+//! record: u16 value length, the suffix from its 5th byte on, padding to a word, the value.
+//! ```
+//! The suffix is the key without the page's prefix.
+
+use crate::Damage;
+use crate::checksum::crc32c;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 64;
+/// Words of the header: the first slot's index.
+pub const HEADER_WORDS: usize = HEADER_BYTES / 8;
+
+/// Word of checksum and page id.
+pub const WORD_ID: usize = 0;
+/// Word of tree id, kind, level, compression, flags.
+pub const WORD_KIND: usize = 1;
+/// Word of `lsn_max`.
+pub const WORD_LSN_MAX: usize = 2;
+/// Word of `multi_lsn`.
+pub const WORD_MULTI_LSN: usize = 3;
+/// Word of the epoch.
+pub const WORD_EPOCH: usize = 4;
+/// Word of slot count, ghost count, heap start, dead words.
+pub const WORD_HEAP: usize = 5;
+/// Word of the prefix.
+pub const WORD_PREFIX: usize = 6;
+/// Word of the payload length.
+pub const WORD_PAYLOAD: usize = 7;
+
+/// Size of a page: a power of two from 4 KiB to 64 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageSize(u32);
+
+impl PageSize {
+    /// Smallest page.
+    pub const MIN: usize = 4096;
+    /// Largest page.
+    pub const MAX: usize = 65536;
+
+    /// `bytes`, if it is a power of two in range.
+    pub fn new(bytes: usize) -> Option<Self> {
+        let valid = bytes.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&bytes);
+        valid.then_some(Self(bytes as u32))
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Size in words.
+    #[inline]
+    pub fn words(self) -> usize {
+        self.0 as usize / 8
+    }
+
+    /// Longest key: a quarter of a page.
+    #[inline]
+    pub fn key_bytes_max(self) -> usize {
+        self.bytes() / 4
+    }
+}
+
+/// What a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageKind {
+    /// Keys with their values.
+    Leaf,
+    /// Separators with their children.
+    Inner,
+    /// A piece of a value that is too long for its leaf.
+    Overflow,
+    /// Page ids (u32 each) of the overflow pages of one value.
+    OverflowIndex,
+    /// A piece of a very large value (reserved).
+    Chunk,
+}
+
+impl PageKind {
+    /// The byte that stands for it.
+    pub fn encode(self) -> u8 {
+        match self {
+            Self::Leaf => 1,
+            Self::Inner => 2,
+            Self::Overflow => 3,
+            Self::OverflowIndex => 4,
+            Self::Chunk => 5,
+        }
+    }
+
+    /// Reads the byte.
+    pub fn decode(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Leaf),
+            2 => Some(Self::Inner),
+            3 => Some(Self::Overflow),
+            4 => Some(Self::OverflowIndex),
+            5 => Some(Self::Chunk),
+            _ => None,
+        }
+    }
+}
+
+/// Slot flag: the record is deleted and kept for old readers (reserved).
+pub const SLOT_GHOST: u64 = 1 << 16;
+/// Slot flag: the record's value is the description of overflow pages.
+pub const SLOT_OVERFLOW: u64 = 1 << 17;
+/// Slot flag: the record's value is a list of chunks (reserved).
+pub const SLOT_CHUNKED: u64 = 1 << 18;
+
+/// The checksum of a page image; bytes 0..4 hold it and are left out.
+pub fn checksum(image: &[u8]) -> u32 {
+    crc32c(&image[4..])
+}
+
+/// Checks the checksum and the page id of an image that came from the device.
+///
+/// # Errors
+/// [`Damage`] with expected and actual values.
+pub fn verify_image(image: &[u8], page: crate::PageId, tag: u32) -> Result<(), Damage> {
+    let stored = crate::bytes::u32_at(image, 0);
+    let actual = checksum(image);
+    if stored != actual {
+        return Err(Damage::new(format!(
+            "checksum: stored {stored:#010x}, actual {actual:#010x}"
+        )));
+    }
+    let id = crate::bytes::u32_at(image, 4);
+    if id != page.0 {
+        return Err(Damage::new(format!(
+            "holds page {id} (a misdirected write?)"
+        )));
+    }
+    let actual_tag = crate::StoredPage::tag_of(actual);
+    if actual_tag != tag {
+        return Err(Damage::new(format!(
+            "an older image of the page (a lost write?): tag {actual_tag:#07x}, expected {tag:#07x}"
+        )));
+    }
+    Ok(())
+}
+
+const _: () = assert!(PageSize::MAX / 8 <= 1 << 13, "word offsets have 13 bits");
+const _: () = assert!(PageSize::MAX / 4 <= 1 << 16, "suffix lengths have 16 bits");

@@ -1,0 +1,132 @@
+//! The superblock: which checkpoint is the newest. Two slots of 4 KiB in a file of their own,
+//! written one after the other, so that a rotten slot has a twin.
+//!
+//! ```text
+//! bytes
+//!   0..8    magic "PANDODB\0"
+//!   8..12   version of the format
+//!  12..16   CRC-32C of bytes 16..4096
+//!  16..24   generation: the epoch that this checkpoint closed
+//!  24..32   incarnation of the log
+//!  32..40   checkpoint LSN C: replay starts here
+//!  40..44   page size          44..48   block size
+//!  48..52   log segment bytes  52..56   next tree id
+//!  56..64   mapping number: files map.N and journal.N
+//!  64..72   pages in the mapping base
+//!  72..80   journal bytes that belong to this checkpoint
+//!  80..88   blocks of the data file at this checkpoint
+//!  88..104  identity of the store, random
+//! 104..112  key of folded long keys, random  112..120 second half
+//! 120..4096 zero
+//! ```
+
+use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::checksum::crc32c;
+use crate::{Damage, Epoch, Lsn, VERSION};
+
+/// Bytes of one slot, and distance of the two.
+pub const SLOT_BYTES: usize = 4096;
+/// First bytes of a slot.
+pub const MAGIC: [u8; 8] = *b"PANDODB\0";
+
+/// Contents of a superblock slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// The epoch that this checkpoint closed.
+    pub generation: Epoch,
+    /// Generation of the checkpoint that ended the last recovery: log records carry it.
+    pub incarnation: u64,
+    /// Every batch up to here is in the checkpoint, none behind it.
+    pub checkpoint_lsn: Lsn,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Bytes of a log segment.
+    pub segment_bytes: u32,
+    /// The first tree id that was never given out.
+    pub next_tree: u32,
+    /// Number of the mapping base and journal files.
+    pub mapping: u64,
+    /// Words in the mapping base.
+    pub base_pages: u64,
+    /// Bytes of the journal that belong to this checkpoint.
+    pub journal_bytes: u64,
+    /// Blocks of the data file.
+    pub data_blocks: u64,
+    /// Random identity of the store.
+    pub identity: [u8; 16],
+    /// Random key for hashes that are stored.
+    pub hash_key: [u64; 2],
+}
+
+impl Superblock {
+    /// One slot.
+    pub fn encode(&self) -> [u8; SLOT_BYTES] {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..8].copy_from_slice(&MAGIC);
+        put_u32(&mut slot, 8, VERSION);
+        put_u64(&mut slot, 16, self.generation.0);
+        put_u64(&mut slot, 24, self.incarnation);
+        put_u64(&mut slot, 32, self.checkpoint_lsn.0);
+        put_u32(&mut slot, 40, self.page_bytes);
+        put_u32(&mut slot, 44, self.block_bytes);
+        put_u32(&mut slot, 48, self.segment_bytes);
+        put_u32(&mut slot, 52, self.next_tree);
+        put_u64(&mut slot, 56, self.mapping);
+        put_u64(&mut slot, 64, self.base_pages);
+        put_u64(&mut slot, 72, self.journal_bytes);
+        put_u64(&mut slot, 80, self.data_blocks);
+        slot[88..104].copy_from_slice(&self.identity);
+        put_u64(&mut slot, 104, self.hash_key[0]);
+        put_u64(&mut slot, 112, self.hash_key[1]);
+        let crc = crc32c(&slot[16..]);
+        put_u32(&mut slot, 12, crc);
+        slot
+    }
+
+    /// Reads one slot.
+    ///
+    /// # Errors
+    /// [`Damage`] when it is not a superblock, of another version, or does not match its checksum.
+    pub fn decode(slot: &[u8]) -> Result<Self, Damage> {
+        if slot.len() < SLOT_BYTES {
+            return Err(Damage::new(format!(
+                "superblock slot of {} bytes",
+                slot.len()
+            )));
+        }
+        if slot[..8] != MAGIC {
+            return Err(Damage::new("no superblock: the magic number is missing"));
+        }
+        let (stored, actual) = (u32_at(slot, 12), crc32c(&slot[16..SLOT_BYTES]));
+        if stored != actual {
+            return Err(Damage::new(format!(
+                "superblock checksum: stored {stored:#010x}, actual {actual:#010x}"
+            )));
+        }
+        let version = u32_at(slot, 8);
+        if version != VERSION {
+            return Err(Damage::new(format!(
+                "format version {version}; this program reads version {VERSION}"
+            )));
+        }
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&slot[88..104]);
+        Ok(Self {
+            generation: Epoch(u64_at(slot, 16)),
+            incarnation: u64_at(slot, 24),
+            checkpoint_lsn: Lsn(u64_at(slot, 32)),
+            page_bytes: u32_at(slot, 40),
+            block_bytes: u32_at(slot, 44),
+            segment_bytes: u32_at(slot, 48),
+            next_tree: u32_at(slot, 52),
+            mapping: u64_at(slot, 56),
+            base_pages: u64_at(slot, 64),
+            journal_bytes: u64_at(slot, 72),
+            data_blocks: u64_at(slot, 80),
+            identity,
+            hash_key: [u64_at(slot, 104), u64_at(slot, 112)],
+        })
+    }
+}

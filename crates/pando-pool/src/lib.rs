@@ -1,0 +1,1 @@
+//! Page table, frames, latches, fetch, eviction, images and write-back.

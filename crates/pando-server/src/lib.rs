@@ -1,0 +1,1 @@
+//! The server library: event loops and commands over pandodb.

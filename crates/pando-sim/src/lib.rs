@@ -1,0 +1,1 @@
+//! Seeded workloads, crash and fault harness, linearizability checker.

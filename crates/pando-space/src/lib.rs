@@ -1,0 +1,1 @@
+//! Hierarchical bitmap of blocks with groups, bounded search and credits.

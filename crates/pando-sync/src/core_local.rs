@@ -1,0 +1,117 @@
+//! What belongs to a core: its number, and an array with one padded element for each.
+
+use std::ops::{Deref, DerefMut};
+
+/// Alone on its cache lines: 128 bytes, since x86 fetches lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct CachePadded<T>(pub T);
+
+impl<T> Deref for CachePadded<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for CachePadded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// The most cores that get a slot of their own; further ones share.
+pub const CORES_MAX: usize = 64;
+
+/// Number of slots of a [`CoreLocal`]: a power of two, at least the number of processors of the
+/// machine, at most [`CORES_MAX`].
+pub fn core_count() -> usize {
+    #[cfg(any(pando_loom, pando_shuttle))]
+    return 2;
+    #[cfg(pando_audit)]
+    return CORES_MAX;
+    #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+    {
+        static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        *COUNT.get_or_init(|| {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            cpus.next_power_of_two().min(CORES_MAX)
+        })
+    }
+}
+
+/// The core that the calling thread runs on, as a number; it may have moved on return.
+///
+/// Under a model checker, where cores do not exist, the number of the thread stands in; under the
+/// audit it is the simulated core.
+#[inline]
+pub fn core_id() -> usize {
+    #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+    {
+        imp::current_cpu()
+    }
+    #[cfg(pando_audit)]
+    {
+        crate::audit::simulated_core().unwrap_or(0) as usize
+    }
+    #[cfg(any(pando_loom, pando_shuttle))]
+    {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = std::hash::DefaultHasher::new();
+        crate::thread::current().id().hash(&mut hasher);
+        hasher.finish() as usize
+    }
+}
+
+#[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+mod imp {
+    #![expect(unsafe_code, reason = "one call of the C library without arguments")]
+
+    #[inline]
+    pub(super) fn current_cpu() -> usize {
+        // SAFETY: sched_getcpu takes no arguments and touches no memory of ours; since glibc 2.35
+        // it reads the thread's rseq area (about 1.6 ns).
+        let cpu = unsafe { libc::sched_getcpu() };
+        usize::try_from(cpu).unwrap_or(0)
+    }
+}
+
+/// One element for each core, each on lines of its own.
+#[derive(Debug)]
+pub struct CoreLocal<T> {
+    slots: Box<[CachePadded<T>]>,
+}
+
+impl<T> CoreLocal<T> {
+    /// Makes [`core_count`] elements with `make`; their memory is named `structure` in the audit.
+    pub fn new(structure: &'static str, mut make: impl FnMut(usize) -> T) -> Self {
+        let slots: Box<[_]> = (0..core_count())
+            .map(|core| CachePadded(make(core)))
+            .collect();
+        crate::audit::name(structure, &*slots);
+        Self { slots }
+    }
+
+    /// The index of the calling thread's core. Valid for [`CoreLocal::at`] after a move, too.
+    #[inline]
+    pub fn index(&self) -> usize {
+        core_id() & (self.slots.len() - 1)
+    }
+
+    /// The element of the calling thread's core.
+    #[inline]
+    pub fn here(&self) -> &T {
+        &self.slots[self.index()]
+    }
+
+    /// The element with index `index`, below [`core_count`].
+    #[inline]
+    pub fn at(&self, index: usize) -> &T {
+        &self.slots[index]
+    }
+
+    /// All elements.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().map(|slot| &slot.0)
+    }
+}

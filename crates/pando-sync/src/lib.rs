@@ -1,0 +1,28 @@
+//! The only door to atomics, locks, threads, shared words and the clock.
+//!
+//! Every other crate takes its synchronisation from here, so that one `--cfg` in `RUSTFLAGS` swaps
+//! the real thing for a model checker or an instrument:
+//!
+//! | cfg             | what atomics, locks and threads are                                    |
+//! |-----------------|------------------------------------------------------------------------|
+//! | none            | `std`                                                                  |
+//! | `pando_loom`    | loom: every interleaving and every value the memory model allows       |
+//! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
+//! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
+//!
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`words`], [`core_local`],
+//! [`audit`], [`time`].
+
+pub mod atomic;
+pub mod audit;
+pub mod core_local;
+pub mod lock;
+pub mod thread;
+pub mod time;
+pub mod waiting;
+pub mod words;
+
+pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
+pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
+pub use waiting::{SequenceWaiters, WaitList, park, thread_waker};
+pub use words::WordArena;

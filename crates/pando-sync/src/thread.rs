@@ -1,0 +1,29 @@
+//! Threads, as `std`, loom or shuttle provide them.
+
+#[cfg(not(any(pando_loom, pando_shuttle)))]
+pub use std::thread::{
+    Builder, JoinHandle, Thread, current, park, park_timeout, scope, sleep, spawn, yield_now,
+};
+
+#[cfg(pando_loom)]
+pub use loom::thread::{Builder, JoinHandle, Thread, current, park, spawn, yield_now};
+
+#[cfg(all(pando_shuttle, not(pando_loom)))]
+pub use shuttle::thread::{
+    Builder, JoinHandle, Thread, current, park, scope, sleep, spawn, yield_now,
+};
+
+/// Models have no clock: a timed park is a yield.
+#[cfg(any(pando_loom, pando_shuttle))]
+pub fn park_timeout(_timeout: std::time::Duration) {
+    yield_now();
+}
+
+/// Tells the processor that the caller spins; a yield under a model checker.
+#[inline]
+pub fn spin_loop() {
+    #[cfg(not(any(pando_loom, pando_shuttle)))]
+    std::hint::spin_loop();
+    #[cfg(any(pando_loom, pando_shuttle))]
+    yield_now();
+}

@@ -1,0 +1,195 @@
+//! The arena of shared words: one mapping for the life of an engine, read by optimistic readers
+//! while others write. All access is by relaxed atomic words, so a race is never undefined; what
+//! was read counts only after the version of its latch has been validated.
+#![cfg_attr(
+    not(any(pando_loom, pando_shuttle)),
+    expect(unsafe_code, reason = "maps memory and views it as atomic words")
+)]
+
+use crate::atomic::AtomicU64;
+
+/// Bytes behind the last word that are mapped and never used: a torn offset cannot fault.
+pub const GUARD_BYTES: usize = 64 << 10;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A fixed number of shared 64-bit words, zero at first, mapped once and never moved or unmapped
+/// while the value lives. Memory is used only for words that were touched.
+#[derive(Debug)]
+pub struct WordArena {
+    #[cfg(not(any(pando_loom, pando_shuttle)))]
+    mapping: mapped::Mapping,
+    #[cfg(any(pando_loom, pando_shuttle))]
+    words: Vec<AtomicU64>,
+    len: usize,
+}
+
+impl WordArena {
+    /// Maps `len` words, named `structure` in the audit, with huge pages if `huge`.
+    ///
+    /// # Errors
+    /// When the system refuses the mapping.
+    pub fn new(structure: &'static str, len: usize, huge: bool) -> std::io::Result<Self> {
+        #[cfg(not(any(pando_loom, pando_shuttle)))]
+        {
+            let bytes = len
+                .checked_mul(8)
+                .and_then(|bytes| bytes.checked_add(GUARD_BYTES + HUGE_PAGE_BYTES))
+                .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+            let arena = Self {
+                mapping: mapped::Mapping::new(bytes, huge)?,
+                len,
+            };
+            crate::audit::name(structure, arena.words(0, len));
+            Ok(arena)
+        }
+        #[cfg(any(pando_loom, pando_shuttle))]
+        {
+            let _ = (structure, huge, GUARD_BYTES, HUGE_PAGE_BYTES);
+            Ok(Self {
+                words: (0..len).map(|_| AtomicU64::new(0)).collect(),
+                len,
+            })
+        }
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for an arena without words.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The words `start .. start + count`.
+    ///
+    /// # Panics
+    /// When the range is not within the arena.
+    #[inline]
+    pub fn words(&self, start: usize, count: usize) -> &[AtomicU64] {
+        assert!(
+            start <= self.len && count <= self.len - start,
+            "range outside the arena"
+        );
+        #[cfg(not(any(pando_loom, pando_shuttle)))]
+        {
+            // SAFETY: start is within the mapping, as checked above.
+            let first = unsafe { self.mapping.base().add(start) };
+            // SAFETY: the mapping is aligned to 8 bytes, holds `len` zero-initialised words (any
+            // bit pattern is an AtomicU64), lives as long as self and is never accessed in any
+            // other way; the range was checked above.
+            unsafe { std::slice::from_raw_parts(first, count) }
+        }
+        #[cfg(any(pando_loom, pando_shuttle))]
+        {
+            &self.words[start..start + count]
+        }
+    }
+}
+
+/// Asks the processor to fetch the line of `word` soon. Never faults, changes nothing.
+#[inline]
+pub fn prefetch(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
+    {
+        let pointer = std::ptr::from_ref(word).cast::<i8>();
+        // SAFETY: a prefetch is a hint; it has no effect on memory and cannot fault.
+        unsafe { std::arch::x86_64::_mm_prefetch(pointer, std::arch::x86_64::_MM_HINT_T0) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle)))))]
+    let _ = word;
+}
+
+#[cfg(not(any(pando_loom, pando_shuttle)))]
+mod mapped {
+    use super::{AtomicU64, HUGE_PAGE_BYTES};
+    use std::io;
+
+    #[derive(Debug)]
+    pub(super) struct Mapping {
+        start: *mut libc::c_void,
+        bytes: usize,
+        base: *const AtomicU64,
+    }
+
+    // SAFETY: the mapping belongs to this value alone and is only viewed as atomic words.
+    unsafe impl Send for Mapping {}
+    // SAFETY: as above: shared access is by atomics only.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        /// `bytes` include the slack for aligning the base to a huge page.
+        pub(super) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
+            // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
+            // memory that exists.
+            let start = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
+            };
+            if start == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let advice = if huge {
+                libc::MADV_HUGEPAGE
+            } else {
+                libc::MADV_NOHUGEPAGE
+            };
+            // SAFETY: the range is the mapping made above; advice changes no contents. A refusal
+            // costs speed only.
+            unsafe { libc::madvise(start, bytes, advice) };
+            let offset = start.align_offset(HUGE_PAGE_BYTES);
+            // SAFETY: the slack of one huge page keeps the aligned base within the mapping.
+            let base = unsafe { start.byte_add(offset) };
+            Ok(Self {
+                start,
+                bytes,
+                base: base.cast::<AtomicU64>(),
+            })
+        }
+
+        #[inline]
+        pub(super) fn base(&self) -> *const AtomicU64 {
+            self.base
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: the mapping was made by new and nothing refers to it any more.
+            unsafe { libc::munmap(self.start, self.bytes) };
+        }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::atomic::Ordering;
+
+    #[test]
+    fn words_start_as_zero_and_keep_what_is_stored() {
+        let arena = WordArena::new("test", 1024, false).unwrap();
+        assert_eq!(arena.len(), 1024);
+        assert!(
+            arena
+                .words(0, 1024)
+                .iter()
+                .all(|word| word.load(Ordering::Relaxed) == 0)
+        );
+        arena.words(1000, 24)[23].store(7, Ordering::Relaxed);
+        assert_eq!(arena.words(1023, 1)[0].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the arena")]
+    fn a_range_past_the_end_is_refused() {
+        WordArena::new("test", 8, false).unwrap().words(7, 2);
+    }
+}

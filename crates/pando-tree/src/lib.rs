@@ -1,0 +1,1 @@
+//! Optimistic, restartable B+tree over the pool; does no I/O.

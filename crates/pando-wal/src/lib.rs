@@ -1,0 +1,1 @@
+//! The log: framing, group commit, recycled segments, replay.

@@ -1,0 +1,1 @@
+//! A transactional, ordered key-value engine for data larger than memory.
