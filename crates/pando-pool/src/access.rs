@@ -122,10 +122,7 @@ impl<'a> Optimistic<'a> {
         let Some(version) = header.latch.try_shared() else {
             return;
         };
-        #[cfg(not(pando_mutant = "hint_replaced_without_recheck"))]
         let current = version == self.version;
-        #[cfg(pando_mutant = "hint_replaced_without_recheck")]
-        let current = version == version;
         if current && let Some(word) = self.words().slice().get(index) {
             // Relaxed: a hint is checked against the frame's header whenever it is used.
             let _ = word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
@@ -203,7 +200,6 @@ impl<'a> Exclusive<'a> {
             }
             Some(epoch) => {
                 assert!(epoch < stay.epoch, "dirty in an epoch that has not begun");
-                #[cfg(not(pando_mutant = "old_epoch_image_skipped"))]
                 self.save_for_checkpoint(epoch)?;
                 epochs.dirty_began(stay.epoch);
                 header.set_dirty_epoch(Some(stay.epoch));
@@ -459,7 +455,6 @@ impl Pool {
         };
         // SeqCst: pairs with the fence in Pool::try_evict; see the module's argument.
         fence(Ordering::SeqCst);
-        #[cfg(not(pando_mutant = "hold_without_recheck"))]
         if header.latch.is_exclusive() || header.page() != page {
             return Err(Restart::Conflict);
         }

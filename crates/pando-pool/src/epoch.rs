@@ -179,10 +179,7 @@ impl Epochs {
             event == lists.current || event.0 + 1 == lists.current.0,
             "{event} is not alive"
         );
-        #[cfg(not(pando_mutant = "extent_reused_at_once"))]
         let at_once = image == Some(event);
-        #[cfg(pando_mutant = "extent_reused_at_once")]
-        let at_once = image.is_some();
         if at_once {
             lists.free_now.push(extent);
         } else {

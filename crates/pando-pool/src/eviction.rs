@@ -166,7 +166,6 @@ impl Pool {
         let latched = Exclusive::of_frame(self, frame, version);
         // SeqCst: pairs with the fence in Pool::hold; see the argument in `access`.
         fence(Ordering::SeqCst);
-        #[cfg(not(pando_mutant = "evict_held_frame"))]
         if header.holds.load(Ordering::Acquire) > 0 {
             return false;
         }

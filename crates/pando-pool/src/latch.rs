@@ -56,7 +56,6 @@ impl Latch {
     /// True if nothing was released exclusively since `version` was read, and nobody holds it.
     #[inline]
     pub fn validate(&self, version: u64) -> bool {
-        #[cfg(not(pando_mutant = "latch_validate_without_fence"))]
         // Acquire: pairs with the fence(Release) in try_exclusive; see the module's argument.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) & VERSION_MASK == version
@@ -90,10 +89,7 @@ impl Latch {
             version | EXCLUSIVE,
             "released by somebody who does not hold the latch"
         );
-        #[cfg(not(pando_mutant = "latch_release_without_bump"))]
         let next = (version + 2) & VERSION_MASK;
-        #[cfg(pando_mutant = "latch_release_without_bump")]
-        let next = version;
         // Release: pairs with the Acquire in read, try_exclusive and try_shared.
         self.0.store(next, Ordering::Release);
     }
