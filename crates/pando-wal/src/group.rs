@@ -204,6 +204,10 @@ impl Group {
     }
 
     fn try_lead(&self) -> Option<Turn<'_>> {
+        // Relaxed: only a hint that spares waiters the exclusive access below.
+        if self.flushing.load(Ordering::Relaxed) {
+            return None;
+        }
         // Acquire: pairs with the Release in Turn::drop.
         let free = self
             .flushing
@@ -225,6 +229,9 @@ impl Group {
         let Some(durable) = flush() else {
             return;
         };
+        if self.failed() {
+            return;
+        }
         assert!(durable >= self.durable(), "the durable LSN only grows");
         // Relaxed: figures for gathering and patience, nothing depends on them.
         let active = self.batch.load(Ordering::Relaxed) + self.joined.load(Ordering::Relaxed);
