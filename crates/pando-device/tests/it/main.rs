@@ -1,0 +1,6 @@
+//! Tests of the devices through their public interface.
+
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+mod conformance;
+mod directory;
