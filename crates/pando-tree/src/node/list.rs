@@ -200,9 +200,9 @@ impl RecordList {
         &self.bytes[item.suffix_start..item.suffix_start + item.suffix_bytes]
     }
 
-    /// The child of entry `index`.
-    pub fn child(&self, index: usize) -> ChildWord {
-        self.items[index].child
+    /// Replaces the child of entry `index`.
+    pub fn set_child(&mut self, index: usize, child: ChildWord) {
+        self.items[index].child = child;
     }
 
     /// Replaces `out` by the key of entry `index`.
@@ -247,7 +247,11 @@ impl RecordList {
             .enumerate()
             .fold(fixed, |words, (index, item)| {
                 let keyless = self.inner && index == 0;
-                let suffix_bytes = if keyless { 0 } else { item.suffix_bytes - cut };
+                let suffix_bytes = if keyless {
+                    0
+                } else {
+                    item.suffix_bytes.saturating_sub(cut)
+                };
                 words + self.entry_words(item, suffix_bytes)
             })
     }
