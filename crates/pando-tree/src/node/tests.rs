@@ -1,5 +1,7 @@
 //! Nodes against a map, and against random words.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use std::collections::BTreeMap;
 
 use pando_format::page::{HEADER_WORDS, PageKind, SLOT_OVERFLOW, WORD_ID};
@@ -106,7 +108,7 @@ fn leaf_record<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
 
 /// Splits the page the way a tree would and returns both sides.
 fn split(
-    page: &mut Vec<u64>,
+    page: &mut [u64],
     fit: Fit,
     spot: Spot,
     record: &Record<'_>,
@@ -126,7 +128,7 @@ fn split(
         let new = alone.prefix_to_fit(0, 1).unwrap();
         if spot.index == 0 {
             list.build(&mut right[..], 0, list.len(), old);
-            alone.build(&mut page[..], 0, 1, new);
+            alone.build(page, 0, 1, new);
         } else {
             assert_eq!(spot.index, list.len(), "sorts before or behind all");
             alone.build(&mut right[..], 0, 1, new);
@@ -139,7 +141,7 @@ fn split(
             list.len(),
             list.prefix_to_fit(cut, list.len()).unwrap(),
         );
-        list.build(&mut page[..], 0, cut, list.prefix_to_fit(0, cut).unwrap());
+        list.build(page, 0, cut, list.prefix_to_fit(0, cut).unwrap());
     }
     right
 }

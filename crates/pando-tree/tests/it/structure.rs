@@ -63,7 +63,7 @@ fn deleting_everything_leaves_one_leaf_in_whatever_order() {
         let (mut session, mut random) = (Session::default(), Random(order));
         let mut keys: Vec<_> = (0..6000u32).map(|n| format!("key{n:06}")).collect();
         for key in &keys {
-            rig.insert(&mut session, key.as_bytes(), &[1; 50]);
+            rig.insert(&mut session, key.as_bytes(), &[1; 500]);
         }
         assert!(check_tree(&rig).inner > 1);
         match order {
