@@ -481,3 +481,81 @@ fn removal_of_records_gives_all_words_back() {
     }
     assert_eq!(Node::open(&page).free_bytes(), empty);
 }
+
+/// A sound leaf of three records, and places of its header words.
+fn small_leaf() -> Vec<u64> {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let mut list = RecordList::default();
+    for key in [&b"prefix-one"[..], b"prefix-three", b"prefix-two"] {
+        let (spot, record) = (Node::open(&page).find(key), leaf_record(key, b"value"));
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    page
+}
+
+#[test]
+fn every_kind_of_damage_is_refused() {
+    let sound = small_leaf();
+    assert_eq!(check_page(&image(&sound)), Ok(()));
+    let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
+        let mut page = sound.clone();
+        damage(&mut page);
+        let what = check_page(&image(&page)).expect_err(expected);
+        assert!(what.contains(expected), "{what}, not {expected}");
+    };
+    let slot = |n: usize| HEADER_WORDS + n;
+    refuse("unknown kind", &|page| page[1] |= 0xF0 << 32);
+    refuse("flags or a compression", &|page| page[1] |= 1 << 48);
+    refuse("leaf above level 0", &|page| page[1] |= 1 << 40);
+    refuse("more entries than room", &|page| page[5] |= 0xFFFF);
+    refuse("ghosts", &|page| page[5] |= 1 << 16);
+    refuse("overlaps its slots", &|page| page[5] &= !(0xFFFF << 32));
+    refuse("dead words", &|page| page[5] += 1 << 48);
+    refuse("prefix longer", &|page| page[6] |= 0xFFFF << 16);
+    refuse("out of order", &|page| page.swap(slot(0), slot(1)));
+    refuse("records that overlap", &|page| {
+        page[slot(1)] = page[slot(0)]
+    });
+    refuse("outside its heap", &|page| page[slot(1)] &= !(0x1FFF << 19));
+    refuse("key that is too long", &|page| page[slot(1)] |= 0xFFFF);
+    refuse("reserved flags", &|page| page[slot(1)] |= 1 << 16);
+    refuse("description of overflow", &|page| {
+        page[slot(1)] |= SLOT_OVERFLOW
+    });
+    let bytes = image(&sound);
+    assert!(check_page(&bytes[..4000]).is_err());
+}
+
+#[test]
+fn damaged_inner_nodes_are_refused() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut sound = new_page(page_size, PageKind::Inner, 1);
+    let (left, right) = (ChildWord::new(PageId(3), 0), ChildWord::new(PageId(5), 0));
+    edit::build_root(
+        &mut sound[..],
+        left,
+        b"separator",
+        right,
+        &mut RecordList::default(),
+    );
+    assert_eq!(check_page(&image(&sound)), Ok(()));
+    let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
+        let mut page = sound.clone();
+        damage(&mut page);
+        let what = check_page(&image(&page)).expect_err(expected);
+        assert!(what.contains(expected), "{what}, not {expected}");
+    };
+    refuse("impossible level", &|page| page[1] &= !(0xFF << 40));
+    refuse("impossible level", &|page| page[1] |= 16 << 40);
+    refuse("without children", &|page| page[5] &= !0xFFFF);
+    refuse("first entry has a key", &|page| page[HEADER_WORDS] = 1);
+    refuse("impossible child", &|page| page[HEADER_WORDS + 1] = 77);
+    refuse("impossible child", &|page| {
+        page[HEADER_WORDS + 3] = u64::MAX
+    });
+    refuse("reserved flags", &|page| {
+        page[HEADER_WORDS + 2] |= SLOT_OVERFLOW
+    });
+}

@@ -24,12 +24,12 @@ fn assert_whole(key: u64, value: &[u8]) {
 
 #[test]
 fn four_threads_with_keys_of_their_own_keep_each_their_map() {
-    disjoint(4, 1500);
+    disjoint(4, 5000);
 }
 
 #[test]
 fn sixteen_threads_with_keys_of_their_own_keep_each_their_map() {
-    disjoint(16, 400);
+    disjoint(16, 1200);
 }
 
 fn disjoint(threads: u64, steps: usize) {
@@ -121,7 +121,7 @@ fn a_key_that_is_always_there_is_never_missed() {
 
 fn write_and_clear(rig: &Rig, writer: u64, keys: u64) {
     let (mut session, mut random) = (Session::default(), Random(writer));
-    for round in 0..12u64 {
+    for round in 0..60u64 {
         // A block of new keys behind one odd key, then all of it is removed: its leaves empty.
         let block = (random.below(keys as usize / 2) as u64 * 2 + 1) << 32 | writer << 24;
         for n in 0..120 {

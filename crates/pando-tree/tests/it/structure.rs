@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use pando_format::page::HEADER_WORDS;
 use pando_format::{Lsn, TreeId};
 use pando_pool::{Marks, Restart};
 use pando_stats::Ticker;
@@ -279,4 +280,21 @@ fn a_located_leaf_is_the_one_that_a_get_reads() {
     assert_eq!(located.leaf, lookup.leaf);
     assert_eq!(located.levels, 2);
     assert!(located.free_bytes < 4096);
+}
+
+#[test]
+fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for n in 0..200u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
+    }
+    {
+        let mut latch = rig.pool.exclusive(rig.tree.root).unwrap();
+        let mut page = latch.modify(&STAY).unwrap();
+        // The root is its own first child.
+        page.store(HEADER_WORDS + 1, u64::from(rig.tree.root.0));
+    }
+    let result = rig.tree.try_contains(&rig.pool, &[0]);
+    assert!(matches!(result, Err(Restart::Damaged(page, _)) if page == rig.tree.root));
 }
