@@ -121,7 +121,9 @@ impl Tree {
                 let mut page = latch.modify(stay)?;
                 edit::put(&mut page, fit, spot, record, &work.list);
                 stamp(&mut page, marks);
-                work.run.count(leaf.page(), at_end);
+                if !spot.exact {
+                    work.run.count(leaf.page(), spot.index);
+                }
                 Ok(Round::Done {
                     replaced: spot.exact,
                 })
@@ -135,7 +137,8 @@ impl Tree {
                     fit,
                     spot,
                     record,
-                    ascending: at_end && (rightmost || work.run.is_in(leaf.page())),
+                    ascending: at_end && rightmost
+                        || !spot.exact && work.run.is_ascending(leaf.page(), spot.index),
                 };
                 self.insert_by_split(pool, stay, marks, &split, work)
             }
@@ -153,7 +156,8 @@ impl Tree {
         match self.split_leaf(pool, stay, marks, split, work)? {
             SplitEnd::Done(right) => {
                 if split.ascending {
-                    work.run.move_to(right.page());
+                    // The new record is the first of the right side.
+                    work.run.move_to(right.page(), 1);
                 }
                 Ok(Round::Done {
                     replaced: split.spot.exact,

@@ -13,7 +13,7 @@
 
 use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Exclusive, Pool, Restart, Stay};
+use pando_pool::{Attempt, Pool, Restart, Stay};
 
 use crate::node::slot::Slot;
 use crate::node::text;

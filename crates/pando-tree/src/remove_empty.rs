@@ -25,11 +25,7 @@ impl<'p> Chain<'p> {
     /// Latches all nodes of `path` below `depth`, and the leaf.
     pub(crate) fn latch(path: &Path<'p>, depth: usize, leaf: Optimistic<'p>) -> Attempt<Self> {
         let mut latches = std::array::from_fn(|_| None);
-        let nodes = path
-            .steps()
-            .map(|step| step.node)
-            .chain([leaf])
-            .skip(depth);
+        let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
         for (place, node) in latches.iter_mut().zip(nodes) {
             *place = Some(node.upgrade()?);
         }

@@ -36,38 +36,41 @@ pub(crate) struct Work {
     pub(crate) run: Run,
 }
 
-/// Insertions in a row at the end of one leaf.
+/// Insertions in a row, each just behind the one before, in one leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     leaf: Option<PageId>,
+    next_index: usize,
     length: u32,
 }
 
-/// So many insertions at the end of a leaf are taken for an ascending load.
+/// So many insertions in a row are taken for an ascending load.
 const RUN_MIN: u32 = 8;
 
 impl Run {
     /// Counts an insertion into `leaf`.
-    pub(crate) fn count(&mut self, leaf: PageId, at_end: bool) {
-        if self.leaf != Some(leaf) {
-            self.leaf = Some(leaf);
-            self.length = 0;
-        }
-        self.length = if at_end {
+    pub(crate) fn count(&mut self, leaf: PageId, index: usize) {
+        self.length = if self.continues_at(leaf, index) {
             self.length.saturating_add(1)
         } else {
             0
         };
+        self.move_to(leaf, index + 1);
     }
 
-    /// The run goes on in `leaf`, the new right neighbour.
-    pub(crate) fn move_to(&mut self, leaf: PageId) {
+    /// The run goes on at `index` of `leaf`.
+    pub(crate) fn move_to(&mut self, leaf: PageId, index: usize) {
         self.leaf = Some(leaf);
+        self.next_index = index;
     }
 
-    /// True when the last insertions all went to the end of `leaf`.
-    pub(crate) fn is_in(&self, leaf: PageId) -> bool {
-        self.leaf == Some(leaf) && self.length >= RUN_MIN
+    fn continues_at(&self, leaf: PageId, index: usize) -> bool {
+        self.leaf == Some(leaf) && self.next_index == index
+    }
+
+    /// True when an insertion at `index` of `leaf` goes on with a run.
+    pub(crate) fn is_ascending(&self, leaf: PageId, index: usize) -> bool {
+        self.length >= RUN_MIN && self.continues_at(leaf, index)
     }
 }
 

@@ -123,7 +123,7 @@ impl Tree {
             if first { (new, old) } else { (old, new) }
         } else {
             let appended = if split.ascending {
-                cut::last_alone(list)
+                cut::at(list, split.spot.index)
             } else {
                 None
             };
@@ -183,16 +183,12 @@ impl Tree {
         }
         let list = &work.list;
         let index = node.child_for(key);
-        let at_end = index + 1 == node.count();
         let cut = if !node.shares_prefix(key) {
             // The separator will need a node with another prefix.
-            if at_end {
-                cut::last_alone(list)
-            } else {
-                cut::first_alone(list)
-            }
-        } else if ascending && at_end {
-            cut::last_alone(list)
+            let at_end = index + 1 == node.count();
+            Some(if at_end { index } else { 1 })
+        } else if ascending {
+            cut::at(list, index)
         } else {
             None
         };

@@ -19,7 +19,8 @@ pub fn record_words_max(page_size: PageSize) -> usize {
 
 /// True when a record of such a key and value lies in its leaf.
 pub fn is_inline(page_size: PageSize, key_bytes: usize, value_bytes: usize) -> bool {
-    1 + leaf_record_words(key_bytes, value_bytes) <= record_words_max(page_size)
+    // One more word for the slot.
+    leaf_record_words(key_bytes, value_bytes) < record_words_max(page_size)
 }
 
 /// The first entry of the right side such that both sides fit into a page and are about equally
@@ -39,15 +40,11 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
         .find(|cut| fits(list, *cut))
 }
 
-/// The last entry alone on the right side, if both sides fit.
-pub fn last_alone(list: &RecordList) -> Option<usize> {
-    let cut = list.len().checked_sub(1)?;
-    fits(list, cut).then_some(cut)
-}
-
-/// The first entry alone on the left side, if both sides fit.
-pub fn first_alone(list: &RecordList) -> Option<usize> {
-    fits(list, 1).then_some(1)
+/// `index` as the first entry of the right side, for an ascending load that goes on there: the left
+/// side stays full. Only if it is the heavier one: a load in front of many entries would leave
+/// small nodes behind.
+pub fn at(list: &RecordList, index: usize) -> Option<usize> {
+    (index * 2 >= list.len() && fits(list, index)).then_some(index)
 }
 
 fn fits(list: &RecordList, cut: usize) -> bool {

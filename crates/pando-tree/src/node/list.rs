@@ -72,6 +72,11 @@ impl RecordList {
         self.items.len()
     }
 
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// True when the entries belong to an inner node.
     pub fn is_inner(&self) -> bool {
         self.inner
