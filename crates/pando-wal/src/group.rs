@@ -213,7 +213,7 @@ impl Group {
             .flushing
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
-        free.then_some(Turn {
+        free.then(|| Turn {
             group: self,
             completed: false,
         })
