@@ -10,6 +10,7 @@ use pando_sync::time::Duration;
 use crate::buffer::IoBuf;
 use crate::device::{Channel, Completion, Device, File, OpenOptions};
 use crate::error::Result;
+use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
 use crate::pread::{PreadChannel, PreadDevice, PreadFile};
 
@@ -20,6 +21,8 @@ pub enum AnyDevice {
     Pread(PreadDevice),
     /// Files in memory.
     Memory(MemoryDevice),
+    /// Files in memory that fail on demand.
+    Faulty(FaultyDevice),
 }
 
 /// A file of any back end.
@@ -29,6 +32,8 @@ pub enum AnyFile {
     Pread(PreadFile),
     /// In memory.
     Memory(MemoryFile),
+    /// In memory, failing on demand.
+    Faulty(FaultyFile),
 }
 
 /// A channel of any back end.
@@ -38,6 +43,8 @@ pub enum AnyChannel {
     Pread(PreadChannel),
     /// Done at once.
     Memory(MemoryChannel),
+    /// Done in an arbitrary order.
+    Faulty(FaultyChannel),
 }
 
 impl From<PreadDevice> for AnyDevice {
@@ -52,12 +59,19 @@ impl From<MemoryDevice> for AnyDevice {
     }
 }
 
+impl From<FaultyDevice> for AnyDevice {
+    fn from(device: FaultyDevice) -> Self {
+        Self::Faulty(device)
+    }
+}
+
 /// Calls the same method on whichever back end `$value` is.
 macro_rules! each {
     ($kind:ident, $value:expr, $inner:ident => $call:expr) => {
         match $value {
             $kind::Pread($inner) => $call,
             $kind::Memory($inner) => $call,
+            $kind::Faulty($inner) => $call,
         }
     };
 }
@@ -74,6 +88,7 @@ impl Device for AnyDevice {
         Ok(match self {
             Self::Pread(device) => AnyFile::Pread(device.open(name, options)?),
             Self::Memory(device) => AnyFile::Memory(device.open(name, options)?),
+            Self::Faulty(device) => AnyFile::Faulty(device.open(name, options)?),
         })
     }
 
@@ -93,6 +108,7 @@ impl Device for AnyDevice {
         Ok(match self {
             Self::Pread(device) => AnyChannel::Pread(device.channel(depth, notify)?),
             Self::Memory(device) => AnyChannel::Memory(device.channel(depth, notify)?),
+            Self::Faulty(device) => AnyChannel::Faulty(device.channel(depth, notify)?),
         })
     }
 
@@ -158,6 +174,9 @@ impl Channel for AnyChannel {
                 channel.submit_read(file, offset, buffer, tag)
             }
             (Self::Memory(channel), AnyFile::Memory(file)) => {
+                channel.submit_read(file, offset, buffer, tag)
+            }
+            (Self::Faulty(channel), AnyFile::Faulty(file)) => {
                 channel.submit_read(file, offset, buffer, tag)
             }
             _ => panic!("a file is read through a channel of another back end"),

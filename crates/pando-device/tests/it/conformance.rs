@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use pando_device::{
-    AnyDevice, Channel, Completion, Create, Device, Error, File, IO_ALIGNMENT, IoBuf, MemoryDevice,
-    OpenOptions, PreadDevice, REAP_MAX,
+    AnyDevice, Channel, Completion, Create, Device, Error, FaultyDevice, File, IO_ALIGNMENT, IoBuf,
+    MemoryDevice, OpenOptions, PreadDevice, REAP_MAX,
 };
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::time::Duration;
@@ -30,9 +30,12 @@ macro_rules! conformance {
         mod memory {
             $(#[test] fn $name() { super::$name(super::MemoryDevice::new(1 << 30)); })+
         }
+        mod faulty {
+            $(#[test] fn $name() { super::$name(super::FaultyDevice::new(7)); })+
+        }
         mod any {
             $(#[test] fn $name() {
-                super::$name(super::AnyDevice::from(super::MemoryDevice::new(1 << 30)));
+                super::$name(super::AnyDevice::from(super::FaultyDevice::new(3)));
             })+
         }
     };

@@ -3,4 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod conformance;
+mod crash;
 mod directory;
+mod faults;
