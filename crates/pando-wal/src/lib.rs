@@ -14,17 +14,18 @@
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
 //! Reading order: [`log`], [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `applied`, `segments`, [`mod@replay`], [`error`].
+//! `parking`, `applied`, `segments`, [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    pando_loom,
+    all(pando_loom, not(test)),
     expect(dead_code, reason = "only the models use what is left of the crate")
 )]
 
 mod group;
 #[cfg(all(test, pando_loom))]
 mod group_model;
+mod parking;
 mod sleepers;
 
 // Loom models the wake-up protocol of `group` alone: what needs a device is left out there.
