@@ -26,8 +26,9 @@ use std::task::Waker;
 
 use pando_format::Lsn;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{park, thread, thread_waker, time};
+use pando_sync::{thread, time};
 
+use crate::parking::Parking;
 use crate::sleepers::Sleepers;
 
 /// Most yields of a leader that gathers.
@@ -151,6 +152,7 @@ impl Group {
             self.join(target);
         }
         let mut patience = self.patience();
+        let mut parking = None;
         loop {
             if self.durable() >= target {
                 return Ok(());
@@ -164,7 +166,7 @@ impl Group {
                 thread::yield_now();
             } else {
                 patience = None;
-                self.sleep(target);
+                self.sleep(target, parking.get_or_insert_with(Parking::new));
             }
         }
     }
@@ -213,7 +215,7 @@ impl Group {
             .flushing
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
-        free.then_some(Turn {
+        free.then(|| Turn {
             group: self,
             completed: false,
         })
@@ -255,12 +257,12 @@ impl Group {
         }
     }
 
-    fn sleep(&self, target: Lsn) {
-        self.sleepers.register(target, true, &thread_waker());
+    fn sleep(&self, target: Lsn, parking: &Parking) {
+        self.sleepers.register(target, true, parking.waker());
         // Relaxed: ordered by the fence in register.
         let flushing = self.flushing.load(Ordering::Relaxed);
         if flushing && self.durable() < target && !self.failed() {
-            park();
+            parking.park();
         }
     }
 }

@@ -129,10 +129,7 @@ fn a_dropped_credit_wakes_who_waits_for_room() {
     while let Some(credit) = log.try_reserve(log.max_batch_bytes()).unwrap() {
         credits.push(credit);
     }
-    let waiter = thread::spawn({
-        let log = log.clone();
-        move || append_waiting(&log, &[1; 100])
-    });
+    let waiter = thread::spawn(move || append_waiting(&log, &[1; 100]));
     drop(credits);
     waiter.join().unwrap().unwrap();
 }

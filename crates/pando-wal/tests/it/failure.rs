@@ -11,7 +11,7 @@ use crate::support::{TestDevice, append, append_waiting, open, options, read};
 fn poisoned_by(plan: impl Fn(&TestDevice)) {
     let device = TestDevice::new();
     let log = open(&device, options(4, 1, 0));
-    device.control.sync_yields.store(3, Ordering::SeqCst);
+    device.control.sync_us.store(20, Ordering::SeqCst);
     plan(&device);
     let acknowledged = Arc::new(AtomicU64::new(0));
     let handles: Vec<_> = (0..16)
@@ -83,7 +83,7 @@ fn a_leader_that_panics_poisons_the_log() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
     device.control.panic_sync.store(1, Ordering::SeqCst);
-    device.control.sync_yields.store(50, Ordering::SeqCst);
+    device.control.sync_us.store(50, Ordering::SeqCst);
     let handles: Vec<_> = (0..4)
         .map(|_| {
             let log = log.clone();

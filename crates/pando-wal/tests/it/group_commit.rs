@@ -8,7 +8,7 @@ use pando_wal::Log;
 use crate::support::{TestDevice, append_waiting, options, read};
 
 /// `threads` commit `each` records and wait for each. Returns the number of flushes.
-fn check(threads: u64, each: u64, sync_yields: u64) -> u64 {
+fn check(threads: u64, each: u64, sync_us: u64) -> u64 {
     let device = TestDevice::new();
     let statistics = Arc::new(Statistics::new());
     let mut options = options(8, 1, 0);
@@ -17,10 +17,7 @@ fn check(threads: u64, each: u64, sync_yields: u64) -> u64 {
     let log = Log::open(device.clone(), options, statistics.clone()).unwrap();
     log.prepare_segments().unwrap();
     let log = Arc::new(log);
-    device
-        .control
-        .sync_yields
-        .store(sync_yields, Ordering::SeqCst);
+    device.control.sync_us.store(sync_us, Ordering::SeqCst);
     let handles: Vec<_> = (0..threads)
         .map(|number| {
             let log = log.clone();
@@ -45,6 +42,10 @@ fn check(threads: u64, each: u64, sync_yields: u64) -> u64 {
     assert_eq!(statistics.get(Ticker::LogBytes), commits * 48);
     assert_eq!(statistics.get(Ticker::LogFlushedRecords), commits);
     assert_eq!(commits, read_all(&device).len() as u64);
+    eprintln!(
+        "XX {threads} {commits} {}",
+        statistics.get(Ticker::LogFlushes)
+    );
     statistics.get(Ticker::LogFlushes)
 }
 
@@ -66,25 +67,25 @@ fn read_all(device: &TestDevice) -> std::collections::BTreeSet<u64> {
 
 #[test]
 fn one_committer_flushes_once_for_each_commit() {
-    assert_eq!(check(1, 300, 2), 300);
+    assert_eq!(check(1, 300, 20), 300);
 }
 
 #[test]
 fn two_committers_share_flushes() {
-    let flushes = check(2, 1500, 5);
-    assert!(flushes < 2700, "{flushes} flushes for 3000 commits");
+    let flushes = check(2, 800, 60);
+    assert!(flushes < 1500, "{flushes} flushes for 1600 commits");
 }
 
 #[test]
 fn sixteen_committers_share_flushes() {
-    let flushes = check(16, 400, 20);
-    assert!(flushes < 3200, "{flushes} flushes for 6400 commits");
+    let flushes = check(16, 200, 60);
+    assert!(flushes < 1600, "{flushes} flushes for 3200 commits");
 }
 
 #[test]
 fn sixty_four_committers_share_flushes() {
-    let flushes = check(64, 150, 20);
-    assert!(flushes < 3200, "{flushes} flushes for 9600 commits");
+    let flushes = check(64, 100, 60);
+    assert!(flushes < 2100, "{flushes} flushes for 6400 commits");
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! The log against devices that fail, tear and crash, and against naive twins.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are not themselves tests"
+)]
+
 mod budget;
 mod event_loop;
 mod failure;

@@ -21,8 +21,8 @@ pub(crate) const IDENTITY: [u8; 16] = *b"identity of test";
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) syncs: AtomicU64,
-    /// Yields of each sync: how long a flush takes.
-    pub(crate) sync_yields: AtomicU64,
+    /// How long a sync takes.
+    pub(crate) sync_us: AtomicU64,
     /// The n-th sync from now fails (1: the next), once.
     pub(crate) fail_sync: AtomicU64,
     /// The n-th write from now fails, once.
@@ -173,8 +173,9 @@ impl File for TestFile {
     fn sync(&self) -> DeviceResult<()> {
         let others = self.control.in_sync.fetch_add(1, Ordering::SeqCst);
         assert_eq!(others, 0, "two flushes are in flight");
-        for _ in 0..self.control.sync_yields.load(Ordering::SeqCst) {
-            thread::yield_now();
+        match self.control.sync_us.load(Ordering::SeqCst) {
+            0 => thread::yield_now(),
+            us => thread::sleep(Duration::from_micros(us)),
         }
         self.control.in_sync.fetch_sub(1, Ordering::SeqCst);
         assert!(!comes_due(&self.control.panic_sync), "planned panic");
