@@ -184,3 +184,45 @@ fn the_space_grows_and_shrinks_under_load() {
     space.check_invariants();
     assert_eq!(space.free_blocks(), space.blocks());
 }
+
+#[test]
+fn a_run_over_the_border_of_regions_has_one_owner() {
+    let blocks = 2 * REGION_BLOCKS;
+    let options = SpaceOptions {
+        groups: 2,
+        reserve: 0,
+    };
+    let space = Space::new(u64::from(blocks), options);
+    let oracle = Oracle::new(blocks);
+    let all = Extent { block: 0, blocks };
+    space.mark_allocated(all).unwrap();
+    space.free(Extent {
+        block: REGION_BLOCKS - 100,
+        blocks: 200,
+    });
+    let across = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 1..=4 {
+            let (space, oracle, across) = (&space, &oracle, &across);
+            scope.spawn(move || {
+                let mut numbers = Numbers(u64::from(me));
+                for _ in 0..60_000 {
+                    let count = if me % 2 == 0 {
+                        150
+                    } else {
+                        1 + numbers.below(20)
+                    };
+                    if let Some(extent) = space.allocate(count, None) {
+                        oracle.change(extent, FREE, me);
+                        across.fetch_add(u32::from(count == 150), Ordering::Relaxed);
+                        oracle.change(extent, me, FREE);
+                        space.free(extent);
+                    }
+                }
+            });
+        }
+    });
+    assert!(across.load(Ordering::Relaxed) > 100);
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), 200);
+}
