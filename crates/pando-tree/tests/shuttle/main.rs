@@ -17,7 +17,7 @@ const MARKS: Marks = Marks {
     lsn: Lsn(1),
     multi_lsn: Lsn(0),
 };
-const SCHEDULES: usize = 150;
+const SCHEDULES: usize = 300;
 
 struct Rig {
     pool: Pool,
@@ -100,16 +100,19 @@ impl Rig {
     }
 }
 
-fn check(threads: impl Fn() -> Vec<Box<dyn FnOnce() + Send>> + Send + Sync + 'static) {
-    shuttle::check_random(
-        move || {
-            let workers: Vec<_> = threads().into_iter().map(thread::spawn).collect();
-            for worker in workers {
-                worker.join().unwrap();
-            }
-        },
-        SCHEDULES,
-    );
+type Threads = Vec<Box<dyn FnOnce() + Send>>;
+
+/// Runs the threads with a switch at any step, and with few switches at random places: the one
+/// finds what lies close together, the other what a long pause between two steps does.
+fn check(threads: fn() -> Threads) {
+    let run = move || {
+        let workers: Vec<_> = threads().into_iter().map(thread::spawn).collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    };
+    shuttle::check_random(run, SCHEDULES);
+    shuttle::check_pct(run, SCHEDULES, 4);
 }
 
 /// Three leaves: a, b.. and c; those of `b` come and go.
@@ -126,7 +129,7 @@ fn a_scan_sees_each_key_once_while_a_leaf_is_taken_out_and_its_range_used_again(
     check(|| {
         let rig = three_leaves();
         let writer = rig.clone();
-        let mut threads: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || {
+        let mut threads: Threads = vec![Box::new(move || {
             for key in ["b", "b1", "b2"] {
                 writer.remove(key.as_bytes());
             }
