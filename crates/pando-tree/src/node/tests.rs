@@ -55,7 +55,10 @@ fn key(random: &mut Random, style: usize, key_bytes_max: usize) -> Vec<u8> {
             key.extend(random.bytes(2));
             key
         }
-        4 => vec![0; random.below(key_bytes_max.min(300))],
+        4 => {
+            let filler = [0, 0xFF][random.below(2)];
+            vec![filler; random.below(key_bytes_max.min(300))]
+        }
         _ => {
             let mut key = vec![b'x'; key_bytes_max - 2];
             if random.below(20) == 0 {
@@ -558,4 +561,28 @@ fn damaged_inner_nodes_are_refused() {
     refuse("reserved flags", &|page| {
         page[HEADER_WORDS + 2] |= SLOT_OVERFLOW
     });
+}
+
+#[test]
+fn a_longer_prefix_is_not_taken_when_the_old_one_fits_better() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let mut list = RecordList::default();
+    // Three records of 168 words with their slots fill the page exactly, without a prefix.
+    let value = [7; 166 * 8];
+    for key in [&b"ab"[..], b"ac", b"zz"] {
+        let value = if key == b"zz" { &[] } else { &value[..] };
+        let (spot, record) = (Node::open(&page).find(key), leaf_record(key, value));
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    let spot = Node::open(&page).find(b"zz");
+    edit::remove(&mut page[..], spot.index);
+    let (spot, record) = (Node::open(&page).find(b"ad"), leaf_record(b"ad", &value));
+    let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+    assert!(matches!(fit, Fit::InPlace | Fit::Rebuild), "{fit:?}");
+    edit::put(&mut page[..], fit, spot, &record, &list);
+    assert_eq!(Node::open(&page).free_bytes(), 0);
+    assert_eq!(list.prefix_to_fit(0, list.len()).unwrap_or(0), 0);
+    assert_eq!(check_page(&image(&page)), Ok(()));
 }

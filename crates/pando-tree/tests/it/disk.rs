@@ -291,3 +291,58 @@ fn threads_share_a_tree_larger_than_its_pool() {
         }
     });
 }
+
+#[test]
+fn progress_on_a_value_that_was_replaced_is_not_used() {
+    let rig = DiskRig::new(128);
+    let mut session = Session::default();
+    for byte in 1..3 {
+        rig.insert(&mut session, b"key", &[byte; 40_000]);
+    }
+    let (mut writer, mut reader) = (Session::default(), Session::default());
+    rig.checkpoint(&session, || {});
+    while rig.pool.sweep(rig.pool.frames(), 128, &mut Vec::new()) > 0 {}
+    // Some pages are copied, then the next one is missing.
+    for _ in 0..6 {
+        let Session { reader, out, .. } = &mut reader;
+        let result = rig.tree.try_get(&rig.pool, b"key", reader, out);
+        let Err(Restart::Fault(page)) = result else {
+            panic!("{result:?}, not a fault");
+        };
+        assert!(reader.wanted.first().is_none_or(|first| *first == page));
+        rig.load(page);
+    }
+    // Twice, so that the same pages are used again, for a value of the same length.
+    writer.lsn = session.lsn;
+    for byte in 3..5 {
+        rig.insert(&mut writer, b"key", &[byte; 40_000]);
+    }
+    assert_eq!(rig.get(&mut reader, b"key"), Some(&[4; 40_000][..]));
+}
+
+#[test]
+fn a_fault_in_a_long_value_lists_the_pages_that_are_missing() {
+    let rig = DiskRig::new(256);
+    let mut session = Session::default();
+    rig.insert(&mut session, b"key", &[1; 400_000]);
+    rig.checkpoint(&session, || {});
+    while rig.pool.sweep(rig.pool.frames(), 256, &mut Vec::new()) > 0 {}
+    let mut rounds = 0;
+    loop {
+        let Session { reader, out, .. } = &mut session;
+        match rig.tree.try_get(&rig.pool, b"key", reader, out) {
+            Ok(lookup) => break assert!(lookup.found),
+            Err(Restart::Fault(page)) => {
+                rig.load(page);
+                for page in &reader.wanted {
+                    rig.load(*page);
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        rounds += 1;
+    }
+    // The leaf, the index page, and 100 pages by 64.
+    assert_eq!(rounds, 4);
+    assert_eq!(session.out, [1; 400_000]);
+}

@@ -1,7 +1,7 @@
 //! Values in overflow pages.
 
 use pando_format::Lsn;
-use pando_pool::Marks;
+use pando_pool::{Marks, Restart};
 use pando_tree::{Scratch, VALUE_BYTES_MAX};
 
 use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
@@ -60,6 +60,27 @@ fn an_abandoned_insertion_leaks_nothing() {
             .try_insert(&rig.pool, &STAY, marks, b"key", b"short", &mut scratch)
     });
     check_tree(&rig);
+}
+
+#[test]
+fn an_insertion_abandoned_when_all_is_written_leaks_nothing() {
+    let rig = Rig::new(4096, 1024);
+    let used = rig.pages_used();
+    let marks = Marks {
+        lsn: Lsn(1),
+        multi_lsn: Lsn(0),
+    };
+    let mut scratch = Scratch::new();
+    let value = vec![1; 1 << 20];
+    let latch = retry(|| rig.pool.exclusive(rig.tree.root));
+    let result = rig
+        .tree
+        .try_insert(&rig.pool, &STAY, marks, b"key", &value, &mut scratch);
+    assert_eq!(result, Err(Restart::Conflict));
+    drop(latch);
+    assert_eq!(rig.pages_used(), used + 1 + (1 << 20) / 4032 + 1);
+    retry(|| scratch.abandon(&rig.pool, &STAY));
+    assert_eq!(rig.pages_used(), used);
 }
 
 #[test]
