@@ -6,6 +6,7 @@
 )]
 
 mod budget;
+mod crash;
 mod event_loop;
 mod failure;
 mod group_commit;
