@@ -14,7 +14,8 @@
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
 //! Reading order: [`log`], [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `parking`, `applied`, `segments`, [`mod@replay`], [`error`].
+//! `parking`, `applied`, `segments`, `probe`,
+//! [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -41,6 +42,8 @@ pub mod error;
 pub mod log;
 #[cfg(not(pando_loom))]
 pub mod options;
+#[cfg(not(pando_loom))]
+mod probe;
 #[cfg(not(pando_loom))]
 pub mod replay;
 #[cfg(not(pando_loom))]

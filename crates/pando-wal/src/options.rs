@@ -19,7 +19,7 @@ const SEGMENT_OVERHEAD: usize = 3 * SEGMENT_HEADER_BYTES;
 /// How a flush reaches the device. Every flush ends with a sync of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlushMethod {
-    /// Past the page cache where the file system can.
+    /// Whichever is quicker at open.
     #[default]
     Auto,
     /// Past the page cache where the file system can.

@@ -10,6 +10,7 @@ use pando_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::options::{FlushMethod, LogOptions};
+use crate::probe;
 
 const DIRECTORY: &str = "log/";
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
@@ -61,7 +62,7 @@ impl<D: Device> Segments<D> {
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
         let mut files: Vec<Option<D::File>> = Vec::new();
         files.resize_with(options.segments as usize, || None);
-        let segments = Self {
+        let mut segments = Self {
             device,
             options,
             files: Mutex::new(files),
@@ -82,7 +83,25 @@ impl<D: Device> Segments<D> {
         if segments.ready().is_empty() {
             segments.prepare_next()?;
         }
+        if segments.options.flush_method == FlushMethod::Auto {
+            segments.choose_method()?;
+        }
         Ok(segments)
+    }
+
+    /// Settles the flush method, and opens what is open again if it is another one.
+    fn choose_method(&mut self) -> Result<()> {
+        let ready = self.ready();
+        let first = ready.first().expect("one segment is ready");
+        let method = probe::quicker(&self.device, &name_of(*first))?;
+        self.options.flush_method = method;
+        if method == FlushMethod::Buffered {
+            for slot in ready {
+                let file = self.device.open(&name_of(slot), self.open_options())?;
+                self.files.lock()[slot] = Some(file);
+            }
+        }
+        Ok(())
     }
 
     fn open_options(&self) -> OpenOptions {
