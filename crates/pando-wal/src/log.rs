@@ -50,8 +50,8 @@ pub struct Log<D: Device> {
 
 impl<D: Device> Log<D> {
     /// Opens the log for a new life that begins at `options.start`. Everything before is dead:
-    /// the checkpoint of generation `options.incarnation` is durable. Blocks until one segment at
-    /// least is ready; [`Log::prepare_segments`] makes the others.
+    /// the checkpoint of generation `options.incarnation` is durable. Blocks until two segments
+    /// are ready; [`Log::prepare_segments`] makes the others.
     ///
     /// # Errors
     /// [`Error::Options`], or what the device reports; the log on the device is still usable.
