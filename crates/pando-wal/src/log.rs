@@ -388,6 +388,8 @@ impl<D: Device> Log<D> {
         self.statistics
             .tick(Ticker::LogFlushedRecords, buffer.records);
         self.shared.tail.lock().give_back(buffer);
+        // Those that were refused while the device was full may try again.
+        self.shared.space.notify_all();
         Some(newest)
     }
 
