@@ -104,7 +104,7 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
 
 #[test]
 fn held_credits_always_find_room() {
-    for seed in 1..40 {
+    for seed in 1..60 {
         let device = TestDevice::new();
         let mut options = options(2 + (seed % 2) as u32, 1, 0);
         options.buffer_bytes = [48 << 10, 512 << 10][(seed / 2 % 2) as usize];
