@@ -298,6 +298,25 @@ pub struct Hold<'a> {
     frame: FrameIndex,
 }
 
+/// A hold without its lifetime, for keeping beside the pool: see [`Hold::into_token`].
+#[derive(Debug)]
+#[must_use = "give it to Pool::release_hold, or the frame is never emptied again"]
+pub struct HoldToken(FrameIndex);
+
+impl Hold<'_> {
+    /// Keeps the page in memory until [`Pool::release_hold`].
+    pub fn into_token(self) -> HoldToken {
+        HoldToken(std::mem::ManuallyDrop::new(self).frame)
+    }
+}
+
+impl Pool {
+    /// Ends the hold of a token of this pool.
+    pub fn release_hold(&self, token: HoldToken) {
+        drop(Hold { pool: self, frame: token.0 });
+    }
+}
+
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         // Release: pairs with the fence in eviction: what was read under the hold was read before.

@@ -177,8 +177,9 @@ impl Group {
         if self.durable() >= target {
             return Ok(true);
         }
-        self.join(target);
-        self.sleepers.register(target, false, waker);
+        if self.sleepers.register(target, false, waker) {
+            self.join(target);
+        }
         if self.durable() >= target {
             return Ok(true);
         }

@@ -13,8 +13,8 @@
 //!
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
-//! Reading order: [`log`], [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `parking`, `applied`, `segments`, [`mod@replay`], [`error`].
+//! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
+//! `parking`, `applied`, `segments`, `probe`, [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -38,9 +38,13 @@ pub mod credit;
 #[cfg(not(pando_loom))]
 pub mod error;
 #[cfg(not(pando_loom))]
+mod flush;
+#[cfg(not(pando_loom))]
 pub mod log;
 #[cfg(not(pando_loom))]
 pub mod options;
+#[cfg(not(pando_loom))]
+mod probe;
 #[cfg(not(pando_loom))]
 pub mod replay;
 #[cfg(not(pando_loom))]

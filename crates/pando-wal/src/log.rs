@@ -1,21 +1,19 @@
 //! The log itself: ties tail, files, group commit and applied order together.
 //!
-//! An append copies under the tail's lock and returns; a flush swaps the buffers under that lock and
-//! writes without it. What [`Log::append`] may not do: wait for the device, for space, or for
-//! another committer.
+//! An append copies under the tail's lock and returns; flushes are in `flush`. What
+//! [`Log::append`] may not do: wait for the device, for space, or for another committer.
 
 use std::task::Waker;
 
-use pando_device::{Device, File};
+use pando_device::Device;
 use pando_format::Lsn;
 use pando_format::checksum::crc32c;
 use pando_format::log::{RecordKind, record_bytes};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, WaitList, park, thread, thread_waker, time};
+use pando_sync::{Arc, Mutex, WaitList, park, thread_waker};
 
 use crate::applied::Applied;
-use crate::buffer::LogBuffer;
 use crate::credit::{LogCredit, SharedTail};
 use crate::error::{Error, Result};
 use crate::group::{Failed, Group, Role};
@@ -23,35 +21,32 @@ use crate::options::LogOptions;
 use crate::segments::Segments;
 use crate::tail::{NoRoom, Tail};
 
-/// Between two tries of a write that found the device full.
-const FULL_RETRY: time::Duration = time::Duration::from_millis(20);
-
 /// The log of one store.
 #[derive(Debug)]
 pub struct Log<D: Device> {
     options: LogOptions,
-    segments: Segments<D>,
-    shared: Arc<SharedTail>,
-    group: Group,
+    pub(crate) segments: Segments<D>,
+    pub(crate) shared: Arc<SharedTail>,
+    pub(crate) group: Group,
     applied: Applied,
     /// LSN of the newest record. Written under the tail's lock.
     reserved: AtomicU64,
     /// Up to where the log thread shall flush.
-    requested: AtomicU64,
+    pub(crate) requested: AtomicU64,
     /// Where the log thread waits for work.
-    flusher: WaitList,
-    stopping: AtomicBool,
+    pub(crate) flusher: WaitList,
+    pub(crate) stopping: AtomicBool,
     /// A write waits for space on the device.
-    full: AtomicBool,
+    pub(crate) full: AtomicBool,
     /// Why the log is poisoned: the first reason stays.
     failure: Mutex<Option<Error>>,
-    statistics: Arc<Statistics>,
+    pub(crate) statistics: Arc<Statistics>,
 }
 
 impl<D: Device> Log<D> {
     /// Opens the log for a new life that begins at `options.start`. Everything before is dead:
-    /// the checkpoint of generation `options.incarnation` is durable. Blocks until one segment at
-    /// least is ready; [`Log::prepare_segments`] makes the others.
+    /// the checkpoint of generation `options.incarnation` is durable. Blocks until two segments
+    /// are ready; [`Log::prepare_segments`] makes the others.
     ///
     /// # Errors
     /// [`Error::Options`], or what the device reports; the log on the device is still usable.
@@ -196,7 +191,7 @@ impl<D: Device> Log<D> {
         self.wait(lsn, Role::Committer)
     }
 
-    fn wait(&self, lsn: Lsn, role: Role) -> Result<()> {
+    pub(crate) fn wait(&self, lsn: Lsn, role: Role) -> Result<()> {
         assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         let waited = self.group.wait(lsn, role, || self.flush());
         waited.map_err(|failed| self.why(failed))
@@ -226,49 +221,9 @@ impl<D: Device> Log<D> {
     }
 
     /// Asks the log thread to flush up to `lsn`. Never blocks.
-    fn request_flush(&self, lsn: Lsn) {
+    pub(crate) fn request_flush(&self, lsn: Lsn) {
         // Relaxed: the fence in notify_all orders it before the look for the log thread.
         self.requested.fetch_max(lsn.0, Ordering::Relaxed);
-        self.flusher.notify_all();
-    }
-
-    /// The body of the log thread: flushes for event loops, when the buffer is half full, and every
-    /// `interval`. Returns after [`Log::stop`], or when the log is poisoned.
-    pub fn run_flusher(&self, interval: Option<time::Duration>) {
-        let mut flushed = time::now();
-        // Acquire: pairs with the Release in stop.
-        while !self.stopping.load(Ordering::Acquire) && !self.group.failed() {
-            if interval.is_some_and(|interval| flushed.elapsed() >= interval) {
-                flushed = time::now();
-                self.request_flush(self.reserved_end());
-            }
-            let requested = self.requested();
-            if requested > self.durable() {
-                // A failure has poisoned the log, which ends the loop.
-                let _ = self.wait(requested, Role::Background);
-                continue;
-            }
-            self.flusher.register(&thread_waker());
-            let idle = self.requested() <= self.durable()
-                && !self.stopping.load(Ordering::Acquire)
-                && !self.group.failed();
-            match interval {
-                _ if !idle => {}
-                None => park(),
-                Some(interval) => thread::park_timeout(interval.saturating_sub(flushed.elapsed())),
-            }
-        }
-    }
-
-    fn requested(&self) -> Lsn {
-        // Relaxed: ordered by the fences of the wait list. The record was appended before.
-        Lsn(self.requested.load(Ordering::Relaxed)).min(self.reserved_end())
-    }
-
-    /// Ends [`Log::run_flusher`]. Flushes nothing: see [`Log::flush_now`].
-    pub fn stop(&self) {
-        // Release: pairs with the Acquire in run_flusher and write_run.
-        self.stopping.store(true, Ordering::Release);
         self.flusher.notify_all();
     }
 
@@ -355,79 +310,5 @@ impl<D: Device> Log<D> {
             return Ok(true);
         }
         self.poisoned().map_or(Ok(false), Err)
-    }
-
-    /// One flush. Only the leader calls this. `None`: the log is poisoned.
-    fn flush(&self) -> Option<Lsn> {
-        let mut unwinding = PoisonOnUnwind {
-            log: self,
-            armed: true,
-        };
-        let flushed = self.flush_taken();
-        unwinding.armed = false;
-        flushed
-    }
-
-    fn flush_taken(&self) -> Option<Lsn> {
-        let (taken, newest) = {
-            let mut tail = self.shared.tail.lock();
-            let taken = tail.take();
-            self.group.batch_closed(tail.newest());
-            (taken, tail.newest())
-        };
-        let Some(buffer) = taken else {
-            return Some(newest);
-        };
-        self.shared.space.notify_all();
-        debug_assert_eq!(buffer.newest, newest);
-        if let Err(error) = self.write(&buffer) {
-            self.poison(error);
-            return None;
-        }
-        self.statistics.tick(Ticker::LogFlushes, 1);
-        self.statistics
-            .tick(Ticker::LogFlushedRecords, buffer.records);
-        self.shared.tail.lock().give_back(buffer);
-        Some(newest)
-    }
-
-    fn write(&self, buffer: &LogBuffer) -> Result<()> {
-        for run in buffer.runs() {
-            let file = self.segments.file(run.slot);
-            self.write_run(&file, buffer.bytes_of(run), run.offset)?;
-        }
-        for run in buffer.runs() {
-            self.segments.file(run.slot).sync()?;
-        }
-        Ok(())
-    }
-
-    /// Writes, and tries again while the device is full: until then nothing new is accepted.
-    fn write_run(&self, file: &D::File, bytes: &[u8], offset: u64) -> Result<()> {
-        loop {
-            let written = file.write_at(bytes, offset);
-            let full = written.as_ref().is_err_and(pando_device::Error::is_full);
-            // Relaxed: a hint for try_reserve.
-            self.full.store(full, Ordering::Relaxed);
-            // Acquire: pairs with the Release in stop.
-            if !full || self.stopping.load(Ordering::Acquire) {
-                return Ok(written?);
-            }
-            thread::park_timeout(FULL_RETRY);
-        }
-    }
-}
-
-/// Tells all that wait when the leader panics.
-struct PoisonOnUnwind<'a, D: Device> {
-    log: &'a Log<D>,
-    armed: bool,
-}
-
-impl<D: Device> Drop for PoisonOnUnwind<'_, D> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.log.poison(Error::Abandoned);
-        }
     }
 }

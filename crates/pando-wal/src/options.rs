@@ -10,6 +10,7 @@ use pando_format::Lsn;
 use pando_format::log::{RECORD_HEADER_BYTES, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
 
 use crate::error::{Error, Result};
+use crate::segments::SEGMENTS_MIN;
 
 /// Least bytes of a log buffer.
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
@@ -19,7 +20,7 @@ const SEGMENT_OVERHEAD: usize = 3 * SEGMENT_HEADER_BYTES;
 /// How a flush reaches the device. Every flush ends with a sync of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlushMethod {
-    /// Past the page cache where the file system can.
+    /// Whichever is quicker at open.
     #[default]
     Auto,
     /// Past the page cache where the file system can.
@@ -66,8 +67,11 @@ impl LogOptions {
                 self.segment_bytes
             ));
         }
-        if self.segments < 2 {
-            return refuse(format!("{} segments: at least 2", self.segments));
+        if (self.segments as usize) < SEGMENTS_MIN {
+            return refuse(format!(
+                "{} segments: at least {SEGMENTS_MIN}",
+                self.segments
+            ));
         }
         if self.buffer_bytes < BUFFER_BYTES_MIN {
             return refuse(format!(

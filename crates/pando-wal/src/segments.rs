@@ -10,8 +10,11 @@ use pando_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::options::{FlushMethod, LogOptions};
+use crate::probe;
 
 const DIRECTORY: &str = "log/";
+/// With one to write and one to recycle, a checkpoint always makes room.
+pub(crate) const SEGMENTS_MIN: usize = 2;
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
 const SECTOR_BYTES_MIN: usize = 512;
 
@@ -56,12 +59,12 @@ pub(crate) struct Segments<D: Device> {
 }
 
 impl<D: Device> Segments<D> {
-    /// Opens the files that are ready, and removes those beyond `options.segments`. At least one is
-    /// ready on return.
+    /// Opens the files that are ready, and removes those beyond `options.segments`. At least
+    /// [`SEGMENTS_MIN`] are ready on return.
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
         let mut files: Vec<Option<D::File>> = Vec::new();
         files.resize_with(options.segments as usize, || None);
-        let segments = Self {
+        let mut segments = Self {
             device,
             options,
             files: Mutex::new(files),
@@ -79,10 +82,28 @@ impl<D: Device> Segments<D> {
         if removed {
             segments.device.sync_directory()?;
         }
-        if segments.ready().is_empty() {
+        while segments.ready().len() < SEGMENTS_MIN {
             segments.prepare_next()?;
         }
+        if segments.options.flush_method == FlushMethod::Auto {
+            segments.choose_method()?;
+        }
         Ok(segments)
+    }
+
+    /// Settles the flush method, and opens what is open again if it is another one.
+    fn choose_method(&mut self) -> Result<()> {
+        let ready = self.ready();
+        let first = ready.first().expect("some segments are ready");
+        let method = probe::quicker(&self.device, &name_of(*first))?;
+        self.options.flush_method = method;
+        if method == FlushMethod::Buffered {
+            for slot in ready {
+                let file = self.device.open(&name_of(slot), self.open_options())?;
+                self.files.lock()[slot] = Some(file);
+            }
+        }
+        Ok(())
     }
 
     fn open_options(&self) -> OpenOptions {
@@ -174,7 +195,7 @@ impl<D: Device> Segments<D> {
 
     /// Bytes that each flush must be a multiple of.
     pub(crate) fn sector(&self) -> Result<u64> {
-        let slot = *self.ready().first().expect("one segment is ready");
+        let slot = *self.ready().first().expect("some segments are ready");
         let alignment = self.file(slot).alignment().max(SECTOR_BYTES_MIN);
         if !alignment.is_power_of_two() || alignment > SEGMENT_HEADER_BYTES {
             return Err(Error::Options {

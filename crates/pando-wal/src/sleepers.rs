@@ -35,9 +35,11 @@ impl Sleepers {
         }
     }
 
-    /// Adds `waker`, or lowers its target. The caller looks at the state after this returns.
-    pub(crate) fn register(&self, target: Lsn, can_lead: bool, waker: &Waker) {
+    /// Adds `waker`, or lowers its target. The caller looks at the state after this returns. True
+    /// if it was added.
+    pub(crate) fn register(&self, target: Lsn, can_lead: bool, waker: &Waker) -> bool {
         let mut list = self.list.lock();
+        let before = list.len();
         match list.iter_mut().find(|known| known.waker.will_wake(waker)) {
             Some(known) => {
                 known.target = known.target.min(target);
@@ -49,10 +51,12 @@ impl Sleepers {
                 waker: waker.clone(),
             }),
         }
+        let added = list.len() > before;
         self.count.store(list.len(), Ordering::Relaxed);
         drop(list);
         // SeqCst: pairs with the fence in wake.
         fence(Ordering::SeqCst);
+        added
     }
 
     /// Wakes a next leader, then those whose target is at most `reached`. The caller has published

@@ -9,9 +9,10 @@
 //! larger by [`buffer_capacity`]'s share for headers and padding.
 //!
 //! *File*: a credit is charged its record and the padding of a flush of its own. A segment is left
-//! when the next record does not fit, so it wastes less than the largest charge; charges
-//! therefore fit as long as their sum is at most the sum of (room - largest charge) over the current
-//! and the free segments, less one flush's padding for what is already in the buffer.
+//! when the next record does not fit, so it wastes less than the largest charge. Records that did
+//! not fit in the current and `n` free segments would have left `n` of them and overflowed the
+//! last; so they do fit while their charges sum up to at most the room in all of them, less `n`
+//! times the largest charge, less one flush's padding for what is already in the buffer.
 
 use std::collections::VecDeque;
 
@@ -116,7 +117,7 @@ impl Tail {
     /// Bytes of files that credits may claim in all.
     fn claimable(&self) -> u64 {
         let largest = self.charge(record_bytes(self.options.max_batch_bytes()));
-        let of_current = (self.segment_end - self.position).saturating_sub(largest);
+        let of_current = self.segment_end - self.position;
         let of_free = self.segment_bytes() - SEGMENT_HEADER_BYTES as u64 - largest;
         (of_current + self.free.len() as u64 * of_free).saturating_sub(self.padding_max())
     }

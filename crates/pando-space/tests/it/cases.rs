@@ -353,3 +353,36 @@ fn the_tail_is_cut_only_if_it_is_free_and_not_promised() {
     space.grow(blocks);
     space.check_invariants();
 }
+
+/// A space of so many regions with one free block each that a bounded search does not see all.
+fn with_scattered_blocks() -> (Space, u32) {
+    let blocks = 1200 * REGION_BLOCKS;
+    let space = space(u64::from(blocks), 1);
+    space.mark_allocated(extent(0, blocks)).unwrap();
+    for region in 0..1200 {
+        space.free(extent(region * REGION_BLOCKS, 1));
+    }
+    (space, blocks)
+}
+
+#[test]
+fn a_search_that_failed_is_tried_again_after_a_free() {
+    let (space, blocks) = with_scattered_blocks();
+    assert_eq!(space.allocate(2, None), None);
+    let bounded = space.bounded_searches();
+    let far = extent(blocks - 50, 20);
+    space.free(far);
+    assert_eq!(space.allocate(18, None), Some(extent(far.block, 18)));
+    assert!(space.bounded_searches() > bounded, "the run was too near");
+}
+
+#[test]
+fn a_search_that_failed_says_nothing_about_shorter_runs() {
+    let (space, blocks) = with_scattered_blocks();
+    let far = extent(blocks - 50, 20);
+    space.free(far);
+    assert_eq!(space.allocate(30, None), None);
+    let bounded = space.bounded_searches();
+    assert_eq!(space.allocate(18, None), Some(extent(far.block, 18)));
+    assert!(space.bounded_searches() > bounded, "the run was too near");
+}

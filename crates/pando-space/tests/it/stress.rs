@@ -184,3 +184,58 @@ fn the_space_grows_and_shrinks_under_load() {
     space.check_invariants();
     assert_eq!(space.free_blocks(), space.blocks());
 }
+
+/// Ends the others when a thread ends, be it by a panic.
+struct Ended<'a>(&'a AtomicU32);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(2, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_run_over_the_border_of_regions_has_one_owner() {
+    let blocks = 2 * REGION_BLOCKS;
+    let options = SpaceOptions {
+        groups: 2,
+        reserve: 0,
+    };
+    let space = Space::new(u64::from(blocks), options);
+    let oracle = Oracle::new(blocks);
+    let all = Extent { block: 0, blocks };
+    space.mark_allocated(all).unwrap();
+    space.free(Extent {
+        block: REGION_BLOCKS - 100,
+        blocks: 200,
+    });
+    let finished = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 1..=4 {
+            let (space, oracle, finished) = (&space, &oracle, &finished);
+            scope.spawn(move || {
+                let mut numbers = Numbers(u64::from(me));
+                let mut across = 0;
+                let _ended = Ended(finished);
+                while finished.load(Ordering::Relaxed) < 2 {
+                    let wide = me % 2 == 0;
+                    let count = if wide { 150 } else { 1 + numbers.below(20) };
+                    let Some(extent) = space.allocate(count, None) else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    oracle.change(extent, FREE, me);
+                    thread::yield_now();
+                    oracle.change(extent, me, FREE);
+                    space.free(extent);
+                    across += u32::from(wide);
+                    if across == 3000 {
+                        finished.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), 200);
+}

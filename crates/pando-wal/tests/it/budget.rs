@@ -1,10 +1,11 @@
 //! Room: credits never promise more than there is, and what is given back is given on.
 
+use pando_device::Device;
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
-use pando_wal::Error;
+use pando_wal::{Error, Log};
 
 use crate::support::{Random, SEGMENT, TestDevice, append_waiting, open, options, read};
 
@@ -70,40 +71,52 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
     assert_eq!(found, expected);
 }
 
+/// Takes credits of one kind of size until there are no more, then spends them in any order.
+fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
+    let max = log.max_batch_bytes() as u64;
+    let (largest, least) =
+        [(1, 0), (600, 0), (max, max), (max, max - 3_000), (max, 0)][random.below(5) as usize];
+    // Now and then all of them, otherwise a few.
+    let most = [5, usize::MAX][random.below(2) as usize];
+    let flushes = random.below(3);
+    let mut credits = Vec::new();
+    while credits.len() < most {
+        let bytes = (least + random.below(largest - least + 1)) as usize;
+        match log.try_reserve(bytes).unwrap() {
+            Some(credit) => credits.push((credit, bytes)),
+            None => break,
+        }
+    }
+    while !credits.is_empty() {
+        let place = random.below(credits.len() as u64) as usize;
+        let (credit, bytes) = credits.swap_remove(place);
+        if random.below(20) == 0 {
+            continue;
+        }
+        let lsn = log.append(credit, RecordKind::Batch, 0, &vec![1; bytes]);
+        log.mark_applied(lsn);
+        if flushes == 0 || flushes == 1 && random.below(4) == 0 {
+            log.flush_now().unwrap();
+        }
+    }
+    assert_eq!(log.credit_bytes(), 0);
+}
+
 #[test]
 fn held_credits_always_find_room() {
     for seed in 1..60 {
         let device = TestDevice::new();
-        let log = open(&device, options(2 + (seed % 2) as u32, 1, 0));
+        let mut options = options(2 + (seed % 2) as u32, 1, 0);
+        options.buffer_bytes = [48 << 10, 512 << 10][(seed / 2 % 2) as usize];
+        let log = open(&device, options);
         let mut random = Random(seed);
-        let mut credits = Vec::new();
-        for _ in 0..400 {
-            let largest = [100, 2_000, log.max_batch_bytes() as u64][random.below(3) as usize];
-            let bytes = random.below(largest + 1) as usize;
-            match log.try_reserve(bytes).unwrap() {
-                Some(credit) => credits.push((credit, bytes)),
-                // Full: spend or drop all of it, each in a flush of its own or not, in any order.
-                None => {
-                    while !credits.is_empty() {
-                        let place = random.below(credits.len() as u64) as usize;
-                        let (credit, bytes) = credits.swap_remove(place);
-                        if random.below(10) == 0 {
-                            continue;
-                        }
-                        let lsn = log.append(credit, RecordKind::Batch, 0, &vec![1; bytes]);
-                        log.mark_applied(lsn);
-                        if random.below(2) == 0 {
-                            log.flush_now().unwrap();
-                        }
-                    }
-                    assert_eq!(log.credit_bytes(), 0);
-                    log.flush_now().unwrap();
-                    if random.below(2) == 0 {
-                        log.truncate_below(log.reserved_end());
-                        let largest = log.try_reserve(log.max_batch_bytes()).unwrap();
-                        assert!(largest.is_some(), "room for the largest after a checkpoint");
-                    }
-                }
+        for _ in 0..12 {
+            burst(&log, &mut random);
+            log.flush_now().unwrap();
+            if random.below(2) == 0 {
+                log.truncate_below(log.reserved_end());
+                let largest = log.try_reserve(log.max_batch_bytes()).unwrap();
+                assert!(largest.is_some(), "room for the largest after a checkpoint");
             }
         }
     }
@@ -137,19 +150,45 @@ fn a_dropped_credit_wakes_who_waits_for_room() {
 #[test]
 fn truncation_frees_only_what_is_durable() {
     let device = TestDevice::new();
-    let log = open(&device, options(2, 1, 0));
+    let mut options = options(2, 1, 0);
+    options.buffer_bytes = 512 << 10;
+    let log = open(&device, options);
+    let mut count = 0;
     while let Some(credit) = log.try_reserve(2_000).unwrap() {
         let lsn = log.append(credit, RecordKind::Batch, 0, &[3; 2_000]);
         log.mark_applied(lsn);
         // Not flushed: the checkpoint's word alone frees nothing.
         log.truncate_below(lsn);
-        if log.used_bytes() > SEGMENT {
-            break;
-        }
+        assert!(lsn.0 <= 2 * SEGMENT);
+        count += 1;
     }
     log.flush_now().unwrap();
-    let (records, _) = read(&device, 1, 0).unwrap();
-    assert_eq!(records.last().unwrap().0, log.durable());
+    assert_eq!(read(&device, 1, 0).unwrap().0.len(), count);
+}
+
+#[test]
+fn what_is_behind_a_checkpoint_stays_until_the_next() {
+    for start in [1, 20, 35, 50] {
+        let device = TestDevice::new();
+        let log = open(&device, options(2, 1, 0));
+        let append = |bytes: usize| {
+            let credit = log.try_reserve(bytes).unwrap()?;
+            let lsn = log.append(credit, RecordKind::Batch, 0, &vec![3; bytes]);
+            log.mark_applied(lsn);
+            log.flush_now().unwrap();
+            Some(lsn)
+        };
+        let mut checkpoint = Lsn(0);
+        for _ in 0..start {
+            checkpoint = append(1_000).unwrap();
+        }
+        log.truncate_below(checkpoint);
+        let mut count = 0;
+        while append(1_000).is_some() {
+            count += 1;
+        }
+        assert_eq!(read(&device, 1, checkpoint.0).unwrap().0.len(), count);
+    }
 }
 
 #[test]

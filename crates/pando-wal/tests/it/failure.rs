@@ -84,12 +84,17 @@ fn a_leader_that_panics_poisons_the_log() {
     let log = open(&device, options(2, 1, 0));
     device.control.panic_sync.store(1, Ordering::SeqCst);
     device.control.sync_us.store(50, Ordering::SeqCst);
-    let handles: Vec<_> = (0..4)
-        .map(|_| {
-            let log = log.clone();
-            thread::spawn(move || log.wait_durable(append(&log, b"lost")))
-        })
-        .collect();
+    let handles: Vec<_> = [
+        append(&log, b"lost"),
+        append(&log, b"lost"),
+        append(&log, b"lost"),
+    ]
+    .into_iter()
+    .map(|lsn| {
+        let log = log.clone();
+        thread::spawn(move || log.wait_durable(lsn))
+    })
+    .collect();
     let ends: Vec<_> = handles.into_iter().map(thread::JoinHandle::join).collect();
     assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
     for end in ends.into_iter().flatten() {
@@ -142,7 +147,7 @@ fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
     assert!(log.poisoned().is_none());
     device.control.full.store(false, Ordering::SeqCst);
     append(&log, b"works");
-    assert_eq!(log.prepare_segments().unwrap(), 3);
+    assert_eq!(log.prepare_segments().unwrap(), 2);
     log.flush_now().unwrap();
 }
 

@@ -8,18 +8,20 @@ use crate::support::{IDENTITY, SEGMENT, TestDevice, append, open, options, read}
 #[test]
 fn records_of_an_earlier_life_at_the_same_place_are_not_replayed() {
     let device = TestDevice::new();
+    // Records of 64 bytes: one begins at every sector, where the second life goes on after padding.
     let log = open(&device, options(2, 1, 0));
-    for _ in 0..10 {
-        append(&log, b"the first life");
+    for _ in 0..20 {
+        append(&log, b"payload of the 1st life!");
     }
     log.flush_now().unwrap();
     // The same positions again: the second life writes records of equal length over the first two.
     let log = open(&device, options(2, 2, 0));
-    let first = append(&log, b"the other life");
-    let second = append(&log, b"the other life");
+    let payload = b"payload of the 2nd life!".to_vec();
+    let first = append(&log, &payload);
+    let second = append(&log, &payload);
     log.flush_now().unwrap();
+    assert_eq!(second.0, 4096 + 128);
     let (records, end) = read(&device, 2, 0).unwrap();
-    let payload = b"the other life".to_vec();
     assert_eq!(records, [(first, payload.clone()), (second, payload)]);
     assert_eq!(end.end, second);
 }
@@ -146,6 +148,9 @@ fn damaged_headers_are_reported_or_ignored_without_a_panic() {
     assert!(put(&header).unwrap_err().is_corruption());
     header.segment = Some(0);
     assert!(put(&header).unwrap_err().is_corruption(), "twice");
+    header.incarnation = 0;
+    assert_eq!(put(&header).unwrap().0.len(), 1, "of an earlier life");
+    header.incarnation = 1;
     header.segment = Some(1);
     assert_eq!(put(&header).unwrap().0.len(), 1);
     header.segment_bytes *= 2;

@@ -6,8 +6,10 @@
 )]
 
 mod budget;
+mod crash;
 mod event_loop;
 mod failure;
+mod files;
 mod group_commit;
 mod lives;
 mod model;
