@@ -16,8 +16,10 @@ use crate::counters::LoopCounters;
 use crate::engine::{Database, Engine};
 use crate::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
 
-/// Entries of one transaction.
+/// Most entries of one transaction.
 const BATCH: usize = 64;
+/// Waits for pages after which a batch is halved: what it needs does not stay in memory together.
+const WAITS_PER_BATCH: u32 = 2;
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,10 @@ pub(crate) struct Cleaner {
     quiet: usize,
     /// Due entries: time and stored key.
     due: Vec<(u64, Vec<u8>)>,
+    /// Entries of the next batch.
+    size: usize,
+    /// Waits for pages of the current batch.
+    waits: u32,
     /// The batch is made and waits for its commit.
     committing: bool,
     removed: u64,
@@ -72,6 +78,8 @@ impl Cleaner {
             at: 0,
             quiet: 0,
             due: Vec::new(),
+            size: BATCH,
+            waits: 0,
             committing: false,
             removed: 0,
             page: ScanPage::default(),
@@ -86,7 +94,7 @@ impl Cleaner {
     pub(crate) fn has_entries(&self, engine: &Engine) -> bool {
         self.databases
             .iter()
-            .any(|number| engine.databases[*number].elements.len() > 0)
+            .any(|number| engine.databases[*number].entries() > 0)
     }
 
     /// Works off at most one batch.
@@ -154,6 +162,8 @@ impl Cleaner {
                 self.committing = false;
                 let count = self.due.len();
                 self.due.clear();
+                self.waits = 0;
+                self.size = (self.size * 2).min(BATCH);
                 Ok(count)
             }
         }
@@ -166,7 +176,7 @@ impl Cleaner {
         reactor: &mut Reactor,
         now_ms: u64,
     ) -> Result<(), Stop> {
-        if database.elements.len() == 0 {
+        if database.entries() == 0 {
             return Ok(());
         }
         let mut from = ENTRY_TAG.to_vec();
@@ -179,7 +189,7 @@ impl Cleaner {
                 return Err(Stop::Waiting);
             }
             let mut any = false;
-            for (key, _) in self.page.iter().take(BATCH) {
+            for (key, _) in self.page.iter().take(self.size) {
                 any = true;
                 match decode_entry(key) {
                     Some((time, stored)) if time <= now_ms => {
@@ -257,6 +267,11 @@ impl Cleaner {
                 .put(&database.keys, stored, &self.encoded)?;
         }
         if missing {
+            self.waits += 1;
+            if self.waits.is_multiple_of(WAITS_PER_BATCH) {
+                self.size = (self.size / 2).max(1);
+                self.due.truncate(self.size);
+            }
             return Err(Stop::Waiting);
         }
         Ok(())

@@ -59,6 +59,10 @@ impl Buffers {
     }
 }
 
+/// Buffers of connections that are idle now.
+/// Boxed: becoming busy moves a pointer and allocates nothing.
+pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
+
 /// What the loop does with a connection after its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -184,7 +188,7 @@ impl Connection {
     }
 
     /// Reads what there is, up to a turn's share.
-    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut Vec<Box<Buffers>>) {
+    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) {
         let mut left = READ_BYTES_PER_TURN;
         while self.readable && left > 0 && !self.at_end && !self.session.closing {
             // A command that is still arriving is read to its end, whatever its length; its
@@ -220,7 +224,7 @@ impl Connection {
 
     /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
     /// all connections have had theirs: their writes share a flush.
-    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut Vec<Box<Buffers>>) -> Next {
+    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
         let output_bytes_max = self.output_bytes_max(turn);
         if self.unsent() < output_bytes_max {
             self.fill(turn, spare);

@@ -14,6 +14,14 @@ pub(crate) struct Database {
     pub(crate) elements: Table,
 }
 
+impl Database {
+    /// How many expiry entries there are.
+    #[inline]
+    pub(crate) fn entries(&self) -> u64 {
+        self.elements.len()
+    }
+}
+
 /// An open store.
 pub(crate) struct Engine {
     pub(crate) db: Db,

@@ -19,7 +19,7 @@ use pandodb::Lsn;
 
 use crate::cleaner::{Cleaned, Cleaner};
 use crate::client::ClientRecord;
-use crate::connection::{Buffers, Connection, Next};
+use crate::connection::{Connection, Next, SpareBuffers};
 use crate::keyspace::DATABASES;
 use crate::loop_data::{LoopData, Turn};
 use crate::loop_handle::{LoopHandle, Message, Token, TokenWake};
@@ -57,7 +57,7 @@ pub(crate) struct EventLoop {
     cleaner: Option<Cleaner>,
     /// The cleaner has something to do.
     cleaning: bool,
-    spare: Vec<Box<Buffers>>,
+    spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     reactor_wake: Arc<TokenWake>,
     durable_wake: Arc<TokenWake>,

@@ -16,13 +16,17 @@ const SPARE_TRANSACTIONS: usize = 64;
 /// Scratch buffers beyond this go back to the system after a turn.
 const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
 
+/// Transactions that no command uses now.
+/// Boxed: a command that begins moves a pointer and allocates nothing.
+type SpareTransactions = Vec<Box<Transaction>>;
+
 /// The engine's side of a loop.
 pub(crate) struct LoopData {
     pub(crate) engine: Arc<Engine>,
     pub(crate) reactor: Reactor,
     pub(crate) scratch: Scratch,
     pub(crate) prefetch: Prefetch,
-    spare: Vec<Box<Transaction>>,
+    spare: SpareTransactions,
 }
 
 impl LoopData {

@@ -159,7 +159,8 @@ impl Server {
         if let Some(engine) = self.shared.take_engine() {
             let db = engine.db.clone();
             drop(engine);
-            result = result.and(db.close().map_err(Error::Engine));
+            let closed = db.close().map_err(Error::Engine);
+            result = result.and(closed);
         }
         result
     }

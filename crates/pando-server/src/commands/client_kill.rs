@@ -76,7 +76,7 @@ fn parse<'a>(context: &Context<'a>) -> Result<Filters<'a>, String> {
         spare_self: true,
         ..Filters::default()
     };
-    if context.count() % 2 != 0 {
+    if !context.count().is_multiple_of(2) {
         return Err(replies::SYNTAX.to_owned());
     }
     for at in (2..context.count()).step_by(2) {

@@ -262,8 +262,11 @@ fn keys(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
+/// Which commands COMMAND LIST names.
+type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
+
 fn list(context: &mut Context<'_>) -> Run {
-    let filter: Option<Box<dyn Fn(&Command) -> bool + '_>> = match context.count() {
+    let filter: Option<Filter<'_>> = match context.count() {
         2 => Some(Box::new(|_| true)),
         5 if context.is(2, "filterby") => {
             let wanted = context.argument(4);

@@ -284,7 +284,7 @@ fn get(context: &mut Context<'_>) -> Run {
 }
 
 fn set(context: &mut Context<'_>) -> Run {
-    if context.count() % 2 != 0 {
+    if !context.count().is_multiple_of(2) {
         return context.fail("ERR wrong number of arguments for 'config|set' command");
     }
     // All are checked before any is changed.

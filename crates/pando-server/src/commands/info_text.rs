@@ -319,7 +319,7 @@ fn keyspace(shared: &Shared, text: &mut String) {
         return;
     };
     for (number, database) in engine.databases.iter().enumerate() {
-        let (keys, entries) = (database.keys.len(), database.elements.len());
+        let (keys, entries) = (database.keys.len(), database.entries());
         if keys > 0 {
             let name = format!("db{number}");
             field(

@@ -43,7 +43,7 @@ fn get_many(context: &mut Context<'_>) -> Run {
 
 /// The error of pairs that are none, or of a value that is too long.
 fn refusal(context: &Context<'_>) -> Option<String> {
-    if context.count() % 2 == 0 {
+    if context.count().is_multiple_of(2) {
         return Some(replies::wrong_arity(context.command.name));
     }
     let fits = |at: usize| context.fits(context.argument(at), context.argument(at + 1).len());

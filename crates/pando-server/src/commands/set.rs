@@ -82,7 +82,7 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
 /// entries at all the row need not be read for it: an entry that appears in between is garbage
 /// that the cleaner knows. A folded key is always read: its row may be that of another key.
 pub(crate) fn entry_to_replace(context: &mut Context<'_>, key: &[u8]) -> Result<Found, Halt> {
-    let no_entries = context.database().elements.len() == 0;
+    let no_entries = context.database().entries() == 0;
     if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());
     }

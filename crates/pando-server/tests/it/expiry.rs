@@ -129,7 +129,9 @@ fn ended_keys_are_removed_without_being_read() {
     for database in [0, 1, 15] {
         client.run(&format!("SELECT {database}"));
         wait_for_size(&mut client, 2);
-        client.check(&[("GET stays", "\"v\""), ("TTL extended", ":1000")]);
+        client.check(&[("GET stays", "\"v\"")]);
+        let left = client.integer("TTL extended");
+        assert!((900..=1000).contains(&left), "{left}");
     }
     let info = client.text("INFO stats");
     assert!(info.contains("expired_keys:900"), "{info}");
