@@ -47,6 +47,15 @@ fn deadlines_are_set_asked_and_removed() {
             "PEXPIRE a 9223372036854775807",
             "-ERR invalid expire time in 'pexpire' command",
         ),
+    ]);
+}
+
+#[test]
+fn deadlines_are_kept_and_replaced_by_other_commands() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SET a 1", "+OK"),
         ("EXPIREAT a 33177117420", ":1"),
         ("EXPIRETIME a", ":33177117420"),
         ("PEXPIRETIME a", ":33177117420000"),

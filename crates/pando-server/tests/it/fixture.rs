@@ -37,7 +37,7 @@ impl Fixture {
     }
 
     pub(crate) fn with(options: ServerOptions) -> Self {
-        Self::opened_by(options, |path| open(path))
+        Self::opened_by(options, open)
     }
 
     pub(crate) fn opened_by(
