@@ -1,7 +1,7 @@
 //! Files of a directory, read by a pool of threads over shared descriptors: the back end that
 //! works on every file system and every kernel.
 //!
-//! Reading order: [`directory`], [`file`], [`pool`], `system`.
+//! Reading order: [`directory`], [`mod@file`], [`pool`], `system`.
 
 pub mod directory;
 pub mod file;

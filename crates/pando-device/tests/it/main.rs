@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod allocations;
 mod conformance;
 mod crash;
 mod directory;
