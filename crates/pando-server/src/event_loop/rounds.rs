@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use mio::{Events, Poll};
 use pando_sync::Arc;
-use pando_sync::time::{Duration, Instant, now};
+use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pandodb::Lsn;
 
 use crate::cleaner::Cleaner;
@@ -242,6 +242,7 @@ impl EventLoop {
             data: self.data.as_mut(),
             read_buffer: &mut self.read_buffer,
             clock: now(),
+            now_ms: unix_ms(),
             stopping: self.stop_at.is_some(),
         };
         for _ in 0..self.runnable.len() {
@@ -253,8 +254,9 @@ impl EventLoop {
             };
             connection.queued = false;
             turn.clock = now();
+            turn.now_ms = unix_ms();
             let next = connection.advance(&mut turn, &mut self.spare);
-            connection.publish(turn.clock);
+            connection.publish(turn.clock, turn.now_ms);
             if next == Next::Again {
                 connection.queued = true;
                 self.runnable.push_back(token);
