@@ -107,6 +107,20 @@ impl Group {
         put_u32(group, 4, crc);
     }
 
+    /// Bytes that the group takes whose first section is `section`, padding included. Nothing is
+    /// known of the rest yet.
+    ///
+    /// # Errors
+    /// [`Damage`] when no group starts there.
+    pub fn encoded_bytes(section: &[u8]) -> Result<u64, Damage> {
+        if section.len() < GROUP_HEADER_BYTES || u32_at(section, 0) != GROUP_MAGIC {
+            return Err(Damage::new("mapping journal: no group where one should start"));
+        }
+        let entries = u64::from(u32_at(section, 16)) + u64::from(u32_at(section, 20));
+        let bytes = GROUP_HEADER_BYTES as u64 + entries * ENTRY_BYTES as u64;
+        Ok(bytes.next_multiple_of(SECTION_BYTES as u64))
+    }
+
     /// Reads the group at the front of `journal`; also returns the bytes it takes.
     ///
     /// # Errors

@@ -1,1 +1,44 @@
 //! Page table, frames, latches, fetch, eviction, images and write-back.
+//!
+//! The pool holds pages in frames of one budgeted arena that is never unmapped while it lives, so
+//! that an optimistic reader can be wrong about what it reads but never about whether it may. It
+//! knows where every page is (one atomic word each), who may change it (the latch of its frame),
+//! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
+//! files: it hands out what has to be read or written, and is told when that is done.
+//!
+//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], [`words`], [`access`],
+//! [`load`], [`epoch`], [`image`], [`eviction`], [`page_ids`], [`pool`].
+//!
+//! # Transitions of a page word
+//!
+//! | from     | to       | by                       | holding                          |
+//! |----------|----------|--------------------------|----------------------------------|
+//! | free     | resident | `Pool::allocate`         | the new frame's exclusive latch  |
+//! | on disk  | loading  | `Pool::begin_load` (CAS) | the frame's exclusive latch      |
+//! | loading  | resident | `Pool::finish_load`      | the frame's exclusive latch      |
+//! | loading  | on disk  | `Pool::fail_load`        | the frame's exclusive latch      |
+//! | resident | on disk  | eviction                 | the frame's exclusive latch      |
+//! | resident | free     | free, image completion   | the frame's exclusive latch      |
+//! | on disk  | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod epoch;
+pub mod eviction;
+pub mod frame;
+pub mod image;
+pub mod latch;
+pub mod load;
+pub mod page_ids;
+pub mod page_table;
+pub mod pool;
+pub mod restart;
+pub mod words;
+
+pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};
+pub use image::{Image, ImageFacts};
+pub use load::{LoadError, LoadStart, LoadTicket};
+pub use pool::{Pool, PoolOptions};
+pub use restart::{Attempt, Resource, Restart};
+pub use words::{PageMut, PageWords};

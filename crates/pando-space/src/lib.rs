@@ -1,1 +1,37 @@
-//! Hierarchical bitmap of blocks with groups, bounded search and credits.
+//! Which blocks of the data file are free: a hierarchical bitmap with groups, bounded search and
+//! credits. Pure: it does no I/O and persists nothing; the engine rebuilds it at open.
+//!
+//! ```text
+//! block      1 bit, 1 = free                 word = 64 blocks
+//! word       2 bits: not full, all free      region = 64 words = 4,096 blocks
+//! region     1 bit: not full                 group = every n-th region, under one lock
+//! ```
+//!
+//! Regions are dealt to the groups in turn, and a thread begins with the group of its core, so that
+//! cores do not meet. A group that cannot serve is recognised by an atomic count without its lock.
+//! A search looks at so many words, then goes to the next group; only when all groups have been
+//! searched so does it look everywhere, so that `None` means that no such run exists.
+//!
+//! Two tallies are kept: the bits (what is free) and the [`credits`](Space::promise) (what of it is
+//! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the
+//! engine keeps them until their checkpoint.
+//!
+//! Reading order: [`space`], `region`, `group`, `ledger`, [`batch`], [`resize`], [`survey`],
+//! [`error`].
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod error;
+mod group;
+mod ledger;
+mod region;
+pub mod resize;
+pub mod space;
+pub mod survey;
+
+pub use error::{Error, Result};
+pub use ledger::Urgency;
+pub use region::REGION_BLOCKS;
+pub use space::{Space, SpaceOptions};
+pub use survey::Survey;

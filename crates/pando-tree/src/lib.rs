@@ -1,1 +1,39 @@
 //! Optimistic, restartable B+tree over the pool; does no I/O.
+//!
+//! A tree maps byte strings to byte strings, in order. Every operation is one synchronous attempt
+//! that ends with a result or with the reason why it could not go on ([`pando_pool::Restart`]);
+//! then it holds nothing, and its caller does what the reason asks and starts it again. Nothing
+//! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
+//! engine, which hands down a [`pando_pool::Stay`] for every change.
+//!
+//! Reading order: [`word`], [`node`], [`tree`], [`get`], [`overflow`], [`value`], [`scratch`],
+//! [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`], [`summary`].
+
+#![forbid(unsafe_code)]
+
+pub mod dismantle;
+pub mod get;
+pub mod insert;
+pub mod node;
+pub mod overflow;
+pub mod remove;
+pub mod remove_empty;
+pub mod scan;
+pub mod scratch;
+mod split;
+pub mod summary;
+pub mod tree;
+pub mod value;
+pub mod word;
+
+pub use dismantle::Dismantled;
+pub use get::{Located, Lookup};
+pub use insert::Inserted;
+pub use node::check::{check_page, prepare_image};
+pub use overflow::VALUE_BYTES_MAX;
+pub use remove::Removed;
+pub use scan::{Direction, LeafCopy, ScanBound, ScanValue};
+pub use scratch::Scratch;
+pub use summary::{NodeSummary, OverflowRef};
+pub use tree::Tree;
+pub use value::ValueReader;

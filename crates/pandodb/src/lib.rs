@@ -1,1 +1,80 @@
 //! A transactional, ordered key-value engine for data larger than memory.
+//!
+//! A [`Db`] is a directory with named [`Table`]s of byte keys and byte values, in the order of the
+//! keys. Reads of what is in memory write nothing that another core reads. Writes are batches: a
+//! batch is in the log as one record, so after a crash all of it is there or nothing, and an
+//! acknowledged one is there (see [`Durability`]).
+//!
+//! ```
+//! # fn main() -> Result<(), pandodb::Error> {
+//! # let directory = tempfile::tempdir().map_err(|_| pandodb::Error::Closed)?;
+//! # let path = directory.path();
+//! let db = pandodb::Db::open(path)?;
+//! let fruit = db.table("fruit")?;
+//! fruit.put(b"apple", b"red")?;
+//! fruit.put(b"banana", b"yellow")?;
+//! assert_eq!(fruit.get(b"apple")?.as_deref(), Some(&b"red"[..]));
+//! for entry in fruit.range(&b"b"[..]..) {
+//!     let (key, value) = entry?;
+//!     assert_eq!((&key[..], &value[..]), (&b"banana"[..], &b"yellow"[..]));
+//! }
+//! db.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Visibility
+//!
+//! A commit may be read before it is durable; only its acknowledgement waits. Point reads are
+//! linearizable. Nobody sees a batch in part, key by key: a read of a leaf that a batch is being
+//! applied to waits for its end. Iterators return committed entries, each as of some moment during
+//! the iteration: they are no snapshot.
+//!
+//! # Limits
+//!
+//! Keys are at most a quarter of a page ([`Db::key_bytes_max`]), values at most
+//! [`VALUE_BYTES_MAX`] or what the log buffer takes ([`Db::value_bytes_max`]).
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod checkpoint;
+mod commit;
+mod db;
+mod engine;
+mod error;
+mod halt;
+mod holds;
+mod iter;
+mod jobs;
+mod maintenance;
+mod mapping_files;
+pub mod nonblocking;
+mod open;
+mod options;
+mod report;
+mod space_keeper;
+mod store;
+mod stripes;
+mod structure;
+mod table;
+mod tables;
+mod verify;
+mod write_set;
+mod writeback;
+
+pub use batch::{Batch, WriteOptions};
+pub use commit::Outcome;
+pub use db::Db;
+pub use error::{Error, Result};
+pub use iter::{Entry, Iter};
+pub use options::{
+    Builder, Durability, IoBackend, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX,
+};
+pub use report::{Report, StoreStat, TableStat};
+pub use table::Table;
+pub use verify::{Damage, VerifyReport, stat, verify};
+
+pub use pando_device as device;
+pub use pando_format::Lsn;
+pub use pando_stats as statistics;

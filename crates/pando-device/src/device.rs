@@ -1,0 +1,195 @@
+//! The traits: a directory of files, a file, and a channel of reads in flight.
+//!
+//! A blocking method may be called by any thread; a channel belongs to one event loop at a time.
+//! What a back end must do beyond these signatures is in the conformance tests of this crate.
+
+use std::fmt::Debug;
+use std::task::Waker;
+
+use pando_sync::time::Duration;
+
+use crate::buffer::IoBuf;
+use crate::error::Result;
+
+/// Most completions that one [`Channel::reap`] takes.
+pub const REAP_MAX: usize = 64;
+
+/// Whether opening may make the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Create {
+    /// The file must exist.
+    #[default]
+    Never,
+    /// Made empty when it does not exist.
+    IfAbsent,
+    /// Made empty; an error when it exists.
+    New,
+}
+
+/// How a file is opened. The default reads an existing file through the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// Whether the file may be made; needs `write`.
+    pub create: Create,
+    /// Past the page cache where the file system can: see [`File::is_direct`].
+    pub direct: bool,
+    /// Reading and writing, not only reading.
+    pub write: bool,
+}
+
+impl OpenOptions {
+    /// An existing file, for reading.
+    pub fn read() -> Self {
+        Self::default()
+    }
+
+    /// An existing file, for reading and writing.
+    pub fn write() -> Self {
+        Self {
+            write: true,
+            ..Self::default()
+        }
+    }
+
+    /// For reading and writing; made as `create` says.
+    pub fn create(create: Create) -> Self {
+        Self {
+            create,
+            write: true,
+            ..Self::default()
+        }
+    }
+
+    /// The same, past the page cache.
+    pub fn direct(self) -> Self {
+        Self {
+            direct: true,
+            ..self
+        }
+    }
+}
+
+/// A directory of named files. Clones are handles of the same one.
+///
+/// A name is one or two components joined by '/', each of letters, digits, '.', '_' and '-', not
+/// beginning with '.'; the name `LOCK` is taken.
+pub trait Device: Debug + Clone + Send + Sync + 'static {
+    /// Open files.
+    type File: File;
+    /// Reads in flight.
+    type Channel: Channel<File = Self::File>;
+
+    /// Name of the back end for reports: "pread", "memory", "faulty".
+    fn backend(&self) -> &'static str;
+
+    /// Opens a file; the directory part of its name is made when the file may be.
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Self::File>;
+
+    /// Removes a name. Open handles go on working.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Names of all files, sorted, those in directories as `directory/file`.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Makes creations and removals up to now durable.
+    fn sync_directory(&self) -> Result<()>;
+
+    /// A channel for one event loop that allows `depth` reads in flight. `notify` is woken when a
+    /// completion meets an empty queue; it runs on any thread and must not block.
+    fn channel(&self, depth: usize, notify: Waker) -> Result<Self::Channel>;
+
+    /// Bytes that can still be written.
+    fn free_bytes(&self) -> Result<u64>;
+}
+
+/// An open file. Clones are handles of the same one. All methods block.
+pub trait File: Debug + Clone + Send + Sync + 'static {
+    /// Fills `buffer` from `offset`. Of a direct file, buffer, offset and length are aligned.
+    ///
+    /// # Errors
+    /// `ShortRead` when the file ends early, `Unaligned`; the buffer's content is then undefined.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Writes all of `bytes` at `offset`, extending the file when need be.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Writes `parts` one behind the other from `offset`, with one system call where possible.
+    fn write_vectored_at(&self, parts: &[&[u8]], offset: u64) -> Result<()>;
+
+    /// Makes content and length durable (not the name: see [`Device::sync_directory`]).
+    ///
+    /// # Errors
+    /// After a failure nothing is known about what was written since the last success; a later
+    /// success does not say more. Callers do not retry.
+    fn sync(&self) -> Result<()>;
+
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// True if the length is 0.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file, or extends it by zeros without allocating.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Allocates space for `offset .. offset + len` and extends the file to its end; existing bytes
+    /// stay, new ones are zeros. A full disk shows here, not at the write.
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Gives the space of `offset .. offset + len` back; it reads as zeros; the length stays.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system cannot.
+    fn punch(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// What offsets, lengths and buffers must be multiples of: 1 unless [`File::is_direct`].
+    fn alignment(&self) -> usize;
+
+    /// True if the file goes past the page cache.
+    fn is_direct(&self) -> bool;
+}
+
+/// Reads in flight of one event loop.
+///
+/// The channel owns a buffer from its submission until its completion is reaped. A channel may be
+/// dropped with reads in flight: their buffers are freed when the device is done with them.
+pub trait Channel: Debug + Send {
+    /// The files that can be read.
+    type File;
+
+    /// Queues a read of `buffer.len()` bytes; `tag` comes back with the completion. Never blocks.
+    ///
+    /// # Errors
+    /// Gives the buffer back when as many reads are in flight as the channel's depth allows.
+    fn submit_read(
+        &mut self,
+        file: &Self::File,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf>;
+
+    /// Appends up to [`REAP_MAX`] completions and returns how many. Never blocks. When it leaves
+    /// some behind, the channel's waker is woken again.
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize;
+
+    /// Blocks until there is a completion to reap, or `timeout` has passed. Returns at once when
+    /// nothing is in flight.
+    fn wait(&mut self, timeout: Option<Duration>);
+
+    /// Reads submitted and not yet reaped.
+    fn in_flight(&self) -> usize;
+}
+
+/// The end of a read.
+#[derive(Debug)]
+pub struct Completion {
+    /// As given at submission.
+    pub tag: u64,
+    /// As given at submission; filled if `result` is `Ok`, else of undefined content.
+    pub buffer: IoBuf,
+    /// Whether all bytes were read.
+    pub result: Result<()>,
+}

@@ -1,0 +1,121 @@
+//! Reads in flight of a faulty directory: they end in an order that a seed decides.
+//!
+//! A read happens when it is submitted, or not before it is reaped: a user that lets a write meet a
+//! read in flight sees either. Every reap may hold some back; it wakes the loop for them.
+
+use std::task::Waker;
+
+use pando_sync::time::Duration;
+
+use super::file::FaultyFile;
+use super::random::Random;
+use crate::buffer::IoBuf;
+use crate::device::{Channel, Completion, File, REAP_MAX};
+
+#[derive(Debug)]
+enum Flight {
+    Done(Completion),
+    Waiting {
+        file: FaultyFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    },
+}
+
+impl Flight {
+    fn land(self) -> Completion {
+        match self {
+            Self::Done(completion) => completion,
+            Self::Waiting {
+                file,
+                offset,
+                mut buffer,
+                tag,
+            } => {
+                let result = file.read_at(&mut buffer, offset);
+                Completion {
+                    tag,
+                    buffer,
+                    result,
+                }
+            }
+        }
+    }
+}
+
+/// Reads in flight of one event loop.
+#[derive(Debug)]
+pub struct FaultyChannel {
+    random: Random,
+    flights: Vec<Flight>,
+    depth: usize,
+    notify: Waker,
+    /// `wait` has returned because of a completion, so the next reap has one.
+    waited: bool,
+}
+
+impl FaultyChannel {
+    pub(super) fn new(random: Random, depth: usize, notify: Waker) -> Self {
+        Self {
+            random,
+            flights: Vec::with_capacity(depth),
+            depth,
+            notify,
+            waited: false,
+        }
+    }
+}
+
+impl Channel for FaultyChannel {
+    type File = FaultyFile;
+
+    fn submit_read(
+        &mut self,
+        file: &FaultyFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> Result<(), IoBuf> {
+        if self.flights.len() >= self.depth {
+            return Err(buffer);
+        }
+        let waiting = Flight::Waiting {
+            file: file.clone(),
+            offset,
+            buffer,
+            tag,
+        };
+        let flight = if self.random.once_in(2) {
+            Flight::Done(waiting.land())
+        } else {
+            waiting
+        };
+        self.flights.push(flight);
+        self.notify.wake_by_ref();
+        Ok(())
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let ready = self.flights.len().min(REAP_MAX);
+        let least = usize::from(self.waited).min(ready);
+        let count = least + self.random.index(ready - least + 1);
+        self.waited = false;
+        for _ in 0..count {
+            let index = self.random.index(self.flights.len());
+            completions.push(self.flights.swap_remove(index).land());
+        }
+        if !self.flights.is_empty() {
+            self.notify.wake_by_ref();
+        }
+        count
+    }
+
+    fn wait(&mut self, _timeout: Option<Duration>) {
+        self.waited = true;
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+}

@@ -1,0 +1,204 @@
+//! The device, and the levers of those who test with it.
+
+use std::task::Waker;
+
+use pando_sync::{Arc, Mutex, thread};
+
+use super::channel::FaultyChannel;
+use super::file::FaultyFile;
+use super::image::CrashMode;
+use super::plan::{Fault, FaultPlan, Operation};
+use super::random::Random;
+use super::state::State;
+use crate::device::{Device, OpenOptions};
+use crate::error::Result;
+use crate::name;
+
+/// A directory in memory that fails and crashes on demand.
+#[derive(Debug, Clone)]
+pub struct FaultyDevice {
+    pub(super) state: Arc<Mutex<State>>,
+}
+
+impl FaultyDevice {
+    /// An empty directory; `seed` decides everything that is random.
+    pub fn new(seed: u64) -> Self {
+        Self::from_state(State::new(seed))
+    }
+
+    fn from_state(state: State) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// How many syncs, of files and of the directory, have begun.
+    pub fn sync_points(&self) -> u64 {
+        self.state.lock().syncs
+    }
+
+    /// How many writes have begun.
+    pub fn writes(&self) -> u64 {
+        self.state.lock().writes
+    }
+
+    /// How many operations were struck by a plan.
+    pub fn faults_struck(&self) -> u64 {
+        self.state.lock().plans.struck
+    }
+
+    /// Crashes when the `n`-th sync point since the device was made begins (from 1), before it
+    /// takes effect.
+    pub fn crash_at_sync(&self, n: u64) {
+        self.state.lock().crash_at_sync = Some(n);
+    }
+
+    /// Crashes when `n` writes since the device was made have been done. The last of them ends with
+    /// `Crashed` and may survive, as any write that was not synced.
+    pub fn crash_after_writes(&self, n: u64) {
+        self.state.lock().crash_after_writes = Some(n);
+    }
+
+    /// Crashes: every operation from here on fails with `Crashed`.
+    pub fn crash_now(&self) {
+        self.state.lock().crashed = true;
+    }
+
+    /// True after a crash.
+    pub fn is_crashed(&self) -> bool {
+        self.state.lock().crashed
+    }
+
+    /// A new directory with what a crash at this moment leaves of this one, which stays as it is:
+    /// other seeds give other survivors. Plans do not carry over, the capacity does.
+    pub fn after_crash(&self, seed: u64, mode: CrashMode) -> Self {
+        Self::from_state(self.state.lock().survivors(seed, mode))
+    }
+
+    /// Adds a fault to come.
+    pub fn fail(&self, plan: FaultPlan) {
+        self.state.lock().plans.add(plan);
+    }
+
+    /// The `n`-th write from now (from 1) to a file whose name begins with `prefix` reports success
+    /// and does nothing.
+    pub fn lose_write(&self, n: u64, prefix: &str) {
+        self.fail(FaultPlan::once(Operation::Write, prefix, n, Fault::Lost));
+    }
+
+    /// Forgets all faults to come (not a crash that is planned).
+    pub fn clear_faults(&self) {
+        self.state.lock().plans.clear();
+    }
+
+    /// What the lengths of all files may sum to; less than they do only stops growth.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state.lock().capacity = bytes;
+    }
+
+    /// Inverts bit `bit` (0 to 7) of the byte at `offset` on the medium.
+    ///
+    /// # Panics
+    /// When the file does not exist or is shorter.
+    pub fn flip_bit(&self, name: &str, offset: u64, bit: u8) {
+        let mut state = self.state.lock();
+        let image = state.image_named(name).expect("the file exists");
+        let byte = image.seen()[offset as usize] ^ (1 << bit);
+        image.damage(offset, &[byte]);
+    }
+
+    /// Replaces bytes on the medium: they are durable at once.
+    ///
+    /// # Panics
+    /// When the file does not exist or is shorter.
+    pub fn overwrite(&self, name: &str, offset: u64, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        let image = state.image_named(name).expect("the file exists");
+        image.damage(offset, bytes);
+    }
+
+    /// The content of a file as programs see it, also after a crash; empty if there is none.
+    pub fn snapshot_file(&self, name: &str) -> Vec<u8> {
+        let mut state = self.state.lock();
+        state
+            .image_named(name)
+            .map_or_else(Vec::new, |image| image.seen().to_vec())
+    }
+
+    /// The content of a file as its last sync left it; empty if there is none.
+    pub fn durable_file(&self, name: &str) -> Vec<u8> {
+        let mut state = self.state.lock();
+        state
+            .image_named(name)
+            .map_or_else(Vec::new, |image| image.safe().to_vec())
+    }
+
+    /// Counts an operation and calls `perform` under the lock, after the fault's delay.
+    pub(super) fn operate<T>(
+        &self,
+        operation: Operation,
+        name: &str,
+        perform: impl FnOnce(&mut State, Option<Fault>) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.state.lock();
+        let fault = state.begin(operation, name)?;
+        if let Some(Fault::Yield(times)) = fault {
+            drop(state);
+            (0..times).for_each(|_| thread::yield_now());
+            state = self.state.lock();
+            state.check_alive()?;
+        }
+        perform(&mut state, fault)
+    }
+}
+
+impl Device for FaultyDevice {
+    type File = FaultyFile;
+    type Channel = FaultyChannel;
+
+    fn backend(&self) -> &'static str {
+        "faulty"
+    }
+
+    fn open(&self, name: &str, options: OpenOptions) -> Result<FaultyFile> {
+        name::check_open(name, options)?;
+        let id = self.operate(Operation::Open, name, |state, _| state.open(name, options))?;
+        Ok(FaultyFile::new(self.clone(), id, name, options))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        name::check("remove", name)?;
+        self.operate(Operation::Remove, name, |state, fault| match fault {
+            Some(Fault::Lost) => Ok(()),
+            _ => state.remove(name),
+        })
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let state = self.state.lock();
+        state.check_alive()?;
+        Ok(state.names())
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.operate(Operation::SyncDirectory, "", |state, fault| {
+            if fault != Some(Fault::Lost) {
+                state.sync_directory();
+            }
+            Ok(())
+        })
+    }
+
+    fn channel(&self, depth: usize, notify: Waker) -> Result<FaultyChannel> {
+        let mut state = self.state.lock();
+        state.check_alive()?;
+        let random = Random::new(state.random.next());
+        Ok(FaultyChannel::new(random, depth, notify))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let state = self.state.lock();
+        state.check_alive()?;
+        Ok(state.free())
+    }
+}

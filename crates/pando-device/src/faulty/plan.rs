@@ -1,0 +1,157 @@
+//! Which operation fails, and how.
+//!
+//! Every plan counts the operations that it matches from the moment it is added, whether or not
+//! another plan strikes first.
+
+/// What a plan can match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Opening or making a file.
+    Open,
+    /// Removing a file.
+    Remove,
+    /// Reading, blocking or through a channel.
+    Read,
+    /// Writing, vectored or not.
+    Write,
+    /// Making a file durable.
+    Sync,
+    /// Making names durable; matches the empty prefix only.
+    SyncDirectory,
+    /// Allocating space.
+    Allocate,
+    /// Changing a length.
+    SetLen,
+    /// Making a hole.
+    Punch,
+}
+
+impl Operation {
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Remove => "remove",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::SyncDirectory => "sync the directory of",
+            Self::Allocate => "allocate",
+            Self::SetLen => "set the length of",
+            Self::Punch => "punch",
+        }
+    }
+}
+
+/// What happens to an operation that a plan strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Fails with EIO and does nothing. A failed sync makes an arbitrary part of the changes
+    /// durable and forgets the rest: a later sync succeeds without them.
+    Io,
+    /// Fails with ENOSPC and does nothing; a sync as with [`Fault::Io`].
+    Full,
+    /// A read finds the file to end after so many bytes; a write does so many bytes, then fails
+    /// with EIO. Other operations fail with EIO.
+    Short(usize),
+    /// Reports success and does nothing; a lost read leaves the buffer as it is.
+    Lost,
+    /// A read or write goes to this offset instead.
+    Misdirected(u64),
+    /// Happens after the thread has given way so many times.
+    Yield(u32),
+    /// The machine crashes before the operation does anything.
+    Crash,
+}
+
+/// A fault and when it strikes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// What is matched.
+    pub operation: Operation,
+    /// Files whose name begins so; the empty prefix matches every file.
+    pub prefix: String,
+    /// The first match that is struck, from 1.
+    pub nth: u64,
+    /// Every later match is struck, too.
+    pub sticky: bool,
+    /// What happens.
+    pub fault: Fault,
+}
+
+impl FaultPlan {
+    /// Strikes the `nth` (from 1) `operation` on files whose name begins with `prefix`, once.
+    pub fn once(operation: Operation, prefix: &str, nth: u64, fault: Fault) -> Self {
+        assert!(nth > 0, "operations are counted from 1");
+        Self {
+            operation,
+            prefix: prefix.to_owned(),
+            nth,
+            sticky: false,
+            fault,
+        }
+    }
+
+    /// As [`FaultPlan::once`], and every later one.
+    pub fn sticky(operation: Operation, prefix: &str, nth: u64, fault: Fault) -> Self {
+        Self {
+            sticky: true,
+            ..Self::once(operation, prefix, nth, fault)
+        }
+    }
+}
+
+/// Plans and how often each has matched.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    list: Vec<(FaultPlan, u64)>,
+    /// How many operations were struck.
+    pub(super) struck: u64,
+}
+
+impl Plans {
+    pub(super) fn add(&mut self, plan: FaultPlan) {
+        self.list.push((plan, 0));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    /// Counts an operation and says what happens to it.
+    pub(super) fn strike(&mut self, operation: Operation, name: &str) -> Option<Fault> {
+        let mut fault = None;
+        for (plan, matches) in &mut self.list {
+            if plan.operation == operation && name.starts_with(plan.prefix.as_str()) {
+                *matches += 1;
+                let strikes = *matches == plan.nth || (plan.sticky && *matches > plan.nth);
+                if strikes && fault.is_none() {
+                    fault = Some(plan.fault);
+                }
+            }
+        }
+        self.struck += u64::from(fault.is_some());
+        fault
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_count_what_they_match() {
+        let mut plans = Plans::default();
+        plans.add(FaultPlan::once(Operation::Write, "log/", 2, Fault::Io));
+        plans.add(FaultPlan::sticky(Operation::Write, "", 4, Fault::Full));
+        let struck: Vec<_> = ["data", "log/1", "log/2", "data", "log/3", "data"]
+            .iter()
+            .map(|name| plans.strike(Operation::Write, name))
+            .collect();
+        let full = Some(Fault::Full);
+        assert_eq!(struck, [None, None, Some(Fault::Io), full, full, full]);
+        assert_eq!(plans.strike(Operation::Read, "data"), None);
+        assert_eq!(plans.struck, 4);
+        plans.clear();
+        assert_eq!(plans.strike(Operation::Write, "data"), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! An open file of a directory.
+//!
+//! The descriptor is shared by all clones and threads; every call names its offset. A file keeps
+//! the lock of its directory, so that nobody else opens the directory while it can be written.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use pando_sync::{Arc, thread};
+
+use super::directory::DirectoryLock;
+use super::system;
+use crate::buffer::{IO_ALIGNMENT, IoBuf};
+use crate::device::{Create, File, OpenOptions};
+use crate::error::{Error, Result};
+
+/// What direct files are aligned to where the file system does not say.
+const DIRECT_ALIGNMENT_DEFAULT: usize = 4096;
+/// Bytes of one write of zeros where `fallocate` is missing.
+const ZEROS_BYTES: usize = 1 << 18;
+/// A descriptor that says "try again" this often without progress is broken.
+const RETRIES_MAX: u32 = 1000;
+
+/// An open file of a directory.
+#[derive(Debug, Clone)]
+pub struct PreadFile {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: fs::File,
+    name: String,
+    /// 1 unless `direct`.
+    alignment: usize,
+    direct: bool,
+    writable: bool,
+    _lock: Arc<DirectoryLock>,
+}
+
+impl PreadFile {
+    /// Opens `path`, which the device calls `name`. Buffered where the file system refuses direct.
+    pub(super) fn open(
+        path: &Path,
+        name: &str,
+        options: OpenOptions,
+        lock: Arc<DirectoryLock>,
+    ) -> Result<Self> {
+        let mut how = fs::OpenOptions::new();
+        how.read(true).write(options.write);
+        match options.create {
+            Create::Never => {}
+            Create::IfAbsent => {
+                how.create(true);
+            }
+            Create::New => {
+                how.create_new(true);
+            }
+        }
+        let fail = |error| Error::from_io("open", name, error);
+        let mut file = how.open(path).map_err(fail)?;
+        if !file.metadata().map_err(fail)?.is_file() {
+            return Err(fail(io::ErrorKind::InvalidInput.into()));
+        }
+        let mut alignment = 1;
+        if options.direct
+            && let Some((direct_file, direct_alignment)) = open_direct(path, options.write)
+        {
+            file = direct_file;
+            alignment = direct_alignment;
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                file,
+                name: name.to_owned(),
+                direct: alignment != 1,
+                alignment,
+                writable: options.write,
+                _lock: lock,
+            }),
+        })
+    }
+
+    fn error(&self, operation: &'static str, source: io::Error) -> Error {
+        Error::from_io(operation, &self.inner.name, source)
+    }
+
+    fn check_writable(&self, operation: &'static str) -> Result<()> {
+        if self.inner.writable {
+            Ok(())
+        } else {
+            Err(self.error(operation, io::ErrorKind::PermissionDenied.into()))
+        }
+    }
+
+    fn check_aligned(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let alignment = self.inner.alignment;
+        if bytes.as_ptr().addr().is_multiple_of(alignment)
+            && bytes.len().is_multiple_of(alignment)
+            && offset.is_multiple_of(alignment as u64)
+        {
+            return Ok(());
+        }
+        Err(Error::Unaligned {
+            name: self.inner.name.clone(),
+            offset,
+            len: bytes.len(),
+            alignment,
+        })
+    }
+
+    /// Calls `part` with what is done until that is `len`; `part` returns how many bytes came in
+    /// addition. Returns early what is done when nothing comes any more. Of a direct file a piece
+    /// that ends unaligned is tried again from the last aligned place.
+    fn complete(
+        &self,
+        len: usize,
+        operation: &'static str,
+        mut part: impl FnMut(usize) -> io::Result<usize>,
+    ) -> Result<usize> {
+        let mut done = 0;
+        let mut retries = 0;
+        while done < len {
+            match part(done) {
+                Ok(0) => break,
+                Ok(count) => {
+                    assert!(count <= len - done, "more bytes moved than were asked for");
+                    done += count;
+                    retries = 0;
+                    let aligned = done - done % self.inner.alignment;
+                    if done < len && aligned < done {
+                        if aligned == done - count {
+                            break;
+                        }
+                        done = aligned;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && retries < RETRIES_MAX =>
+                {
+                    retries += 1;
+                    thread::yield_now();
+                }
+                Err(error) => return Err(self.error(operation, error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn written(&self, done: usize, len: usize) -> Result<()> {
+        if done == len {
+            Ok(())
+        } else {
+            Err(self.error("write", io::ErrorKind::WriteZero.into()))
+        }
+    }
+
+    /// Extends the file to `end` by real zeros.
+    fn write_zeros(&self, end: u64) -> Result<()> {
+        let zeros = IoBuf::new(ZEROS_BYTES);
+        let mut position = self.len()?;
+        while position < end {
+            let count = (end - position).min(ZEROS_BYTES as u64);
+            self.write_at(&zeros[..count as usize], position)?;
+            position += count;
+        }
+        Ok(())
+    }
+}
+
+/// A second descriptor of an existing file, past the page cache; `None` where that is refused.
+fn open_direct(path: &Path, write: bool) -> Option<(fs::File, usize)> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(write)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .ok()?;
+    let alignment = system::direct_alignment(&file).unwrap_or(DIRECT_ALIGNMENT_DEFAULT);
+    let usable = alignment.is_power_of_two() && (2..=IO_ALIGNMENT).contains(&alignment);
+    usable.then_some((file, alignment))
+}
+
+impl File for PreadFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.check_aligned(buffer, offset)?;
+        let wanted = buffer.len();
+        let got = self.complete(wanted, "read", |done| {
+            self.inner
+                .file
+                .read_at(&mut buffer[done..], offset + done as u64)
+        })?;
+        if got == wanted {
+            return Ok(());
+        }
+        Err(Error::ShortRead {
+            name: self.inner.name.clone(),
+            offset,
+            wanted,
+            got,
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_writable("write")?;
+        self.check_aligned(bytes, offset)?;
+        let done = self.complete(bytes.len(), "write", |done| {
+            self.inner
+                .file
+                .write_at(&bytes[done..], offset + done as u64)
+        })?;
+        self.written(done, bytes.len())
+    }
+
+    fn write_vectored_at(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
+        self.check_writable("write")?;
+        let mut position = offset;
+        for part in parts {
+            self.check_aligned(part, position)?;
+            position += part.len() as u64;
+        }
+        let len = (position - offset) as usize;
+        let done = self.complete(len, "write", |done| {
+            let (first, within) = locate(parts, done);
+            let rest = parts[first + 1..].iter().copied();
+            let slices: Vec<IoSlice<'_>> = std::iter::once(&parts[first][within..])
+                .chain(rest)
+                .take(system::VECTOR_PARTS_MAX)
+                .map(IoSlice::new)
+                .collect();
+            system::write_vectored_at(&self.inner.file, &slices, offset + done as u64)
+        })?;
+        self.written(done, len)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner
+            .file
+            .sync_data()
+            .map_err(|error| self.error("sync", error))
+    }
+
+    fn len(&self) -> Result<u64> {
+        match self.inner.file.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(self.error("read the length of", error)),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.check_writable("set the length of")?;
+        self.inner
+            .file
+            .set_len(len)
+            .map_err(|error| self.error("set the length of", error))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_writable("allocate")?;
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            return match system::allocate(&self.inner.file, offset, len) {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    self.write_zeros(offset.saturating_add(len))
+                }
+                Err(error) => Err(self.error("allocate", error)),
+            };
+        }
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_writable("punch")?;
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            return match system::punch(&self.inner.file, offset, len) {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(self.error("punch", error)),
+            };
+        }
+    }
+
+    fn alignment(&self) -> usize {
+        self.inner.alignment
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.direct
+    }
+}
+
+/// The part that holds byte `position` of all parts together, and the position in it.
+fn locate(parts: &[&[u8]], position: usize) -> (usize, usize) {
+    let mut before = 0;
+    for (index, part) in parts.iter().enumerate() {
+        if position < before + part.len() {
+            return (index, position - before);
+        }
+        before += part.len();
+    }
+    panic!("byte {position} is behind the {before} bytes of a vectored write");
+}

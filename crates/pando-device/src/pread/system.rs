@@ -1,0 +1,99 @@
+//! The system calls that std does not offer, as safe functions over borrowed descriptors.
+//!
+//! Nothing here retries or interprets: one call, one result.
+
+#![expect(unsafe_code, reason = "system calls through libc")]
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Most parts of one vectored write that Linux takes.
+pub(super) const VECTOR_PARTS_MAX: usize = 1024;
+
+fn offset_of(value: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(value).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `pwritev`: returns how many bytes were written.
+pub(super) fn write_vectored_at(
+    file: &fs::File,
+    parts: &[IoSlice<'_>],
+    offset: u64,
+) -> io::Result<usize> {
+    let count = parts.len().min(VECTOR_PARTS_MAX);
+    let offset = offset_of(offset)?;
+    // SAFETY: IoSlice has the layout of iovec (std guarantees it), `count` of them are there, and
+    // each borrows memory that is readable for its length during the call.
+    let written = unsafe {
+        libc::pwritev(
+            file.as_raw_fd(),
+            parts.as_ptr().cast::<libc::iovec>(),
+            count as libc::c_int,
+            offset,
+        )
+    };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+/// `fallocate` with mode 0: allocates and extends.
+pub(super) fn allocate(file: &fs::File, offset: u64, len: u64) -> io::Result<()> {
+    let (offset, len) = (offset_of(offset)?, offset_of(len)?);
+    // SAFETY: a call on a descriptor that `file` keeps open; no memory is passed.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, len) })
+}
+
+/// `fallocate` that makes a hole and keeps the length.
+pub(super) fn punch(file: &fs::File, offset: u64, len: u64) -> io::Result<()> {
+    let (offset, len) = (offset_of(offset)?, offset_of(len)?);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a call on a descriptor that `file` keeps open; no memory is passed.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) })
+}
+
+/// What direct I/O on `file` must be aligned to, if the file system says so (`statx`).
+pub(super) fn direct_alignment(file: &fs::File) -> Option<usize> {
+    let mut answer = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is a C string, `answer` has room for a statx, and the descriptor is open.
+    let result = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            answer.as_mut_ptr(),
+        )
+    };
+    check(result).ok()?;
+    // SAFETY: all zeros is a valid statx, and the call has only added to it.
+    let answer = unsafe { answer.assume_init() };
+    if answer.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return None;
+    }
+    let alignment = answer.stx_dio_offset_align.max(answer.stx_dio_mem_align);
+    usize::try_from(alignment).ok().filter(|bytes| *bytes != 0)
+}
+
+/// Bytes that an unprivileged process can still write to the file system of `directory`.
+pub(super) fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let path = CString::new(directory.as_os_str().as_bytes())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut answer = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the path is a C string and `answer` has room for a statvfs.
+    check(unsafe { libc::statvfs(path.as_ptr(), answer.as_mut_ptr()) })?;
+    // SAFETY: all zeros is a valid statvfs, and the call has filled it.
+    let answer = unsafe { answer.assume_init() };
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}

@@ -1,0 +1,72 @@
+//! A read of the hot path takes nothing from the heap: an allocator that counts says so.
+
+#![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::task::Waker;
+
+use pando_device::{Channel, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice};
+
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards to the system's allocator; the count needs neither memory nor a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_of_reads<D: Device>(device: &D) -> u64 {
+    const DEPTH: u64 = 32;
+    let file = device
+        .open("data", OpenOptions::create(Create::New))
+        .unwrap();
+    file.write_at(&[1; 4096], 0).unwrap();
+    let mut channel = device
+        .channel(DEPTH as usize, Waker::noop().clone())
+        .unwrap();
+    let mut buffers: Vec<IoBuf> = (0..DEPTH).map(|_| IoBuf::new(4096)).collect();
+    let mut done = Vec::with_capacity(DEPTH as usize);
+    let mut before = 0;
+    for round in 0..20 {
+        // Queues have found their size.
+        if round == 1 {
+            before = COUNT.with(Cell::get);
+        }
+        while let Some(buffer) = buffers.pop() {
+            channel.submit_read(&file, 0, buffer, round).unwrap();
+        }
+        while channel.in_flight() > 0 {
+            channel.wait(None);
+            channel.reap(&mut done);
+        }
+        for completion in done.drain(..) {
+            completion.result.unwrap();
+            buffers.push(completion.buffer);
+        }
+    }
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn a_pending_read_allocates_nothing() {
+    assert!(COUNT.with(Cell::get) > 0, "the allocator counts");
+    assert_eq!(allocations_of_reads(&MemoryDevice::new(1 << 20)), 0);
+    let place = tempfile::tempdir().unwrap();
+    let device = PreadDevice::open_directory(place.path(), false, 2).unwrap();
+    assert_eq!(allocations_of_reads(&device), 0);
+}

@@ -1,1 +1,0 @@
-//! Log segments and records (written by the log).

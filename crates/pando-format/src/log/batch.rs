@@ -1,0 +1,395 @@
+//! What a batch record says: operations that name trees and keys, never pages.
+//!
+//! ```text
+//! bytes
+//!   0..4   number of operations
+//!   4      flags: bit 0: the batch touches more than one leaf
+//!   5..    operations: one byte of code, then fields in the order below
+//!
+//! code  operation      fields
+//!  1    put            tree, key, value
+//!  2    delete         tree, key
+//!  3    create table   name, tree
+//!  4    drop table     name, tree
+//!  5    replace table  name, old tree, new tree
+//!  6    swap tables    first name, first tree, second name, second tree
+//!  7    reserved: value as a list of chunks
+//!  8    reserved: garbage
+//! ```
+//!
+//! Trees are varints; keys, values and names a varint of their length and the bytes. A varint has
+//! seven bits in each byte, the lowest first; the top bit says that another follows.
+
+use crate::bytes::{Reader, put_u32, u32_at};
+use crate::catalogue::TABLE_NAME_BYTES_MAX;
+use crate::{Damage, TreeId};
+
+const HEADER_BYTES: usize = 5;
+const FLAG_MULTI_LEAF: u8 = 1;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const CREATE_TABLE: u8 = 3;
+const DROP_TABLE: u8 = 4;
+const REPLACE_TABLE: u8 = 5;
+const SWAP_TABLES: u8 = 6;
+const RESERVED_CHUNKS: u8 = 7;
+const RESERVED_GARBAGE: u8 = 8;
+
+/// One operation of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Sets a key.
+    Put {
+        /// The tree of the table.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+    },
+    /// Removes a key.
+    Delete {
+        /// The tree of the table.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Makes an empty table.
+    CreateTable {
+        /// Its name.
+        name: &'a [u8],
+        /// Its tree, never used before.
+        tree: TreeId,
+    },
+    /// Removes a table with all that it holds.
+    DropTable {
+        /// Its name.
+        name: &'a [u8],
+        /// Its tree.
+        tree: TreeId,
+    },
+    /// Empties a table by giving it a new tree.
+    ReplaceTable {
+        /// Its name.
+        name: &'a [u8],
+        /// The tree that is dropped.
+        old_tree: TreeId,
+        /// Its tree from now on, never used before.
+        new_tree: TreeId,
+    },
+    /// Exchanges the contents of two tables.
+    SwapTables {
+        /// Name of the first.
+        first: &'a [u8],
+        /// Its tree before.
+        first_tree: TreeId,
+        /// Name of the second.
+        second: &'a [u8],
+        /// Its tree before.
+        second_tree: TreeId,
+    },
+}
+
+/// Builds the payload of a batch record.
+#[derive(Debug, Clone)]
+pub struct BatchWriter {
+    bytes: Vec<u8>,
+    operations: u32,
+}
+
+impl Default for BatchWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BatchWriter {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::reusing(Vec::new())
+    }
+
+    /// An empty batch in the memory of `bytes`, whose contents are dropped.
+    pub fn reusing(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.resize(HEADER_BYTES, 0);
+        Self {
+            bytes,
+            operations: 0,
+        }
+    }
+
+    /// Forgets all operations and keeps the memory.
+    pub fn clear(&mut self) {
+        *self = Self::reusing(std::mem::take(&mut self.bytes));
+    }
+
+    /// Number of operations.
+    pub fn operations(&self) -> u32 {
+        self.operations
+    }
+
+    /// True without operations.
+    pub fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// Bytes of the payload so far.
+    pub fn payload_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Says that the batch touches more than one leaf.
+    pub fn set_multi_leaf(&mut self) {
+        self.bytes[4] |= FLAG_MULTI_LEAF;
+    }
+
+    /// Appends any operation.
+    ///
+    /// # Panics
+    /// When a table's name is longer than [`TABLE_NAME_BYTES_MAX`].
+    pub fn push(&mut self, operation: Operation<'_>) {
+        match operation {
+            Operation::Put { tree, key, value } => self.put(tree, key, value),
+            Operation::Delete { tree, key } => self.delete(tree, key),
+            Operation::CreateTable { name, tree } => {
+                self.begin(CREATE_TABLE);
+                self.name(name);
+                self.varint(tree.0);
+            }
+            Operation::DropTable { name, tree } => {
+                self.begin(DROP_TABLE);
+                self.name(name);
+                self.varint(tree.0);
+            }
+            Operation::ReplaceTable {
+                name,
+                old_tree,
+                new_tree,
+            } => {
+                self.begin(REPLACE_TABLE);
+                self.name(name);
+                self.varint(old_tree.0);
+                self.varint(new_tree.0);
+            }
+            Operation::SwapTables {
+                first,
+                first_tree,
+                second,
+                second_tree,
+            } => {
+                self.begin(SWAP_TABLES);
+                self.name(first);
+                self.varint(first_tree.0);
+                self.name(second);
+                self.varint(second_tree.0);
+            }
+        }
+    }
+
+    /// Appends [`Operation::Put`].
+    #[inline]
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        self.begin(PUT);
+        self.varint(tree.0);
+        self.slice(key);
+        self.slice(value);
+    }
+
+    /// Appends [`Operation::Delete`].
+    #[inline]
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        self.begin(DELETE);
+        self.varint(tree.0);
+        self.slice(key);
+    }
+
+    /// The payload. More may be appended afterwards.
+    pub fn payload(&mut self) -> &[u8] {
+        put_u32(&mut self.bytes, 0, self.operations);
+        &self.bytes
+    }
+
+    /// The payload, with its memory.
+    pub fn into_payload(mut self) -> Vec<u8> {
+        self.payload();
+        self.bytes
+    }
+
+    fn begin(&mut self, code: u8) {
+        self.operations += 1;
+        self.bytes.push(code);
+    }
+
+    fn name(&mut self, name: &[u8]) {
+        assert!(
+            name.len() <= TABLE_NAME_BYTES_MAX,
+            "table name of {} bytes",
+            name.len()
+        );
+        self.slice(name);
+    }
+
+    fn slice(&mut self, slice: &[u8]) {
+        let length = u32::try_from(slice.len()).expect("keys and values are shorter than 4 GiB");
+        self.varint(length);
+        self.bytes.extend_from_slice(slice);
+    }
+
+    fn varint(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+}
+
+/// The operations of a batch, from bytes that may be anything. After damage it yields nothing.
+#[derive(Debug, Clone)]
+pub struct BatchReader<'a> {
+    rest: Reader<'a>,
+    operations: u32,
+    read: u32,
+    multi_leaf: bool,
+    ended: bool,
+}
+
+impl<'a> BatchReader<'a> {
+    /// Reads the batch in `payload`.
+    ///
+    /// # Errors
+    /// [`Damage`] when its header is not one of a batch.
+    pub fn new(payload: &'a [u8]) -> Result<Self, Damage> {
+        let Some((header, operations)) = payload.split_at_checked(HEADER_BYTES) else {
+            return Err(Damage::new(format!("batch of {} bytes", payload.len())));
+        };
+        if header[4] & !FLAG_MULTI_LEAF != 0 {
+            return Err(Damage::new(format!(
+                "batch with unknown flags {:#04x}",
+                header[4]
+            )));
+        }
+        Ok(Self {
+            rest: Reader::new(operations),
+            operations: u32_at(header, 0),
+            read: 0,
+            multi_leaf: header[4] & FLAG_MULTI_LEAF != 0,
+            ended: false,
+        })
+    }
+
+    /// Number of operations that the batch claims to have.
+    pub fn operations(&self) -> u32 {
+        self.operations
+    }
+
+    /// True if its writer said that it touches more than one leaf.
+    pub fn multi_leaf(&self) -> bool {
+        self.multi_leaf
+    }
+
+    fn tree(&mut self) -> Option<TreeId> {
+        varint(&mut self.rest).map(TreeId)
+    }
+
+    fn slice(&mut self) -> Option<&'a [u8]> {
+        let length = varint(&mut self.rest)?;
+        self.rest.take(length as usize)
+    }
+
+    fn name(&mut self) -> Option<&'a [u8]> {
+        self.slice()
+            .filter(|name| name.len() <= TABLE_NAME_BYTES_MAX)
+    }
+
+    fn fields(&mut self, code: u8) -> Option<Operation<'a>> {
+        Some(match code {
+            PUT => Operation::Put {
+                tree: self.tree()?,
+                key: self.slice()?,
+                value: self.slice()?,
+            },
+            DELETE => Operation::Delete {
+                tree: self.tree()?,
+                key: self.slice()?,
+            },
+            CREATE_TABLE => Operation::CreateTable {
+                name: self.name()?,
+                tree: self.tree()?,
+            },
+            DROP_TABLE => Operation::DropTable {
+                name: self.name()?,
+                tree: self.tree()?,
+            },
+            REPLACE_TABLE => Operation::ReplaceTable {
+                name: self.name()?,
+                old_tree: self.tree()?,
+                new_tree: self.tree()?,
+            },
+            SWAP_TABLES => Operation::SwapTables {
+                first: self.name()?,
+                first_tree: self.tree()?,
+                second: self.name()?,
+                second_tree: self.tree()?,
+            },
+            _ => return None,
+        })
+    }
+
+    fn operation(&mut self) -> Result<Operation<'a>, Damage> {
+        let place = self.read;
+        let cut = || Damage::new(format!("operation {place} of a batch is cut short"));
+        match self.rest.u8().ok_or_else(cut)? {
+            code @ PUT..=SWAP_TABLES => self.fields(code).ok_or_else(cut),
+            RESERVED_CHUNKS | RESERVED_GARBAGE => Err(Damage::new(format!(
+                "operation {place} of a batch needs a newer version of this program"
+            ))),
+            code => Err(Damage::new(format!(
+                "operation {place} of a batch has unknown code {code}"
+            ))),
+        }
+    }
+}
+
+impl<'a> Iterator for BatchReader<'a> {
+    type Item = Result<Operation<'a>, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        if self.read == self.operations {
+            self.ended = true;
+            let behind = self.rest.remaining();
+            let damage = || Err(Damage::new(format!("{behind} bytes behind a batch")));
+            return (behind != 0).then(damage);
+        }
+        let operation = self.operation();
+        self.read += 1;
+        self.ended = operation.is_err();
+        Some(operation)
+    }
+}
+
+/// The next varint; `None` when it is cut short or exceeds 32 bits.
+fn varint(bytes: &mut Reader<'_>) -> Option<u32> {
+    let mut value = 0_u32;
+    for shift in (0..35).step_by(7) {
+        let byte = bytes.u8()?;
+        let bits = u32::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            return None;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -1,0 +1,168 @@
+//! Batches survive their bytes, and hostile bytes end in [`Damage`], never in a panic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Owned {
+    Put(u32, Vec<u8>, Vec<u8>),
+    Delete(u32, Vec<u8>),
+    Create(Vec<u8>, u32),
+    Drop(Vec<u8>, u32),
+    Replace(Vec<u8>, u32, u32),
+    Swap(Vec<u8>, u32, Vec<u8>, u32),
+}
+
+impl Owned {
+    fn borrow(&self) -> Operation<'_> {
+        match self {
+            Self::Put(tree, key, value) => Operation::Put {
+                tree: TreeId(*tree),
+                key,
+                value,
+            },
+            Self::Delete(tree, key) => Operation::Delete {
+                tree: TreeId(*tree),
+                key,
+            },
+            Self::Create(name, tree) => Operation::CreateTable {
+                name,
+                tree: TreeId(*tree),
+            },
+            Self::Drop(name, tree) => Operation::DropTable {
+                name,
+                tree: TreeId(*tree),
+            },
+            Self::Replace(name, old, new) => Operation::ReplaceTable {
+                name,
+                old_tree: TreeId(*old),
+                new_tree: TreeId(*new),
+            },
+            Self::Swap(first, first_tree, second, second_tree) => Operation::SwapTables {
+                first,
+                first_tree: TreeId(*first_tree),
+                second,
+                second_tree: TreeId(*second_tree),
+            },
+        }
+    }
+}
+
+fn operations() -> impl Strategy<Value = Vec<Owned>> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..300);
+    let name = || prop::collection::vec(any::<u8>(), 0..=TABLE_NAME_BYTES_MAX);
+    let operation = prop_oneof![
+        (any::<u32>(), bytes(), bytes()).prop_map(|(t, k, v)| Owned::Put(t, k, v)),
+        (0_u32..200, bytes()).prop_map(|(t, k)| Owned::Delete(t, k)),
+        (name(), any::<u32>()).prop_map(|(n, t)| Owned::Create(n, t)),
+        (name(), any::<u32>()).prop_map(|(n, t)| Owned::Drop(n, t)),
+        (name(), any::<u32>(), any::<u32>()).prop_map(|(n, o, t)| Owned::Replace(n, o, t)),
+        (name(), any::<u32>(), name(), any::<u32>())
+            .prop_map(|(a, t, b, u)| Owned::Swap(a, t, b, u)),
+    ];
+    prop::collection::vec(operation, 0..12)
+}
+
+fn written(operations: &[Owned]) -> Vec<u8> {
+    let mut writer = BatchWriter::reusing(vec![1, 2, 3]);
+    for operation in operations {
+        writer.push(operation.borrow());
+    }
+    writer.into_payload()
+}
+
+/// Reads to the end; stops at damage.
+fn read_all(payload: &[u8]) -> Result<usize, Damage> {
+    let mut reader = BatchReader::new(payload)?;
+    let mut count = 0;
+    for operation in reader.by_ref() {
+        operation?;
+        count += 1;
+    }
+    assert!(reader.next().is_none());
+    Ok(count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_batch_survives_its_bytes(operations in operations()) {
+        let payload = written(&operations);
+        let read: Result<Vec<_>, _> = BatchReader::new(&payload).unwrap().collect();
+        let expected: Vec<_> = operations.iter().map(Owned::borrow).collect();
+        prop_assert_eq!(read, Ok(expected));
+    }
+
+    #[test]
+    fn a_cut_or_longer_batch_is_damage(operations in operations(), cut in any::<prop::sample::Index>()) {
+        let mut payload = written(&operations);
+        prop_assert!(read_all(&payload[..cut.index(payload.len())]).is_err());
+        payload.push(0);
+        prop_assert!(read_all(&payload).is_err());
+    }
+
+    #[test]
+    fn flipped_bits_never_panic(operations in operations(), flips in prop::collection::vec(any::<prop::sample::Index>(), 1..4)) {
+        let mut payload = written(&operations);
+        let bits = payload.len() * 8;
+        for flip in flips {
+            let bit = flip.index(bits);
+            payload[bit / 8] ^= 1 << (bit % 8);
+        }
+        let _ = read_all(&payload);
+    }
+
+    #[test]
+    fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = read_all(&bytes);
+    }
+
+    #[test]
+    fn varints_of_all_sizes_survive(value in any::<u32>(), shift in 0_u32..32) {
+        let mut writer = BatchWriter::new();
+        writer.varint(value >> shift);
+        let mut reader = Reader::new(&writer.bytes[HEADER_BYTES..]);
+        prop_assert_eq!(varint(&mut reader), Some(value >> shift));
+        prop_assert_eq!(reader.remaining(), 0);
+    }
+}
+
+#[test]
+fn reserved_and_unknown_codes_are_damage() {
+    for code in [0, RESERVED_CHUNKS, RESERVED_GARBAGE, 9, 255] {
+        assert!(read_all(&[1, 0, 0, 0, 0, code, 0, 0, 0, 0]).is_err());
+    }
+}
+
+#[test]
+fn a_varint_beyond_32_bits_is_refused() {
+    let mut too_large = Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x1f]);
+    assert_eq!(varint(&mut too_large), None);
+    let mut too_long = Reader::new(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]);
+    assert_eq!(varint(&mut too_long), None);
+    let mut largest = Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f]);
+    assert_eq!(varint(&mut largest), Some(u32::MAX));
+}
+
+#[test]
+fn a_cleared_writer_writes_an_empty_batch() {
+    let mut writer = BatchWriter::new();
+    writer.put(TreeId(3), b"key", b"value");
+    writer.set_multi_leaf();
+    assert!(BatchReader::new(writer.payload()).unwrap().multi_leaf());
+    writer.clear();
+    assert!(writer.is_empty());
+    assert!(!BatchReader::new(writer.payload()).unwrap().multi_leaf());
+    assert_eq!(read_all(writer.payload()), Ok(0));
+}
+
+#[test]
+#[should_panic(expected = "table name")]
+fn a_name_that_is_too_long_is_refused_when_written() {
+    BatchWriter::new().push(Operation::CreateTable {
+        name: &[0; TABLE_NAME_BYTES_MAX + 1],
+        tree: TreeId(20),
+    });
+}

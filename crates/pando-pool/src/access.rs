@@ -1,0 +1,485 @@
+//! How pages are read and changed: optimistic, exclusive, held.
+//!
+//! # Hold against evictor
+//!
+//! A hold is counted, then (after `fence(SeqCst)`) the latch and the page id are looked at. The
+//! evictor takes the latch, then (after `fence(SeqCst)`) looks at the count. Of the two fences one
+//! comes first: either the evictor sees the hold and lets the frame be, or the holder sees the
+//! latch taken, or the id gone, and gives the hold back.
+
+use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
+use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
+use pando_sync::atomic::Ordering;
+use pando_sync::thread;
+use pando_sync::words::prefetch;
+
+use crate::page_table::Place;
+use crate::pool::Pool;
+use crate::restart::{Attempt, Resource, Restart};
+use crate::words::{PageMut, PageWords};
+
+/// How often a taken latch is looked at before the step is given up.
+const SPINS_MAX: u32 = 64;
+const WORDS_PER_LINE: usize = 8;
+
+/// Proof that the caller is in the apply gate, or closed it: handed down by the engine, which
+/// alone may make one. Every change of a page needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// The current epoch. It cannot end while somebody is in the gate.
+    pub epoch: Epoch,
+}
+
+/// What a change stamps on the leaves that it touches: both marks only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    /// LSN of the batch.
+    pub lsn: Lsn,
+    /// The same for a batch of several leaves, 0 for one that changes a single leaf.
+    pub multi_lsn: Lsn,
+}
+
+/// A page read under no latch: what is read counts only after [`Optimistic::validate`].
+#[derive(Debug, Clone, Copy)]
+pub struct Optimistic<'a> {
+    pool: &'a Pool,
+    frame: FrameIndex,
+    page: PageId,
+    version: u64,
+}
+
+impl<'a> Optimistic<'a> {
+    /// The page.
+    #[inline]
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// Frame index + 1: what a child word carries as its hint.
+    #[inline]
+    pub fn hint(&self) -> u32 {
+        self.frame.0 + 1
+    }
+
+    /// Version that [`Optimistic::validate`] compares with.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The words, racy until validated.
+    #[inline]
+    pub fn words(&self) -> PageWords<'a> {
+        PageWords::new(self.pool.frame_words(self.frame))
+    }
+
+    /// Asks for the lines of the page header and the first `slot_lines` lines of slots.
+    #[inline]
+    pub fn prefetch_header_and_slots(&self, slot_lines: usize) {
+        let words = self.pool.frame_words(self.frame);
+        for line in words.chunks(WORDS_PER_LINE).take(slot_lines + 1) {
+            prefetch(&line[0]);
+        }
+    }
+
+    /// Succeeds if nothing was released exclusively in the frame since it was looked up: all that
+    /// was read is of one state, and the frame held the page all along.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`].
+    #[inline]
+    pub fn validate(&self) -> Attempt<()> {
+        if self.pool.header(self.frame).latch.validate(self.version) {
+            Ok(())
+        } else {
+            Err(Restart::Conflict)
+        }
+    }
+
+    /// Takes the exclusive latch if nothing has changed since the look-up.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`].
+    #[inline]
+    pub fn upgrade(self) -> Attempt<Exclusive<'a>> {
+        let header = self.pool.header(self.frame);
+        if header.latch.try_exclusive(self.version) {
+            debug_assert_eq!(header.page(), self.page);
+            Ok(Exclusive {
+                pool: self.pool,
+                frame: self.frame,
+                version: self.version,
+            })
+        } else {
+            Err(Restart::Conflict)
+        }
+    }
+
+    /// Replaces the hint in word `index`, tried once under a shared latch: without one the frame
+    /// might not be that parent any more.
+    pub fn replace_hint(&self, index: usize, old: u64, new: u64) {
+        let header = self.pool.header(self.frame);
+        let Some(version) = header.latch.try_shared() else {
+            return;
+        };
+        let current = version == self.version;
+        if current && let Some(word) = self.words().slice().get(index) {
+            // Relaxed: a hint is checked against the frame's header whenever it is used.
+            let _ = word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        header.latch.release_shared();
+    }
+
+    /// Counts a use of the page; writes only until the page is warm.
+    #[inline]
+    pub fn touch(&self) {
+        self.pool.header(self.frame).touch();
+    }
+}
+
+/// The exclusive latch of a page; released on drop.
+#[derive(Debug)]
+pub struct Exclusive<'a> {
+    pool: &'a Pool,
+    frame: FrameIndex,
+    version: u64,
+}
+
+impl<'a> Exclusive<'a> {
+    pub(crate) fn of_frame(pool: &'a Pool, frame: FrameIndex, version: u64) -> Self {
+        Self {
+            pool,
+            frame,
+            version,
+        }
+    }
+
+    pub(crate) fn frame(&self) -> FrameIndex {
+        self.frame
+    }
+
+    /// Version before the latch was taken.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Leaves the latch taken; [`Exclusive::of_frame`] with the same version takes it back.
+    pub(crate) fn leave_taken(self) {
+        let _kept = std::mem::ManuallyDrop::new(self);
+    }
+
+    /// The page.
+    pub fn page(&self) -> PageId {
+        self.pool.header(self.frame).page()
+    }
+
+    /// Frame index + 1: what a child word carries as its hint.
+    pub fn hint(&self) -> u32 {
+        self.frame.0 + 1
+    }
+
+    /// The words, which nobody else changes.
+    pub fn words(&self) -> PageWords<'_> {
+        PageWords::new(self.pool.frame_words(self.frame))
+    }
+
+    /// Marks the page dirty in the epoch of `stay` and gives write access. If a running checkpoint
+    /// still needs what the page holds, its image is started first.
+    ///
+    /// # Errors
+    /// [`Restart::Wait`] when that needs an image buffer and there is none, or when an older image
+    /// of the page is in flight. Nothing has changed then.
+    pub fn modify(&mut self, stay: &Stay) -> Attempt<PageMut<'_>> {
+        let header = self.pool.header(self.frame);
+        let epochs = self.pool.epochs();
+        match header.dirty_epoch() {
+            Some(epoch) if epoch == stay.epoch => {}
+            None => {
+                epochs.dirty_began(stay.epoch);
+                header.set_dirty_epoch(Some(stay.epoch));
+            }
+            Some(epoch) => {
+                assert!(epoch < stay.epoch, "dirty in an epoch that has not begun");
+                self.save_for_checkpoint(epoch)?;
+                epochs.dirty_began(stay.epoch);
+                header.set_dirty_epoch(Some(stay.epoch));
+                epochs.dirty_ended(epoch);
+            }
+        }
+        Ok(PageMut::new(self.pool.frame_words(self.frame)))
+    }
+
+    /// Makes sure that an image of what the page holds now, the state at the end of `epoch`, is on
+    /// its way to disk.
+    fn save_for_checkpoint(&self, epoch: Epoch) -> Attempt<()> {
+        let header = self.pool.header(self.frame);
+        match header.image() {
+            // What is in flight was copied from this very version.
+            Some(version) if version == self.version => Ok(()),
+            Some(_) => Err(Restart::Wait(Resource::Images)),
+            None => self.pool.start_image(self.frame, self.version, epoch),
+        }
+    }
+
+    /// Frees the page: its id and frame may be used for another one. The caller has taken it out
+    /// of its tree, or never linked it.
+    pub fn free(self, stay: &Stay) {
+        let (pool, page) = (self.pool, self.page());
+        let header = pool.header(self.frame);
+        let epochs = pool.epochs();
+        assert!(
+            !header.is_wired(),
+            "{page} is wired: unwire it before it is freed"
+        );
+        epochs.push_pair(stay.epoch, page, None);
+        if let Some(epoch) = header.dirty_epoch() {
+            header.set_dirty_epoch(None);
+            epochs.dirty_ended(epoch);
+        }
+        if header.image().is_some() {
+            // Id, frame and extents wait for the completion.
+            header.set_freed_epoch(Some(stay.epoch));
+            return;
+        }
+        if let Some(stored) = header.stored() {
+            epochs.retire(stored.extent, Some(header.stored_epoch()), stay.epoch);
+        }
+        let resident = Place::Resident(self.frame);
+        self.release_to_free_list(resident, page);
+    }
+
+    /// Ends the page's life in the frame: word free, id and frame given back.
+    pub(crate) fn release_to_free_list(self, old: Place, page: PageId) {
+        let (pool, frame) = (self.pool, self.frame);
+        let header = pool.header(frame);
+        header.set_stored(None, Epoch(0));
+        header.set_freed_epoch(None);
+        pool.table().set(page, old, Place::Free);
+        header.set_page(PageId::NONE);
+        drop(self);
+        pool.page_ids().give_back(page);
+        pool.give_back_frame(frame);
+    }
+
+    /// Keeps the page in memory. False if the cap on wired frames is reached.
+    pub fn wire(&self) -> bool {
+        let header = self.pool.header(self.frame);
+        header.is_wired() || {
+            let wired = self.pool.wire_one();
+            header.set_wired(wired);
+            wired
+        }
+    }
+
+    /// Ends [`Exclusive::wire`]; nothing happens to a page that is not wired.
+    pub fn unwire(&self) {
+        let header = self.pool.header(self.frame);
+        if header.is_wired() {
+            header.set_wired(false);
+            self.pool.unwire_one();
+        }
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        self.pool
+            .header(self.frame)
+            .latch
+            .release_exclusive(self.version);
+    }
+}
+
+/// Keeps a page's frame from being evicted while it lives. Counted on the frame: for operations
+/// that had to fetch, never for a cached read.
+#[derive(Debug)]
+pub struct Hold<'a> {
+    pool: &'a Pool,
+    frame: FrameIndex,
+}
+
+/// A hold without its lifetime, for keeping beside the pool: see [`Hold::into_token`].
+#[derive(Debug)]
+#[must_use = "give it to Pool::release_hold, or the frame is never emptied again"]
+pub struct HoldToken(FrameIndex);
+
+impl Hold<'_> {
+    /// Keeps the page in memory until [`Pool::release_hold`].
+    pub fn into_token(self) -> HoldToken {
+        HoldToken(std::mem::ManuallyDrop::new(self).frame)
+    }
+}
+
+impl Pool {
+    /// Ends the hold of a token of this pool.
+    pub fn release_hold(&self, token: HoldToken) {
+        drop(Hold {
+            pool: self,
+            frame: token.0,
+        });
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.pool.header(self.frame).release_hold();
+    }
+}
+
+impl Pool {
+    /// Looks up `page` by `hint` (frame index + 1, or 0 for none), else in the page table.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`] when it is not in memory, [`Restart::Conflict`] when it stays latched,
+    /// [`Restart::Damaged`] when no page has this id: a conflict in disguise as long as the word
+    /// that named the page has not been validated.
+    #[inline]
+    pub fn optimistic(&self, page: PageId, hint: u32) -> Attempt<Optimistic<'_>> {
+        if let Some(index) = hint.checked_sub(1)
+            && (index as usize) < self.frames()
+        {
+            let frame = FrameIndex(index);
+            let header = self.header(frame);
+            if let Some(version) = header.latch.read()
+                && header.page() == page
+            {
+                return Ok(Optimistic {
+                    pool: self,
+                    frame,
+                    page,
+                    version,
+                });
+            }
+        }
+        self.look_up(page)
+    }
+
+    fn look_up(&self, page: PageId) -> Attempt<Optimistic<'_>> {
+        for _ in 0..SPINS_MAX {
+            match self.table().get(page) {
+                Place::Resident(frame) => {
+                    let header = self.header(frame);
+                    if let Some(version) = header.latch.read()
+                        && header.page() == page
+                    {
+                        return Ok(Optimistic {
+                            pool: self,
+                            frame,
+                            page,
+                            version,
+                        });
+                    }
+                    thread::spin_loop();
+                }
+                Place::OnDisk(_) | Place::Loading(_) => return Err(Restart::Fault(page)),
+                Place::Free => return Err(Restart::Damaged(page, "no page has this id")),
+            }
+        }
+        Err(Restart::Conflict)
+    }
+
+    /// Takes the exclusive latch of `page`.
+    ///
+    /// # Errors
+    /// As [`Pool::optimistic`].
+    pub fn exclusive(&self, page: PageId) -> Attempt<Exclusive<'_>> {
+        for _ in 0..SPINS_MAX {
+            match self.look_up(page)?.upgrade() {
+                Ok(exclusive) => return Ok(exclusive),
+                Err(_) => thread::spin_loop(),
+            }
+        }
+        Err(Restart::Conflict)
+    }
+
+    /// Makes a new page: latched, zero but for its header, dirty in the epoch of `stay`.
+    ///
+    /// # Errors
+    /// [`Restart::Wait`] when there is no free frame or no page id.
+    pub fn allocate(
+        &self,
+        stay: &Stay,
+        tree: TreeId,
+        kind: PageKind,
+        level: u8,
+    ) -> Attempt<Exclusive<'_>> {
+        let Some(page) = self.page_ids().take() else {
+            return Err(Restart::Wait(Resource::PageIds));
+        };
+        let latched = match self.take_frame() {
+            Ok(latched) => latched,
+            Err(restart) => {
+                self.page_ids().give_back(page);
+                return Err(restart);
+            }
+        };
+        let words = self.frame_words(latched.frame);
+        for word in words {
+            word.store(0, Ordering::Relaxed);
+        }
+        words[WORD_ID].store(u64::from(page.0) << 32, Ordering::Relaxed);
+        let kind = u64::from(tree.0) | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
+        words[WORD_KIND].store(kind, Ordering::Relaxed);
+        let header = self.header(latched.frame);
+        header.set_stored(None, Epoch(0));
+        header.set_dirty_epoch(Some(stay.epoch));
+        self.epochs().dirty_began(stay.epoch);
+        header.set_page(page);
+        self.table()
+            .set(page, Place::Free, Place::Resident(latched.frame));
+        Ok(latched)
+    }
+
+    /// Frees a page of a tree that is being taken apart, without reading it.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
+    pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
+        match self.table().get(page) {
+            Place::Resident(_) => {
+                let exclusive = self.exclusive(page)?;
+                exclusive.unwire();
+                exclusive.free(stay);
+                Ok(())
+            }
+            Place::Loading(_) => Err(Restart::Conflict),
+            Place::Free => Err(Restart::Damaged(page, "freed twice")),
+            Place::OnDisk(stored) => {
+                if !self.table().swap(page, Place::OnDisk(stored), Place::Free) {
+                    return Err(Restart::Conflict);
+                }
+                self.epochs().push_pair(stay.epoch, page, None);
+                // The epoch of its image is not known without reading it: it always waits.
+                self.epochs().retire(stored.extent, None, stay.epoch);
+                self.page_ids().give_back(page);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps `page` in memory until the hold is dropped.
+    ///
+    /// # Errors
+    /// As [`Pool::optimistic`].
+    pub fn hold(&self, page: PageId) -> Attempt<Hold<'_>> {
+        let seen = self.optimistic(page, 0)?;
+        if self.header(seen.frame).try_hold(page) {
+            Ok(Hold {
+                pool: self,
+                frame: seen.frame,
+            })
+        } else {
+            Err(Restart::Conflict)
+        }
+    }
+
+    /// Where the newest complete image of `page` lies, for `stat` and `verify`.
+    pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
+        match self.table().get(page) {
+            Place::OnDisk(stored) => Some(stored.extent),
+            Place::Resident(frame) => self.header(frame).stored().map(|stored| stored.extent),
+            Place::Loading(frame) => self.header(frame).stored().map(|stored| stored.extent),
+            Place::Free => None,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Epochs: which changes the next checkpoint contains.
+//!
+//! An epoch is the generation of the checkpoint that will close it. At most two are alive: the
+//! current one, and the one that a running checkpoint writes out. For each there is a list of the
+//! changes to the page mapping, in the order of the events, and of the extents that are free once
+//! the checkpoint that closes it is durable.
+
+use pando_format::{Epoch, Extent, Lsn, PageId, StoredPage};
+use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicU64, Ordering};
+
+/// The mapping changes and retired extents of one epoch.
+#[derive(Debug, Default)]
+pub struct EpochList {
+    /// Page and its word (0: freed), in the order of the events.
+    pub pairs: Vec<(PageId, u64)>,
+    /// Extents that only earlier checkpoints use.
+    pub retired: Vec<Extent>,
+}
+
+#[derive(Debug)]
+struct Lists {
+    current: Epoch,
+    /// Lists of the current epoch and the one before, by parity.
+    by_parity: [EpochList; 2],
+    /// Extents that nothing durable refers to: free at once.
+    free_now: Vec<Extent>,
+    /// C of the epoch before the current one, once it is closed.
+    closed_at: Option<Lsn>,
+}
+
+/// Counts and lists of the epochs that are alive.
+#[derive(Debug)]
+pub struct Epochs {
+    lists: Mutex<Lists>,
+    /// Frames dirty in the epoch, by parity. Changed under the frame's exclusive latch.
+    dirty: [AtomicU64; 2],
+    /// Images in flight of the epoch, by parity.
+    images: [AtomicU64; 2],
+}
+
+fn parity(epoch: Epoch) -> usize {
+    (epoch.0 & 1) as usize
+}
+
+impl Epochs {
+    pub(crate) fn new(current: Epoch) -> Self {
+        assert!(current.0 > 0, "epoch 0 stands for clean");
+        Self {
+            lists: Mutex::new(Lists {
+                current,
+                by_parity: [EpochList::default(), EpochList::default()],
+                free_now: Vec::new(),
+                closed_at: None,
+            }),
+            dirty: [AtomicU64::new(0), AtomicU64::new(0)],
+            images: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    /// The current epoch.
+    pub fn current(&self) -> Epoch {
+        self.lists.lock().current
+    }
+
+    /// At open, before any page is changed: the epoch goes on where the last life ended.
+    pub fn restore(&self, current: Epoch) {
+        let mut lists = self.lists.lock();
+        assert!(current >= lists.current, "epochs only grow");
+        assert_eq!(
+            self.dirty_total() + self.images_total(),
+            0,
+            "restored before any change"
+        );
+        lists.current = current;
+    }
+
+    /// Closes the current epoch at `c` and begins the next; with the apply gate closed.
+    pub fn advance(&self, c: Lsn) -> Epoch {
+        let mut lists = self.lists.lock();
+        let next = Epoch(lists.current.0 + 1);
+        let recycled = parity(next);
+        assert_eq!(
+            self.dirty[recycled].load(Ordering::Relaxed),
+            0,
+            "three epochs alive"
+        );
+        assert_eq!(
+            self.images[recycled].load(Ordering::Relaxed),
+            0,
+            "three epochs alive"
+        );
+        assert!(
+            lists.by_parity[recycled].pairs.is_empty(),
+            "a list was not journalled"
+        );
+        assert!(
+            lists.by_parity[recycled].retired.is_empty(),
+            "retired extents were not freed"
+        );
+        lists.current = next;
+        lists.closed_at = Some(c);
+        next
+    }
+
+    /// C, if `epoch` is the closed one.
+    pub(crate) fn closed_at(&self, epoch: Epoch) -> Option<Lsn> {
+        let lists = self.lists.lock();
+        if epoch.0 + 1 == lists.current.0 {
+            lists.closed_at
+        } else {
+            None
+        }
+    }
+
+    /// Frames dirty in `epoch`.
+    pub fn dirty(&self, epoch: Epoch) -> u64 {
+        self.dirty[parity(epoch)].load(Ordering::Relaxed)
+    }
+
+    /// Images of `epoch` in flight.
+    pub fn images(&self, epoch: Epoch) -> u64 {
+        // Acquire: pairs with the Release in image_ended: its pair is in the list.
+        self.images[parity(epoch)].load(Ordering::Acquire)
+    }
+
+    /// Dirty frames of all epochs.
+    pub fn dirty_total(&self) -> u64 {
+        self.dirty
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Images in flight of all epochs.
+    pub fn images_total(&self) -> u64 {
+        self.images
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    pub(crate) fn dirty_began(&self, epoch: Epoch) {
+        self.dirty[parity(epoch)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dirty_ended(&self, epoch: Epoch) {
+        let before = self.dirty[parity(epoch)].fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "more frames became clean than were dirty");
+    }
+
+    pub(crate) fn image_began(&self, epoch: Epoch) {
+        self.images[parity(epoch)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn image_ended(&self, epoch: Epoch) {
+        // Release: pairs with the Acquire in images.
+        let before = self.images[parity(epoch)].fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "more images ended than began");
+    }
+
+    /// Adds a mapping change to the list of `epoch`.
+    pub(crate) fn push_pair(&self, epoch: Epoch, page: PageId, stored: Option<StoredPage>) {
+        let mut lists = self.lists.lock();
+        assert!(
+            epoch == lists.current || epoch.0 + 1 == lists.current.0,
+            "{epoch} is not alive"
+        );
+        lists.by_parity[parity(epoch)]
+            .pairs
+            .push((page, stored.map_or(0, StoredPage::encode)));
+    }
+
+    /// Retires an extent whose image has epoch `image` (None: not known) in an event of epoch
+    /// `event`: it belongs to the checkpoints `image` to `event - 1` and to no other.
+    pub(crate) fn retire(&self, extent: Extent, image: Option<Epoch>, event: Epoch) {
+        let mut lists = self.lists.lock();
+        assert!(
+            event == lists.current || event.0 + 1 == lists.current.0,
+            "{event} is not alive"
+        );
+        let at_once = image == Some(event);
+        if at_once {
+            lists.free_now.push(extent);
+        } else {
+            lists.by_parity[parity(event)].retired.push(extent);
+        }
+    }
+
+    /// Takes the mapping changes of a closed epoch of which nothing is dirty or in flight.
+    pub fn take_pairs(&self, epoch: Epoch) -> Vec<(PageId, u64)> {
+        assert_eq!(self.dirty(epoch), 0, "{epoch} still has dirty frames");
+        assert_eq!(self.images(epoch), 0, "{epoch} still has images in flight");
+        let mut lists = self.lists.lock();
+        assert!(epoch < lists.current, "{epoch} is not closed");
+        std::mem::take(&mut lists.by_parity[parity(epoch)].pairs)
+    }
+
+    /// Takes the extents that are free now that the checkpoint of `epoch` is durable.
+    pub fn take_retired(&self, epoch: Epoch) -> Vec<Extent> {
+        let mut lists = self.lists.lock();
+        assert!(epoch < lists.current, "{epoch} is not closed");
+        std::mem::take(&mut lists.by_parity[parity(epoch)].retired)
+    }
+
+    /// Takes the extents that nothing durable refers to.
+    pub fn take_free_now(&self) -> Vec<Extent> {
+        std::mem::take(&mut self.lists.lock().free_now)
+    }
+
+    /// Mapping changes and retired extents of the current epoch: triggers of a checkpoint.
+    pub fn current_lengths(&self) -> (usize, usize) {
+        let lists = self.lists.lock();
+        let list = &lists.by_parity[parity(lists.current)];
+        (list.pairs.len(), list.retired.len())
+    }
+}

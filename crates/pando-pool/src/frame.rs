@@ -1,0 +1,225 @@
+//! Headers of frames: one cache line each, apart from the pages.
+
+use pando_format::{Epoch, PageId, StoredPage};
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::latch::Latch;
+
+/// Nothing used the page since it was loaded.
+pub(crate) const HEAT_NEW: u8 = 0;
+/// Used once, or passed by the clock hand since: the next pass evicts it.
+pub(crate) const HEAT_COLD: u8 = 1;
+/// Used again: the next pass makes it cold.
+pub(crate) const HEAT_WARM: u8 = 2;
+
+/// What is known about the page in a frame. All fields but `holds` and `heat` change only under the
+/// exclusive latch, or (`image`) under a shared one by whoever owns the image.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct FrameHeader {
+    pub(crate) latch: Latch,
+    /// The page, or NONE while the frame is free or its page is not yet valid.
+    page: AtomicU32,
+    /// Operations that need the page to stay. Counted by anybody; looked at by eviction.
+    holds: AtomicU32,
+    /// Where the newest complete image lies, 0 if there is none.
+    stored: AtomicU64,
+    /// Epoch of that image.
+    stored_epoch: AtomicU64,
+    /// Epoch whose checkpoint needs what the frame holds, 0 for a clean frame.
+    dirty_epoch: AtomicU64,
+    /// Version of the page that an image in flight was copied from, plus one; 0 for none.
+    image: AtomicU64,
+    /// Epoch in which the page was freed while its image was in flight; 0 otherwise.
+    freed_epoch: AtomicU64,
+    /// How recently used; written only when it changes.
+    heat: AtomicU8,
+    /// Not evictable.
+    wired: AtomicBool,
+}
+
+const _: () = assert!(
+    cfg!(any(pando_loom, pando_shuttle)) || size_of::<FrameHeader>() == 64,
+    "one cache line"
+);
+
+impl FrameHeader {
+    pub(crate) fn new() -> Self {
+        Self {
+            latch: Latch::new(),
+            page: AtomicU32::new(PageId::NONE.0),
+            holds: AtomicU32::new(0),
+            stored: AtomicU64::new(0),
+            stored_epoch: AtomicU64::new(0),
+            dirty_epoch: AtomicU64::new(0),
+            image: AtomicU64::new(0),
+            freed_epoch: AtomicU64::new(0),
+            heat: AtomicU8::new(HEAT_NEW),
+            wired: AtomicBool::new(false),
+        }
+    }
+
+    // Relaxed throughout: the latch orders these fields. Who reads them without it (a hint check,
+    // the clock hand) validates or latches before acting on what was read.
+
+    #[inline]
+    pub(crate) fn page(&self) -> PageId {
+        PageId(self.page.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_page(&self, page: PageId) {
+        self.page.store(page.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stored(&self) -> Option<StoredPage> {
+        StoredPage::decode(self.stored.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn stored_epoch(&self) -> Epoch {
+        Epoch(self.stored_epoch.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_stored(&self, stored: Option<StoredPage>, epoch: Epoch) {
+        self.stored
+            .store(stored.map_or(0, StoredPage::encode), Ordering::Relaxed);
+        self.stored_epoch.store(epoch.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dirty_epoch(&self) -> Option<Epoch> {
+        let epoch = self.dirty_epoch.load(Ordering::Relaxed);
+        (epoch != 0).then_some(Epoch(epoch))
+    }
+
+    pub(crate) fn set_dirty_epoch(&self, epoch: Option<Epoch>) {
+        self.dirty_epoch
+            .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
+    }
+
+    /// Version that the image in flight was copied from.
+    pub(crate) fn image(&self) -> Option<u64> {
+        self.image.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Claims the right to make the image; under a shared or exclusive latch.
+    pub(crate) fn claim_image(&self, version: u64) -> bool {
+        self.image
+            .compare_exchange(0, version + 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    pub(crate) fn clear_image(&self) {
+        self.image.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn freed_epoch(&self) -> Option<Epoch> {
+        let epoch = self.freed_epoch.load(Ordering::Relaxed);
+        (epoch != 0).then_some(Epoch(epoch))
+    }
+
+    pub(crate) fn set_freed_epoch(&self, epoch: Option<Epoch>) {
+        self.freed_epoch
+            .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_wired(&self) -> bool {
+        self.wired.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_wired(&self, wired: bool) {
+        self.wired.store(wired, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heat(&self) -> u8 {
+        self.heat.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_heat(&self, heat: u8) {
+        self.heat.store(heat, Ordering::Relaxed);
+    }
+
+    /// Keeps the page in the frame until [`FrameHeader::release_hold`]; false if the frame does
+    /// not hold `page`, or may be losing it right now.
+    pub(crate) fn try_hold(&self, page: PageId) -> bool {
+        self.holds.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in latch_unheld; see the argument in `access`.
+        fence(Ordering::SeqCst);
+        // The Acquire in read: a page id that an earlier holder of the latch cleared is seen.
+        if self.latch.read().is_none() || self.page() != page {
+            self.release_hold();
+            return false;
+        }
+        true
+    }
+
+    pub(crate) fn release_hold(&self) {
+        // Release: pairs with the Acquire in latch_unheld: what was read under the hold was read
+        // before the frame is emptied.
+        let before = self.holds.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a hold was given back twice");
+    }
+
+    /// True if nobody holds the page at the moment; for a first look without the latch.
+    pub(crate) fn seems_unheld(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the exclusive latch of a frame that nobody holds; returns the version before it.
+    pub(crate) fn latch_unheld(&self) -> Option<u64> {
+        let version = self.latch.read()?;
+        if !self.latch.try_exclusive(version) {
+            return None;
+        }
+        // SeqCst: pairs with the fence in try_hold; see the argument in `access`.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the Release in release_hold.
+        if self.holds.load(Ordering::Acquire) > 0 {
+            self.latch.release_exclusive(version);
+            return None;
+        }
+        Some(version)
+    }
+
+    /// Counts a use. Writes nothing once the page is warm (P1).
+    #[inline]
+    pub(crate) fn touch(&self) {
+        let heat = self.heat();
+        if heat < HEAT_WARM {
+            self.set_heat(heat + 1);
+        }
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-pool --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use super::*;
+    use pando_sync::{Arc, thread};
+
+    const PAGE: PageId = PageId(7);
+
+    /// An evictor and a holder: never both succeed at the same time.
+    #[test]
+    fn a_held_frame_is_never_emptied() {
+        loom::model(|| {
+            let header = Arc::new(FrameHeader::new());
+            header.set_page(PAGE);
+            let evictor = thread::spawn({
+                let header = header.clone();
+                move || {
+                    if let Some(version) = header.latch_unheld() {
+                        header.set_page(PageId::NONE);
+                        header.latch.release_exclusive(version);
+                    }
+                }
+            });
+            if header.try_hold(PAGE) {
+                // The page must stay for as long as the hold lasts.
+                assert_eq!(header.page(), PAGE);
+                thread::yield_now();
+                assert_eq!(header.page(), PAGE);
+                header.release_hold();
+            }
+            evictor.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! Images: private copies of pages on their way to disk.
+//!
+//! A page is copied under its latch and written from the copy, out of place; a frame has at most
+//! one image in flight. Write-back threads of the engine take images, give them extents, write
+//! them and report back with [`Pool::complete_image`], which moves the page's place.
+
+use pando_device::IoBuf;
+use pando_format::bytes::{put_u32, put_u64, u64_at};
+use pando_format::page::{self, PageKind};
+use pando_format::{Epoch, Extent, FrameIndex, PageId, StoredPage};
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicUsize, Ordering};
+use pando_sync::{Mutex, WaitList};
+
+use crate::access::Exclusive;
+use crate::page_table::Place;
+use crate::pool::Pool;
+use crate::restart::{Attempt, Resource, Restart};
+
+/// What the tree says about an image that it made ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// A leaf that names other pages (of long values): freeing it takes reading it.
+    pub names_pages: bool,
+}
+
+/// A copy of a page, owned by whoever writes it.
+#[derive(Debug)]
+pub struct Image {
+    page: PageId,
+    frame: FrameIndex,
+    version: u64,
+    epoch: Epoch,
+    tag: u32,
+    facts: ImageFacts,
+    bytes: IoBuf,
+}
+
+impl Image {
+    /// The page.
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// The epoch whose checkpoint it belongs to.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What is to be written, after [`Pool::seal_image`].
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Free image buffers, and images that writers started for a running checkpoint.
+#[derive(Debug)]
+pub(crate) struct Images {
+    buffers: Mutex<Vec<IoBuf>>,
+    /// Buffers that writers leave to the write-back threads' own images.
+    started: Mutex<Vec<Image>>,
+    started_count: AtomicUsize,
+    /// Those that wait for a buffer or for the end of an image.
+    pub(crate) waiters: WaitList,
+}
+
+impl Images {
+    pub(crate) fn new(count: usize, page_bytes: usize) -> Self {
+        Self {
+            buffers: Mutex::new((0..count).map(|_| IoBuf::new(page_bytes)).collect()),
+            started: Mutex::new(Vec::new()),
+            started_count: AtomicUsize::new(0),
+            waiters: WaitList::new(),
+        }
+    }
+
+    fn give_back(&self, buffer: IoBuf) {
+        self.buffers.lock().push(buffer);
+        self.waiters.notify_all();
+    }
+}
+
+impl Pool {
+    /// Copies what `frame` holds at `version` and hands it to the write-back threads. The caller
+    /// holds the exclusive latch.
+    pub(crate) fn start_image(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
+        let Some(buffer) = self.images().buffers.lock().pop() else {
+            self.work().notify_all();
+            return Err(Restart::Wait(Resource::Images));
+        };
+        let claimed = self.header(frame).claim_image(version);
+        assert!(claimed, "an image is in flight");
+        let image = self.copy_image(frame, version, epoch, buffer);
+        let mut started = self.images().started.lock();
+        started.push(image);
+        self.images()
+            .started_count
+            .store(started.len(), Ordering::Relaxed);
+        drop(started);
+        self.work().notify_all();
+        Ok(())
+    }
+
+    fn copy_image(&self, frame: FrameIndex, version: u64, epoch: Epoch, mut bytes: IoBuf) -> Image {
+        let (chunks, _) = bytes.as_chunks_mut::<8>();
+        for (word, chunk) in self.frame_words(frame).iter().zip(chunks) {
+            // Relaxed: the latch is held, shared or exclusive.
+            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        let page = self.header(frame).page();
+        self.epochs().image_began(epoch);
+        Image {
+            page,
+            frame,
+            version,
+            epoch,
+            tag: 0,
+            facts: ImageFacts::default(),
+            bytes,
+        }
+    }
+
+    /// Takes the images that writers have started.
+    pub fn take_started_images(&self, images: &mut Vec<Image>) {
+        if self.images().started_count.load(Ordering::Relaxed) > 0 {
+            let mut started = self.images().started.lock();
+            images.append(&mut started);
+            self.images().started_count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes an image of a dirty frame, of any epoch or only of `epoch`. None if the frame is
+    /// clean, latched, has an image in flight, or no buffer is free.
+    pub fn image_of(&self, frame: FrameIndex, epoch: Option<Epoch>) -> Option<Image> {
+        let header = self.header(frame);
+        let wanted = |dirty: Option<Epoch>| match (dirty, epoch) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(dirty), Some(epoch)) => dirty == epoch,
+        };
+        if !wanted(header.dirty_epoch()) || header.image().is_some() {
+            return None;
+        }
+        let buffer = self.images().buffers.lock().pop()?;
+        let Some(version) = header.latch.try_shared() else {
+            self.images().give_back(buffer);
+            return None;
+        };
+        let dirty = header.dirty_epoch();
+        let image = match dirty {
+            Some(dirty_epoch) if wanted(dirty) && header.claim_image(version) => {
+                Some(self.copy_image(frame, version, dirty_epoch, buffer))
+            }
+            _ => {
+                self.images().give_back(buffer);
+                None
+            }
+        };
+        header.latch.release_shared();
+        image
+    }
+
+    /// Makes an image ready to be written: epoch, hints, checksum. Outside of any latch.
+    pub fn seal_image(&self, image: &mut Image) {
+        let bytes = &mut image.bytes;
+        put_u64(bytes, page::WORD_EPOCH * 8, image.epoch.0);
+        image.facts = (self.options().prepare_image)(bytes);
+        if let Some(c) = self.epochs().closed_at(image.epoch)
+            && PageKind::decode(bytes[page::WORD_KIND * 8 + 4]) == Some(PageKind::Leaf)
+        {
+            let lsn_max = u64_at(bytes, page::WORD_LSN_MAX * 8);
+            assert!(
+                lsn_max <= c.0,
+                "{}: lsn_max {lsn_max} behind its checkpoint {c}",
+                image.page
+            );
+        }
+        let checksum = page::checksum(bytes);
+        put_u32(bytes, 0, checksum);
+        image.tag = StoredPage::tag_of(checksum);
+    }
+
+    /// Records that `image` lies at `extent`: the page's place moves there, what it was before is
+    /// retired, and the frame is clean if nothing has changed since the copy.
+    ///
+    /// # Errors
+    /// Gives the image back when the frame is latched: try again.
+    pub fn complete_image(&self, image: Image, extent: Extent) -> Result<(), Image> {
+        let header = self.header(image.frame);
+        let Some(version) = header.latch.read() else {
+            return Err(image);
+        };
+        if !header.latch.try_exclusive(version) {
+            return Err(image);
+        }
+        let latched = Exclusive::of_frame(self, image.frame, version);
+        assert_eq!(
+            header.page(),
+            image.page,
+            "the frame of an image in flight was reused"
+        );
+        assert_eq!(header.image(), Some(image.version), "two images in flight");
+        header.clear_image();
+        let stored = StoredPage {
+            extent,
+            tag: image.tag,
+            names_chunks: image.facts.names_pages,
+        };
+        let epochs = self.epochs();
+        let (old, old_epoch) = (header.stored(), header.stored_epoch());
+        if let Some(old) = old {
+            assert_ne!(old.extent, extent, "{} was written over itself", image.page);
+            epochs.retire(old.extent, Some(old_epoch), image.epoch);
+        }
+        if let Some(freed) = header.freed_epoch() {
+            if image.epoch < freed {
+                epochs.push_pair(image.epoch, image.page, Some(stored));
+            }
+            epochs.retire(extent, Some(image.epoch), freed);
+            latched.release_to_free_list(Place::Resident(image.frame), image.page);
+        } else {
+            epochs.push_pair(image.epoch, image.page, Some(stored));
+            header.set_stored(Some(stored), image.epoch);
+            if version == image.version {
+                assert_eq!(header.dirty_epoch(), Some(image.epoch));
+                header.set_dirty_epoch(None);
+                epochs.dirty_ended(image.epoch);
+            }
+            drop(latched);
+        }
+        epochs.image_ended(image.epoch);
+        self.statistics().tick(Ticker::PageWrites, 1);
+        self.statistics()
+            .tick(Ticker::PageWriteBytes, image.bytes.len() as u64);
+        self.images().give_back(image.bytes);
+        Ok(())
+    }
+
+    /// Gives up an image whose write failed; the engine is poisoned, the page stays dirty.
+    pub fn abandon_image(&self, image: Image) {
+        self.epochs().image_ended(image.epoch);
+        self.images().give_back(image.bytes);
+    }
+}

@@ -1,0 +1,248 @@
+//! Bringing a page into memory: claim, read (by the caller), publish.
+//!
+//! Whoever claims the page word reads the page; all others who miss it register a waker and look
+//! again, so one read serves them all. The claim is ended by `finish_load` or `fail_load`, always:
+//! a ticket that is dropped fails its load.
+
+use std::task::Waker;
+
+use pando_format::page::{WORD_EPOCH, verify_image};
+use pando_format::{Epoch, FrameIndex, PageId, StoredPage};
+use pando_stats::Ticker;
+use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crate::access::Exclusive;
+use crate::frame::HEAT_NEW;
+use crate::page_table::Place;
+use crate::pool::Pool;
+use crate::restart::Attempt;
+
+const WAITER_SHARDS: usize = 64;
+
+/// A page that the holder has to read, or to give up.
+#[derive(Debug)]
+#[must_use = "others wait for the page: finish or fail the load"]
+pub struct LoadTicket {
+    page: PageId,
+    frame: FrameIndex,
+    version: u64,
+    stored: StoredPage,
+    ended: bool,
+}
+
+impl LoadTicket {
+    /// The page to read.
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// Where it lies.
+    pub fn stored(&self) -> StoredPage {
+        self.stored
+    }
+}
+
+impl Drop for LoadTicket {
+    fn drop(&mut self) {
+        debug_assert!(self.ended, "{} was claimed and forgotten", self.page);
+    }
+}
+
+/// What a look at a page that was missed finds.
+#[derive(Debug)]
+pub enum LoadStart {
+    /// The caller has claimed it and must read it.
+    Claimed(LoadTicket),
+    /// Somebody else reads it: wait with [`Pool::wait_for_load`].
+    Loading,
+    /// It is in memory by now.
+    Resident,
+    /// No page has this id by now.
+    Free,
+}
+
+/// Why bytes from the device are not the page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadError {
+    /// The page.
+    pub page: PageId,
+    /// Where it was read.
+    pub stored: StoredPage,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Wakers of those that wait for pages being read, by page.
+#[derive(Debug)]
+pub(crate) struct LoadWaiters {
+    shards: Box<[Shard]>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// Length of `waiting`, readable without the lock.
+    count: AtomicUsize,
+    waiting: Mutex<Vec<(PageId, Waker)>>,
+}
+
+impl LoadWaiters {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..WAITER_SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+
+    fn register(&self, page: PageId, waker: &Waker) {
+        let shard = &self.shards[page.index() % WAITER_SHARDS];
+        let mut waiting = shard.waiting.lock();
+        if !waiting
+            .iter()
+            .any(|(known, other)| *known == page && other.will_wake(waker))
+        {
+            waiting.push((page, waker.clone()));
+        }
+        shard.count.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        // SeqCst: pairs with the fence in wake. Either the waker is seen there, or the changed
+        // page word is seen by the look that follows here.
+        fence(Ordering::SeqCst);
+    }
+
+    fn wake(&self, page: PageId) {
+        let shard = &self.shards[page.index() % WAITER_SHARDS];
+        // SeqCst: pairs with the fence in register.
+        fence(Ordering::SeqCst);
+        if shard.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut woken = Vec::new();
+        let mut waiting = shard.waiting.lock();
+        waiting.retain(|(other, waker)| {
+            if *other == page {
+                woken.push(waker.clone());
+            }
+            *other != page
+        });
+        shard.count.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        for waker in woken {
+            waker.wake();
+        }
+    }
+}
+
+impl Pool {
+    /// Claims a page that was missed.
+    ///
+    /// # Errors
+    /// [`crate::Restart::Wait`] when no frame is free.
+    pub fn begin_load(&self, page: PageId) -> Attempt<LoadStart> {
+        let stored = match self.table().get(page) {
+            Place::OnDisk(stored) => stored,
+            Place::Loading(_) => return Ok(LoadStart::Loading),
+            Place::Resident(_) => return Ok(LoadStart::Resident),
+            Place::Free => return Ok(LoadStart::Free),
+        };
+        let latched = self.take_frame()?;
+        let (frame, version) = (latched.frame(), latched.version());
+        let header = self.header(frame);
+        header.set_stored(Some(stored), Epoch(0));
+        if !self
+            .table()
+            .swap(page, Place::OnDisk(stored), Place::Loading(frame))
+        {
+            header.set_stored(None, Epoch(0));
+            drop(latched);
+            self.give_back_frame(frame);
+            return Ok(LoadStart::Loading);
+        }
+        // The latch goes with the ticket.
+        latched.leave_taken();
+        self.statistics().tick(Ticker::Faults, 1);
+        Ok(LoadStart::Claimed(LoadTicket {
+            page,
+            frame,
+            version,
+            stored,
+            ended: false,
+        }))
+    }
+
+    /// Publishes the page whose bytes were read.
+    ///
+    /// # Errors
+    /// [`LoadError`] when checksum, page id, tag or structure are wrong; the claim is ended then.
+    pub fn finish_load(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<(), LoadError> {
+        let LoadTicket {
+            page,
+            frame,
+            stored,
+            ..
+        } = ticket;
+        if let Err(what) = self.check_loaded(page, stored, bytes) {
+            self.fail_load(ticket);
+            return Err(LoadError { page, stored, what });
+        }
+        let latched = self.end_ticket(ticket);
+        let words = self.frame_words(frame);
+        let (chunks, _) = bytes.as_chunks::<8>();
+        for (word, chunk) in words.iter().zip(chunks) {
+            // Relaxed: the exclusive latch is held.
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        let header = self.header(frame);
+        header.set_stored(
+            Some(stored),
+            Epoch(words[WORD_EPOCH].load(Ordering::Relaxed)),
+        );
+        header.set_heat(HEAT_NEW);
+        header.set_page(page);
+        self.table()
+            .set(page, Place::Loading(frame), Place::Resident(frame));
+        drop(latched);
+        self.statistics().tick(Ticker::PageReads, 1);
+        self.statistics()
+            .tick(Ticker::PageReadBytes, bytes.len() as u64);
+        self.load_waiters().wake(page);
+        Ok(())
+    }
+
+    fn check_loaded(&self, page: PageId, stored: StoredPage, bytes: &[u8]) -> Result<(), String> {
+        if bytes.len() != self.page_size().bytes() {
+            return Err(format!("{} bytes instead of a page", bytes.len()));
+        }
+        verify_image(bytes, page, stored.tag).map_err(|damage| damage.what)?;
+        (self.options().check_page)(bytes).map_err(str::to_owned)
+    }
+
+    /// Ends a claim without the page: it stays on disk. Everybody who waits looks again.
+    pub fn fail_load(&self, ticket: LoadTicket) {
+        let LoadTicket {
+            page,
+            frame,
+            stored,
+            ..
+        } = ticket;
+        let latched = self.end_ticket(ticket);
+        self.header(frame).set_stored(None, Epoch(0));
+        self.table()
+            .set(page, Place::Loading(frame), Place::OnDisk(stored));
+        drop(latched);
+        self.give_back_frame(frame);
+        self.load_waiters().wake(page);
+    }
+
+    /// Takes the latch back out of the ticket.
+    fn end_ticket(&self, mut ticket: LoadTicket) -> Exclusive<'_> {
+        ticket.ended = true;
+        Exclusive::of_frame(self, ticket.frame, ticket.version)
+    }
+
+    /// Registers `waker` to be woken when the read of `page` ends. True if there is nothing to
+    /// wait for any more.
+    pub fn wait_for_load(&self, page: PageId, waker: &Waker) -> bool {
+        self.load_waiters().register(page, waker);
+        !matches!(self.table().get(page), Place::Loading(_))
+    }
+}

@@ -1,0 +1,64 @@
+//! Ids that no page has: freed ones first, then the next that was never used.
+
+use pando_format::PageId;
+use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicU32, Ordering};
+
+/// The free page ids.
+#[derive(Debug)]
+pub struct PageIds {
+    free: Mutex<Vec<u32>>,
+    /// Ids from here on were never used. Written under `free`; relaxed readers.
+    next: AtomicU32,
+    limit: u32,
+}
+
+impl PageIds {
+    pub(crate) fn new(limit: usize) -> Self {
+        let limit = u32::try_from(limit).unwrap_or(PageId::NONE.0);
+        Self {
+            free: Mutex::new(Vec::new()),
+            next: AtomicU32::new(0),
+            limit,
+        }
+    }
+
+    /// One past the largest id ever used.
+    pub fn high_water(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// How many ids can still be taken.
+    pub fn available(&self) -> u64 {
+        let free = self.free.lock();
+        free.len() as u64 + u64::from(self.limit - self.next.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn take(&self) -> Option<PageId> {
+        let mut free = self.free.lock();
+        if let Some(id) = free.pop() {
+            return Some(PageId(id));
+        }
+        let next = self.next.load(Ordering::Relaxed);
+        if next >= self.limit {
+            return None;
+        }
+        self.next.store(next + 1, Ordering::Relaxed);
+        Some(PageId(next))
+    }
+
+    pub(crate) fn give_back(&self, page: PageId) {
+        self.free.lock().push(page.0);
+    }
+
+    /// At open: ids below `high_water` for which `used` is false are free.
+    pub(crate) fn restore(&self, high_water: u32, used: impl Fn(PageId) -> bool) {
+        let mut free = self.free.lock();
+        assert!(
+            free.is_empty() && self.high_water() == 0,
+            "restored once, before any use"
+        );
+        self.next.store(high_water, Ordering::Relaxed);
+        free.extend((0..high_water).rev().filter(|id| !used(PageId(*id))));
+    }
+}

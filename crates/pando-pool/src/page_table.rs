@@ -1,0 +1,101 @@
+//! Where every page is: one atomic word for each page id.
+//!
+//! A word changes only by the transitions listed in the crate's documentation, from the value that
+//! the owner of the claim or of the exclusive latch last saw.
+
+use pando_format::extent::{STATE_ON_DISK, STATE_SHIFT};
+use pando_format::{FrameIndex, PageId, StoredPage};
+use pando_sync::WordArena;
+use pando_sync::atomic::Ordering;
+
+const STATE_LOADING: u64 = 2;
+const STATE_RESIDENT: u64 = 3;
+
+/// A page word, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// No page has this id.
+    Free,
+    /// On the device only.
+    OnDisk(StoredPage),
+    /// Being read into the frame.
+    Loading(FrameIndex),
+    /// In the frame.
+    Resident(FrameIndex),
+}
+
+impl Place {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Free => 0,
+            Self::OnDisk(stored) => stored.encode(),
+            Self::Loading(frame) => STATE_LOADING << STATE_SHIFT | u64::from(frame.0),
+            Self::Resident(frame) => STATE_RESIDENT << STATE_SHIFT | u64::from(frame.0),
+        }
+    }
+
+    fn decode(word: u64) -> Self {
+        let frame = FrameIndex((word & u64::from(u32::MAX)) as u32);
+        match word >> STATE_SHIFT {
+            STATE_LOADING => Self::Loading(frame),
+            STATE_RESIDENT => Self::Resident(frame),
+            STATE_ON_DISK => StoredPage::decode(word).map_or(Self::Free, Self::OnDisk),
+            _ => Self::Free,
+        }
+    }
+}
+
+/// The words of all pages. Memory is used only for ids that were used.
+#[derive(Debug)]
+pub struct PageTable {
+    words: WordArena,
+}
+
+impl PageTable {
+    /// A table for `pages` ids, all free.
+    pub(crate) fn new(pages: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            words: WordArena::new("page table", pages, false)?,
+        })
+    }
+
+    /// Number of ids.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// True for a table without ids.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Where `page` is; free for an id beyond the table.
+    #[inline]
+    pub fn get(&self, page: PageId) -> Place {
+        if page.index() >= self.words.len() {
+            return Place::Free;
+        }
+        // Acquire: pairs with the Release in set and swap: the frame's header is at least as new.
+        Place::decode(self.words.words(page.index(), 1)[0].load(Ordering::Acquire))
+    }
+
+    /// Changes `page` from `old` to `new`; false if it is not `old` any more.
+    pub(crate) fn swap(&self, page: PageId, old: Place, new: Place) -> bool {
+        self.words.words(page.index(), 1)[0]
+            .compare_exchange(
+                old.encode(),
+                new.encode(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// Changes `page` from `old`, which the caller owns by claim or latch, to `new`.
+    pub(crate) fn set(&self, page: PageId, old: Place, new: Place) {
+        assert!(
+            self.swap(page, old, new),
+            "{page}: its word changed under its owner"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The pool: its parts, its options, its figures.
+
+use pando_sync::Arc;
+
+use pando_format::{Epoch, FrameIndex, PageId, PageSize, StoredPage};
+use pando_stats::Statistics;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{WaitList, WordArena, audit};
+
+use crate::epoch::Epochs;
+use crate::eviction::FreeFrames;
+use crate::frame::FrameHeader;
+use crate::image::{ImageFacts, Images};
+use crate::load::LoadWaiters;
+use crate::page_ids::PageIds;
+use crate::page_table::{PageTable, Place};
+
+/// Smallest pool, in frames: two hold budgets, wired frames and the reserve.
+pub const FRAMES_MIN: usize = 32;
+
+/// How a pool is made.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Size of a page and of a frame.
+    pub page_size: PageSize,
+    /// Number of frames, at least [`FRAMES_MIN`].
+    pub frames: usize,
+    /// Most pages that the store may have: 8 bytes of memory for each that exists.
+    pub page_ids_max: usize,
+    /// Number of image buffers, at least 2.
+    pub images: usize,
+    /// Makes a page's bytes ready for the device (hints zeroed) and says what it names.
+    pub prepare_image: fn(&mut [u8]) -> ImageFacts,
+    /// Checks the structure of a page that came from the device.
+    pub check_page: fn(&[u8]) -> Result<(), &'static str>,
+    /// Where ticks go.
+    pub statistics: Arc<Statistics>,
+}
+
+impl PoolOptions {
+    /// Free frames below which the cleaner is told.
+    pub(crate) fn free_frames_low(&self) -> usize {
+        (self.frames / 64).clamp(4, 1024)
+    }
+
+    /// Free frames that the cleaner works for.
+    pub fn free_frames_high(&self) -> usize {
+        2 * self.free_frames_low()
+    }
+}
+
+/// Frames and everything known about the pages in them.
+#[derive(Debug)]
+pub struct Pool {
+    options: PoolOptions,
+    arena: WordArena,
+    headers: Box<[FrameHeader]>,
+    table: PageTable,
+    page_ids: PageIds,
+    epochs: Epochs,
+    free: FreeFrames,
+    images: Images,
+    load_waiters: LoadWaiters,
+    /// Woken when there is something for the write-back threads to do.
+    work: WaitList,
+    wired: AtomicU64,
+}
+
+impl Pool {
+    /// Maps the arena and the page table.
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    ///
+    /// # Panics
+    /// When there are too few frames or image buffers.
+    pub fn new(options: PoolOptions) -> std::io::Result<Self> {
+        assert!(
+            options.frames >= FRAMES_MIN,
+            "a pool has at least {FRAMES_MIN} frames"
+        );
+        assert!(options.images >= 2, "a pool has at least two image buffers");
+        let words = options.frames * options.page_size.words();
+        let arena = WordArena::new("pages", words, true)?;
+        let headers: Box<[_]> = (0..options.frames).map(|_| FrameHeader::new()).collect();
+        audit::name("frame headers", &*headers);
+        Ok(Self {
+            arena,
+            headers,
+            table: PageTable::new(options.page_ids_max)?,
+            page_ids: PageIds::new(options.page_ids_max),
+            epochs: Epochs::new(Epoch(1)),
+            free: FreeFrames::new(options.frames),
+            images: Images::new(options.images, options.page_size.bytes()),
+            load_waiters: LoadWaiters::new(),
+            work: WaitList::new(),
+            wired: AtomicU64::new(0),
+            options,
+        })
+    }
+
+    /// At open: tells where the pages of the checkpoint lie, as (id, place) in any order, and
+    /// which epoch goes on.
+    ///
+    /// # Panics
+    /// When the pool was used before, or an id is beyond the table.
+    pub fn restore(&self, pages: impl Iterator<Item = (PageId, StoredPage)>, epoch: Epoch) {
+        let mut high_water = 0;
+        for (page, stored) in pages {
+            self.table.set(page, Place::Free, Place::OnDisk(stored));
+            high_water = high_water.max(page.0 + 1);
+        }
+        self.page_ids
+            .restore(high_water, |page| self.table.get(page) != Place::Free);
+        self.epochs.restore(epoch);
+    }
+
+    /// Size of a page.
+    #[inline]
+    pub fn page_size(&self) -> PageSize {
+        self.options.page_size
+    }
+
+    /// Number of frames.
+    #[inline]
+    pub fn frames(&self) -> usize {
+        self.options.frames
+    }
+
+    /// How the pool was made.
+    pub fn options(&self) -> &PoolOptions {
+        &self.options
+    }
+
+    /// Where ticks go.
+    #[inline]
+    pub fn statistics(&self) -> &Statistics {
+        &self.options.statistics
+    }
+
+    /// Epochs, their counts and lists.
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The free page ids.
+    pub fn page_ids(&self) -> &PageIds {
+        &self.page_ids
+    }
+
+    /// Where every page is.
+    pub fn table(&self) -> &PageTable {
+        &self.table
+    }
+
+    /// Frames without a page.
+    pub fn free_count(&self) -> usize {
+        self.free.count()
+    }
+
+    /// Wakers of those that wait for a frame.
+    pub fn frame_waiters(&self) -> &WaitList {
+        &self.free.waiters
+    }
+
+    /// Wakers of those that wait for an image buffer or the end of an image.
+    pub fn image_waiters(&self) -> &WaitList {
+        &self.images.waiters
+    }
+
+    /// Wakers of the write-back threads.
+    pub fn work(&self) -> &WaitList {
+        &self.work
+    }
+
+    /// Wired frames.
+    pub fn wired(&self) -> u64 {
+        self.wired.load(Ordering::Relaxed)
+    }
+
+    /// Most frames that may be wired: a quarter.
+    pub fn wired_max(&self) -> u64 {
+        (self.options.frames / 4) as u64
+    }
+
+    #[inline]
+    pub(crate) fn header(&self, frame: FrameIndex) -> &FrameHeader {
+        &self.headers[frame.index()]
+    }
+
+    #[inline]
+    pub(crate) fn frame_words(&self, frame: FrameIndex) -> &[AtomicU64] {
+        let words = self.options.page_size.words();
+        self.arena.words(frame.index() * words, words)
+    }
+
+    pub(crate) fn free_frames(&self) -> &FreeFrames {
+        &self.free
+    }
+
+    pub(crate) fn images(&self) -> &Images {
+        &self.images
+    }
+
+    pub(crate) fn load_waiters(&self) -> &LoadWaiters {
+        &self.load_waiters
+    }
+
+    pub(crate) fn wire_one(&self) -> bool {
+        // Relaxed: a count that orders nothing.
+        self.wired
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wired| {
+                (wired < self.wired_max()).then_some(wired + 1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn unwire_one(&self) {
+        let before = self.wired.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a frame was unwired twice");
+    }
+}

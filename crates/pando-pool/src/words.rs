@@ -1,0 +1,71 @@
+//! The words of a page in a frame: relaxed, bounds-checked, never a plain reference to bytes.
+
+use pando_sync::atomic::{AtomicU64, Ordering};
+
+/// Read access. What is read under no latch counts only after validation.
+#[derive(Debug, Clone, Copy)]
+pub struct PageWords<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> PageWords<'a> {
+    #[inline]
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// The word at `index`, 0 beyond the page.
+    #[inline]
+    pub fn load(&self, index: usize) -> u64 {
+        // Relaxed: the latch of the frame orders accesses; see its module.
+        self.words
+            .get(index)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Number of words.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// True for no words.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The words themselves.
+    #[inline]
+    pub fn slice(&self) -> &'a [AtomicU64] {
+        self.words
+    }
+}
+
+/// Write access, under the exclusive latch, to a page that is marked dirty.
+#[derive(Debug)]
+pub struct PageMut<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> PageMut<'a> {
+    #[inline]
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// Read access.
+    #[inline]
+    pub fn words(&self) -> PageWords<'_> {
+        PageWords::new(self.words)
+    }
+
+    /// Stores a word.
+    ///
+    /// # Panics
+    /// When `index` is beyond the page.
+    #[inline]
+    pub fn store(&mut self, index: usize, value: u64) {
+        // Relaxed: the latch of the frame orders accesses; see its module.
+        self.words[index].store(value, Ordering::Relaxed);
+    }
+}

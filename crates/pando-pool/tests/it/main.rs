@@ -1,0 +1,8 @@
+//! The pool against a device that is a map, and against itself under threads.
+
+#![cfg(not(any(pando_loom, pando_shuttle)))]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod pages;
+mod rig;
+mod stress;

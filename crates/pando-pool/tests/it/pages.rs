@@ -1,0 +1,201 @@
+//! One thread: pages come and go, checkpoints see one moment, nothing leaks.
+
+use std::collections::BTreeMap;
+
+use pando_format::page::PageKind;
+use pando_format::{Lsn, PageId};
+use pando_pool::{LoadStart, Resource, Restart};
+
+use crate::rig::{Rig, TREE};
+
+#[test]
+fn ten_times_more_pages_than_frames_are_all_read_back() {
+    let rig = Rig::new(64);
+    let pages: Vec<PageId> = (0..640).map(|value| rig.create(value)).collect();
+    for (value, page) in pages.iter().enumerate() {
+        assert_eq!(rig.read(*page), value as u64);
+    }
+}
+
+#[test]
+fn a_random_history_matches_its_twin_and_checkpoints_match_their_moment() {
+    let rig = Rig::new(40);
+    let mut twin = BTreeMap::new();
+    let mut mapping: BTreeMap<PageId, u64> = BTreeMap::new();
+    let mut random = 12345_u64;
+    for step in 0..20_000_u64 {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        let pick = (random >> 33) as usize;
+        let some = twin.keys().nth(pick % twin.len().max(1)).copied();
+        match (random >> 20) % 100 {
+            0..30 if twin.len() < 300 => {
+                twin.insert(rig.create(step), step);
+            }
+            0..50 => {
+                if let Some(page) = some {
+                    assert_eq!(rig.read(page), twin[&page]);
+                }
+            }
+            50..90 => {
+                if let Some(page) = some {
+                    rig.write(page, step);
+                    twin.insert(page, step);
+                }
+            }
+            90..98 => {
+                if let Some(page) = some {
+                    rig.drive(|| rig.pool.free_unread(&rig.stay(), page));
+                    twin.remove(&page);
+                }
+            }
+            _ => {
+                let moment = twin.clone();
+                // Changes after the gate reopened must not reach the checkpoint.
+                let pairs = rig.checkpoint(Lsn(step), || {
+                    for page in moment.keys().take(3) {
+                        rig.write(*page, step + 1_000_000);
+                    }
+                });
+                for page in moment.keys().take(3) {
+                    twin.insert(*page, step + 1_000_000);
+                }
+                for (page, word) in pairs {
+                    if word == 0 {
+                        mapping.remove(&page);
+                    } else {
+                        mapping.insert(page, word);
+                    }
+                }
+                assert_eq!(mapping.len(), moment.len());
+                for (page, value) in moment {
+                    assert_eq!(rig.stored_value(mapping[&page]), value, "{page}");
+                }
+            }
+        }
+    }
+    // Every extent belongs to a page of the last checkpoint or to a page now: nothing leaks.
+    rig.checkpoint(Lsn(u64::MAX), || ());
+    rig.checkpoint(Lsn(u64::MAX), || ());
+    assert_eq!(rig.owned(), twin.len());
+}
+
+#[test]
+fn a_held_page_is_not_evicted() {
+    let rig = Rig::new(32);
+    let page = rig.create(7);
+    let hold = rig.pool.hold(page).unwrap();
+    for value in 0..200 {
+        rig.create(value);
+    }
+    assert!(rig.pool.optimistic(page, 0).is_ok(), "still in memory");
+    drop(hold);
+    for value in 0..200 {
+        rig.create(value);
+    }
+    assert_eq!(
+        rig.pool.optimistic(page, 0).err(),
+        Some(Restart::Fault(page))
+    );
+    assert_eq!(rig.read(page), 7);
+}
+
+#[test]
+fn wired_frames_are_capped_and_stay() {
+    let rig = Rig::new(32);
+    let mut wired = Vec::new();
+    for value in 0..9 {
+        let page = rig.create(value);
+        let latched = rig.pool.exclusive(page).unwrap();
+        if latched.wire() {
+            wired.push(page);
+        }
+    }
+    assert_eq!(wired.len(), 8, "a quarter of 32");
+    assert_eq!(rig.pool.wired(), 8);
+    for value in 0..100 {
+        rig.create(value);
+    }
+    for page in wired {
+        rig.pool.exclusive(page).unwrap().unwire();
+    }
+    assert_eq!(rig.pool.wired(), 0);
+}
+
+#[test]
+fn a_corrupt_page_is_reported_with_its_place_and_the_claim_ends() {
+    let rig = Rig::new(32);
+    let page = rig.create(1);
+    for value in 0..200 {
+        rig.create(value);
+    }
+    let extent = rig.pool.stored_extent(page).unwrap();
+    rig.corrupt(extent);
+    for _ in 0..2 {
+        let ticket = rig.drive(|| match rig.pool.begin_load(page)? {
+            LoadStart::Claimed(ticket) => Ok(ticket),
+            other => panic!("{other:?}"),
+        });
+        let error = rig.pool.finish_load(ticket, &[0; 4096]).unwrap_err();
+        assert_eq!((error.page, error.stored.extent), (page, extent));
+        assert!(error.what.contains("checksum"), "{}", error.what);
+    }
+}
+
+#[test]
+fn two_loads_of_one_page_share_one_read() {
+    let rig = Rig::new(32);
+    let page = rig.create(1);
+    for value in 0..200 {
+        rig.create(value);
+    }
+    let LoadStart::Claimed(ticket) = rig.drive(|| rig.pool.begin_load(page)) else {
+        panic!()
+    };
+    assert!(matches!(rig.pool.begin_load(page), Ok(LoadStart::Loading)));
+    assert!(
+        !rig.pool.wait_for_load(page, &pando_sync::thread_waker()),
+        "still loading"
+    );
+    assert_eq!(
+        rig.pool.free_unread(&rig.stay(), page),
+        Err(Restart::Conflict)
+    );
+    rig.pool.fail_load(ticket);
+    assert!(rig.pool.wait_for_load(page, &pando_sync::thread_waker()));
+}
+
+#[test]
+fn a_writer_without_image_buffers_waits_instead_of_losing_the_old_state() {
+    let rig = Rig::new(32);
+    let pages: Vec<_> = (0..6).map(|value| rig.create(value)).collect();
+    rig.pool.epochs().advance(Lsn(1));
+    let stay = rig.stay();
+    for page in &pages[..4] {
+        rig.pool.exclusive(*page).unwrap().modify(&stay).unwrap();
+    }
+    let mut latched = rig.pool.exclusive(pages[4]).unwrap();
+    assert_eq!(
+        latched.modify(&stay).err(),
+        Some(Restart::Wait(Resource::Images))
+    );
+}
+
+#[test]
+fn page_ids_run_out_with_a_reason() {
+    let rig = Rig::new(32);
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        let page = rig
+            .pool
+            .allocate(&rig.stay(), TREE, PageKind::Leaf, 0)
+            .unwrap();
+        ids.push(page.page());
+        page.free(&rig.stay());
+    }
+    assert!(
+        ids.iter().all(|id| *id == PageId(0)),
+        "a freed id is used again"
+    );
+}

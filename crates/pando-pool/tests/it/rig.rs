@@ -1,0 +1,202 @@
+//! A pool whose device is a map from extents to bytes, with a naive space allocator.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pando_format::page::{HEADER_WORDS, PageKind};
+use pando_format::{Extent, Lsn, PageId, PageSize, TreeId};
+use pando_pool::{Attempt, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay};
+use pando_stats::Statistics;
+use pando_sync::{Arc, Mutex};
+
+pub(crate) const TREE: TreeId = TreeId(20);
+pub(crate) const VALUE_WORD: usize = HEADER_WORDS;
+
+pub(crate) struct Rig {
+    pub(crate) pool: Pool,
+    disk: Mutex<Disk>,
+}
+
+#[derive(Default)]
+struct Disk {
+    blocks: BTreeMap<u32, Vec<u8>>,
+    /// Extents that may not be written: owned by somebody.
+    owned: BTreeSet<u32>,
+}
+
+fn nothing_to_prepare(_image: &mut [u8]) -> ImageFacts {
+    ImageFacts::default()
+}
+
+fn everything_is_fine(_page: &[u8]) -> Result<(), &'static str> {
+    Ok(())
+}
+
+impl Rig {
+    pub(crate) fn new(frames: usize) -> Self {
+        let pool = Pool::new(PoolOptions {
+            page_size: PageSize::new(4096).unwrap(),
+            frames,
+            page_ids_max: 100_000,
+            images: 4,
+            prepare_image: nothing_to_prepare,
+            check_page: everything_is_fine,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .unwrap();
+        Self {
+            pool,
+            disk: Mutex::new(Disk::default()),
+        }
+    }
+
+    pub(crate) fn stay(&self) -> Stay {
+        Stay {
+            epoch: self.pool.epochs().current(),
+        }
+    }
+
+    /// Writes what writers have started and what the clock finds dirty.
+    pub(crate) fn write_back(&self, frames: &[pando_format::FrameIndex]) {
+        let mut images = Vec::new();
+        self.pool.take_started_images(&mut images);
+        images.extend(
+            frames
+                .iter()
+                .filter_map(|frame| self.pool.image_of(*frame, None)),
+        );
+        for mut image in images {
+            self.pool.seal_image(&mut image);
+            let extent = self.store(image.bytes());
+            while let Err(back) = self.pool.complete_image(image, extent) {
+                image = back;
+                std::thread::yield_now();
+            }
+        }
+        for extent in self.pool.epochs().take_free_now() {
+            self.release(extent);
+        }
+    }
+
+    fn store(&self, bytes: &[u8]) -> Extent {
+        let mut disk = self.disk.lock();
+        let block = (0..).find(|block| !disk.owned.contains(block)).unwrap();
+        disk.owned.insert(block);
+        disk.blocks.insert(block, bytes.to_vec());
+        Extent { block, blocks: 1 }
+    }
+
+    pub(crate) fn release(&self, extent: Extent) {
+        assert!(
+            self.disk.lock().owned.remove(&extent.block),
+            "{extent:?} was freed twice"
+        );
+    }
+
+    pub(crate) fn owned(&self) -> usize {
+        self.disk.lock().owned.len()
+    }
+
+    pub(crate) fn corrupt(&self, extent: Extent) {
+        self.disk.lock().blocks.get_mut(&extent.block).unwrap()[1000] ^= 1;
+    }
+
+    /// Does what a blocking driver does with a restart.
+    pub(crate) fn serve(&self, restart: Restart) {
+        match restart {
+            Restart::Conflict => std::thread::yield_now(),
+            Restart::Fault(page) => match self.pool.begin_load(page) {
+                Ok(LoadStart::Claimed(ticket)) => {
+                    let block = ticket.stored().extent.block;
+                    let bytes = self.disk.lock().blocks[&block].clone();
+                    self.pool.finish_load(ticket, &bytes).unwrap();
+                }
+                Ok(_) => std::thread::yield_now(),
+                Err(restart) => self.serve(restart),
+            },
+            Restart::Wait(Resource::Frames | Resource::Images) => {
+                let mut dirty = Vec::new();
+                self.pool.sweep(self.pool.frames() * 2, 4, &mut dirty);
+                dirty.truncate(4);
+                self.write_back(&dirty);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn drive<T>(&self, mut step: impl FnMut() -> Attempt<T>) -> T {
+        loop {
+            match step() {
+                Ok(value) => return value,
+                Err(restart) => self.serve(restart),
+            }
+        }
+    }
+
+    pub(crate) fn create(&self, value: u64) -> PageId {
+        self.drive(|| {
+            let mut page = self.pool.allocate(&self.stay(), TREE, PageKind::Leaf, 0)?;
+            page.modify(&self.stay())?.store(VALUE_WORD, value);
+            Ok(page.page())
+        })
+    }
+
+    pub(crate) fn read(&self, page: PageId) -> u64 {
+        self.drive(|| {
+            let seen = self.pool.optimistic(page, 0)?;
+            let value = seen.words().load(VALUE_WORD);
+            seen.validate()?;
+            seen.touch();
+            Ok(value)
+        })
+    }
+
+    pub(crate) fn write(&self, page: PageId, value: u64) {
+        self.drive(|| {
+            let mut latched = self.pool.exclusive(page)?;
+            latched.modify(&self.stay())?.store(VALUE_WORD, value);
+            Ok(())
+        });
+    }
+
+    /// What a checkpoint does: closes the epoch, writes out what was dirty in it, returns its
+    /// mapping changes, and frees what only earlier checkpoints used.
+    pub(crate) fn checkpoint(&self, c: Lsn, between: impl Fn()) -> Vec<(PageId, u64)> {
+        let closing = self.pool.epochs().current();
+        self.pool.epochs().advance(c);
+        between();
+        let all: Vec<_> = (0..self.pool.frames() as u32)
+            .map(pando_format::FrameIndex)
+            .collect();
+        while self.pool.epochs().dirty(closing) > 0 || self.pool.epochs().images(closing) > 0 {
+            let mut images = Vec::new();
+            self.pool.take_started_images(&mut images);
+            images.extend(
+                all.iter()
+                    .filter_map(|f| self.pool.image_of(*f, Some(closing))),
+            );
+            for mut image in images {
+                self.pool.seal_image(&mut image);
+                let extent = self.store(image.bytes());
+                while let Err(back) = self.pool.complete_image(image, extent) {
+                    image = back;
+                }
+            }
+        }
+        let pairs = self.pool.epochs().take_pairs(closing);
+        let retired = self.pool.epochs().take_retired(closing);
+        for extent in retired
+            .into_iter()
+            .chain(self.pool.epochs().take_free_now())
+        {
+            self.release(extent);
+        }
+        pairs
+    }
+
+    /// The value of a page in the image that `word` names.
+    pub(crate) fn stored_value(&self, word: u64) -> u64 {
+        let stored = pando_format::StoredPage::decode(word).unwrap();
+        let disk = self.disk.lock();
+        pando_format::bytes::u64_at(&disk.blocks[&stored.extent.block], VALUE_WORD * 8)
+    }
+}

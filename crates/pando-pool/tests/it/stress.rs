@@ -1,0 +1,71 @@
+//! Many threads, few frames: every read sees a whole page, no write is lost.
+
+use pando_format::PageId;
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::thread;
+
+use crate::rig::{Rig, VALUE_WORD};
+
+const PAGES: u64 = 200;
+
+/// Every page holds the same value in two words far apart: a torn read shows.
+fn check(threads: u64) {
+    let rig = Rig::new(64);
+    let pages: Vec<PageId> = (0..PAGES).map(|_| rig.create(0)).collect();
+    let written: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    let work = AtomicU64::new(0);
+    let total = 30_000_u64;
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (rig, pages, written, done, work) = (&rig, &pages, &written, &done, &work);
+            scope.spawn(move || {
+                let mut random = thread + 1;
+                while work.fetch_add(1, Ordering::Relaxed) < total {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(99991);
+                    let index = ((random >> 33) % PAGES) as usize;
+                    if random >> 20 & 1 == 0 {
+                        rig.drive(|| {
+                            let mut latched = rig.pool.exclusive(pages[index])?;
+                            let mut page = latched.modify(&rig.stay())?;
+                            let value = page.words().load(VALUE_WORD) + 1;
+                            page.store(VALUE_WORD, value);
+                            page.store(500, value);
+                            Ok(())
+                        });
+                        written[index].fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        let (first, second) = rig.drive(|| {
+                            let seen = rig.pool.optimistic(pages[index], 0)?;
+                            let first = seen.words().load(VALUE_WORD);
+                            let second = seen.words().load(500);
+                            seen.validate()?;
+                            seen.touch();
+                            Ok((first, second))
+                        });
+                        assert_eq!(first, second, "torn");
+                    }
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+    });
+    for (page, count) in pages.iter().zip(&written) {
+        assert_eq!(rig.read(*page), count.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn two_threads_lose_nothing() {
+    check(2);
+}
+
+#[test]
+fn sixteen_threads_lose_nothing() {
+    check(16);
+}
+
+#[test]
+fn sixty_four_threads_lose_nothing() {
+    check(64);
+}

@@ -1,0 +1,120 @@
+//! Long runs for pages that are written together, in few pieces.
+
+use pando_format::Extent;
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+
+use crate::group::Found;
+use crate::region::REGION_BLOCKS;
+use crate::space::Space;
+
+/// Regions of a group whose runs are compared for one piece.
+const COMPARED_REGIONS: usize = 4;
+
+impl Space {
+    /// Allocates `total` blocks in as few runs as a bounded search finds, each a multiple of `unit`
+    /// blocks (so that a page of `unit` blocks is never cut), on nobody's promise. A run may be
+    /// longer than an extent can be: the caller cuts it, and frees it in what parts it likes.
+    ///
+    /// All or nothing: false means that `out` is as it was.
+    ///
+    /// # Panics
+    /// Unless `unit` is 1 to [`EXTENT_BLOCKS_MAX`] and divides `total`.
+    #[must_use]
+    pub fn allocate_batch(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
+        if !self.ledger.withdraw(u64::from(total), 0) {
+            return false;
+        }
+        let done = self.allocate_runs(total, unit, out);
+        if !done {
+            self.ledger.freed(u64::from(total));
+        }
+        done
+    }
+
+    /// As [`Space::allocate_batch`], on a promise, which stays if nothing is allocated.
+    ///
+    /// # Panics
+    /// Also when fewer blocks are promised.
+    #[must_use]
+    pub fn allocate_batch_promised(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
+        assert!(
+            self.ledger.credits() >= u64::from(total),
+            "{total} blocks are allocated on a promise that was not made"
+        );
+        let done = self.allocate_runs(total, unit, out);
+        if done {
+            self.ledger.use_credits(u64::from(total));
+        } else {
+            self.ledger.freed(0);
+        }
+        done
+    }
+
+    /// Takes bits; the ledger is the caller's, who counts a free when this fails.
+    fn allocate_runs(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
+        assert!(
+            (1..=EXTENT_BLOCKS_MAX).contains(&unit) && total.is_multiple_of(unit),
+            "{total} blocks are asked for in units of {unit}"
+        );
+        let kept = out.len();
+        let mut left = total;
+        while left > 0 {
+            let run = self
+                .take_longest(left, unit)
+                .or_else(|| self.allocate_run(unit, None));
+            let Some(run) = run else {
+                for run in out.drain(kept..) {
+                    self.free_run(run);
+                }
+                return false;
+            };
+            left -= run.blocks;
+            match out[kept..].last_mut() {
+                Some(last) if last.block + last.blocks == run.block => last.blocks += run.blocks,
+                _ => out.push(run),
+            }
+        }
+        true
+    }
+
+    /// The first run of `wanted` blocks, else the longest one, of a few regions of each group.
+    fn take_longest(&self, wanted: u32, unit: u32) -> Option<Extent> {
+        let enough = wanted.min(REGION_BLOCKS - REGION_BLOCKS % unit);
+        let mut best: Option<(usize, Found, u32)> = None;
+        for index in self.groups_from_here() {
+            let best_len = best.as_ref().map_or(unit - 1, |(_, _, len)| *len);
+            if self.free_of(index) <= u64::from(best_len) {
+                continue;
+            }
+            let taken = self.with(index, |group| {
+                let (region, run) = group.longest(enough, COMPARED_REGIONS)?;
+                let found = Found {
+                    region,
+                    start: run.start,
+                };
+                let len = run.len() as u32;
+                if len >= enough {
+                    group.take(region, run.start, enough);
+                    return Some(found);
+                }
+                if len > best_len {
+                    best = Some((index, found, len));
+                }
+                None
+            });
+            if let Some(found) = taken {
+                return Some(self.extent(index, &found, enough));
+            }
+        }
+        let (index, found, len) = best?;
+        let len = len - len % unit;
+        self.with(index, |group| {
+            let free = group.is_free(found.region, found.start, len);
+            if free {
+                group.take(found.region, found.start, len);
+            }
+            free
+        })
+        .then(|| self.extent(index, &found, len))
+    }
+}

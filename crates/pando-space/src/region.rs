@@ -1,0 +1,377 @@
+//! The bits of 4,096 blocks and their summary: the two lower levels of the bitmap.
+//!
+//! Plain data without a lock. Invariants, after every method: bit `w` of `not_full` says that word
+//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones; no bit at
+//! or behind `blocks` is set; no run of ones is longer than `run_bound`.
+
+use std::ops::Range;
+
+const WORDS: usize = 64;
+const WORD_BITS: u32 = u64::BITS;
+
+/// Blocks of a region.
+pub const REGION_BLOCKS: u32 = WORDS as u32 * WORD_BITS;
+
+/// Words that a search of one region looks at.
+pub(crate) const REGION_WORDS: u32 = WORDS as u32;
+
+/// A region. Positions are relative to its first block.
+#[derive(Debug, Clone)]
+pub(crate) struct Region {
+    words: [u64; WORDS],
+    not_full: u64,
+    all_free: u64,
+    free: u32,
+    /// Blocks that exist: fewer than [`REGION_BLOCKS`] in the last region only.
+    blocks: u32,
+    /// Failed searches lower it, frees raise it.
+    run_bound: u32,
+}
+
+/// A mask of `count` (1 to 64) ones from bit `start`.
+fn mask(start: u32, count: u32) -> u64 {
+    (u64::MAX >> (WORD_BITS - count)) << start
+}
+
+/// The words that `count` bits from `start` touch, and which bits of each.
+fn masks(start: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
+    let end = start + count;
+    let mut position = start;
+    std::iter::from_fn(move || {
+        (position < end).then(|| {
+            let bit = position % WORD_BITS;
+            let bits = (WORD_BITS - bit).min(end - position);
+            let word = (position / WORD_BITS) as usize;
+            position += bits;
+            (word, mask(bit, bits))
+        })
+    })
+}
+
+/// The lowest position of `count` (1 to 64) ones in a row within `word`.
+fn run_in_word(word: u64, count: u32) -> Option<u32> {
+    let mut starts = word;
+    let mut covered = 1;
+    while covered < count && starts != 0 {
+        let step = covered.min(count - covered);
+        starts &= starts >> step;
+        covered += step;
+    }
+    (starts != 0).then(|| starts.trailing_zeros())
+}
+
+impl Region {
+    /// `blocks` (1 to [`REGION_BLOCKS`]) free blocks.
+    pub(crate) fn new(blocks: u32) -> Self {
+        let mut region = Self {
+            words: [0; WORDS],
+            not_full: 0,
+            all_free: 0,
+            free: 0,
+            blocks: 0,
+            run_bound: 0,
+        };
+        region.grow(blocks);
+        region
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    pub(crate) fn is_all_free(&self) -> bool {
+        self.free == self.blocks
+    }
+
+    /// No free run is longer.
+    pub(crate) fn run_bound(&self) -> u32 {
+        self.run_bound
+    }
+
+    /// Adds free blocks up to `blocks` in total.
+    pub(crate) fn grow(&mut self, blocks: u32) {
+        assert!(blocks > self.blocks, "a region grows");
+        assert!(blocks <= REGION_BLOCKS, "a region has its size");
+        let start = std::mem::replace(&mut self.blocks, blocks);
+        self.set(start, blocks - start);
+    }
+
+    /// Cuts the blocks from `blocks` (at least 1) on off; gives up at one that is allocated.
+    pub(crate) fn shrink(&mut self, blocks: u32) -> Result<(), u32> {
+        assert!(
+            (1..self.blocks).contains(&blocks),
+            "a region shrinks and stays"
+        );
+        let count = self.blocks - blocks;
+        if let Some(used) = self.first_allocated(blocks, count) {
+            return Err(used);
+        }
+        self.take(blocks, count);
+        self.blocks = blocks;
+        Ok(())
+    }
+
+    /// The first position of `start .. start + count` that is not free.
+    pub(crate) fn first_allocated(&self, start: u32, count: u32) -> Option<u32> {
+        masks(start, count).find_map(|(word, mask)| {
+            let used = !self.words[word] & mask;
+            (used != 0).then(|| word as u32 * WORD_BITS + used.trailing_zeros())
+        })
+    }
+
+    /// The first position of `start .. start + count` that is free.
+    fn first_free(&self, start: u32, count: u32) -> Option<u32> {
+        masks(start, count).find_map(|(word, mask)| {
+            let free = self.words[word] & mask;
+            (free != 0).then(|| word as u32 * WORD_BITS + free.trailing_zeros())
+        })
+    }
+
+    /// True if `start .. start + count` exists and is free.
+    pub(crate) fn is_free(&self, start: u32, count: u32) -> bool {
+        start + count <= self.blocks && self.first_allocated(start, count).is_none()
+    }
+
+    /// Allocates blocks that are free.
+    pub(crate) fn take(&mut self, start: u32, count: u32) {
+        assert!(start + count <= self.blocks, "blocks exist");
+        for (word, mask) in masks(start, count) {
+            assert!(self.words[word] & mask == mask, "what is taken is free");
+            self.words[word] &= !mask;
+            let bit = 1 << word;
+            self.all_free &= !bit;
+            if self.words[word] == 0 {
+                self.not_full &= !bit;
+            }
+        }
+        self.free -= count;
+    }
+
+    /// Frees blocks; changes nothing and names the first one if any is free already.
+    pub(crate) fn give(&mut self, start: u32, count: u32) -> Result<(), u32> {
+        assert!(start + count <= self.blocks, "blocks exist");
+        match self.first_free(start, count) {
+            Some(free) => Err(free),
+            None => {
+                self.set(start, count);
+                Ok(())
+            }
+        }
+    }
+
+    fn set(&mut self, start: u32, count: u32) {
+        for (word, mask) in masks(start, count) {
+            self.words[word] |= mask;
+            let bit = 1 << word;
+            self.not_full |= bit;
+            if self.words[word] == u64::MAX {
+                self.all_free |= bit;
+            }
+        }
+        self.free += count;
+        self.run_bound = self.blocks;
+    }
+
+    /// The lowest run of `count` free blocks, which stays free.
+    pub(crate) fn find(&mut self, count: u32) -> Option<u32> {
+        if count > self.run_bound || count > self.free {
+            return None;
+        }
+        let found = self.search(count);
+        if found.is_none() {
+            self.run_bound = count - 1;
+        }
+        found
+    }
+
+    fn search(&self, count: u32) -> Option<u32> {
+        // A run that covers no whole word has at most 63 blocks in each of two.
+        if count > 2 * (WORD_BITS - 1) && self.all_free == 0 {
+            return None;
+        }
+        // The run that ends at the border of the word before, and its length.
+        let (mut run_start, mut run) = (0, 0);
+        let mut candidates = self.not_full;
+        let mut next = 0;
+        while candidates != 0 {
+            let index = candidates.trailing_zeros();
+            candidates &= candidates - 1;
+            let (word, base) = (self.words[index as usize], index * WORD_BITS);
+            if index != next || run == 0 {
+                (run_start, run) = (base, 0);
+            }
+            next = index + 1;
+            if run + word.trailing_ones() >= count {
+                return Some(run_start);
+            }
+            if word == u64::MAX {
+                run += WORD_BITS;
+                continue;
+            }
+            if count <= WORD_BITS
+                && let Some(bit) = run_in_word(word, count)
+            {
+                return Some(base + bit);
+            }
+            run = word.leading_ones();
+            run_start = base + WORD_BITS - run;
+        }
+        None
+    }
+
+    /// All maximal runs of free blocks, ascending.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut position = 0;
+        std::iter::from_fn(move || {
+            let start = self.next_edge(position, true)?;
+            let end = self.next_edge(start, false).unwrap_or(REGION_BLOCKS);
+            position = end;
+            Some(start..end)
+        })
+    }
+
+    /// The first position at or behind `from` that is free, or is not.
+    fn next_edge(&self, from: u32, free: bool) -> Option<u32> {
+        let first = (from / WORD_BITS) as usize;
+        (first..WORDS).find_map(|index| {
+            let word = if free {
+                self.words[index]
+            } else {
+                !self.words[index]
+            };
+            let word = if index == first {
+                word & u64::MAX << (from % WORD_BITS)
+            } else {
+                word
+            };
+            (word != 0).then(|| index as u32 * WORD_BITS + word.trailing_zeros())
+        })
+    }
+
+    /// The longest run, or the first that has at least `enough` blocks.
+    pub(crate) fn longest_run(&mut self, enough: u32) -> Range<u32> {
+        let mut longest = 0..0;
+        for run in self.runs() {
+            if run.len() > longest.len() {
+                longest = run;
+            }
+            if longest.len() as u32 >= enough {
+                return longest;
+            }
+        }
+        self.run_bound = longest.len() as u32;
+        longest
+    }
+
+    /// Free blocks at the end of those that exist.
+    pub(crate) fn tail_run(&self) -> u32 {
+        let mut tail = 0;
+        while tail < self.blocks {
+            let end = self.blocks - tail;
+            let bits = (end - 1) % WORD_BITS + 1;
+            let word = self.words[((end - 1) / WORD_BITS) as usize] << (WORD_BITS - bits);
+            let ones = word.leading_ones().min(bits);
+            tail += ones;
+            if ones < bits {
+                break;
+            }
+        }
+        tail
+    }
+
+    /// Panics unless the invariants hold.
+    pub(crate) fn check(&self) {
+        let mut free = 0;
+        for (index, word) in self.words.iter().enumerate() {
+            assert_eq!(self.not_full >> index & 1 == 1, *word != 0);
+            assert_eq!(self.all_free >> index & 1 == 1, *word == u64::MAX);
+            free += word.count_ones();
+        }
+        assert_eq!(self.free, free, "the count equals the ones");
+        let longest = self.runs().map(|run| run.len() as u32).max();
+        assert!(longest.unwrap_or(0) <= self.run_bound, "the bound holds");
+        let end = self.runs().last().map_or(0, |run| run.end);
+        assert!(end <= self.blocks, "what does not exist is not free");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn naive_find(bits: &[bool], count: usize) -> Option<u32> {
+        let all = |start: &usize| bits[*start..start + count].iter().all(|bit| *bit);
+        (0..=bits.len().checked_sub(count)?)
+            .find(all)
+            .map(|start| start as u32)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(64)
+        })]
+
+        #[test]
+        fn searches_equal_those_of_a_vector(
+            blocks in 1u32..=REGION_BLOCKS,
+            taken in proptest::collection::vec((0u32..REGION_BLOCKS, 1u32..300), 0..60),
+            counts in proptest::collection::vec(1u32..=300, 1..20),
+        ) {
+            let mut region = Region::new(blocks);
+            let mut bits = vec![true; blocks as usize];
+            for (start, count) in taken {
+                let end = blocks.min(start + count);
+                for position in start..end {
+                    if bits[position as usize] {
+                        bits[position as usize] = false;
+                        region.take(position, 1);
+                    }
+                }
+            }
+            region.check();
+            for count in counts {
+                prop_assert_eq!(region.find(count), naive_find(&bits, count as usize));
+            }
+            region.check();
+            let runs: Vec<Range<u32>> = region.runs().collect();
+            let mut rebuilt = vec![false; blocks as usize];
+            for run in &runs {
+                rebuilt[run.start as usize..run.end as usize].fill(true);
+            }
+            prop_assert_eq!(&rebuilt, &bits);
+            let tail = bits.iter().rev().take_while(|bit| **bit).count();
+            prop_assert_eq!(region.tail_run() as usize, tail);
+            let longest = runs.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+            prop_assert_eq!(region.longest_run(u32::MAX).len(), longest);
+            region.check();
+        }
+    }
+
+    #[test]
+    fn a_free_block_is_not_freed_again() {
+        let mut region = Region::new(100);
+        region.take(10, 5);
+        assert_eq!(region.give(10, 6), Err(15));
+        assert_eq!(region.give(9, 2), Err(9));
+        region.check();
+        assert_eq!(region.give(10, 5), Ok(()));
+        assert_eq!(region.give(12, 1), Err(12));
+        assert!(region.is_all_free());
+    }
+
+    #[test]
+    fn a_run_in_a_word_is_found_at_its_lowest_place() {
+        assert_eq!(run_in_word(u64::MAX, 64), Some(0));
+        assert_eq!(run_in_word(u64::MAX << 1, 64), None);
+        assert_eq!(run_in_word(0b1110_0110, 3), Some(5));
+        assert_eq!(run_in_word(0b1110_0110, 2), Some(1));
+        assert_eq!(run_in_word(1 << 63, 1), Some(63));
+        assert_eq!(run_in_word(0, 1), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! More blocks, and fewer.
+//!
+//! Both happen under one lock, beside allocations and frees: a region appears in its group with its
+//! blocks free, and goes only when all of it is free.
+
+use pando_sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::region::REGION_BLOCKS;
+use crate::space::Space;
+
+const REGION: u64 = REGION_BLOCKS as u64;
+
+impl Space {
+    /// Adds free blocks up to `blocks` in total.
+    ///
+    /// # Panics
+    /// When there are more already, or that many cannot be named.
+    pub fn grow(&self, blocks: u64) {
+        let _resizing = self.resizing.lock();
+        let before = self.blocks();
+        assert!(blocks >= before, "a space of {before} grows to {blocks}");
+        Self::check_blocks(blocks);
+        self.extend(before, blocks);
+        self.ledger.freed(blocks - before);
+    }
+
+    /// Adds the bits `from .. to`.
+    fn extend(&self, from: u64, to: u64) {
+        let mut position = from;
+        while position < to {
+            let (region, start) = (position / REGION, position % REGION);
+            let end = to.min((region + 1) * REGION);
+            let blocks = (end - region * REGION) as u32;
+            let (group, index) = self.place(region);
+            self.with(group, |group| {
+                if start == 0 {
+                    assert_eq!(group.regions.len(), index, "regions come in turn");
+                    group.push(blocks);
+                } else {
+                    let free = group.regions[index].free();
+                    group.regions[index].grow(blocks);
+                    group.update(index, free);
+                }
+            });
+            position = end;
+        }
+        // Relaxed: a limit for checks; the groups' locks decide what exists.
+        self.blocks.store(to, Ordering::Relaxed);
+    }
+
+    /// Cuts the blocks from `blocks` on off.
+    ///
+    /// # Errors
+    /// `InUse` when one of them is allocated, `Promised` when the promises need them; nothing
+    /// changes then.
+    ///
+    /// # Panics
+    /// When there are fewer blocks already.
+    pub fn shrink_to(&self, blocks: u64) -> Result<()> {
+        let _resizing = self.resizing.lock();
+        let before = self.blocks();
+        assert!(blocks <= before, "a space of {before} shrinks to {blocks}");
+        let count = before - blocks;
+        if !self.ledger.withdraw(count, 0) {
+            let available = self.ledger.available();
+            return Err(Error::Promised { available });
+        }
+        let mut end = before;
+        while end > blocks {
+            match self.cut(end, blocks) {
+                Ok(cut) => end = cut,
+                Err(error) => {
+                    self.extend(end, before);
+                    self.ledger.freed(count);
+                    return Err(error);
+                }
+            }
+            // Relaxed: as in extend.
+            self.blocks.store(end, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Cuts the last region, down to `limit` at most, and returns the new end.
+    fn cut(&self, end: u64, limit: u64) -> Result<u64> {
+        let region = (end - 1) / REGION;
+        let start = (region * REGION).max(limit);
+        let (group, index) = self.place(region);
+        let in_use = |position: u32| Error::InUse {
+            block: (region * REGION) as u32 + position,
+        };
+        self.with(group, |group| {
+            let bits = &mut group.regions[index];
+            let free = bits.free();
+            if start == region * REGION {
+                if let Some(position) = bits.first_allocated(0, bits.blocks()) {
+                    return Err(in_use(position));
+                }
+                group.pop();
+            } else {
+                bits.shrink((start - region * REGION) as u32)
+                    .map_err(in_use)?;
+                group.update(index, free);
+            }
+            Ok(start)
+        })
+    }
+
+    /// Free blocks at the end: how many [`Space::shrink_to`] could cut off.
+    pub fn free_tail(&self) -> u64 {
+        let _resizing = self.resizing.lock();
+        let blocks = self.blocks();
+        let mut tail = 0;
+        for region in (0..blocks.div_ceil(REGION)).rev() {
+            let (group, index) = self.place(region);
+            let (run, all) = self.with(group, |group| {
+                let bits = &group.regions[index];
+                (bits.tail_run(), bits.is_all_free())
+            });
+            tail += u64::from(run);
+            if !all {
+                break;
+            }
+        }
+        tail
+    }
+}

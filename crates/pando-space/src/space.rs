@@ -1,0 +1,449 @@
+//! The allocator: finding, freeing and marking of extents.
+//!
+//! Lock order: the resize lock, then one group at a time; nothing is locked below a group and no
+//! two groups are ever locked together.
+
+use pando_format::Extent;
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{CachePadded, Mutex, core_count, core_id};
+
+use crate::error::{Error, Result};
+use crate::group::{Found, Group, Miss};
+use crate::ledger::{Ledger, Urgency};
+use crate::region::REGION_BLOCKS;
+
+/// Most blocks of a space: what 32 bits can name.
+const BLOCKS_MAX: u64 = 1 << 32;
+/// Words of a group that one search looks at before it goes to the next group.
+const SEARCH_WORDS_MAX: u32 = 1024;
+
+/// How a space is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpaceOptions {
+    /// Number of locks; 0 stands for one for each core.
+    pub groups: usize,
+    /// Blocks that only urgent promises may use.
+    pub reserve: u64,
+}
+
+/// The blocks of a data file.
+#[derive(Debug)]
+pub struct Space {
+    groups: Box<[CachePadded<Slot>]>,
+    pub(crate) ledger: Ledger,
+    /// Changed under `resizing` only.
+    pub(crate) blocks: AtomicU64,
+    pub(crate) resizing: Mutex<()>,
+    bounded_searches: AtomicU64,
+    fruitless: Mutex<Option<Fruitless>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Copy of `Group::free`, for those who do not hold the lock.
+    free: AtomicU64,
+    group: Mutex<Group>,
+}
+
+/// A search of everything that found nothing.
+#[derive(Debug, Clone, Copy)]
+struct Fruitless {
+    count: u32,
+    /// Frees that had happened when it began.
+    frees: u64,
+}
+
+/// A piece of an extent within one region.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) group: usize,
+    /// Index of the region in the group.
+    pub(crate) region: usize,
+    /// First block, relative to the region.
+    pub(crate) start: u32,
+    pub(crate) count: u32,
+}
+
+impl Space {
+    /// `blocks` free blocks.
+    ///
+    /// # Panics
+    /// When there are more than 2^32.
+    pub fn new(blocks: u64, options: SpaceOptions) -> Self {
+        let count = match options.groups {
+            0 => core_count(),
+            count => count,
+        };
+        let groups: Box<[_]> = (0..count)
+            .map(|_| {
+                CachePadded(Slot {
+                    free: AtomicU64::new(0),
+                    group: Mutex::new(Group::new()),
+                })
+            })
+            .collect();
+        pando_sync::audit::name("space groups", &*groups);
+        let space = Self {
+            groups,
+            ledger: Ledger::new(0, options.reserve),
+            blocks: AtomicU64::new(0),
+            resizing: Mutex::new(()),
+            bounded_searches: AtomicU64::new(0),
+            fruitless: Mutex::new(None),
+        };
+        space.grow(blocks);
+        space
+    }
+
+    /// Number of groups.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Blocks, free or not.
+    pub fn blocks(&self) -> u64 {
+        // Relaxed: a limit for checks; the groups' locks decide what exists.
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Most blocks that a space can have.
+    pub(crate) fn check_blocks(blocks: u64) {
+        assert!(
+            blocks <= BLOCKS_MAX,
+            "{blocks} blocks cannot be named by 32 bits"
+        );
+    }
+
+    /// Calls `action` under the lock of a group.
+    pub(crate) fn with<R>(&self, group: usize, action: impl FnOnce(&mut Group) -> R) -> R {
+        let slot = &self.groups[group];
+        let mut held = slot.group.lock();
+        let result = action(&mut held);
+        // Relaxed: a hint for those without the lock, who verify it under the lock.
+        slot.free.store(held.free, Ordering::Relaxed);
+        result
+    }
+
+    /// Free blocks of a group as last published.
+    pub(crate) fn free_of(&self, group: usize) -> u64 {
+        // Relaxed: see `with`.
+        self.groups[group].free.load(Ordering::Relaxed)
+    }
+
+    /// The group and the index in it of a region, by the region's number.
+    pub(crate) fn place(&self, region: u64) -> (usize, usize) {
+        let groups = self.groups.len() as u64;
+        ((region % groups) as usize, (region / groups) as usize)
+    }
+
+    /// The inverse of [`Space::place`], for a run of blocks.
+    pub(crate) fn extent(&self, group: usize, found: &Found, blocks: u32) -> Extent {
+        let region = found.region as u64 * self.groups.len() as u64 + group as u64;
+        let block = region * u64::from(REGION_BLOCKS) + u64::from(found.start);
+        Extent {
+            block: u32::try_from(block).expect("blocks that exist are named by 32 bits"),
+            blocks,
+        }
+    }
+
+    /// Cuts an extent at the borders of regions.
+    pub(crate) fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> {
+        let end = u64::from(extent.block) + u64::from(extent.blocks);
+        let mut position = u64::from(extent.block);
+        std::iter::from_fn(move || {
+            (position < end).then(|| {
+                let size = u64::from(REGION_BLOCKS);
+                let (group, region) = self.place(position / size);
+                let start = (position % size) as u32;
+                let count = (end - position).min(size - u64::from(start)) as u32;
+                position += u64::from(count);
+                Piece {
+                    group,
+                    region,
+                    start,
+                    count,
+                }
+            })
+        })
+    }
+
+    /// The group that the calling thread begins with.
+    pub(crate) fn first_group(&self) -> usize {
+        core_id() % self.groups.len()
+    }
+
+    /// All groups, that of the calling thread first.
+    pub(crate) fn groups_from_here(&self) -> impl Iterator<Item = usize> {
+        let (first, count) = (self.first_group(), self.groups.len());
+        (0..count).map(move |step| (first + step) % count)
+    }
+
+    /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's promise: what
+    /// others were promised is left alone, the reserve is not.
+    ///
+    /// `None` means that no such run is left, or that what is left is promised.
+    ///
+    /// # Panics
+    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].
+    pub fn allocate(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
+        if !self.ledger.withdraw(u64::from(count), 0) {
+            return None;
+        }
+        let extent = self.allocate_run(count, hint);
+        if extent.is_none() {
+            self.ledger.deposit(u64::from(count));
+        }
+        extent
+    }
+
+    /// Allocates `count` blocks in a row on a promise, which is used up by that.
+    ///
+    /// `None` means that there is no run of that length, though there are blocks; the promise then
+    /// stays.
+    ///
+    /// # Panics
+    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`], and when fewer blocks are promised.
+    pub fn allocate_promised(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
+        assert!(
+            self.ledger.credits() >= u64::from(count),
+            "{count} blocks are allocated on a promise that was not made"
+        );
+        let extent = self.allocate_run(count, hint)?;
+        self.ledger.use_credits(u64::from(count));
+        Some(extent)
+    }
+
+    /// Finds and takes bits; the ledger is the caller's.
+    pub(crate) fn allocate_run(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
+        assert!(
+            (1..=EXTENT_BLOCKS_MAX).contains(&count),
+            "an extent of {count} blocks is asked for"
+        );
+        hint.and_then(|hint| self.allocate_near(count, hint))
+            .or_else(|| self.allocate_within(count, SEARCH_WORDS_MAX))
+            .or_else(|| self.allocate_anywhere(count))
+    }
+
+    /// At `hint`, or else in the same region. A hint behind the end is none.
+    fn allocate_near(&self, count: u32, hint: u32) -> Option<Extent> {
+        let block = Extent {
+            block: hint,
+            blocks: 1,
+        };
+        let near = self.pieces(block).next()?;
+        if self.free_of(near.group) < u64::from(count) {
+            return None;
+        }
+        let found = self.with(near.group, |group| {
+            let start = if group.is_free(near.region, near.start, count) {
+                near.start
+            } else {
+                group.regions.get_mut(near.region)?.find(count)?
+            };
+            group.take(near.region, start, count);
+            Some(Found {
+                region: near.region,
+                start,
+            })
+        })?;
+        Some(self.extent(near.group, &found, count))
+    }
+
+    /// In any group, looking at about `words` words of each.
+    fn allocate_within(&self, count: u32, words: u32) -> Option<Extent> {
+        for index in self.groups_from_here() {
+            if self.free_of(index) < u64::from(count) {
+                continue;
+            }
+            match self.with(index, |group| group.allocate(count, words)) {
+                Ok(found) => return Some(self.extent(index, &found, count)),
+                Err(Miss::Nothing) => {}
+                Err(Miss::Bounded) => {
+                    // Relaxed: a statistic.
+                    self.bounded_searches.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        None
+    }
+
+    /// Everywhere, across the borders of regions, too. Not repeated until something is freed.
+    #[cold]
+    fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
+        let frees = self.ledger.frees();
+        let known = *self.fruitless.lock();
+        if known.is_some_and(|known| known.frees == frees && known.count <= count) {
+            return None;
+        }
+        let extent = self
+            .allocate_within(count, u32::MAX)
+            .or_else(|| self.allocate_across(count));
+        if extent.is_none() {
+            *self.fruitless.lock() = Some(Fruitless { count, frees });
+        }
+        extent
+    }
+
+    /// Takes the end of a region and the front of the next one.
+    fn allocate_across(&self, count: u32) -> Option<Extent> {
+        let regions = self.blocks().div_ceil(u64::from(REGION_BLOCKS));
+        (1..regions).find_map(|region| {
+            let (group, index) = self.place(region - 1);
+            let (next_group, next_index) = self.place(region);
+            let tail = self
+                .with(group, |group| Some(group.regions.get(index)?.tail_run()))?
+                .min(count - 1);
+            let head = count - tail;
+            let take_head = |group: &mut Group| {
+                let free = group.is_free(next_index, 0, head);
+                if free {
+                    group.take(next_index, 0, head);
+                }
+                free
+            };
+            if tail == 0 || !self.with(next_group, take_head) {
+                return None;
+            }
+            let start = REGION_BLOCKS - tail;
+            let taken = self.with(group, |group| {
+                let free = group.is_free(index, start, tail);
+                if free {
+                    group.take(index, start, tail);
+                }
+                free
+            });
+            if taken {
+                let found = Found {
+                    region: index,
+                    start,
+                };
+                return Some(self.extent(group, &found, count));
+            }
+            self.with(next_group, |group| group.give(next_index, 0, head))
+                .expect("blocks that were just taken are not free");
+            self.ledger.freed(0);
+            None
+        })
+    }
+
+    /// Makes an extent, or any part or row of extents, free.
+    ///
+    /// # Panics
+    /// When any of its blocks is free already or does not exist.
+    pub fn free(&self, extent: Extent) {
+        self.free_run(extent);
+        self.ledger.freed(u64::from(extent.blocks));
+    }
+
+    /// Gives bits back; the ledger is the caller's.
+    pub(crate) fn free_run(&self, extent: Extent) {
+        assert!(extent.blocks > 0, "an extent of no blocks is freed");
+        let end = u64::from(extent.block) + u64::from(extent.blocks);
+        assert!(
+            end <= self.blocks(),
+            "{extent:?} is freed, of {} blocks",
+            self.blocks()
+        );
+        for piece in self.pieces(extent) {
+            let Piece { start, count, .. } = piece;
+            let given = self.with(piece.group, |group| group.give(piece.region, start, count));
+            if let Err(free) = given {
+                let found = Found {
+                    region: piece.region,
+                    start: free,
+                };
+                let block = self.extent(piece.group, &found, 1).block;
+                panic!("block {block} of {extent:?} is freed though it is not allocated");
+            }
+        }
+    }
+
+    /// Allocates the very blocks of an extent that a file names: for recovery, before promises.
+    ///
+    /// # Errors
+    /// `Overlap` when one is allocated already, `Beyond` when one does not exist; nothing is marked
+    /// then.
+    pub fn mark_allocated(&self, extent: Extent) -> Result<()> {
+        let end = u64::from(extent.block) + u64::from(extent.blocks);
+        if extent.blocks == 0 || end > self.blocks() {
+            return Err(Error::Beyond {
+                extent,
+                blocks: self.blocks(),
+            });
+        }
+        let mut marked = 0;
+        for piece in self.pieces(extent) {
+            let Piece { start, count, .. } = piece;
+            let clash = self.with(piece.group, |group| {
+                let clash = group.regions[piece.region].first_allocated(start, count);
+                if clash.is_none() {
+                    group.take(piece.region, start, count);
+                }
+                clash
+            });
+            if let Some(position) = clash {
+                if marked > 0 {
+                    self.free_run(Extent {
+                        block: extent.block,
+                        blocks: marked,
+                    });
+                    self.ledger.freed(0);
+                }
+                let found = Found {
+                    region: piece.region,
+                    start: position,
+                };
+                let block = self.extent(piece.group, &found, 1).block;
+                return Err(Error::Overlap { extent, block });
+            }
+            marked += count;
+        }
+        assert!(
+            self.ledger.withdraw(u64::from(extent.blocks), 0),
+            "{extent:?} is marked though what is left is promised"
+        );
+        Ok(())
+    }
+
+    /// Promises blocks, so that [`Space::allocate_promised`] of so many in total finds them free.
+    /// False, and no promise, when too few are left.
+    #[must_use]
+    pub fn promise(&self, blocks: u64, urgency: Urgency) -> bool {
+        self.ledger.promise(blocks, urgency)
+    }
+
+    /// Gives a promise back that was not used.
+    ///
+    /// # Panics
+    /// When fewer blocks are promised.
+    pub fn release(&self, blocks: u64) {
+        self.ledger.release(blocks);
+    }
+
+    /// Blocks that are promised and not yet allocated.
+    pub fn credits(&self) -> u64 {
+        self.ledger.credits()
+    }
+
+    /// Blocks that can be promised to urgent callers; others stop `reserve` earlier.
+    pub fn available(&self) -> u64 {
+        self.ledger.available()
+    }
+
+    /// Blocks that only urgent promises may use.
+    pub fn reserve(&self) -> u64 {
+        self.ledger.reserve()
+    }
+
+    /// Changes the reserve.
+    pub fn set_reserve(&self, blocks: u64) {
+        self.ledger.set_reserve(blocks);
+    }
+
+    /// How many searches of a group ended because they had looked at enough.
+    pub fn bounded_searches(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.bounded_searches.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,106 @@
+//! How much is free, and in what pieces. Statistics: other threads may change what was counted.
+
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+
+use crate::region::REGION_BLOCKS;
+use crate::space::Space;
+
+/// What a walk over all bits has found.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Survey {
+    /// Blocks that are free, counted one by one.
+    pub free: u64,
+    /// Maximal runs of free blocks.
+    pub runs: u64,
+    /// Blocks of the longest run.
+    pub largest_run: u64,
+    /// Free blocks in runs that are too short for the longest extent.
+    pub scattered: u64,
+}
+
+impl Survey {
+    /// From 0 (every free block can be part of the longest extent) to 1 (none can).
+    pub fn fragmentation(&self) -> f64 {
+        if self.free == 0 {
+            return 0.0;
+        }
+        self.scattered as f64 / self.free as f64
+    }
+
+    fn add_run(&mut self, blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
+        self.free += blocks;
+        self.runs += 1;
+        self.largest_run = self.largest_run.max(blocks);
+        if blocks < u64::from(EXTENT_BLOCKS_MAX) {
+            self.scattered += blocks;
+        }
+    }
+}
+
+impl Space {
+    /// Free blocks, promised or not: the sum over the groups.
+    pub fn free_blocks(&self) -> u64 {
+        (0..self.groups()).map(|group| self.free_of(group)).sum()
+    }
+
+    /// Blocks of the longest free run.
+    pub fn largest_run(&self) -> u64 {
+        self.survey().largest_run
+    }
+
+    /// Walks over all bits, one region at a time.
+    pub fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        // A run that goes on over the border of regions.
+        let mut open = 0;
+        for region in 0..self.blocks().div_ceil(u64::from(REGION_BLOCKS)) {
+            let (group, index) = self.place(region);
+            self.with(group, |group| {
+                let Some(bits) = group.regions.get(index) else {
+                    return;
+                };
+                let mut end = 0;
+                for run in bits.runs() {
+                    if run.start > 0 {
+                        survey.add_run(std::mem::take(&mut open));
+                    }
+                    open += u64::from(run.end - run.start);
+                    end = run.end;
+                }
+                if end < REGION_BLOCKS {
+                    survey.add_run(std::mem::take(&mut open));
+                }
+            });
+        }
+        survey.add_run(open);
+        survey
+    }
+
+    /// Panics unless all invariants hold. Only while nobody allocates or frees.
+    pub fn check_invariants(&self) {
+        let mut free = 0;
+        let mut blocks = 0;
+        for index in 0..self.groups() {
+            self.with(index, |group| {
+                group.check();
+                free += group.free;
+                blocks += group
+                    .regions
+                    .iter()
+                    .map(|region| u64::from(region.blocks()))
+                    .sum::<u64>();
+            });
+        }
+        assert_eq!(blocks, self.blocks(), "every block is in one region");
+        assert_eq!(free, self.free_blocks(), "the groups' counts are published");
+        assert_eq!(
+            free,
+            self.available() + self.credits(),
+            "what is free is available or promised"
+        );
+        assert_eq!(free, self.survey().free, "the counts equal the bits");
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of the allocator through its public interface.
+
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+mod cases;
+mod model;
+mod stress;

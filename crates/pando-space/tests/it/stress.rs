@@ -1,0 +1,241 @@
+//! Many threads at once, with an oracle that knows the owner of every block.
+
+use pando_format::Extent;
+use pando_space::{REGION_BLOCKS, Space, SpaceOptions, Urgency};
+use pando_sync::atomic::{AtomicU32, Ordering};
+use pando_sync::thread;
+
+const FREE: u32 = 0;
+
+/// Owner of each block.
+struct Oracle(Vec<AtomicU32>);
+
+impl Oracle {
+    fn new(blocks: u32) -> Self {
+        Self((0..blocks).map(|_| AtomicU32::new(FREE)).collect())
+    }
+
+    fn change(&self, extent: Extent, from: u32, to: u32) {
+        for block in extent.block..extent.block + extent.blocks {
+            // AcqRel: the oracle must not be weaker than what it judges.
+            let owner = self.0[block as usize].swap(to, Ordering::AcqRel);
+            assert_eq!(owner, from, "block {block} changes hands to {to}");
+        }
+    }
+}
+
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        ((self.0 >> 33) % u64::from(limit)) as u32
+    }
+}
+
+fn work(space: &Space, oracle: &Oracle, me: u32, steps: u32) {
+    let mut numbers = Numbers(u64::from(me));
+    let mut held: Vec<Extent> = Vec::new();
+    let mut batch = Vec::new();
+    for _ in 0..steps {
+        let count = 1 + numbers.below(40);
+        match numbers.below(10) {
+            0..4 => {
+                let hint = (numbers.below(4) == 0).then(|| numbers.below(oracle.0.len() as u32));
+                if let Some(extent) = space.allocate(count, hint) {
+                    oracle.change(extent, FREE, me);
+                    held.push(extent);
+                }
+            }
+            4 => {
+                if space.promise(u64::from(count), Urgency::Normal) {
+                    match space.allocate_promised(count, None) {
+                        Some(extent) => {
+                            oracle.change(extent, FREE, me);
+                            held.push(extent);
+                        }
+                        None => space.release(u64::from(count)),
+                    }
+                }
+            }
+            5 if space.allocate_batch(count * 4, 4, &mut batch) => {
+                batch.iter().for_each(|run| oracle.change(*run, FREE, me));
+                held.append(&mut batch);
+            }
+            _ => {
+                if !held.is_empty() {
+                    let extent = held.swap_remove(numbers.below(held.len() as u32) as usize);
+                    oracle.change(extent, me, FREE);
+                    space.free(extent);
+                }
+            }
+        }
+        assert!(space.free_blocks() <= 2 * oracle.0.len() as u64);
+    }
+    for extent in held {
+        oracle.change(extent, me, FREE);
+        space.free(extent);
+    }
+}
+
+fn check(blocks: u32, groups: usize, threads: u32, steps: u32) {
+    let space = Space::new(
+        u64::from(blocks),
+        SpaceOptions {
+            groups,
+            reserve: 50,
+        },
+    );
+    let oracle = Oracle::new(blocks);
+    thread::scope(|scope| {
+        for me in 1..=threads {
+            let (space, oracle) = (&space, &oracle);
+            scope.spawn(move || work(space, oracle, me, steps));
+        }
+    });
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), u64::from(blocks), "nothing is lost");
+    assert_eq!(space.credits(), 0);
+    assert_eq!(space.largest_run(), u64::from(blocks));
+}
+
+#[test]
+fn no_block_has_two_owners_with_room() {
+    check(20 * REGION_BLOCKS, 0, 8, 20_000);
+}
+
+#[test]
+fn no_block_has_two_owners_without_room() {
+    check(2 * REGION_BLOCKS + 333, 3, 8, 20_000);
+    check(700, 2, 8, 20_000);
+}
+
+#[test]
+fn what_is_promised_is_there_whatever_others_do() {
+    let blocks = 2 * REGION_BLOCKS;
+    let space = Space::new(
+        u64::from(blocks),
+        SpaceOptions {
+            groups: 2,
+            reserve: 0,
+        },
+    );
+    let served = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 0..8u64 {
+            let (space, served) = (&space, &served);
+            scope.spawn(move || {
+                let mut numbers = Numbers(me);
+                let mut held = Vec::new();
+                for _ in 0..3000 {
+                    let count = u64::from(1 + numbers.below(200));
+                    if space.promise(count, Urgency::Normal) {
+                        // Single blocks cannot be short of a run.
+                        for _ in 0..count {
+                            held.push(space.allocate_promised(1, None).unwrap());
+                        }
+                        served.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if numbers.below(3) == 0 {
+                        let keep = numbers.below(held.len() as u32 + 1) as usize;
+                        held.drain(keep..).for_each(|extent| space.free(extent));
+                    }
+                }
+                held.into_iter().for_each(|extent| space.free(extent));
+            });
+        }
+    });
+    assert!(served.load(Ordering::Relaxed) > 100);
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), u64::from(blocks));
+}
+
+#[test]
+fn the_space_grows_and_shrinks_under_load() {
+    let blocks = 2 * REGION_BLOCKS;
+    let space = Space::new(
+        u64::from(blocks),
+        SpaceOptions {
+            groups: 2,
+            reserve: 0,
+        },
+    );
+    let oracle = Oracle::new(8 * REGION_BLOCKS);
+    thread::scope(|scope| {
+        for me in 1..=4 {
+            let (space, oracle) = (&space, &oracle);
+            scope.spawn(move || work(space, oracle, me, 10_000));
+        }
+        let mut numbers = Numbers(77);
+        for _ in 0..2000 {
+            let now = space.blocks();
+            if numbers.below(2) == 0 {
+                let most = 8 * u64::from(REGION_BLOCKS);
+                space.grow(most.min(now + u64::from(numbers.below(5000))));
+            } else {
+                let tail = space.free_tail().min(u64::from(numbers.below(9000)));
+                let _ = space.shrink_to(now - tail);
+            }
+        }
+    });
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), space.blocks());
+}
+
+/// Ends the others when a thread ends, be it by a panic.
+struct Ended<'a>(&'a AtomicU32);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(2, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_run_over_the_border_of_regions_has_one_owner() {
+    let blocks = 2 * REGION_BLOCKS;
+    let options = SpaceOptions {
+        groups: 2,
+        reserve: 0,
+    };
+    let space = Space::new(u64::from(blocks), options);
+    let oracle = Oracle::new(blocks);
+    let all = Extent { block: 0, blocks };
+    space.mark_allocated(all).unwrap();
+    space.free(Extent {
+        block: REGION_BLOCKS - 100,
+        blocks: 200,
+    });
+    let finished = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 1..=4 {
+            let (space, oracle, finished) = (&space, &oracle, &finished);
+            scope.spawn(move || {
+                let mut numbers = Numbers(u64::from(me));
+                let mut across = 0;
+                let _ended = Ended(finished);
+                while finished.load(Ordering::Relaxed) < 2 {
+                    let wide = me % 2 == 0;
+                    let count = if wide { 150 } else { 1 + numbers.below(20) };
+                    let Some(extent) = space.allocate(count, None) else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    oracle.change(extent, FREE, me);
+                    thread::yield_now();
+                    oracle.change(extent, me, FREE);
+                    space.free(extent);
+                    across += u32::from(wide);
+                    if across == 3000 {
+                        finished.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), 200);
+}

@@ -1,0 +1,118 @@
+//! Point reads.
+
+use pando_format::{Lsn, PageId};
+use pando_pool::{Attempt, Pool};
+
+use crate::node::view::Node;
+use crate::overflow::Description;
+use crate::tree::{Tree, counted, damaged};
+use crate::value::ValueReader;
+
+/// What a point read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lookup {
+    /// True when the key exists; its value has been copied.
+    pub found: bool,
+    /// Newest batch that changed the leaf.
+    pub lsn_max: Lsn,
+    /// Newest batch of several leaves that changed it.
+    pub multi_lsn: Lsn,
+    /// The leaf that covers the key.
+    pub leaf: PageId,
+}
+
+/// Where a key is, or would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// The leaf that covers the key.
+    pub leaf: PageId,
+    /// Nodes from the root to the leaf.
+    pub levels: u8,
+    /// Bytes that its leaf has free.
+    pub free_bytes: usize,
+}
+
+impl Tree {
+    /// Replaces `out` by the value of `key`, or empties it. Allocates nothing when `out` has room
+    /// for the value rounded up to 8 bytes and `reader` has been used for values as long.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what `out` holds then has no meaning. After a fault
+    /// [`ValueReader::wanted`] may list more pages that will be needed.
+    #[inline]
+    pub fn try_get(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<Lookup> {
+        reader.wanted.clear();
+        out.clear();
+        counted(pool, self.get(pool, key, Some((reader, out))))
+    }
+
+    /// True when `key` exists.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_contains(&self, pool: &Pool, key: &[u8]) -> Attempt<Lookup> {
+        counted(pool, self.get(pool, key, None))
+    }
+
+    #[inline]
+    fn get(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
+    ) -> Attempt<Lookup> {
+        let leaf = self.descend(pool, 0, |_, node| node.child_for(key))?;
+        let node = Node::open(leaf.words().slice());
+        let spot = node.find(key);
+        let lookup = Lookup {
+            found: spot.exact,
+            lsn_max: node.lsn_max(),
+            multi_lsn: node.multi_lsn(),
+            leaf: leaf.page(),
+        };
+        if spot.exact
+            && let Some((reader, out)) = copy
+        {
+            let slot = node.slot(spot.index);
+            if slot.is_overflow() {
+                let Some(description) = Description::read(&node, slot) else {
+                    return damaged(&leaf, "describes no overflow pages");
+                };
+                reader.read(pool, self.id, &leaf, &description, out)?;
+                return Ok(lookup);
+            }
+            node.append_value(slot, out);
+        }
+        leaf.validate()?;
+        Ok(lookup)
+    }
+
+    /// Finds the leaf that covers `key`.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_locate(&self, pool: &Pool, key: &[u8]) -> Attempt<Located> {
+        counted(pool, self.locate(pool, key))
+    }
+
+    fn locate(&self, pool: &Pool, key: &[u8]) -> Attempt<Located> {
+        let mut levels = 1;
+        let leaf = self.descend(pool, 0, |_, node| {
+            levels += 1;
+            node.child_for(key)
+        })?;
+        let free_bytes = Node::open(leaf.words().slice()).free_bytes();
+        leaf.validate()?;
+        Ok(Located {
+            leaf: leaf.page(),
+            levels,
+            free_bytes,
+        })
+    }
+}

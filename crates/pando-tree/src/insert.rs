@@ -1,0 +1,195 @@
+//! Insertion and replacement.
+
+use pando_format::page::SLOT_OVERFLOW;
+use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
+
+use crate::node::cut::is_inline;
+use crate::node::edit::{self, Fit};
+use crate::node::list::Record;
+use crate::node::search::Spot;
+use crate::node::view::{ChildWord, Node};
+use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
+use crate::scratch::{Scratch, Work};
+use crate::split::{LeafSplit, SplitEnd};
+use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
+
+/// Parents that are split for one insertion before it is started again by its caller.
+const ROUNDS_MAX: usize = 64;
+
+/// What an insertion did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// True when the key existed and its value was replaced.
+    pub replaced: bool,
+}
+
+/// How one look at the leaf ended.
+enum Round {
+    Done { replaced: bool },
+    ParentSplit,
+}
+
+impl Tree {
+    /// Sets the value of `key`. Call it again with the same value after an `Err`, or call
+    /// [`Scratch::abandon`].
+    ///
+    /// # Errors
+    /// [`Restart`]; the record is then as it was.
+    ///
+    /// # Panics
+    /// When the key is longer than a quarter of a page or the value than [`VALUE_BYTES_MAX`].
+    pub fn try_insert(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        value: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<Inserted> {
+        assert!(key.len() <= pool.page_size().key_bytes_max(), "key length");
+        assert!(value.len() <= VALUE_BYTES_MAX, "value length");
+        let attempt = self.insert(pool, stay, marks, key, value, scratch);
+        counted(pool, attempt)
+    }
+
+    fn insert(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        value: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<Inserted> {
+        let inline = is_inline(pool.page_size(), key.len(), value.len());
+        if !inline {
+            scratch.draft.write(pool, stay, self.id, value)?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            let Scratch {
+                work,
+                draft,
+                doomed,
+                ..
+            } = scratch;
+            let record = Record {
+                key,
+                value: if inline { value } else { draft.description() },
+                flags: if inline { 0 } else { SLOT_OVERFLOW },
+                child: ChildWord(0),
+            };
+            let round = self.insert_once(pool, stay, marks, &record, work, doomed)?;
+            if let Round::Done { replaced } = round {
+                draft.finish();
+                scratch.free_doomed(pool, stay);
+                return Ok(Inserted { replaced });
+            }
+        }
+        Err(Restart::Conflict)
+    }
+
+    fn insert_once(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        record: &Record<'_>,
+        work: &mut Work,
+        doomed: &mut Vec<pando_format::PageId>,
+    ) -> Attempt<Round> {
+        let mut parent = None;
+        let mut rightmost = true;
+        let leaf = self.descend(pool, 0, |here, node| {
+            let index = node.child_for(record.key);
+            rightmost &= index + 1 == node.count();
+            parent = Some((here, index));
+            index
+        })?;
+        let node = Node::open(leaf.words().slice());
+        let spot = node.find(record.key);
+        let at_end = !spot.exact && spot.index == node.count();
+        doomed.clear();
+        if spot.exact {
+            self.collect_doomed(pool, &leaf, &node, spot, doomed)?;
+        }
+        let fit = edit::prepare(&node, spot, record, &mut work.list);
+        match fit {
+            Fit::Torn => damaged(&leaf, "holds records longer than a page"),
+            Fit::InPlace | Fit::Rebuild => {
+                let mut latch = leaf.upgrade()?;
+                let mut page = latch.modify(stay)?;
+                edit::put(&mut page, fit, spot, record, &work.list);
+                stamp(&mut page, marks);
+                if !spot.exact {
+                    work.run.count(leaf.page(), spot.index);
+                }
+                Ok(Round::Done {
+                    replaced: spot.exact,
+                })
+            }
+            Fit::Split | Fit::Alone => {
+                // A torn list would be split in a place that makes no sense.
+                leaf.validate()?;
+                let split = LeafSplit {
+                    leaf,
+                    parent,
+                    fit,
+                    spot,
+                    record,
+                    ascending: at_end && rightmost
+                        || !spot.exact && work.run.is_ascending(leaf.page(), spot.index),
+                };
+                self.insert_by_split(pool, stay, marks, &split, work)
+            }
+        }
+    }
+
+    fn insert_by_split(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        split: &LeafSplit<'_, '_>,
+        work: &mut Work,
+    ) -> Attempt<Round> {
+        match self.split_leaf(pool, stay, marks, split, work)? {
+            SplitEnd::Done(right) => {
+                if split.ascending {
+                    // The new record is the first of the right side.
+                    work.run.move_to(right.page(), 1);
+                }
+                Ok(Round::Done {
+                    replaced: split.spot.exact,
+                })
+            }
+            SplitEnd::ParentFull => {
+                std::mem::swap(&mut work.pending, &mut work.separator);
+                self.make_room(pool, stay, 1, split.ascending, work)?;
+                Ok(Round::ParentSplit)
+            }
+        }
+    }
+
+    /// Lists the overflow pages of the value at `spot`, if there are any.
+    pub(crate) fn collect_doomed(
+        &self,
+        pool: &Pool,
+        leaf: &Optimistic<'_>,
+        node: &FrameNode<'_>,
+        spot: Spot,
+        doomed: &mut Vec<pando_format::PageId>,
+    ) -> Attempt<()> {
+        let slot = node.slot(spot.index);
+        if !slot.is_overflow() {
+            return Ok(());
+        }
+        let Some(description) = Description::read(node, slot) else {
+            return damaged(leaf, "describes no overflow pages");
+        };
+        collect_ids(pool, self.id, &description, doomed).or_else(|restart| {
+            leaf.validate()?;
+            Err(restart)
+        })
+    }
+}

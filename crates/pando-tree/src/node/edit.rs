@@ -1,0 +1,202 @@
+//! Changes of one node: an entry put, replaced or taken out, in place where it fits.
+//!
+//! [`prepare`] decides on optimistic words, [`Fit`] says how it can be done, [`put`] does it under
+//! the latch that proved the words. Dead and used words of the heap always add up to all of it.
+
+use pando_format::page::{HEADER_WORDS, WORD_HEAP};
+
+use super::list::{Record, RecordList};
+use super::search::Spot;
+use super::slot::{Slot, write_record};
+use super::view::{ChildWord, HeapWord, Node, clear};
+use crate::word::{Store, Word, load};
+
+/// How an entry can be put into a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// Within the free words.
+    InPlace,
+    /// By building the node anew from the list, which holds the new entry.
+    Rebuild,
+    /// Not without splitting the list, which holds the new entry.
+    Split,
+    /// Not at all: its key does not share the prefix, and would lengthen the others too much. It
+    /// sorts before or behind all of them. The list holds the node as it is.
+    Alone,
+    /// The node is torn.
+    Torn,
+}
+
+/// Finds out how `record` can be put at `spot`; fills `list` unless it fits in place.
+pub fn prepare<W: Word>(
+    node: &Node<'_, W>,
+    spot: Spot,
+    record: &Record<'_>,
+    list: &mut RecordList,
+) -> Fit {
+    // The first key determines the prefix, so it is always put by a rebuild.
+    if node.count() > node.first_key()
+        && node.shares_prefix(record.key)
+        && words_needed(node, spot, record) <= node.gap_words()
+    {
+        return Fit::InPlace;
+    }
+    if !list.load(node) || spot.index > list.len() {
+        return Fit::Torn;
+    }
+    if !list.put(spot, record) {
+        return Fit::Alone;
+    }
+    match list.prefix_to_fit(0, list.len()) {
+        Some(_) => Fit::Rebuild,
+        None => Fit::Split,
+    }
+}
+
+/// Words that must lie between slots and heap for the record.
+fn words_needed<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> usize {
+    let record_words = record.record_words(node.is_inner(), node.prefix_bytes());
+    if !spot.exact {
+        return record_words + (1 << node.stride_shift());
+    }
+    if record_words <= node.record_words(node.slot(spot.index)) {
+        return 0;
+    }
+    record_words
+}
+
+/// Puts `record` at `spot` as `fit` (in place, or rebuild) says.
+pub fn put<P: Store + ?Sized>(
+    page: &mut P,
+    fit: Fit,
+    spot: Spot,
+    record: &Record<'_>,
+    list: &RecordList,
+) {
+    debug_assert!(matches!(fit, Fit::InPlace | Fit::Rebuild));
+    if fit == Fit::InPlace {
+        put_in_place(page, spot, record);
+    } else if let Some(prefix_bytes) = list.prefix_to_fit(0, list.len()) {
+        list.build(page, 0, list.len(), prefix_bytes);
+    }
+}
+
+fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record<'_>) {
+    let node = Node::open(page.words());
+    let inner = node.is_inner();
+    let slot_word = node.slot_word(spot.index);
+    let suffix = &record.key[node.prefix_bytes()..];
+    let words = record.record_words(inner, node.prefix_bytes());
+    let mut heap = HeapWord {
+        count: node.count(),
+        heap_start: node.heap_start(),
+        dead_words: node.dead_words(),
+    };
+    let mut offset = heap.heap_start.saturating_sub(words);
+    if spot.exact {
+        let old = node.slot(spot.index);
+        let old_words = node.record_words(old);
+        if words <= old_words {
+            offset = old.offset();
+            heap.dead_words += old_words - words;
+        } else {
+            heap.heap_start = offset;
+            heap.dead_words += old_words;
+        }
+    } else {
+        let (slots_end, stride) = (node.slots_end(), 1 << node.stride_shift());
+        for index in (slot_word..slots_end).rev() {
+            let word = load(page.words(), index);
+            page.store(index + stride, word);
+        }
+        heap.count += 1;
+        heap.heap_start = offset;
+    }
+    if words == 0 {
+        offset = 0;
+    } else {
+        write_record(page, offset, suffix, record.value);
+    }
+    page.store(slot_word, Slot::new(suffix, offset, record.flags).0);
+    if inner {
+        page.store(slot_word + 1, record.child.0);
+    }
+    page.store(WORD_HEAP, heap.pack());
+}
+
+/// Takes entry `index` out. In an inner node the entry behind the first loses its key when the
+/// first is taken out.
+pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
+    let node = Node::open(page.words());
+    let count = node.count();
+    debug_assert!(index < count);
+    let (inner, shift) = (node.is_inner(), node.stride_shift());
+    // The entry whose key goes away: an inner node always keeps an entry without key.
+    let keyless = inner && index == 0;
+    let key_index = if keyless { 1 } else { index };
+    if count <= key_index + 1 && count <= 1 + usize::from(inner) {
+        remove_last_key(page, index, count, inner);
+        return;
+    }
+    let slot = node.slot(key_index);
+    let words = node.record_words(slot);
+    let mut heap = HeapWord {
+        count: count - 1,
+        heap_start: node.heap_start(),
+        dead_words: node.dead_words(),
+    };
+    if words > 0 && slot.offset() == heap.heap_start {
+        heap.heap_start += words;
+    } else {
+        heap.dead_words += words;
+    }
+    let (from, slots_end, stride) = (node.slot_word(index), node.slots_end(), 1 << shift);
+    for at in from..slots_end - stride {
+        let word = load(page.words(), at + stride);
+        page.store(at, word);
+    }
+    if keyless {
+        page.store(from, Slot::new(&[], 0, 0).0);
+    }
+    page.store(WORD_HEAP, heap.pack());
+}
+
+/// Leaves a leaf without entries, or an inner node with one that has no key (or none at all).
+fn remove_last_key<P: Store + ?Sized>(page: &mut P, index: usize, count: usize, inner: bool) {
+    let survivor = (inner && count == 2).then(|| {
+        let word = HEADER_WORDS + ((1 - index) << 1) + 1;
+        ChildWord(load(page.words(), word))
+    });
+    clear(page);
+    if let Some(child) = survivor {
+        page.store(HEADER_WORDS, Slot::new(&[], 0, 0).0);
+        page.store(HEADER_WORDS + 1, child.0);
+        let heap = HeapWord {
+            count: 1,
+            heap_start: page.words().len(),
+            dead_words: 0,
+        };
+        page.store(WORD_HEAP, heap.pack());
+    }
+}
+
+/// Makes an inner node that was just reset hold two children.
+pub fn build_root<P: Store + ?Sized>(
+    page: &mut P,
+    left: ChildWord,
+    separator: &[u8],
+    right: ChildWord,
+    list: &mut RecordList,
+) {
+    let page_words = page.words().len();
+    list.load_one(&Record::separator(&[], left), true, page_words);
+    let spot = Spot {
+        index: 1,
+        exact: false,
+    };
+    if list.put(spot, &Record::separator(separator, right))
+        && let Some(prefix_bytes) = list.prefix_to_fit(0, 2)
+    {
+        list.build(page, 0, 2, prefix_bytes);
+    }
+}

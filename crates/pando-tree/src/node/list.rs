@@ -1,0 +1,326 @@
+//! The entries of a node outside the node: what rebuilds and splits work on. Buffers are reused.
+//!
+//! Keys are held as one common prefix and a suffix each, so that a list is never much longer than
+//! the page it came from, however long the prefix is. The first entry of an inner node has no key.
+
+use pando_format::page::{HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
+
+use super::search::Spot;
+use super::slot::{Slot, inner_record_words, leaf_record_words, write_record};
+use super::text::{self, common_prefix};
+use super::view::{ChildWord, HeapWord, Node};
+use crate::word::{Store, Word};
+
+/// An entry to be put into a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Its whole key.
+    pub key: &'a [u8],
+    /// Its value, or the description of its overflow pages; empty in inner nodes.
+    pub value: &'a [u8],
+    /// Flags of the slot.
+    pub flags: u64,
+    /// The child; only in inner nodes.
+    pub child: ChildWord,
+}
+
+impl<'a> Record<'a> {
+    /// A separator and the child behind it.
+    pub fn separator(key: &'a [u8], child: ChildWord) -> Self {
+        Self {
+            key,
+            value: &[],
+            flags: 0,
+            child,
+        }
+    }
+
+    /// Words of its record, if `prefix_bytes` of its key lie in the prefix.
+    pub fn record_words(&self, inner: bool, prefix_bytes: usize) -> usize {
+        let suffix_bytes = self.key.len() - prefix_bytes;
+        if inner {
+            inner_record_words(suffix_bytes)
+        } else {
+            leaf_record_words(suffix_bytes, self.value.len())
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    suffix_start: usize,
+    suffix_bytes: usize,
+    value_start: usize,
+    value_bytes: usize,
+    flags: u64,
+    child: ChildWord,
+}
+
+/// The entries of one node, in order.
+#[derive(Debug, Default)]
+pub struct RecordList {
+    inner: bool,
+    page_words: usize,
+    prefix: Vec<u8>,
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+impl RecordList {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// True when the entries belong to an inner node.
+    pub fn is_inner(&self) -> bool {
+        self.inner
+    }
+
+    /// Replaces the list by the entries of `node`. False when the node is torn: its records are
+    /// longer than the page.
+    #[must_use]
+    pub fn load<W: Word>(&mut self, node: &Node<'_, W>) -> bool {
+        self.inner = node.is_inner();
+        self.page_words = node.words().len();
+        self.prefix.clear();
+        self.bytes.clear();
+        self.items.clear();
+        node.append_prefix(&mut self.prefix);
+        let bytes_max = self.page_words * 16;
+        for index in 0..node.count() {
+            let slot = node.slot(index);
+            let suffix_start = self.bytes.len();
+            node.append_suffix(slot, &mut self.bytes);
+            let value_start = self.bytes.len();
+            let child = if self.inner {
+                node.child(index)
+            } else {
+                node.append_value(slot, &mut self.bytes);
+                ChildWord(0)
+            };
+            if self.bytes.len() > bytes_max {
+                return false;
+            }
+            self.items.push(Item {
+                suffix_start,
+                suffix_bytes: value_start - suffix_start,
+                value_start,
+                value_bytes: self.bytes.len() - value_start,
+                flags: slot.flags(),
+                child,
+            });
+        }
+        true
+    }
+
+    /// Makes the list hold `record` alone.
+    pub fn load_one(&mut self, record: &Record<'_>, inner: bool, page_words: usize) {
+        self.inner = inner;
+        self.page_words = page_words;
+        self.prefix.clear();
+        self.bytes.clear();
+        self.items.clear();
+        let item = self.append(record);
+        self.items.push(item);
+    }
+
+    fn append(&mut self, record: &Record<'_>) -> Item {
+        let suffix_start = self.bytes.len();
+        self.bytes
+            .extend_from_slice(&record.key[self.prefix.len()..]);
+        let value_start = self.bytes.len();
+        self.bytes.extend_from_slice(record.value);
+        Item {
+            suffix_start,
+            suffix_bytes: value_start - suffix_start,
+            value_start,
+            value_bytes: record.value.len(),
+            flags: record.flags,
+            child: record.child,
+        }
+    }
+
+    /// Puts `record` at `spot`. False, with the list as it was, when the key does not share the
+    /// prefix and there is no room for all keys with a shorter one.
+    #[must_use]
+    pub fn put(&mut self, spot: Spot, record: &Record<'_>) -> bool {
+        let shared = common_prefix(&self.prefix, record.key);
+        if shared < self.prefix.len() && !self.shorten_prefix(shared, record) {
+            return false;
+        }
+        let item = self.append(record);
+        if spot.exact {
+            self.items[spot.index] = item;
+        } else {
+            self.items.insert(spot.index, item);
+        }
+        true
+    }
+
+    fn shorten_prefix(&mut self, shared: usize, record: &Record<'_>) -> bool {
+        let longer = self.prefix.len() - shared;
+        let first_key = usize::from(self.inner);
+        let mut words = (1 << first_key) + record.record_words(self.inner, shared);
+        for (index, item) in self.items.iter().enumerate() {
+            let added = if index < first_key { 0 } else { longer };
+            words += self.entry_words(item, item.suffix_bytes + added);
+        }
+        if HEADER_WORDS + shared.div_ceil(8) + words > self.page_words {
+            return false;
+        }
+        for item in self.items.iter_mut().skip(first_key) {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&self.prefix[shared..]);
+            let old = item.suffix_start..item.suffix_start + item.suffix_bytes;
+            self.bytes.extend_from_within(old);
+            item.suffix_start = start;
+            item.suffix_bytes += longer;
+        }
+        self.prefix.truncate(shared);
+        true
+    }
+
+    fn entry_words(&self, item: &Item, suffix_bytes: usize) -> usize {
+        if self.inner {
+            2 + inner_record_words(suffix_bytes)
+        } else {
+            1 + leaf_record_words(suffix_bytes, item.value_bytes)
+        }
+    }
+
+    /// Words of entry `index`, slot and record.
+    pub fn weight(&self, index: usize) -> usize {
+        let item = &self.items[index];
+        self.entry_words(item, item.suffix_bytes)
+    }
+
+    fn suffix(&self, index: usize) -> &[u8] {
+        let item = &self.items[index];
+        &self.bytes[item.suffix_start..item.suffix_start + item.suffix_bytes]
+    }
+
+    /// Replaces the child of entry `index`.
+    pub fn set_child(&mut self, index: usize, child: ChildWord) {
+        self.items[index].child = child;
+    }
+
+    /// Replaces `out` by the key of entry `index`.
+    pub fn copy_key(&self, index: usize, out: &mut Vec<u8>) {
+        out.clear();
+        if index > 0 || !self.inner {
+            out.extend_from_slice(&self.prefix);
+            out.extend_from_slice(self.suffix(index));
+        }
+    }
+
+    /// Replaces `out` by the shortest key that is greater than that of the entry before `index`
+    /// and not greater than that of `index`; in an inner node by the key of `index`.
+    pub fn copy_separator(&self, index: usize, out: &mut Vec<u8>) {
+        self.copy_key(index, out);
+        if !self.inner {
+            let common = common_prefix(self.suffix(index - 1), self.suffix(index));
+            out.truncate(self.prefix.len() + common + 1);
+        }
+    }
+
+    /// Length of the prefix with which the entries `from .. to` fit into a page; `None` when they
+    /// do not. The longest common one is preferred: it makes heads tell keys apart.
+    pub fn prefix_to_fit(&self, from: usize, to: usize) -> Option<usize> {
+        let first = from + usize::from(self.inner);
+        let common = if first >= to {
+            0
+        } else {
+            self.prefix.len() + common_prefix(self.suffix(first), self.suffix(to - 1))
+        };
+        let shorter = if first < to { self.prefix.len() } else { 0 };
+        [common, shorter]
+            .into_iter()
+            .find(|prefix| self.words_with_prefix(from, to, *prefix) <= self.page_words)
+    }
+
+    fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {
+        let cut = prefix_bytes.saturating_sub(self.prefix.len());
+        let fixed = HEADER_WORDS + prefix_bytes.div_ceil(8);
+        self.items[from..to]
+            .iter()
+            .enumerate()
+            .fold(fixed, |words, (index, item)| {
+                let keyless = self.inner && index == 0;
+                let suffix_bytes = if keyless {
+                    0
+                } else {
+                    item.suffix_bytes.saturating_sub(cut)
+                };
+                words + self.entry_words(item, suffix_bytes)
+            })
+    }
+
+    /// Replaces the entries of `page` by `from .. to`, with a prefix from [`Self::prefix_to_fit`].
+    /// Kind, level and marks of the page stay.
+    pub fn build<P: Store + ?Sized>(
+        &self,
+        page: &mut P,
+        from: usize,
+        to: usize,
+        prefix_bytes: usize,
+    ) {
+        let cut = prefix_bytes.saturating_sub(self.prefix.len());
+        let mut heap = self.page_words - prefix_bytes.div_ceil(8);
+        self.write_prefix(page, from, heap, prefix_bytes);
+        let shift = u32::from(self.inner);
+        for index in from..to {
+            let item = &self.items[index];
+            let keyless = self.inner && index == from;
+            let suffix: &[u8] = if keyless {
+                &[]
+            } else {
+                &self.suffix(index)[cut..]
+            };
+            let stride = 1 << shift;
+            let words = self.entry_words(item, suffix.len()) - stride;
+            let value = &self.bytes[item.value_start..item.value_start + item.value_bytes];
+            let mut offset = 0;
+            if words > 0 {
+                heap -= words;
+                offset = heap;
+                write_record(page, offset, suffix, value);
+            }
+            let slot_word = HEADER_WORDS + ((index - from) << shift);
+            page.store(slot_word, Slot::new(suffix, offset, item.flags).0);
+            if self.inner {
+                page.store(slot_word + 1, item.child.0);
+            }
+        }
+        let header = HeapWord {
+            count: to - from,
+            heap_start: heap,
+            dead_words: 0,
+        };
+        page.store(WORD_HEAP, header.pack());
+    }
+
+    fn write_prefix<P: Store + ?Sized>(
+        &self,
+        page: &mut P,
+        from: usize,
+        at: usize,
+        prefix_bytes: usize,
+    ) {
+        if prefix_bytes == 0 {
+            page.store(WORD_PREFIX, 0);
+            return;
+        }
+        let mut prefix = self.prefix.clone();
+        let more = prefix_bytes - prefix.len();
+        let first = from + usize::from(self.inner);
+        prefix.extend_from_slice(&self.suffix(first)[..more]);
+        text::write(page, at, &prefix);
+        page.store(WORD_PREFIX, at as u64 | (prefix_bytes as u64) << 16);
+    }
+}

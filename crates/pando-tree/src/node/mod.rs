@@ -1,0 +1,16 @@
+//! Nodes: leaves and inner nodes in a page, as `pando_format::page` lays them out.
+//!
+//! Pure functions over words; no latches, no pool. Reading order: [`view`], [`slot`], [`text`],
+//! [`search`], [`list`], [`edit`], [`cut`], [`check`].
+
+pub mod check;
+pub mod cut;
+pub mod edit;
+pub mod list;
+pub mod search;
+pub mod slot;
+pub mod text;
+pub mod view;
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests;

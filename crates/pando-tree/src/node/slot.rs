@@ -1,0 +1,106 @@
+//! A slot, the size of the record behind it, and how a record is written.
+//!
+//! The layout is that of `pando_format::page`. An entry of an inner node has no value, and none
+//! whose suffix fits into the head has a record (its offset is 0).
+
+use pando_format::page::{SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW};
+
+use super::text;
+use crate::word::Store;
+
+const OFFSET_SHIFT: u32 = 19;
+const OFFSET_MASK: u64 = (1 << 13) - 1;
+const FLAGS: u64 = SLOT_GHOST | SLOT_OVERFLOW | SLOT_CHUNKED;
+/// Bytes of a suffix that lie in the slot.
+pub const HEAD_BYTES: usize = 4;
+/// Bytes of the value length at the start of a record.
+const LENGTH_BYTES: usize = 2;
+
+/// One slot word. Any bits are a slot; the fields of a torn one lead to nothing but a wrong
+/// answer, which fails validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(pub u64);
+
+impl Slot {
+    /// The slot of `suffix`, whose record lies at word `offset`.
+    pub fn new(suffix: &[u8], offset: usize, flags: u64) -> Self {
+        debug_assert!(suffix.len() <= usize::from(u16::MAX));
+        debug_assert!(offset as u64 <= OFFSET_MASK);
+        let head = u64::from(text::head_of(suffix)) << 32;
+        let offset = (offset as u64 & OFFSET_MASK) << OFFSET_SHIFT;
+        Self(head | offset | (flags & FLAGS) | (suffix.len() as u64 & 0xFFFF))
+    }
+
+    /// The first four bytes of the suffix.
+    #[inline]
+    pub fn head(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Word of the record.
+    #[inline]
+    pub fn offset(self) -> usize {
+        (self.0 >> OFFSET_SHIFT & OFFSET_MASK) as usize
+    }
+
+    /// Bytes of the suffix.
+    #[inline]
+    pub fn suffix_bytes(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+
+    /// Bytes of the suffix that lie in the record.
+    #[inline]
+    pub fn rest_bytes(self) -> usize {
+        self.suffix_bytes().saturating_sub(HEAD_BYTES)
+    }
+
+    /// Byte of the page at which they start.
+    #[inline]
+    pub fn rest_start(self) -> usize {
+        self.offset() * 8 + LENGTH_BYTES
+    }
+
+    /// Word of the page at which the value starts.
+    #[inline]
+    pub fn value_start(self) -> usize {
+        self.offset() + (LENGTH_BYTES + self.rest_bytes()).div_ceil(8)
+    }
+
+    /// The flag bits.
+    #[inline]
+    pub fn flags(self) -> u64 {
+        self.0 & FLAGS
+    }
+
+    /// True when the value lies in overflow pages.
+    #[inline]
+    pub fn is_overflow(self) -> bool {
+        self.0 & SLOT_OVERFLOW != 0
+    }
+}
+
+/// Words of the record of a leaf.
+#[inline]
+pub fn leaf_record_words(suffix_bytes: usize, value_bytes: usize) -> usize {
+    (LENGTH_BYTES + suffix_bytes.saturating_sub(HEAD_BYTES)).div_ceil(8) + value_bytes.div_ceil(8)
+}
+
+/// Words of the record of an inner node.
+#[inline]
+pub fn inner_record_words(suffix_bytes: usize) -> usize {
+    match suffix_bytes.saturating_sub(HEAD_BYTES) {
+        0 => 0,
+        rest => (LENGTH_BYTES + rest).div_ceil(8),
+    }
+}
+
+/// Writes the record of `suffix` and `value` at word `offset`.
+pub fn write_record<P: Store + ?Sized>(page: &mut P, offset: usize, suffix: &[u8], value: &[u8]) {
+    let rest = suffix.get(HEAD_BYTES..).unwrap_or(&[]);
+    let (first, more) = rest.split_at(rest.len().min(8 - LENGTH_BYTES));
+    let length = value.len() as u64 & 0xFFFF;
+    page.store(offset, length | text::word_of(first) << (8 * LENGTH_BYTES));
+    let at = text::write(page, offset + 1, more);
+    text::write(page, at, value);
+}

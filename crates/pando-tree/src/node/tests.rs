@@ -1,0 +1,589 @@
+//! Nodes against a map, and against random words.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::collections::BTreeMap;
+
+use pando_format::page::{HEADER_WORDS, PageKind, SLOT_OVERFLOW, WORD_ID};
+use pando_format::{PageId, PageSize};
+
+use super::check::{check_node, check_page, prepare_image};
+use super::cut;
+use super::edit::{self, Fit};
+use super::list::{Record, RecordList};
+use super::search::Spot;
+use super::view::{self, ChildWord, Node};
+use crate::overflow::Description;
+use crate::word::Store;
+
+const PAGE_SIZES: [usize; 3] = [4096, 16384, 65536];
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Keys of many shapes; `style` keeps a test in one family, so that keys meet.
+fn key(random: &mut Random, style: usize, key_bytes_max: usize) -> Vec<u8> {
+    match style {
+        0 => {
+            let len = random.below(9);
+            (0..len).map(|_| b"\0\x01a\xFF"[random.below(4)]).collect()
+        }
+        1 => format!("user:{:012}", random.below(3000)).into_bytes(),
+        2 => {
+            let len = random.below(24);
+            random.bytes(len)
+        }
+        3 => {
+            let mut key = vec![b'p'; random.below(3) * 40];
+            key.extend(random.bytes(2));
+            key
+        }
+        4 => {
+            let filler = [0, 0xFF][random.below(2)];
+            vec![filler; random.below(key_bytes_max.min(300))]
+        }
+        _ => {
+            let mut key = vec![b'x'; key_bytes_max - 2];
+            if random.below(20) == 0 {
+                key[0] = b'a' + random.below(26) as u8;
+            }
+            key.extend(random.bytes(2));
+            key
+        }
+    }
+}
+
+fn new_page(page_size: PageSize, kind: PageKind, level: u8) -> Vec<u64> {
+    let mut page = vec![0u64; page_size.words()];
+    page[WORD_ID] = 77 << 32;
+    view::reset(&mut page[..], kind, level);
+    page
+}
+
+fn content(page: &[u64]) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    let node = Node::open(page);
+    let mut key = Vec::new();
+    (0..node.count())
+        .map(|index| {
+            node.copy_key(index, &mut key);
+            let slot = node.slot(index);
+            let mut value = Vec::new();
+            let child = if node.is_inner() {
+                node.child(index).0
+            } else {
+                node.append_value(slot, &mut value);
+                0
+            };
+            (key.clone(), value, child)
+        })
+        .collect()
+}
+
+fn image(page: &[u64]) -> Vec<u8> {
+    page.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn leaf_record<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
+    Record {
+        key,
+        value,
+        flags: 0,
+        child: ChildWord(0),
+    }
+}
+
+/// Splits the page the way a tree would and returns both sides.
+fn split(
+    page: &mut [u64],
+    fit: Fit,
+    spot: Spot,
+    record: &Record<'_>,
+    list: &RecordList,
+) -> Vec<u64> {
+    let (kind, level) = if list.is_inner() {
+        (PageKind::Inner, 1)
+    } else {
+        (PageKind::Leaf, 0)
+    };
+    let page_size = PageSize::new(page.len() * 8).unwrap();
+    let mut right = new_page(page_size, kind, level);
+    if fit == Fit::Alone {
+        let mut alone = RecordList::default();
+        alone.load_one(record, false, page.len());
+        let old = list.prefix_to_fit(0, list.len()).unwrap();
+        let new = alone.prefix_to_fit(0, 1).unwrap();
+        if spot.index == 0 {
+            list.build(&mut right[..], 0, list.len(), old);
+            alone.build(page, 0, 1, new);
+        } else {
+            assert_eq!(spot.index, list.len(), "sorts before or behind all");
+            alone.build(&mut right[..], 0, 1, new);
+        }
+    } else {
+        let cut = cut::balanced(list).expect("a cut always exists");
+        list.build(
+            &mut right[..],
+            cut,
+            list.len(),
+            list.prefix_to_fit(cut, list.len()).unwrap(),
+        );
+        list.build(page, 0, cut, list.prefix_to_fit(0, cut).unwrap());
+    }
+    right
+}
+
+fn run_leaf_model(seed: u64, page_size: PageSize, style: usize, steps: usize) {
+    let mut random = Random(seed);
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut list = RecordList::default();
+    for step in 0..steps {
+        let key = key(&mut random, style, page_size.key_bytes_max());
+        let spot = Node::open(&page).find(&key);
+        assert_eq!(spot.exact, model.contains_key(&key));
+        assert_eq!(spot.index, model.range(..key.clone()).count());
+        if random.below(4) == 0 {
+            if spot.exact {
+                edit::remove(&mut page[..], spot.index);
+                model.remove(&key);
+            }
+        } else {
+            let mut len = [0, 8, 30, 100, 2000][random.below(5)];
+            while !cut::is_inline(page_size, key.len(), len) {
+                len /= 2;
+            }
+            let value = random.bytes(len);
+            let record = leaf_record(&key, &value);
+            let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+            model.insert(key.clone(), value.clone());
+            match fit {
+                Fit::InPlace | Fit::Rebuild => {
+                    edit::put(&mut page[..], fit, spot, &record, &list);
+                }
+                Fit::Torn => panic!("a sound page"),
+                Fit::Split | Fit::Alone => {
+                    let right = split(&mut page, fit, spot, &record, &list);
+                    let both: Vec<_> = content(&page).into_iter().chain(content(&right)).collect();
+                    assert!(both.iter().map(|r| (&r.0, &r.1)).eq(&model));
+                    check_page(&image(&right)).unwrap();
+                    if random.below(2) == 0 {
+                        page = right;
+                    }
+                    model = content(&page).into_iter().map(|r| (r.0, r.1)).collect();
+                }
+            }
+        }
+        if step % 7 == 0 {
+            assert_eq!(
+                check_page(&image(&page)),
+                Ok(()),
+                "seed {seed}, step {step}"
+            );
+            assert!(content(&page).iter().map(|r| (&r.0, &r.1)).eq(&model));
+        }
+    }
+}
+
+#[test]
+fn a_leaf_holds_what_a_map_holds() {
+    for bytes in PAGE_SIZES {
+        let page_size = PageSize::new(bytes).unwrap();
+        for style in 0..6 {
+            run_leaf_model(style as u64 + bytes as u64, page_size, style, 1500);
+        }
+    }
+}
+
+#[test]
+fn an_inner_node_leads_to_the_child_that_covers_a_key() {
+    for style in 0..6 {
+        let page_size = PageSize::new(4096).unwrap();
+        let mut random = Random(style as u64);
+        let mut list = RecordList::default();
+        let mut page = new_page(page_size, PageKind::Inner, 1);
+        let first = Record::separator(&[], ChildWord::new(PageId(1), 9));
+        let mut model = BTreeMap::from([(Vec::new(), first.child)]);
+        list.load_one(&first, true, page.len());
+        list.build(&mut page[..], 0, 1, 0);
+        for step in 0..1500u32 {
+            let key = key(&mut random, style, page_size.key_bytes_max());
+            let node = Node::open(&page);
+            let covering = model.range(..=key.clone()).next_back().unwrap();
+            assert_eq!(node.child(node.child_for(&key)), *covering.1);
+            let below = model.range(..key.clone()).next_back();
+            assert_eq!(
+                node.child(node.child_below(&key)),
+                *below.unwrap_or(covering).1
+            );
+            if random.below(3) == 0 && node.count() > 1 {
+                let index = random.below(node.count());
+                let (removed, _) = model.iter().nth(index).unwrap();
+                let removed = removed.clone();
+                model.remove(&removed);
+                if index == 0 {
+                    let (key, child) = model.pop_first().unwrap();
+                    drop(key);
+                    model.insert(Vec::new(), child);
+                }
+                edit::remove(&mut page[..], index);
+            } else if !key.is_empty() && !node.find(&key).exact {
+                let child = ChildWord::new(PageId(step + 100), step);
+                let (spot, record) = (node.find(&key), Record::separator(&key, child));
+                let fit = edit::prepare(&node, spot, &record, &mut list);
+                match fit {
+                    Fit::InPlace | Fit::Rebuild => {
+                        edit::put(&mut page[..], fit, spot, &record, &list);
+                        model.insert(key, child);
+                    }
+                    _ => {
+                        assert!(list.load(&Node::open(&page)));
+                        let cut = cut::balanced(&list).expect("a cut always exists");
+                        list.build(&mut page[..], 0, cut, list.prefix_to_fit(0, cut).unwrap());
+                        model = model.into_iter().take(cut).collect();
+                    }
+                }
+            }
+            assert_eq!(
+                check_page(&image(&page)),
+                Ok(()),
+                "style {style}, step {step}"
+            );
+            let entries = content(&page);
+            assert!(
+                entries
+                    .iter()
+                    .map(|r| (&r.0, r.2))
+                    .eq(model.iter().map(|(k, c)| (k, c.0)))
+            );
+        }
+    }
+}
+
+#[test]
+fn two_of_the_longest_records_and_any_third_can_be_split() {
+    for bytes in PAGE_SIZES {
+        let page_size = PageSize::new(bytes).unwrap();
+        let key_bytes = page_size.key_bytes_max();
+        let value_bytes_max = (0..bytes)
+            .take_while(|len| cut::is_inline(page_size, key_bytes, *len))
+            .last()
+            .unwrap();
+        assert!(
+            key_bytes + value_bytes_max > bytes * 2 / 5,
+            "about half a page"
+        );
+        for middle in 0..3 {
+            let mut list = RecordList::default();
+            let keys: Vec<_> = (0..3)
+                .map(|n| [&vec![b'k'; key_bytes - 1][..], &[n]].concat())
+                .collect();
+            let value = vec![7; value_bytes_max];
+            let mut page = new_page(page_size, PageKind::Leaf, 0);
+            for n in (0..3).filter(|n| *n != middle).chain([middle]) {
+                let record = leaf_record(&keys[n], &value);
+                let spot = Node::open(&page).find(&keys[n]);
+                match edit::prepare(&Node::open(&page), spot, &record, &mut list) {
+                    Fit::Split => {
+                        assert!(cut::balanced(&list).is_some());
+                    }
+                    fit => edit::put(&mut page[..], fit, spot, &record, &list),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_separator_is_the_shortest_between_its_sides() {
+    let mut list = RecordList::default();
+    let mut separator = Vec::new();
+    for (left, right, expected) in [
+        ("apple", "banana", "b"),
+        ("a", "a\0", "a\0"),
+        ("user:0001", "user:0002x", "user:0002"),
+        ("", "z", "z"),
+    ] {
+        list.load_one(&leaf_record(left.as_bytes(), b""), false, 512);
+        let spot = Spot {
+            index: 1,
+            exact: false,
+        };
+        assert!(list.put(spot, &leaf_record(right.as_bytes(), b"")));
+        list.copy_separator(1, &mut separator);
+        assert_eq!(separator, expected.as_bytes());
+    }
+}
+
+/// Everything that optimistic code calls; only that it returns matters.
+fn exercise(words: &[u64], random: &mut Random) {
+    let node = Node::open(words);
+    let mut list = RecordList::default();
+    let mut out = Vec::new();
+    for style in 0..6 {
+        let key = key(random, style, words.len() * 2);
+        let spot = node.find(&key);
+        assert!(spot.index <= node.count().max(1));
+        node.child_for(&key);
+        node.child_below(&key);
+        let record = Record {
+            key: &key,
+            value: if node.is_inner() { &[] } else { b"value" },
+            flags: 0,
+            child: ChildWord(3),
+        };
+        edit::prepare(&node, spot, &record, &mut list);
+        if list.load(&node) {
+            for index in 0..list.len() {
+                list.copy_key(index, &mut out);
+                if index > 0 && index % 50 == 0 {
+                    list.prefix_to_fit(index, list.len());
+                }
+            }
+        }
+    }
+    for index in (0..node.count()).step_by(17) {
+        node.copy_key(index, &mut out);
+        let slot = node.slot(index);
+        out.clear();
+        node.append_value(slot, &mut out);
+        assert!(out.len() <= words.len() * 8);
+        let _none = Description::read(&node, slot);
+    }
+    let mut bytes = image(words);
+    let _wrong = check_page(&bytes);
+    prepare_image(&mut bytes);
+}
+
+#[test]
+fn torn_words_never_panic() {
+    let mut random = Random(5);
+    for round in 0..60 {
+        let mut words: Vec<u64> = (0..512).map(|_| random.next()).collect();
+        if round % 3 != 0 {
+            let kind = [PageKind::Leaf, PageKind::Inner][round % 2];
+            words[1] = u64::from(kind.encode()) << 32 | u64::from(round % 2 == 1) << 40;
+        }
+        exercise(&words, &mut random);
+    }
+}
+
+#[test]
+fn a_sound_page_with_torn_words_never_panics_and_is_not_accepted_out_of_order() {
+    let mut random = Random(6);
+    let page_size = PageSize::new(4096).unwrap();
+    let mut list = RecordList::default();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    for n in 0..40 {
+        let key = format!("user:{:08}", n * 7919 % 1000).into_bytes();
+        let record = leaf_record(&key, b"0123456789");
+        let spot = Node::open(&page).find(&key);
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    assert_eq!(check_page(&image(&page)), Ok(()));
+    let mut refused = 0;
+    for _ in 0..300 {
+        let mut torn = page.clone();
+        for _ in 0..=random.below(3) {
+            let range = [60, 511][random.below(2)];
+            let index = 1 + random.below(range);
+            torn[index] ^= 1 << random.below(64);
+        }
+        exercise(&torn, &mut random);
+        if check_page(&image(&torn)).is_ok() {
+            let keys: Vec<_> = content(&torn).into_iter().map(|r| r.0).collect();
+            assert!(keys.is_sorted_by(|a, b| a < b));
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(refused > 100, "only {refused} refused");
+}
+
+#[test]
+fn images_hold_no_hints_and_tell_what_they_name() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut list = RecordList::default();
+    let mut inner = new_page(page_size, PageKind::Inner, 1);
+    edit::build_root(
+        &mut inner[..],
+        ChildWord::new(PageId(3), 4),
+        b"separator",
+        ChildWord::new(PageId(5), 6),
+        &mut list,
+    );
+    let mut bytes = image(&inner);
+    assert!(!prepare_image(&mut bytes).names_pages);
+    let words = bytes.as_chunks::<8>().0;
+    let node = Node::open(words);
+    assert_eq!((node.child(0).page(), node.child(0).hint()), (PageId(3), 0));
+    assert_eq!((node.child(1).page(), node.child(1).hint()), (PageId(5), 0));
+
+    let mut leaf = new_page(page_size, PageKind::Leaf, 0);
+    let value: Vec<u8> = [5000u32, 2, 8, 9]
+        .iter()
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    for (key, flags) in [(b"a", 0), (b"b", SLOT_OVERFLOW)] {
+        assert!(!prepare_image(&mut image(&leaf)).names_pages);
+        let record = Record {
+            flags,
+            ..leaf_record(key, &value)
+        };
+        let spot = Node::open(&leaf).find(key);
+        let fit = edit::prepare(&Node::open(&leaf), spot, &record, &mut list);
+        edit::put(&mut leaf[..], fit, spot, &record, &list);
+    }
+    assert!(prepare_image(&mut image(&leaf)).names_pages);
+    assert_eq!(check_page(&image(&leaf)), Ok(()));
+    let node = Node::open(&leaf);
+    let description = Description::read(&node, node.slot(1)).unwrap();
+    assert_eq!(description.ids(), [PageId(8), PageId(9)]);
+    // 5000 bytes need two pages of 4 KiB, not one.
+    let mut wrong = leaf.clone();
+    wrong[..].store(node.slot(1).value_start(), 5000 | 1 << 32);
+    assert!(check_page(&image(&wrong)).is_err());
+}
+
+#[test]
+fn removal_of_records_gives_all_words_back() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let empty = Node::open(&page).free_bytes();
+    assert_eq!(empty, (512 - HEADER_WORDS) * 8);
+    let mut list = RecordList::default();
+    let mut random = Random(1);
+    let keys: Vec<_> = (0..20).map(|_| random.bytes(12)).collect();
+    for key in &keys {
+        let (spot, record) = (Node::open(&page).find(key), leaf_record(key, b"value"));
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    for key in &keys {
+        let spot = Node::open(&page).find(key);
+        assert!(spot.exact);
+        edit::remove(&mut page[..], spot.index);
+        assert_eq!(check_node(&Node::open(&page), page_size), Ok(()));
+    }
+    assert_eq!(Node::open(&page).free_bytes(), empty);
+}
+
+/// A sound leaf of three records, and places of its header words.
+fn small_leaf() -> Vec<u64> {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let mut list = RecordList::default();
+    for key in [&b"prefix-one"[..], b"prefix-three", b"prefix-two"] {
+        let (spot, record) = (Node::open(&page).find(key), leaf_record(key, b"value"));
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    page
+}
+
+#[test]
+fn every_kind_of_damage_is_refused() {
+    let sound = small_leaf();
+    assert_eq!(check_page(&image(&sound)), Ok(()));
+    assert_eq!(Node::open(&sound).prefix_bytes(), b"prefix-".len());
+    let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
+        let mut page = sound.clone();
+        damage(&mut page);
+        let what = check_page(&image(&page)).expect_err(expected);
+        assert!(what.contains(expected), "{what}, not {expected}");
+    };
+    let slot = |n: usize| HEADER_WORDS + n;
+    refuse("unknown kind", &|page| page[1] |= 0xF0 << 32);
+    refuse("flags or a compression", &|page| page[1] |= 1 << 48);
+    refuse("leaf above level 0", &|page| page[1] |= 1 << 40);
+    refuse("more entries than room", &|page| page[5] |= 0xFFFF);
+    refuse("ghosts", &|page| page[5] |= 1 << 16);
+    refuse("overlaps its slots", &|page| page[5] &= !(0xFFFF << 32));
+    refuse("dead words", &|page| page[5] += 1 << 48);
+    refuse("prefix longer", &|page| page[6] |= 0xFFFF << 16);
+    refuse("out of order", &|page| page.swap(slot(0), slot(1)));
+    refuse("records that overlap", &|page| {
+        page[slot(1)] = page[slot(0)]
+    });
+    refuse("outside its heap", &|page| page[slot(1)] &= !(0x1FFF << 19));
+    refuse("key that is too long", &|page| page[slot(1)] |= 0xFFFF);
+    refuse("reserved flags", &|page| page[slot(1)] |= 1 << 16);
+    refuse("description of overflow", &|page| {
+        page[slot(1)] |= SLOT_OVERFLOW
+    });
+    let bytes = image(&sound);
+    assert!(check_page(&bytes[..4000]).is_err());
+}
+
+#[test]
+fn damaged_inner_nodes_are_refused() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut sound = new_page(page_size, PageKind::Inner, 1);
+    let (left, right) = (ChildWord::new(PageId(3), 0), ChildWord::new(PageId(5), 0));
+    edit::build_root(
+        &mut sound[..],
+        left,
+        b"separator",
+        right,
+        &mut RecordList::default(),
+    );
+    assert_eq!(check_page(&image(&sound)), Ok(()));
+    let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
+        let mut page = sound.clone();
+        damage(&mut page);
+        let what = check_page(&image(&page)).expect_err(expected);
+        assert!(what.contains(expected), "{what}, not {expected}");
+    };
+    refuse("impossible level", &|page| page[1] &= !(0xFF << 40));
+    refuse("impossible level", &|page| page[1] |= 16 << 40);
+    refuse("without children", &|page| page[5] &= !0xFFFF);
+    refuse("first entry has a key", &|page| page[HEADER_WORDS] = 1);
+    refuse("impossible child", &|page| page[HEADER_WORDS + 1] = 77);
+    refuse("impossible child", &|page| {
+        page[HEADER_WORDS + 3] = u64::MAX
+    });
+    refuse("reserved flags", &|page| {
+        page[HEADER_WORDS + 2] |= SLOT_OVERFLOW
+    });
+}
+
+#[test]
+fn a_longer_prefix_is_not_taken_when_the_old_one_fits_better() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    let mut list = RecordList::default();
+    // Three records of 168 words with their slots fill the page exactly, without a prefix.
+    let value = [7; 166 * 8];
+    for key in [&b"ab"[..], b"ac", b"Zz"] {
+        let value = if key == b"Zz" { &[] } else { &value[..] };
+        let (spot, record) = (Node::open(&page).find(key), leaf_record(key, value));
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    let spot = Node::open(&page).find(b"Zz");
+    edit::remove(&mut page[..], spot.index);
+    let (spot, record) = (Node::open(&page).find(b"ad"), leaf_record(b"ad", &value));
+    let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+    assert_eq!(fit, Fit::Rebuild);
+    edit::put(&mut page[..], fit, spot, &record, &list);
+    assert_eq!(Node::open(&page).free_bytes(), 0);
+    assert_eq!(list.prefix_to_fit(0, list.len()).unwrap_or(0), 0);
+    assert_eq!(check_page(&image(&page)), Ok(()));
+}

@@ -1,0 +1,107 @@
+//! Byte strings that lie in words: comparison and copies, word by word.
+//!
+//! Lengths are the caller's; bytes outside the page read as 0, and no copy is longer than a page.
+
+use std::cmp::Ordering;
+
+use crate::word::{Store, Word, load};
+
+/// Up to 8 bytes as a little-endian word, padded with zeros.
+#[inline]
+pub fn word_of(chunk: &[u8]) -> u64 {
+    if let Ok(bytes) = <[u8; 8]>::try_from(chunk) {
+        return u64::from_le_bytes(bytes);
+    }
+    let mut bytes = [0; 8];
+    bytes[..chunk.len()].copy_from_slice(chunk);
+    u64::from_le_bytes(bytes)
+}
+
+/// The first four bytes, big-endian, padded with zeros: compares as the bytes do.
+#[inline]
+pub fn head_of(suffix: &[u8]) -> u32 {
+    if let Some(bytes) = suffix.first_chunk::<4>() {
+        return u32::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; 4];
+    bytes[..suffix.len()].copy_from_slice(suffix);
+    u32::from_be_bytes(bytes)
+}
+
+#[inline]
+fn compare_chunk(stored: u64, chunk: &[u8]) -> Ordering {
+    let mask = match chunk.len() {
+        0 => 0,
+        len => u64::MAX >> (64 - 8 * len.min(8)),
+    };
+    (stored & mask)
+        .swap_bytes()
+        .cmp(&word_of(chunk).swap_bytes())
+}
+
+/// Compares as many stored bytes, from byte `start` of the page on, as `text` has.
+#[inline]
+pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
+    let mut at = start / 8;
+    let mut rest = text;
+    let skip = start % 8;
+    if skip != 0 {
+        let (chunk, tail) = rest.split_at(rest.len().min(8 - skip));
+        let order = compare_chunk(load(words, at) >> (8 * skip), chunk);
+        if order != Ordering::Equal {
+            return order;
+        }
+        rest = tail;
+        at += 1;
+    }
+    for chunk in rest.chunks(8) {
+        let order = compare_chunk(load(words, at), chunk);
+        if order != Ordering::Equal {
+            return order;
+        }
+        at += 1;
+    }
+    Ordering::Equal
+}
+
+/// Appends the `len` bytes from the start of word `at` on.
+#[inline]
+pub fn append_words<W: Word>(words: &[W], at: usize, len: usize, out: &mut Vec<u8>) {
+    let len = len.min(words.len() * 8);
+    let begin = out.len();
+    out.resize(begin + len.next_multiple_of(8), 0);
+    let source = words.get(at..).unwrap_or(&[]);
+    for (chunk, word) in out[begin..].chunks_exact_mut(8).zip(source) {
+        chunk.copy_from_slice(&word.get().to_le_bytes());
+    }
+    out.truncate(begin + len);
+}
+
+/// Appends the `len` bytes from byte `start` of the page on.
+pub fn append<W: Word>(words: &[W], start: usize, len: usize, out: &mut Vec<u8>) {
+    let len = len.min(words.len() * 8);
+    let (at, skip) = (start / 8, start % 8);
+    if skip == 0 {
+        append_words(words, at, len, out);
+        return;
+    }
+    let first = len.min(8 - skip);
+    let bytes = load(words, at).to_le_bytes();
+    out.extend_from_slice(&bytes[skip..skip + first]);
+    append_words(words, at + 1, len - first, out);
+}
+
+/// Writes `text` from word `at` on, the last word padded with zeros; the next free word.
+pub fn write<P: Store + ?Sized>(page: &mut P, at: usize, text: &[u8]) -> usize {
+    let mut at = at;
+    for chunk in text.chunks(8) {
+        page.store(at, word_of(chunk));
+        at += 1;
+    }
+    at
+}
+
+/// Number of bytes at the start of both.
+pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    left.iter().zip(right).take_while(|(l, r)| l == r).count()
+}

@@ -1,0 +1,312 @@
+//! A node as its words say: header fields, entries, keys, values.
+//!
+//! The header is read once; every count and length is clamped to the page, so that any content is
+//! a node. Whether it was one is decided by validation (optimistic) or by `check_page` (loaded).
+
+use pando_format::page::{
+    HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN,
+    WORD_PREFIX,
+};
+use pando_format::{Lsn, PageId, PageSize, TreeId};
+
+use super::slot::{Slot, inner_record_words, leaf_record_words};
+use super::text;
+use crate::word::{Store, Word, load};
+
+/// Highest level of an inner node: no tree is taller.
+pub const LEVEL_MAX: u8 = 15;
+
+/// A node, seen through its words.
+#[derive(Debug)]
+pub struct Node<'a, W> {
+    words: &'a [W],
+    tags: u64,
+    heap: u64,
+    prefix: u64,
+    stride_shift: u32,
+    count: usize,
+}
+
+impl<W> Clone for Node<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Node<'_, W> {}
+
+impl<'a, W: Word> Node<'a, W> {
+    /// Reads the header of the node in `words`.
+    #[inline]
+    pub fn open(words: &'a [W]) -> Self {
+        let tags = load(words, WORD_KIND);
+        let heap = load(words, WORD_HEAP);
+        let stride_shift = u32::from(kind_byte(tags) == PageKind::Inner.encode());
+        let room = words.len().saturating_sub(HEADER_WORDS) >> stride_shift;
+        Self {
+            words,
+            tags,
+            heap,
+            prefix: load(words, WORD_PREFIX),
+            stride_shift,
+            count: ((heap & 0xFFFF) as usize).min(room),
+        }
+    }
+
+    /// The words.
+    #[inline]
+    pub fn words(&self) -> &'a [W] {
+        self.words
+    }
+
+    /// The page id in the header.
+    pub fn page(&self) -> PageId {
+        PageId((load(self.words, WORD_ID) >> 32) as u32)
+    }
+
+    /// The tree that the page belongs to.
+    #[inline]
+    pub fn tree(&self) -> TreeId {
+        TreeId(self.tags as u32)
+    }
+
+    /// What the page is.
+    pub fn kind(&self) -> Option<PageKind> {
+        PageKind::decode(kind_byte(self.tags))
+    }
+
+    /// True for an inner node.
+    #[inline]
+    pub fn is_inner(&self) -> bool {
+        self.stride_shift == 1
+    }
+
+    /// True for a leaf.
+    #[inline]
+    pub fn is_leaf(&self) -> bool {
+        kind_byte(self.tags) == PageKind::Leaf.encode()
+    }
+
+    /// 0 for a leaf.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        (self.tags >> 40) as u8
+    }
+
+    /// Newest batch that changed the page.
+    #[inline]
+    pub fn lsn_max(&self) -> Lsn {
+        Lsn(load(self.words, WORD_LSN_MAX))
+    }
+
+    /// Newest batch of several leaves that changed it.
+    #[inline]
+    pub fn multi_lsn(&self) -> Lsn {
+        Lsn(load(self.words, WORD_MULTI_LSN))
+    }
+
+    /// Number of entries that the page has room for at most.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Words of an entry, as a shift.
+    #[inline]
+    pub fn stride_shift(&self) -> u32 {
+        self.stride_shift
+    }
+
+    /// First word of the heap.
+    #[inline]
+    pub fn heap_start(&self) -> usize {
+        ((self.heap >> 32 & 0xFFFF) as usize).min(self.words.len())
+    }
+
+    /// Words of the heap that belong to no record.
+    #[inline]
+    pub fn dead_words(&self) -> usize {
+        (self.heap >> 48) as usize
+    }
+
+    /// First word behind the slots.
+    #[inline]
+    pub fn slots_end(&self) -> usize {
+        HEADER_WORDS + (self.count << self.stride_shift)
+    }
+
+    /// Words between slots and heap.
+    #[inline]
+    pub fn gap_words(&self) -> usize {
+        self.heap_start().saturating_sub(self.slots_end())
+    }
+
+    /// Bytes that could still be used, after compaction.
+    pub fn free_bytes(&self) -> usize {
+        (self.gap_words() + self.dead_words().min(self.words.len())) * 8
+    }
+
+    /// Word of the common prefix.
+    #[inline]
+    pub fn prefix_offset(&self) -> usize {
+        (self.prefix & 0xFFFF) as usize
+    }
+
+    /// Bytes of the common prefix.
+    #[inline]
+    pub fn prefix_bytes(&self) -> usize {
+        (self.prefix >> 16 & 0xFFFF) as usize
+    }
+
+    /// Slot of entry `index`.
+    #[inline]
+    pub fn slot(&self, index: usize) -> Slot {
+        Slot(load(self.words, self.slot_word(index)))
+    }
+
+    /// Word at which the slot of entry `index` lies.
+    #[inline]
+    pub fn slot_word(&self, index: usize) -> usize {
+        HEADER_WORDS + (index << self.stride_shift)
+    }
+
+    /// Child word of entry `index` of an inner node.
+    #[inline]
+    pub fn child(&self, index: usize) -> ChildWord {
+        ChildWord(load(self.words, self.slot_word(index) + 1))
+    }
+
+    /// Bytes of the value behind `slot` (of its description, when it overflows).
+    #[inline]
+    pub fn value_bytes(&self, slot: Slot) -> usize {
+        if self.is_inner() {
+            return 0;
+        }
+        (load(self.words, slot.offset()) & 0xFFFF) as usize
+    }
+
+    /// Words of the record behind `slot`.
+    pub fn record_words(&self, slot: Slot) -> usize {
+        if self.is_inner() {
+            inner_record_words(slot.suffix_bytes())
+        } else {
+            leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot))
+        }
+    }
+
+    /// Appends the value behind `slot`.
+    #[inline]
+    pub fn append_value(&self, slot: Slot, out: &mut Vec<u8>) {
+        text::append_words(self.words, slot.value_start(), self.value_bytes(slot), out);
+    }
+
+    /// Appends the suffix of `slot`.
+    pub fn append_suffix(&self, slot: Slot, out: &mut Vec<u8>) {
+        let head = slot.head().to_be_bytes();
+        out.extend_from_slice(&head[..slot.suffix_bytes().min(head.len())]);
+        text::append(self.words, slot.rest_start(), slot.rest_bytes(), out);
+    }
+
+    /// Appends the common prefix.
+    pub fn append_prefix(&self, out: &mut Vec<u8>) {
+        text::append_words(self.words, self.prefix_offset(), self.prefix_bytes(), out);
+    }
+
+    /// Replaces `out` by the key of entry `index`; empty for the first entry of an inner node.
+    pub fn copy_key(&self, index: usize, out: &mut Vec<u8>) {
+        out.clear();
+        if index > 0 || !self.is_inner() {
+            self.append_prefix(out);
+            self.append_suffix(self.slot(index), out);
+        }
+    }
+
+    /// True when `key` begins with the common prefix.
+    pub fn shares_prefix(&self, key: &[u8]) -> bool {
+        let bytes = self.prefix_bytes();
+        key.get(..bytes)
+            .is_some_and(|head| text::compare(self.words, self.prefix_offset() * 8, head).is_eq())
+    }
+
+    /// Keys of an inner node lie behind its first entry, which stands for everything smaller.
+    #[inline]
+    pub fn first_key(&self) -> usize {
+        usize::from(self.is_inner())
+    }
+}
+
+#[inline]
+fn kind_byte(tags: u64) -> u8 {
+    (tags >> 32) as u8
+}
+
+/// A child's page id, and the frame it was last seen in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildWord(pub u64);
+
+impl ChildWord {
+    /// `hint` is frame index + 1, 0 for none.
+    #[inline]
+    pub fn new(page: PageId, hint: u32) -> Self {
+        Self(u64::from(page.0) | u64::from(hint) << 32)
+    }
+
+    /// The child.
+    #[inline]
+    pub fn page(self) -> PageId {
+        PageId(self.0 as u32)
+    }
+
+    /// Where it may be.
+    #[inline]
+    pub fn hint(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// What the header says about the heap.
+#[derive(Debug, Clone, Copy)]
+pub struct HeapWord {
+    /// Number of entries.
+    pub count: usize,
+    /// First word of the heap.
+    pub heap_start: usize,
+    /// Words of the heap that belong to nothing.
+    pub dead_words: usize,
+}
+
+impl HeapWord {
+    /// As stored.
+    pub fn pack(self) -> u64 {
+        debug_assert!(self.heap_start <= PageSize::MAX / 8 && self.count <= self.heap_start);
+        self.count as u64 | (self.heap_start as u64) << 32 | (self.dead_words as u64) << 48
+    }
+}
+
+/// Makes the page a node without entries; page and tree id stay.
+pub fn reset<P: Store + ?Sized>(page: &mut P, kind: PageKind, level: u8) {
+    let tree = load(page.words(), WORD_KIND) & 0xFFFF_FFFF;
+    let tags = tree | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
+    page.store(WORD_KIND, tags);
+    clear(page);
+}
+
+/// Takes all entries out.
+pub fn clear<P: Store + ?Sized>(page: &mut P) {
+    let empty = HeapWord {
+        count: 0,
+        heap_start: page.words().len(),
+        dead_words: 0,
+    };
+    page.store(WORD_HEAP, empty.pack());
+    page.store(WORD_PREFIX, 0);
+}
+
+/// Raises the marks of a leaf to at least these.
+pub fn raise_marks<P: Store + ?Sized>(page: &mut P, lsn_max: Lsn, multi_lsn: Lsn) {
+    for (word, mark) in [(WORD_LSN_MAX, lsn_max), (WORD_MULTI_LSN, multi_lsn)] {
+        if load(page.words(), word) < mark.0 {
+            page.store(word, mark.0);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Values that are too long for their leaf: what the leaf says about them, and how they are
+//! written.
+//!
+//! ```text
+//! in the leaf, as value of a slot with the overflow flag:
+//!   0..4  bytes of the value
+//!   4..8  number of overflow pages
+//!   8..   up to 12 pages: their ids (u32 each); more: ids of the index pages that hold them
+//! ```
+//! An overflow page is full but for the last; payload starts at byte 64. Pages are written before
+//! the leaf names them and never changed afterwards, so whoever finds the leaf unchanged behind
+//! its reads has read the value.
+
+use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};
+use pando_format::{PageId, PageSize, TreeId};
+use pando_pool::{Attempt, Pool, Restart, Stay};
+
+use crate::node::slot::Slot;
+use crate::node::text;
+use crate::node::view::Node;
+use crate::word::{Store, Word, load};
+
+/// Longest value.
+pub const VALUE_BYTES_MAX: usize = 4 << 20;
+/// Most ids that a leaf names itself.
+const IDS_MAX: usize = 12;
+
+/// Bytes of a value in an overflow page.
+pub fn payload_bytes_max(page_size: PageSize) -> usize {
+    page_size.bytes() - HEADER_BYTES
+}
+
+/// Ids in an index page.
+fn ids_per_index(page_size: PageSize) -> usize {
+    payload_bytes_max(page_size) / 4
+}
+
+/// What a leaf says about a value in overflow pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// Number of overflow pages.
+    pub pages: usize,
+    ids: [PageId; IDS_MAX],
+    ids_count: usize,
+}
+
+impl Description {
+    /// Reads the description behind `slot`; `None` when it is none.
+    pub fn read<W: Word>(node: &Node<'_, W>, slot: Slot) -> Option<Self> {
+        let words = node.words();
+        let page_size = PageSize::new(words.len() * 8)?;
+        let start = slot.value_start();
+        let sizes = load(words, start);
+        let value_bytes = (sizes & 0xFFFF_FFFF) as usize;
+        let pages = (sizes >> 32) as usize;
+        let whole = pages == value_bytes.div_ceil(payload_bytes_max(page_size));
+        if pages == 0 || value_bytes > VALUE_BYTES_MAX || !whole {
+            return None;
+        }
+        let ids_count = if pages <= IDS_MAX {
+            pages
+        } else {
+            pages.div_ceil(ids_per_index(page_size))
+        };
+        if ids_count > IDS_MAX || node.value_bytes(slot) != 8 + 4 * ids_count {
+            return None;
+        }
+        let ids = std::array::from_fn(|index| {
+            let word = load(words, start + 1 + index / 2);
+            PageId((word >> (32 * (index % 2))) as u32)
+        });
+        Some(Self {
+            value_bytes,
+            pages,
+            ids,
+            ids_count,
+        })
+    }
+
+    /// Ids that the leaf names: of overflow pages or of index pages.
+    pub fn ids(&self) -> &[PageId] {
+        &self.ids[..self.ids_count]
+    }
+
+    /// True when [`Self::ids`] are those of index pages.
+    pub fn is_indexed(&self) -> bool {
+        self.pages > IDS_MAX
+    }
+}
+
+/// Appends the ids in an index page, which must be part of `tree`.
+///
+/// # Errors
+/// As [`Pool::optimistic`]; [`Restart::Damaged`] when it is no index page: a conflict in disguise
+/// until the leaf has been validated.
+pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>) -> Attempt<()> {
+    let seen = pool.optimistic(page, 0)?;
+    let words = seen.words().slice();
+    let node = Node::open(words);
+    let payload = (load(words, WORD_PAYLOAD) & 0xFFFF_FFFF) as usize;
+    let valid = node.kind() == Some(PageKind::OverflowIndex)
+        && node.tree() == tree
+        && payload <= payload_bytes_max(pool.page_size());
+    if !valid {
+        seen.validate()?;
+        return Err(Restart::Damaged(page, "is no index page of this tree"));
+    }
+    let before = out.len();
+    for index in 0..payload / 4 {
+        let word = load(words, HEADER_WORDS + index / 2);
+        out.push(PageId((word >> (32 * (index % 2))) as u32));
+    }
+    seen.touch();
+    seen.validate().inspect_err(|_| out.truncate(before))
+}
+
+/// Appends the ids of all pages of a value, index pages included.
+///
+/// # Errors
+/// As [`read_index`].
+pub fn collect_ids(
+    pool: &Pool,
+    tree: TreeId,
+    description: &Description,
+    out: &mut Vec<PageId>,
+) -> Attempt<()> {
+    out.extend_from_slice(description.ids());
+    if description.is_indexed() {
+        let before = out.len();
+        for index in description.ids() {
+            read_index(pool, tree, *index, out)?;
+        }
+        if out.len() - before != description.pages {
+            let page = description.ids()[0];
+            return Err(Restart::Damaged(page, "indexes too few or too many pages"));
+        }
+    }
+    Ok(())
+}
+
+/// Pages of a value that no leaf names yet. Survives restarts of the insertion.
+#[derive(Debug, Default)]
+pub struct Draft {
+    pages: Vec<PageId>,
+    index: Vec<PageId>,
+    description: Vec<u8>,
+}
+
+impl Draft {
+    /// Writes what is not yet written of `value`; it is the same in every call until
+    /// [`Self::finish`] or [`Self::abandon`].
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`]; pages written so far are kept.
+    pub fn write(&mut self, pool: &Pool, stay: &Stay, tree: TreeId, value: &[u8]) -> Attempt<()> {
+        let page_size = pool.page_size();
+        let pieces = value.chunks(payload_bytes_max(page_size));
+        assert!(
+            self.pages.len() <= pieces.len(),
+            "another value was begun and neither finished nor abandoned"
+        );
+        for piece in pieces.skip(self.pages.len()) {
+            let page = write_page(pool, stay, tree, PageKind::Overflow, piece)?;
+            self.pages.push(page);
+        }
+        let per_index = ids_per_index(page_size);
+        let index_pages = if self.pages.len() <= IDS_MAX {
+            0
+        } else {
+            self.pages.len().div_ceil(per_index)
+        };
+        while self.index.len() < index_pages {
+            let from = self.index.len() * per_index;
+            let to = self.pages.len().min(from + per_index);
+            let ids = id_bytes(&self.pages[from..to]);
+            let page = write_page(pool, stay, tree, PageKind::OverflowIndex, &ids)?;
+            self.index.push(page);
+        }
+        self.describe(value.len());
+        Ok(())
+    }
+
+    fn describe(&mut self, value_bytes: usize) {
+        let named = if self.index.is_empty() {
+            &self.pages
+        } else {
+            &self.index
+        };
+        self.description.clear();
+        for size in [value_bytes as u32, self.pages.len() as u32] {
+            self.description.extend_from_slice(&size.to_le_bytes());
+        }
+        self.description.extend_from_slice(&id_bytes(named));
+    }
+
+    /// What the leaf is to say, once all is written.
+    pub fn description(&self) -> &[u8] {
+        &self.description
+    }
+
+    /// Forgets the pages: a leaf names them now.
+    pub fn finish(&mut self) {
+        self.pages.clear();
+        self.index.clear();
+        self.description.clear();
+    }
+
+    /// Forgets the pages and adds them to `doomed`: no leaf will name them.
+    pub fn abandon(&mut self, doomed: &mut Vec<PageId>) {
+        doomed.append(&mut self.pages);
+        doomed.append(&mut self.index);
+        self.description.clear();
+    }
+}
+
+fn id_bytes(ids: &[PageId]) -> Vec<u8> {
+    ids.iter().flat_map(|page| page.0.to_le_bytes()).collect()
+}
+
+fn write_page(
+    pool: &Pool,
+    stay: &Stay,
+    tree: TreeId,
+    kind: PageKind,
+    payload: &[u8],
+) -> Attempt<PageId> {
+    let mut latch = pool.allocate(stay, tree, kind, 0)?;
+    let failed = match latch.modify(stay) {
+        Ok(mut page) => {
+            text::write(&mut page, HEADER_WORDS, payload);
+            Store::store(&mut page, WORD_PAYLOAD, payload.len() as u64);
+            return Ok(latch.page());
+        }
+        Err(restart) => restart,
+    };
+    latch.free(stay);
+    Err(failed)
+}

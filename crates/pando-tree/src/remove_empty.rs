@@ -1,0 +1,168 @@
+//! Taking an empty leaf out of its tree.
+//!
+//! The lowest ancestor with two children or more, the *fork*, loses the child that leads to the
+//! leaf, with all inner nodes between. The range goes to the left neighbour below the fork, or to
+//! the right one for the first child; its leaf next to the range is latched too and inherits the
+//! marks: whoever asks it later learns that something was there. Readers that had passed the fork
+//! find the version of a freed page changed.
+
+use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_stats::Ticker;
+
+use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
+
+use crate::node::edit;
+use crate::node::view::{self, LEVEL_MAX, Node};
+use crate::tree::{Path, Step, Tree, counted, free, marks_of, stamp, step_down};
+use crate::word::{Store, load};
+
+/// Exclusive latches of the pages between a fork and its leaf, and of the leaf.
+pub(crate) struct Chain<'p> {
+    latches: [Option<Exclusive<'p>>; LEVEL_MAX as usize + 1],
+}
+
+impl<'p> Chain<'p> {
+    /// Latches all nodes of `path` below `depth`, and the leaf.
+    pub(crate) fn latch(path: &Path<'p>, depth: usize, leaf: Optimistic<'p>) -> Attempt<Self> {
+        let mut latches = std::array::from_fn(|_| None);
+        let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
+        for (place, node) in latches.iter_mut().zip(nodes) {
+            *place = Some(node.upgrade()?);
+        }
+        Ok(Self { latches })
+    }
+
+    /// Frees them; how many they were.
+    pub(crate) fn free(self, pool: &Pool, stay: &Stay) -> u32 {
+        let mut count = 0;
+        for latch in self.latches.into_iter().flatten() {
+            free(latch, stay);
+            count += 1;
+        }
+        pool.statistics()
+            .tick(Ticker::PagesRemoved, u64::from(count));
+        count
+    }
+}
+
+impl Tree {
+    /// Takes the leaf that covers `key` out of the tree if it is empty and not the root. False if
+    /// it is not, or no longer.
+    ///
+    /// # Errors
+    /// [`Restart`]; nothing has changed then.
+    pub fn try_remove_empty(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+    ) -> Attempt<bool> {
+        let attempt = self.remove_empty(pool, stay, marks, key);
+        counted(pool, attempt)
+    }
+
+    fn remove_empty(&self, pool: &Pool, stay: &Stay, marks: Marks, key: &[u8]) -> Attempt<bool> {
+        let (path, leaf) = self.descend_with_path(pool, |node| node.child_for(key))?;
+        let node = Node::open(leaf.words().slice());
+        let empty = node.count() == 0;
+        leaf.validate()?;
+        if !empty || path.steps().next().is_none() {
+            return Ok(false);
+        }
+        let Some((depth, fork)) = path.fork() else {
+            // Every node has one child: the root takes the leaf's place.
+            while self.collapse_root(pool, stay)? {}
+            return Ok(true);
+        };
+        self.give_range_away(pool, stay, marks, &path, (depth, fork), leaf)?;
+        if depth == 0 {
+            // The tree is whole either way; a root with one child costs one step, no more.
+            while let Ok(true) = self.collapse_root(pool, stay) {}
+        }
+        Ok(true)
+    }
+
+    fn give_range_away(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        path: &Path<'_>,
+        (depth, fork): (usize, Step<'_>),
+        leaf: Optimistic<'_>,
+    ) -> Attempt<()> {
+        let heir = self.heir(pool, &fork)?;
+        let mut fork_latch = fork.node.upgrade()?;
+        // Latches are only ever tried, so their order cannot matter to a deadlock.
+        let (chain, mut heir_latch) = if fork.index == 0 {
+            let chain = Chain::latch(path, depth + 1, leaf)?;
+            (chain, heir.upgrade()?)
+        } else {
+            let heir_latch = heir.upgrade()?;
+            (Chain::latch(path, depth + 1, leaf)?, heir_latch)
+        };
+        let mut fork_page = fork_latch.modify(stay)?;
+        let mut heir_page = heir_latch.modify(stay)?;
+        let (lsn_max, multi_lsn) = marks_of(&Node::open(leaf.words().slice()));
+        view::raise_marks(&mut heir_page, lsn_max, multi_lsn);
+        stamp(&mut heir_page, marks);
+        edit::remove(&mut fork_page, fork.index);
+        chain.free(pool, stay);
+        Ok(())
+    }
+
+    /// The leaf that will cover the range of the child that the fork loses.
+    fn heir<'p>(&self, pool: &'p Pool, fork: &Step<'p>) -> Attempt<Optimistic<'p>> {
+        let node = Node::open(fork.node.words().slice());
+        let leftwards = fork.index > 0;
+        let neighbour = if leftwards { fork.index - 1 } else { 1 };
+        let start = step_down(pool, fork.node, &node, neighbour)?;
+        let level = node.level().saturating_sub(1);
+        self.descend_from(pool, start, Some(level), 0, |_, node| {
+            if leftwards {
+                node.count().saturating_sub(1)
+            } else {
+                0
+            }
+        })
+    }
+
+    /// Moves the content of the root's only child into the root and frees the child. False when
+    /// the root has more children or the child is not in memory.
+    fn collapse_root(&self, pool: &Pool, stay: &Stay) -> Attempt<bool> {
+        let root = pool.optimistic(self.root, 0)?;
+        let node = Node::open(root.words().slice());
+        let single = node.is_inner() && node.count() == 1;
+        root.validate()?;
+        if !single {
+            return Ok(false);
+        }
+        let child = match step_down(pool, root, &node, 0) {
+            Err(Restart::Fault(_)) => return Ok(false),
+            result => result?,
+        };
+        let mut root_latch = root.upgrade()?;
+        let child_latch = child.upgrade()?;
+        let mut root_page = root_latch.modify(stay)?;
+        let words = child.words().slice();
+        let child_node = Node::open(words);
+        let kind = if child_node.is_inner() {
+            PageKind::Inner
+        } else {
+            PageKind::Leaf
+        };
+        view::reset(&mut root_page, kind, child_node.level());
+        let (lsn_max, multi_lsn) = marks_of(&child_node);
+        view::raise_marks(&mut root_page, lsn_max, multi_lsn);
+        for index in [WORD_HEAP, WORD_PREFIX]
+            .into_iter()
+            .chain(HEADER_WORDS..words.len())
+        {
+            Store::store(&mut root_page, index, load(words, index));
+        }
+        free(child_latch, stay);
+        pool.statistics().tick(Ticker::PagesRemoved, 1);
+        Ok(true)
+    }
+}

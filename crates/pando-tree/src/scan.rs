@@ -1,0 +1,265 @@
+//! Scans, leaf by leaf: one leaf is copied at a time, with the bound to continue with.
+//!
+//! The bound comes from the separators above the leaf, and all nodes on the way are validated once
+//! more behind the copy, so leaf and bound are of one state; a leaf that is split, emptied or
+//! taken out between two steps moves records to where the next step looks for them.
+
+use std::ops::Bound;
+
+use pando_format::{Lsn, PageId};
+use pando_pool::{Attempt, Pool};
+
+use crate::node::view::Node;
+use crate::overflow::Description;
+use crate::tree::{FrameNode, Tree, counted, damaged};
+
+/// A step ends early behind so many bytes: keys are copied whole, however long their prefix.
+const COPY_BYTES_MAX: usize = 1 << 20;
+
+/// Where a step starts: the first key for a forward scan, the last for a backward one.
+pub type ScanBound<'a> = Bound<&'a [u8]>;
+
+/// Which way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To greater keys.
+    Forward,
+    /// To smaller keys.
+    Backward,
+}
+
+/// The value of a scanned record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanValue<'a> {
+    /// The value itself.
+    Inline(&'a [u8]),
+    /// A value in overflow pages, to be read with [`Tree::try_get`].
+    Overflow {
+        /// Its length in bytes.
+        len: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    key_start: usize,
+    value_start: usize,
+    end: usize,
+    overflow_bytes: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    From,
+    Behind,
+}
+
+/// What a step copied: records in scan order, and how to go on. Buffers are reused.
+#[derive(Debug)]
+pub struct LeafCopy {
+    bytes: Vec<u8>,
+    records: Vec<Copied>,
+    next_key: Vec<u8>,
+    next: Next,
+    leaf: PageId,
+    lsn_max: Lsn,
+    multi_lsn: Lsn,
+}
+
+impl Default for LeafCopy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LeafCopy {
+    /// Holds nothing.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            records: Vec::new(),
+            next_key: Vec::new(),
+            next: Next::Nothing,
+            leaf: PageId::NONE,
+            lsn_max: Lsn(0),
+            multi_lsn: Lsn(0),
+        }
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// True when the step found no records; the scan may still go on.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Record `index` in scan order.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
+        let record = &self.records[index];
+        let value = match record.overflow_bytes {
+            Some(len) => ScanValue::Overflow { len },
+            None => ScanValue::Inline(&self.bytes[record.value_start..record.end]),
+        };
+        (&self.bytes[record.key_start..record.value_start], value)
+    }
+
+    /// The records in scan order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], ScanValue<'_>)> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Where the next step starts; `None` at the end of the tree.
+    pub fn next_bound(&self) -> Option<ScanBound<'_>> {
+        match self.next {
+            Next::Nothing => None,
+            Next::From => Some(Bound::Included(&self.next_key)),
+            Next::Behind => Some(Bound::Excluded(&self.next_key)),
+        }
+    }
+
+    /// The leaf that was copied.
+    pub fn leaf(&self) -> PageId {
+        self.leaf
+    }
+
+    /// Newest batch that changed the leaf.
+    pub fn lsn_max(&self) -> Lsn {
+        self.lsn_max
+    }
+
+    /// Newest batch of several leaves that changed it.
+    pub fn multi_lsn(&self) -> Lsn {
+        self.multi_lsn
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.records.clear();
+        self.next_key.clear();
+        self.next = Next::Nothing;
+    }
+
+    /// Copies entry `index`; `None` when the node is torn.
+    fn push(&mut self, node: &FrameNode<'_>, index: usize) -> Option<()> {
+        let slot = node.slot(index);
+        let key_start = self.bytes.len();
+        node.append_prefix(&mut self.bytes);
+        node.append_suffix(slot, &mut self.bytes);
+        let value_start = self.bytes.len();
+        let mut overflow_bytes = None;
+        if slot.is_overflow() {
+            overflow_bytes = Some(Description::read(node, slot)?.value_bytes);
+        } else {
+            node.append_value(slot, &mut self.bytes);
+        }
+        self.records.push(Copied {
+            key_start,
+            value_start,
+            end: self.bytes.len(),
+            overflow_bytes,
+        });
+        Some(())
+    }
+
+    /// Copies the entries that `indices` lists until the step is long enough.
+    fn fill(
+        &mut self,
+        node: &FrameNode<'_>,
+        indices: impl ExactSizeIterator<Item = usize>,
+    ) -> Option<()> {
+        let last = indices.len().saturating_sub(1);
+        for (position, index) in indices.enumerate() {
+            self.push(node, index)?;
+            if self.bytes.len() > COPY_BYTES_MAX && position < last {
+                node.copy_key(index, &mut self.next_key);
+                self.next = Next::Behind;
+                break;
+            }
+        }
+        Some(())
+    }
+}
+
+impl Tree {
+    /// Replaces `page` by the records of one leaf on the far side of `bound`.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what `page` holds then has no meaning.
+    pub fn try_scan_leaf(
+        &self,
+        pool: &Pool,
+        bound: ScanBound<'_>,
+        direction: Direction,
+        page: &mut LeafCopy,
+    ) -> Attempt<()> {
+        counted(pool, self.scan_leaf(pool, bound, direction, page))
+    }
+
+    fn scan_leaf(
+        &self,
+        pool: &Pool,
+        bound: ScanBound<'_>,
+        direction: Direction,
+        page: &mut LeafCopy,
+    ) -> Attempt<()> {
+        page.clear();
+        let (path, leaf) = self.descend_with_path(pool, |node| {
+            let index = child_towards(node, bound, direction);
+            match direction {
+                Direction::Forward if index + 1 < node.count() => {
+                    node.copy_key(index + 1, &mut page.next_key);
+                    page.next = Next::From;
+                }
+                Direction::Backward if index > 0 => {
+                    node.copy_key(index, &mut page.next_key);
+                    page.next = Next::Behind;
+                }
+                _ => {}
+            }
+            index
+        })?;
+        let node = Node::open(leaf.words().slice());
+        page.leaf = leaf.page();
+        page.lsn_max = node.lsn_max();
+        page.multi_lsn = node.multi_lsn();
+        let edge = edge_in_leaf(&node, bound, direction);
+        let filled = match direction {
+            Direction::Forward => page.fill(&node, edge..node.count()),
+            Direction::Backward => page.fill(&node, (0..edge).rev()),
+        };
+        if filled.is_none() {
+            return damaged(&leaf, "describes no overflow pages");
+        }
+        leaf.validate()?;
+        // A neighbour that was taken out meanwhile would have moved the bound.
+        path.steps().try_for_each(|step| step.node.validate())
+    }
+}
+
+fn child_towards(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
+    match (bound, direction) {
+        (Bound::Unbounded, Direction::Forward) => 0,
+        (Bound::Unbounded, Direction::Backward) => node.count().saturating_sub(1),
+        (Bound::Excluded(key), Direction::Backward) => node.child_below(key),
+        (Bound::Included(key) | Bound::Excluded(key), _) => node.child_for(key),
+    }
+}
+
+/// Forward: the first entry to copy; backward: the one behind the last.
+fn edge_in_leaf(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
+    let forward = direction == Direction::Forward;
+    let (key, beyond_equal) = match bound {
+        Bound::Unbounded => return if forward { 0 } else { node.count() },
+        Bound::Included(key) => (key, !forward),
+        Bound::Excluded(key) => (key, forward),
+    };
+    let spot = node.find(key);
+    spot.index + usize::from(spot.exact && beyond_equal)
+}

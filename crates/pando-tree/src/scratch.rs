@@ -1,0 +1,116 @@
+//! What a change keeps from one attempt to the next: buffers, and pages that must not leak.
+
+use pando_format::PageId;
+use pando_pool::{Attempt, Pool, Stay};
+
+use crate::node::list::RecordList;
+use crate::overflow::Draft;
+
+/// Working memory of changes; one for each thread that makes them, reused for any number.
+///
+/// A change that is given up after an `Err` needs [`Scratch::abandon`], and every stay in the gate
+/// ends with [`Scratch::try_finish`]: pages written or freed half-way belong to that stay.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub(crate) work: Work,
+    pub(crate) draft: Draft,
+    /// Pages of the value that the attempt would replace.
+    pub(crate) doomed: Vec<PageId>,
+    pending_frees: Vec<PageId>,
+}
+
+/// Buffers of splits.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Entries of the node that changes.
+    pub(crate) list: RecordList,
+    /// A new entry that shares no prefix with the others.
+    pub(crate) alone: RecordList,
+    /// Entries of its parent.
+    pub(crate) parent_list: RecordList,
+    /// What will tell the halves of a split apart.
+    pub(crate) separator: Vec<u8>,
+    /// The separator for which its parent had no room.
+    pub(crate) pending: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) run: Run,
+}
+
+/// Insertions in a row, each just behind the one before, in one leaf.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    leaf: Option<PageId>,
+    next_index: usize,
+    length: u32,
+}
+
+/// So many insertions in a row are taken for an ascending load.
+const RUN_MIN: u32 = 8;
+
+impl Run {
+    /// Counts an insertion into `leaf`.
+    pub(crate) fn count(&mut self, leaf: PageId, index: usize) {
+        self.length = if self.continues_at(leaf, index) {
+            self.length.saturating_add(1)
+        } else {
+            0
+        };
+        self.move_to(leaf, index + 1);
+    }
+
+    /// The run goes on at `index` of `leaf`.
+    pub(crate) fn move_to(&mut self, leaf: PageId, index: usize) {
+        self.leaf = Some(leaf);
+        self.next_index = index;
+    }
+
+    fn continues_at(&self, leaf: PageId, index: usize) -> bool {
+        self.leaf == Some(leaf) && self.next_index == index
+    }
+
+    /// True when an insertion at `index` of `leaf` goes on with a run.
+    pub(crate) fn is_ascending(&self, leaf: PageId, index: usize) -> bool {
+        self.length >= RUN_MIN && self.continues_at(leaf, index)
+    }
+}
+
+impl Scratch {
+    /// Empty buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// True when a stay may end: nothing written or freed half-way.
+    pub fn is_finished(&self) -> bool {
+        self.pending_frees.is_empty() && self.draft.description().is_empty()
+    }
+
+    /// The doomed pages are named by nothing any more.
+    pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay) {
+        self.pending_frees.append(&mut self.doomed);
+        // What has to wait is freed by the caller's try_finish.
+        let _later = self.try_finish(pool, stay);
+    }
+
+    /// Frees what earlier changes of this stay left over.
+    ///
+    /// # Errors
+    /// As [`Pool::free_unread`]; what is left is kept for the next call.
+    pub fn try_finish(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
+        while let Some(page) = self.pending_frees.last() {
+            pool.free_unread(stay, *page)?;
+            self.pending_frees.pop();
+        }
+        Ok(())
+    }
+
+    /// Frees the overflow pages of an insertion that is not tried again.
+    ///
+    /// # Errors
+    /// As [`Scratch::try_finish`], which then has to be called again.
+    pub fn abandon(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
+        self.doomed.clear();
+        self.draft.abandon(&mut self.pending_frees);
+        self.try_finish(pool, stay)
+    }
+}

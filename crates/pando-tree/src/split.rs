@@ -1,0 +1,319 @@
+//! Splits: of a leaf for a new record, of an inner node for a new separator, of the root.
+//!
+//! The left side stays in its page, so marks and child words of what is not moved stay too. The
+//! root keeps its page id: both sides move to new pages and the root becomes their parent. A
+//! parent without room is split first, by itself, and the insertion looks again.
+
+use pando_format::page::PageKind;
+use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_stats::Ticker;
+
+use crate::node::edit::{self, Fit};
+use crate::node::list::{Record, RecordList};
+use crate::node::search::Spot;
+use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
+use crate::node::{cut, text};
+use crate::scratch::Work;
+use crate::tree::{Tree, allocate, damaged, free, marks_of, stamp};
+use crate::word::Store;
+
+/// A parent and the index of the child that is split.
+pub(crate) type ParentStep<'p> = (Optimistic<'p>, usize);
+
+/// What a split was for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeafSplit<'a, 'p> {
+    pub(crate) leaf: Optimistic<'p>,
+    pub(crate) parent: Option<ParentStep<'p>>,
+    pub(crate) fit: Fit,
+    pub(crate) spot: Spot,
+    pub(crate) record: &'a Record<'a>,
+    /// The record goes to the end of an ascending load.
+    pub(crate) ascending: bool,
+}
+
+/// Entries that one page will hold.
+#[derive(Debug, Clone, Copy)]
+struct Side<'a> {
+    list: &'a RecordList,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Side<'a> {
+    fn all(list: &'a RecordList) -> Self {
+        Self {
+            list,
+            from: 0,
+            to: list.len(),
+        }
+    }
+
+    fn halves(list: &'a RecordList, cut: usize) -> (Self, Self) {
+        let left = Self {
+            list,
+            from: 0,
+            to: cut,
+        };
+        let right = Self {
+            list,
+            from: cut,
+            to: list.len(),
+        };
+        (left, right)
+    }
+
+    fn build<P: Store + ?Sized>(self, page: &mut P) {
+        let prefix_bytes = self
+            .list
+            .prefix_to_fit(self.from, self.to)
+            .expect("a cut is chosen such that both sides fit");
+        self.list.build(page, self.from, self.to, prefix_bytes);
+    }
+}
+
+/// A split that has been decided on.
+#[derive(Debug, Clone, Copy)]
+struct Plan<'a, 'p> {
+    node: Optimistic<'p>,
+    parent: Option<ParentStep<'p>>,
+    sides: (Side<'a>, Side<'a>),
+    separator: &'a [u8],
+    /// Of the change; only for leaves.
+    marks: Option<Marks>,
+}
+
+/// How a split ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SplitEnd {
+    /// Done; the child word is that of the right side.
+    Done(ChildWord),
+    /// The parent has to be split first.
+    ParentFull,
+}
+
+impl Tree {
+    /// Splits a leaf and puts the record where it belongs.
+    pub(crate) fn split_leaf(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        split: &LeafSplit<'_, '_>,
+        work: &mut Work,
+    ) -> Attempt<SplitEnd> {
+        let page_words = pool.page_size().words();
+        let record = split.record;
+        let list = &work.list;
+        let sides = if split.fit == Fit::Alone {
+            work.alone.load_one(record, false, page_words);
+            let (old, new) = (Side::all(list), Side::all(&work.alone));
+            let first = split.spot.index == 0;
+            let neighbour = if first { 0 } else { list.len() - 1 };
+            list.copy_key(neighbour, &mut work.key);
+            let (smaller, greater): (&[u8], &[u8]) = if first {
+                (record.key, &work.key)
+            } else {
+                (&work.key, record.key)
+            };
+            work.separator.clear();
+            let bytes = text::common_prefix(smaller, greater) + 1;
+            work.separator
+                .extend_from_slice(&greater[..bytes.min(greater.len())]);
+            if first { (new, old) } else { (old, new) }
+        } else {
+            let appended = if split.ascending {
+                cut::at(list, split.spot.index)
+            } else {
+                None
+            };
+            let Some(cut) = appended.or_else(|| cut::balanced(list)) else {
+                return damaged(&split.leaf, "holds a record that is too long");
+            };
+            list.copy_separator(cut, &mut work.separator);
+            Side::halves(list, cut)
+        };
+        let plan = Plan {
+            node: split.leaf,
+            parent: split.parent,
+            sides,
+            separator: &work.separator,
+            marks: Some(marks),
+        };
+        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+    }
+
+    /// Makes room in the inner node of `level` for the separator in `work.pending`.
+    pub(crate) fn make_room(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        level: u8,
+        ascending: bool,
+        work: &mut Work,
+    ) -> Attempt<()> {
+        for level in level..=LEVEL_MAX {
+            match self.split_inner(pool, stay, level, ascending, work)? {
+                SplitEnd::Done(_) => return Ok(()),
+                SplitEnd::ParentFull => std::mem::swap(&mut work.pending, &mut work.separator),
+            }
+        }
+        Err(Restart::Damaged(self.root, "is too tall"))
+    }
+
+    fn split_inner(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        level: u8,
+        ascending: bool,
+        work: &mut Work,
+    ) -> Attempt<SplitEnd> {
+        let key = &work.pending;
+        let mut parent = None;
+        let here = self.descend(pool, level, |here, node| {
+            let index = node.child_for(key);
+            parent = Some((here, index));
+            index
+        })?;
+        let node = Node::open(here.words().slice());
+        if node.level() != level || node.count() < 2 || !work.list.load(&node) {
+            // The tree has changed since there was no room.
+            return Err(Restart::Conflict);
+        }
+        let list = &work.list;
+        let index = node.child_for(key);
+        let cut = if !node.shares_prefix(key) {
+            // The separator will need a node with another prefix.
+            let at_end = index + 1 == node.count();
+            Some(if at_end { index } else { 1 })
+        } else if ascending {
+            cut::at(list, index)
+        } else {
+            None
+        };
+        let Some(cut) = cut.or_else(|| cut::balanced(list)) else {
+            return damaged(&here, "holds a separator that is too long");
+        };
+        list.copy_separator(cut, &mut work.separator);
+        let plan = Plan {
+            node: here,
+            parent,
+            sides: Side::halves(list, cut),
+            separator: &work.separator,
+            marks: None,
+        };
+        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+    }
+
+    fn carry_out(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        plan: &Plan<'_, '_>,
+        parent_list: &mut RecordList,
+    ) -> Attempt<SplitEnd> {
+        let Some((parent, index)) = plan.parent else {
+            return self.split_root(pool, stay, plan, parent_list);
+        };
+        let parent_node = Node::open(parent.words().slice());
+        let spot = Spot {
+            index: index + 1,
+            exact: false,
+        };
+        let unknown = Record::separator(plan.separator, ChildWord(0));
+        let fit = edit::prepare(&parent_node, spot, &unknown, parent_list);
+        match fit {
+            Fit::Split | Fit::Alone => {
+                parent.validate()?;
+                return Ok(SplitEnd::ParentFull);
+            }
+            Fit::Torn => return damaged(&parent, "holds records longer than a page"),
+            Fit::InPlace | Fit::Rebuild => {}
+        }
+        let node = Node::open(plan.node.words().slice());
+        let (kind, level) = (kind_of(&node), node.level());
+        let mut parent_latch = parent.upgrade()?;
+        let mut node_latch = plan.node.upgrade()?;
+        let mut parent_page = parent_latch.modify(stay)?;
+        let mut node_page = node_latch.modify(stay)?;
+        let mut right = allocate(pool, stay, self.id, kind, level)?;
+        let child = ChildWord::new(right.page(), right.hint());
+
+        write_side(&mut right, stay, plan, plan.sides.1)?;
+        plan.sides.0.build(&mut node_page);
+        if let Some(marks) = plan.marks {
+            stamp(&mut node_page, marks);
+        }
+        if fit == Fit::Rebuild {
+            parent_list.set_child(spot.index, child);
+        }
+        let record = Record::separator(plan.separator, child);
+        edit::put(&mut parent_page, fit, spot, &record, parent_list);
+        pool.statistics().tick(Ticker::Splits, 1);
+        Ok(SplitEnd::Done(child))
+    }
+
+    fn split_root(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        plan: &Plan<'_, '_>,
+        list: &mut RecordList,
+    ) -> Attempt<SplitEnd> {
+        let node = Node::open(plan.node.words().slice());
+        let (kind, level) = (kind_of(&node), node.level());
+        if level >= LEVEL_MAX {
+            return damaged(&plan.node, "is too tall");
+        }
+        let mut root = plan.node.upgrade()?;
+        let mut root_page = root.modify(stay)?;
+        let mut left = allocate(pool, stay, self.id, kind, level)?;
+        let mut right = match allocate(pool, stay, self.id, kind, level) {
+            Ok(right) => right,
+            Err(restart) => {
+                free(left, stay);
+                return Err(restart);
+            }
+        };
+        let left_child = ChildWord::new(left.page(), left.hint());
+        let right_child = ChildWord::new(right.page(), right.hint());
+        write_side(&mut left, stay, plan, plan.sides.0)?;
+        write_side(&mut right, stay, plan, plan.sides.1)?;
+        view::reset(&mut root_page, PageKind::Inner, level + 1);
+        edit::build_root(
+            &mut root_page,
+            left_child,
+            plan.separator,
+            right_child,
+            list,
+        );
+        pool.statistics().tick(Ticker::Splits, 1);
+        Ok(SplitEnd::Done(right_child))
+    }
+}
+
+fn kind_of(node: &crate::tree::FrameNode<'_>) -> PageKind {
+    if node.is_inner() {
+        PageKind::Inner
+    } else {
+        PageKind::Leaf
+    }
+}
+
+/// Fills a new page, which is dirty in this stay already, and lets it inherit the marks.
+fn write_side(
+    latch: &mut Exclusive<'_>,
+    stay: &Stay,
+    plan: &Plan<'_, '_>,
+    side: Side<'_>,
+) -> Attempt<()> {
+    let mut page = latch.modify(stay)?;
+    side.build(&mut page);
+    if let Some(marks) = plan.marks {
+        let (lsn_max, multi_lsn) = marks_of(&Node::open(plan.node.words().slice()));
+        view::raise_marks(&mut page, lsn_max, multi_lsn);
+        stamp(&mut page, marks);
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What a node holds, for `verify` and `stat`.
+
+use pando_format::page::PageKind;
+use pando_format::{Lsn, PageId, TreeId};
+use pando_pool::{Attempt, Pool};
+
+use crate::node::check::check_node;
+use crate::node::view::Node;
+use crate::overflow::{Description, collect_ids};
+use crate::tree::{Tree, counted, damaged};
+
+/// A leaf or inner node, copied out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSummary {
+    /// The page.
+    pub page: PageId,
+    /// Leaf or inner node.
+    pub kind: PageKind,
+    /// 0 for a leaf.
+    pub level: u8,
+    /// The tree it belongs to.
+    pub tree: TreeId,
+    /// Number of entries.
+    pub records: usize,
+    /// Their whole keys; the first of an inner node is empty and stands for everything smaller.
+    pub keys: Vec<Vec<u8>>,
+    /// Children of an inner node, one for each key.
+    pub children: Vec<PageId>,
+    /// Values in overflow pages.
+    pub overflow: Vec<OverflowRef>,
+    /// Bytes of header, slots, prefix and records.
+    pub used_bytes: usize,
+    /// Newest batch that changed the page.
+    pub lsn_max: Lsn,
+    /// Newest batch of several leaves that changed it.
+    pub multi_lsn: Lsn,
+}
+
+/// A value in overflow pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverflowRef {
+    description: Description,
+}
+
+impl OverflowRef {
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> usize {
+        self.description.value_bytes
+    }
+
+    /// Index pages, if it has any.
+    pub fn index_pages(&self) -> &[PageId] {
+        if self.description.is_indexed() {
+            self.description.ids()
+        } else {
+            &[]
+        }
+    }
+}
+
+impl Tree {
+    /// Copies out what the node in `page` holds, and checks its structure.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; `Damaged` when it is not a sound node of this tree.
+    pub fn try_summary(&self, pool: &Pool, page: PageId) -> Attempt<NodeSummary> {
+        counted(pool, self.summary(pool, page))
+    }
+
+    fn summary(&self, pool: &Pool, page: PageId) -> Attempt<NodeSummary> {
+        let seen = pool.optimistic(page, 0)?;
+        let node = Node::open(seen.words().slice());
+        let kind = match node.kind() {
+            Some(kind @ (PageKind::Leaf | PageKind::Inner)) if node.tree() == self.id => kind,
+            _ => return damaged(&seen, "is no node of its tree"),
+        };
+        if let Err(what) = check_node(&node, pool.page_size()) {
+            return damaged(&seen, what);
+        }
+        let inner = node.is_inner();
+        let mut summary = NodeSummary {
+            page,
+            kind,
+            level: node.level(),
+            tree: node.tree(),
+            records: node.count(),
+            keys: Vec::new(),
+            children: Vec::new(),
+            overflow: Vec::new(),
+            used_bytes: pool.page_size().bytes().saturating_sub(node.free_bytes()),
+            lsn_max: node.lsn_max(),
+            multi_lsn: node.multi_lsn(),
+        };
+        for index in 0..node.count() {
+            let mut key = Vec::new();
+            node.copy_key(index, &mut key);
+            summary.keys.push(key);
+            if inner {
+                summary.children.push(node.child(index).page());
+            } else if let Some(description) = Some(node.slot(index))
+                .filter(|slot| slot.is_overflow())
+                .and_then(|slot| Description::read(&node, slot))
+            {
+                summary.overflow.push(OverflowRef { description });
+            }
+        }
+        seen.validate()?;
+        Ok(summary)
+    }
+
+    /// Ids of all pages of a value, index pages included. Without the leaf's version: the caller
+    /// keeps the tree from changing, or asks for the summary again afterwards.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_overflow_ids(&self, pool: &Pool, value: &OverflowRef) -> Attempt<Vec<PageId>> {
+        let mut ids = Vec::new();
+        counted(
+            pool,
+            collect_ids(pool, self.id, &value.description, &mut ids),
+        )?;
+        Ok(ids)
+    }
+}

@@ -1,0 +1,258 @@
+//! The tree: its identity, how it begins, and the descent that every operation starts with.
+//!
+//! ```text
+//! step from parent to child:
+//!   parent version -> child word -> child frame (hint, else page table) -> child version
+//!   -> parent version again -> the child is the one that covers the key
+//! ```
+//! Nothing is latched on the way. A change latches what it changes, at the versions that the
+//! descent saw, parent before child, and releases none before all are changed; so a reader that
+//! finds versions unchanged has read one state of the tree. Every attempt that fails holds nothing.
+
+use pando_format::page::PageKind;
+use pando_format::{Lsn, PageId, TreeId};
+use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_stats::Ticker;
+use pando_sync::atomic::AtomicU64;
+
+use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
+use crate::word::Store;
+
+/// Lines of slots that are asked for as soon as a leaf's frame is known.
+const LEAF_LINES: usize = 5;
+/// The same of an inner node.
+const INNER_LINES: usize = 15;
+
+/// A node of a frame.
+pub(crate) type FrameNode<'p> = Node<'p, AtomicU64>;
+
+/// A B+tree. The root keeps its page id for the life of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    /// Its name; every page of the tree carries it.
+    pub id: TreeId,
+    /// Its root.
+    pub root: PageId,
+}
+
+/// An inner node on the way down, and which of its children was taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step<'p> {
+    pub(crate) node: Optimistic<'p>,
+    pub(crate) index: usize,
+    pub(crate) count: usize,
+}
+
+/// All inner nodes on the way down, the root first.
+#[derive(Debug)]
+pub(crate) struct Path<'p> {
+    steps: [Option<Step<'p>>; LEVEL_MAX as usize + 1],
+    len: usize,
+}
+
+impl<'p> Path<'p> {
+    fn new() -> Self {
+        Self {
+            steps: [None; LEVEL_MAX as usize + 1],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, step: Step<'p>) {
+        if let Some(place) = self.steps.get_mut(self.len) {
+            *place = Some(step);
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = Step<'p>> + '_ {
+        self.steps[..self.len].iter().copied().flatten()
+    }
+
+    /// The lowest inner node with two children or more, and how many nodes lie above it.
+    pub(crate) fn fork(&self) -> Option<(usize, Step<'p>)> {
+        let depths = (0..self.len).rev();
+        depths
+            .zip(self.steps().rev())
+            .find(|(_, step)| step.count > 1)
+    }
+}
+
+impl Tree {
+    /// Makes a tree that is an empty leaf.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`].
+    pub fn create(pool: &Pool, stay: &Stay, id: TreeId) -> Attempt<Self> {
+        let mut root = pool.allocate(stay, id, PageKind::Leaf, 0)?;
+        match root.modify(stay) {
+            Ok(mut page) => view::clear(&mut page),
+            Err(restart) => {
+                root.free(stay);
+                return Err(restart);
+            }
+        }
+        Ok(Self {
+            id,
+            root: root.page(),
+        })
+    }
+
+    /// Goes down from the root to the node of level `stop` that `choose` leads to.
+    #[inline]
+    pub(crate) fn descend<'p>(
+        &self,
+        pool: &'p Pool,
+        stop: u8,
+        choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+    ) -> Attempt<Optimistic<'p>> {
+        let root = pool.optimistic(self.root, 0)?;
+        root.prefetch_header_and_slots(INNER_LINES);
+        self.descend_from(pool, root, None, stop, choose)
+    }
+
+    /// Goes down from `start`, whose level is `level` if that is known, to level `stop`.
+    #[inline]
+    pub(crate) fn descend_from<'p>(
+        &self,
+        pool: &'p Pool,
+        start: Optimistic<'p>,
+        level: Option<u8>,
+        stop: u8,
+        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+    ) -> Attempt<Optimistic<'p>> {
+        let mut here = start;
+        let mut expected = level;
+        for _ in 0..=LEVEL_MAX {
+            let node = Node::open(here.words().slice());
+            let level = node.level();
+            if !self.owns(&node) || expected.is_some_and(|expected| expected != level) {
+                here.validate()?;
+                return Err(Restart::Damaged(
+                    here.page(),
+                    "is no node of its tree and level",
+                ));
+            }
+            here.touch();
+            if level <= stop {
+                return Ok(here);
+            }
+            let index = choose(here, &node);
+            here = step_down(pool, here, &node, index)?;
+            expected = Some(level - 1);
+        }
+        here.validate()?;
+        Err(Restart::Damaged(here.page(), "lies too deep"))
+    }
+
+    /// Goes down to the leaf that `choose` leads to and lists all nodes above it.
+    pub(crate) fn descend_with_path<'p>(
+        &self,
+        pool: &'p Pool,
+        mut choose: impl FnMut(&FrameNode<'p>) -> usize,
+    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
+        let mut path = Path::new();
+        let leaf = self.descend(pool, 0, |here, node| {
+            let index = choose(node);
+            path.push(Step {
+                node: here,
+                index,
+                count: node.count(),
+            });
+            index
+        })?;
+        Ok((path, leaf))
+    }
+
+    /// True when the header says that `node` is a node of this tree.
+    #[inline]
+    fn owns(&self, node: &FrameNode<'_>) -> bool {
+        let level = node.level();
+        let kind = if level == 0 {
+            node.is_leaf()
+        } else {
+            node.is_inner() && level <= LEVEL_MAX && node.count() > 0
+        };
+        kind && node.tree() == self.id
+    }
+}
+
+/// Acquires child `index` of `here`; proves that it was the child when its version was read.
+#[inline]
+pub(crate) fn step_down<'p>(
+    pool: &'p Pool,
+    here: Optimistic<'p>,
+    node: &FrameNode<'p>,
+    index: usize,
+) -> Attempt<Optimistic<'p>> {
+    let word = node.child(index);
+    let child = match pool.optimistic(word.page(), word.hint()) {
+        Ok(child) => child,
+        Err(restart) => {
+            // A torn word names any page.
+            here.validate()?;
+            return Err(restart);
+        }
+    };
+    child.prefetch_header_and_slots(if node.level() == 1 {
+        LEAF_LINES
+    } else {
+        INNER_LINES
+    });
+    here.validate()?;
+    if child.hint() != word.hint() {
+        let new = ChildWord::new(word.page(), child.hint());
+        here.replace_hint(node.slot_word(index) + 1, word.0, new.0);
+    }
+    Ok(child)
+}
+
+/// Counts a conflict.
+#[inline]
+pub(crate) fn counted<T>(pool: &Pool, attempt: Attempt<T>) -> Attempt<T> {
+    if matches!(attempt, Err(Restart::Conflict)) {
+        pool.statistics().tick(Ticker::Restarts, 1);
+    }
+    attempt
+}
+
+/// The reason why `node` cannot be used: it changed meanwhile, or it is damaged.
+pub(crate) fn damaged<T>(node: &Optimistic<'_>, what: &'static str) -> Attempt<T> {
+    node.validate()?;
+    Err(Restart::Damaged(node.page(), what))
+}
+
+/// A new page of `tree`, ready to be written.
+pub(crate) fn allocate<'p>(
+    pool: &'p Pool,
+    stay: &Stay,
+    tree: TreeId,
+    kind: PageKind,
+    level: u8,
+) -> Attempt<Exclusive<'p>> {
+    let mut latch = pool.allocate(stay, tree, kind, level)?;
+    match latch.modify(stay) {
+        Ok(mut page) => view::clear(&mut page),
+        Err(restart) => {
+            latch.free(stay);
+            return Err(restart);
+        }
+    }
+    Ok(latch)
+}
+
+/// Frees a page of the tree that nothing names any more.
+pub(crate) fn free(latch: Exclusive<'_>, stay: &Stay) {
+    latch.unwire();
+    latch.free(stay);
+}
+
+/// Stamps a leaf that a change touches.
+pub(crate) fn stamp<P: Store + ?Sized>(page: &mut P, marks: Marks) {
+    view::raise_marks(page, marks.lsn, marks.multi_lsn);
+}
+
+/// Both marks of a leaf, so that another one can inherit them.
+pub(crate) fn marks_of(node: &FrameNode<'_>) -> (Lsn, Lsn) {
+    (node.lsn_max(), node.multi_lsn())
+}

@@ -1,0 +1,161 @@
+//! Reading a value in overflow pages, piece by piece, over restarts.
+//!
+//! What was copied counts as long as the leaf is unchanged: same page, frame and version, same
+//! description. The leaf is validated last.
+
+use pando_format::page::{HEADER_WORDS, PageKind, WORD_PAYLOAD};
+use pando_format::{PageId, TreeId};
+use pando_pool::{Attempt, Optimistic, Pool, Restart};
+
+use crate::node::text;
+use crate::node::view::Node;
+use crate::overflow::{Description, payload_bytes_max, read_index};
+use crate::word::load;
+
+/// Most pages that are asked for at once.
+const WANTED_MAX: usize = 64;
+
+/// Progress and buffers of one read at a time; reused for any number of reads.
+#[derive(Debug, Default)]
+pub struct ValueReader {
+    /// After a fault: pages to fetch before the next attempt, the faulting one first. Empty when
+    /// only that one is known.
+    pub wanted: Vec<PageId>,
+    source: Option<Source>,
+    ids: Vec<PageId>,
+    pages_copied: usize,
+    buffer: Vec<u8>,
+}
+
+/// Which value progress was made on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Source {
+    leaf: PageId,
+    frame_hint: u32,
+    version: u64,
+    description: Description,
+}
+
+impl ValueReader {
+    /// A reader without buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces `out` by the value that `description`, read from `leaf`, stands for.
+    pub(crate) fn read(
+        &mut self,
+        pool: &Pool,
+        tree: TreeId,
+        leaf: &Optimistic<'_>,
+        description: &Description,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        self.begin(leaf, description)?;
+        let result = self
+            .read_ids(pool, tree, description)
+            .and_then(|()| self.copy_pages(pool, tree, description));
+        // Whatever went wrong counts only if the leaf still names these pages.
+        leaf.validate()?;
+        result?;
+        std::mem::swap(out, &mut self.buffer);
+        self.source = None;
+        Ok(())
+    }
+
+    fn begin(&mut self, leaf: &Optimistic<'_>, description: &Description) -> Attempt<()> {
+        self.wanted.clear();
+        let source = Source {
+            leaf: leaf.page(),
+            frame_hint: leaf.hint(),
+            version: leaf.version(),
+            description: *description,
+        };
+        if self.source != Some(source) {
+            // Lengths are trusted from here on.
+            leaf.validate()?;
+            self.source = Some(source);
+            self.ids.clear();
+            self.pages_copied = 0;
+            self.buffer.clear();
+            self.buffer
+                .reserve(description.value_bytes.next_multiple_of(8));
+        }
+        Ok(())
+    }
+
+    fn read_ids(&mut self, pool: &Pool, tree: TreeId, description: &Description) -> Attempt<()> {
+        if self.ids.len() == description.pages {
+            return Ok(());
+        }
+        self.ids.clear();
+        if !description.is_indexed() {
+            self.ids.extend_from_slice(description.ids());
+            return Ok(());
+        }
+        for page in description.ids() {
+            match read_index(pool, tree, *page, &mut self.ids) {
+                Err(Restart::Fault(page)) => self.wanted.push(page),
+                result => result?,
+            }
+        }
+        self.fault()?;
+        if self.ids.len() == description.pages {
+            Ok(())
+        } else {
+            let page = description.ids()[0];
+            Err(Restart::Damaged(page, "indexes too few or too many pages"))
+        }
+    }
+
+    fn fault(&self) -> Attempt<()> {
+        match self.wanted.first() {
+            Some(page) => Err(Restart::Fault(*page)),
+            None => Ok(()),
+        }
+    }
+
+    fn copy_pages(&mut self, pool: &Pool, tree: TreeId, description: &Description) -> Attempt<()> {
+        let capacity = payload_bytes_max(pool.page_size());
+        while self.pages_copied < description.pages {
+            let page = self.ids[self.pages_copied];
+            let seen = match pool.optimistic(page, 0) {
+                Err(Restart::Fault(page)) => {
+                    self.list_missing(pool, page);
+                    return Err(Restart::Fault(page));
+                }
+                result => result?,
+            };
+            let begin = self.pages_copied * capacity;
+            let expected = capacity.min(description.value_bytes - begin);
+            let words = seen.words().slice();
+            let node = Node::open(words);
+            let payload = (load(words, WORD_PAYLOAD) & 0xFFFF_FFFF) as usize;
+            let valid = node.kind() == Some(PageKind::Overflow)
+                && node.tree() == tree
+                && payload == expected;
+            if !valid {
+                seen.validate()?;
+                return Err(Restart::Damaged(page, "is no such overflow page"));
+            }
+            self.buffer.truncate(begin);
+            text::append_words(words, HEADER_WORDS, expected, &mut self.buffer);
+            seen.validate()?;
+            seen.touch();
+            self.pages_copied += 1;
+        }
+        Ok(())
+    }
+
+    fn list_missing(&mut self, pool: &Pool, first: PageId) {
+        self.wanted.push(first);
+        for page in &self.ids[self.pages_copied + 1..] {
+            if self.wanted.len() == WANTED_MAX {
+                break;
+            }
+            if let Err(Restart::Fault(page)) = pool.optimistic(*page, 0) {
+                self.wanted.push(page);
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Trees larger than their pool, over a device that is a map; checkpoints in between.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pando_format::{Extent, FrameIndex, Lsn, PageId, PageSize, TreeId};
+use pando_pool::{Attempt, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
+use pando_stats::{Statistics, Ticker};
+use pando_sync::{Arc, Mutex, thread};
+use pando_tree::{Direction, LeafCopy, ScanValue, Tree, check_page, prepare_image};
+
+use crate::rig::{Random, Session};
+
+#[derive(Default)]
+struct Disk {
+    blocks: BTreeMap<u32, Vec<u8>>,
+    next: u32,
+}
+
+struct DiskRig {
+    pool: Pool,
+    tree: Tree,
+    disk: Mutex<Disk>,
+}
+
+impl DiskRig {
+    fn new(frames: usize) -> Self {
+        let pool = Pool::new(PoolOptions {
+            page_size: PageSize::new(4096).unwrap(),
+            frames,
+            page_ids_max: 1 << 16,
+            images: 4,
+            prepare_image,
+            check_page,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .unwrap();
+        let epoch = pool.epochs().current();
+        let tree = Tree::create(&pool, &Stay { epoch }, TreeId(7)).unwrap();
+        Self {
+            pool,
+            tree,
+            disk: Mutex::new(Disk::default()),
+        }
+    }
+
+    fn stay(&self) -> Stay {
+        Stay {
+            epoch: self.pool.epochs().current(),
+        }
+    }
+
+    fn write(&self, frames: &[FrameIndex]) {
+        let mut images = Vec::new();
+        self.pool.take_started_images(&mut images);
+        for frame in frames {
+            images.extend(self.pool.image_of(*frame, None));
+        }
+        for mut image in images {
+            self.pool.seal_image(&mut image);
+            let block = {
+                let mut disk = self.disk.lock();
+                disk.next += 1;
+                let block = disk.next;
+                disk.blocks.insert(block, image.bytes().to_vec());
+                block
+            };
+            let extent = Extent { block, blocks: 1 };
+            while let Err(back) = self.pool.complete_image(image, extent) {
+                image = back;
+                thread::yield_now();
+            }
+        }
+        self.pool.epochs().take_free_now();
+    }
+
+    fn load(&self, page: PageId) {
+        if let Ok(LoadStart::Claimed(ticket)) = self.pool.begin_load(page) {
+            let bytes = self.disk.lock().blocks[&ticket.stored().extent.block].clone();
+            self.pool.finish_load(ticket, &bytes).unwrap();
+        }
+    }
+
+    fn make_room(&self) {
+        let mut dirty = Vec::new();
+        self.pool.sweep(self.pool.frames() * 2, 8, &mut dirty);
+        dirty.truncate(8);
+        self.write(&dirty);
+    }
+
+    fn serve(&self, restart: Restart) {
+        match restart {
+            Restart::Conflict => thread::yield_now(),
+            Restart::Fault(page) => {
+                if self.pool.free_count() < 8 {
+                    self.make_room();
+                }
+                self.load(page);
+            }
+            Restart::Wait(Resource::Frames | Resource::Images) => self.make_room(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn drive<T>(&self, mut step: impl FnMut() -> Attempt<T>) -> T {
+        loop {
+            match step() {
+                Ok(value) => return value,
+                Err(restart) => self.serve(restart),
+            }
+        }
+    }
+
+    fn insert(&self, session: &mut Session, key: &[u8], value: &[u8]) -> bool {
+        let (stay, marks) = (self.stay(), marks(session));
+        let scratch = &mut session.scratch;
+        let done = self.drive(|| {
+            self.tree
+                .try_insert(&self.pool, &stay, marks, key, value, scratch)
+        });
+        self.drive(|| session.scratch.try_finish(&self.pool, &stay));
+        assert!(session.scratch.is_finished());
+        done.replaced
+    }
+
+    fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
+        let (stay, marks) = (self.stay(), marks(session));
+        let scratch = &mut session.scratch;
+        let done = self.drive(|| self.tree.try_remove(&self.pool, &stay, marks, key, scratch));
+        self.drive(|| session.scratch.try_finish(&self.pool, &stay));
+        if done.leaf_emptied {
+            self.drive(|| self.tree.try_remove_empty(&self.pool, &stay, marks, key));
+        }
+        done.existed
+    }
+
+    fn get<'a>(&self, session: &'a mut Session, key: &[u8]) -> Option<&'a [u8]> {
+        let Session { reader, out, .. } = session;
+        loop {
+            match self.tree.try_get(&self.pool, key, reader, out) {
+                Ok(lookup) => return lookup.found.then_some(&session.out),
+                Err(restart) => {
+                    self.serve(restart);
+                    // A batch of pages, held by nothing: some may be gone again when it is used.
+                    for page in reader.wanted.iter().skip(1).take(8) {
+                        self.load(*page);
+                    }
+                }
+            }
+        }
+    }
+
+    fn scan(&self, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut session, mut page) = (Session::default(), LeafCopy::new());
+        let mut records = Vec::new();
+        let mut bound: Bound<Vec<u8>> = Bound::Unbounded;
+        loop {
+            self.drive(|| {
+                let bound = bound.as_ref().map(Vec::as_slice);
+                self.tree
+                    .try_scan_leaf(&self.pool, bound, direction, &mut page)
+            });
+            for (key, value) in page.iter() {
+                let value = match value {
+                    ScanValue::Inline(value) => value.to_vec(),
+                    ScanValue::Overflow { .. } => self.get(&mut session, key).unwrap().to_vec(),
+                };
+                records.push((key.to_vec(), value));
+            }
+            match page.next_bound() {
+                Some(next) => bound = next.map(<[u8]>::to_vec),
+                None => return records,
+            }
+        }
+    }
+
+    /// Closes the epoch, then goes on changing pages before all of it is written.
+    fn checkpoint(&self, session: &Session, between: impl FnOnce()) {
+        let closing = self.pool.epochs().current();
+        self.pool.epochs().advance(Lsn(session.lsn));
+        between();
+        let frames: Vec<_> = (0..self.pool.frames() as u32).map(FrameIndex).collect();
+        while self.pool.epochs().dirty(closing) > 0 || self.pool.epochs().images(closing) > 0 {
+            for group in frames.chunks(4) {
+                self.write(group);
+            }
+        }
+        self.pool.epochs().take_pairs(closing);
+        self.pool.epochs().take_retired(closing);
+    }
+}
+
+fn marks(session: &mut Session) -> Marks {
+    session.lsn += 1;
+    Marks {
+        lsn: Lsn(session.lsn),
+        multi_lsn: Lsn(0),
+    }
+}
+
+fn change(
+    rig: &DiskRig,
+    session: &mut Session,
+    random: &mut Random,
+    model: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+) {
+    let key = format!("user:{:06}", random.below(800)).into_bytes();
+    if random.below(5) < 2 {
+        let existed = rig.remove(session, &key);
+        assert_eq!(existed, model.remove(&key).is_some());
+    } else {
+        let len = [10, 200, 900, 20_000, 60_000][random.below(5)];
+        let value = random.bytes(len);
+        let replaced = rig.insert(session, &key, &value);
+        assert_eq!(replaced, model.insert(key, value).is_some());
+    }
+}
+
+#[test]
+fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
+    let rig = DiskRig::new(128);
+    let (mut session, mut random) = (Session::default(), Random(4));
+    let mut model = BTreeMap::new();
+    for round in 0..12 {
+        for _ in 0..80 {
+            change(&rig, &mut session, &mut random, &mut model);
+        }
+        let mut later = Session {
+            lsn: session.lsn,
+            ..Session::default()
+        };
+        rig.checkpoint(&session, || {
+            for _ in 0..10 {
+                change(&rig, &mut later, &mut random, &mut model);
+            }
+        });
+        session.lsn = later.lsn;
+        for key in model.keys().step_by(5) {
+            assert_eq!(
+                rig.get(&mut session, key),
+                model.get(key).map(Vec::as_slice)
+            );
+        }
+        let direction = [Direction::Forward, Direction::Backward][round % 2];
+        let mut found = rig.scan(direction);
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        assert!(found.iter().map(|(k, v)| (k, v)).eq(&model));
+    }
+    assert!(rig.pool.statistics().get(Ticker::PageReads) > 1000);
+    while !rig
+        .drive(|| {
+            let scratch = &mut session.scratch;
+            rig.tree.try_dismantle(&rig.pool, &rig.stay(), scratch)
+        })
+        .done
+    {
+        rig.drive(|| session.scratch.try_finish(&rig.pool, &rig.stay()));
+    }
+    rig.drive(|| session.scratch.try_finish(&rig.pool, &rig.stay()));
+    rig.make_room();
+    assert_eq!(rig.pool.page_ids().available(), 1 << 16);
+}
+
+#[test]
+fn threads_share_a_tree_larger_than_its_pool() {
+    let rig = DiskRig::new(256);
+    thread::scope(|scope| {
+        for worker in 0..4u64 {
+            let rig = &rig;
+            scope.spawn(move || {
+                let (mut session, mut random) = (Session::default(), Random(worker));
+                let mut model = BTreeMap::new();
+                for _ in 0..250 {
+                    let key = (random.below(300) as u64 * 4 + worker).to_be_bytes();
+                    if random.below(3) == 0 {
+                        let existed = rig.remove(&mut session, &key);
+                        assert_eq!(existed, model.remove(&key).is_some());
+                    } else {
+                        let len = [10, 800, 1500, 15_000][random.below(4)];
+                        let value = random.bytes(len);
+                        let replaced = rig.insert(&mut session, &key, &value);
+                        assert_eq!(replaced, model.insert(key, value).is_some());
+                    }
+                    let key = (random.below(300) as u64 * 4 + worker).to_be_bytes();
+                    let expected = model.get(&key).map(Vec::as_slice);
+                    assert_eq!(rig.get(&mut session, &key), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn progress_on_a_value_that_was_replaced_is_not_used() {
+    let rig = DiskRig::new(128);
+    let mut session = Session::default();
+    for byte in 1..3 {
+        rig.insert(&mut session, b"key", &[byte; 40_000]);
+    }
+    let (mut writer, mut reader) = (Session::default(), Session::default());
+    rig.checkpoint(&session, || {});
+    while rig.pool.sweep(rig.pool.frames(), 128, &mut Vec::new()) > 0 {}
+    // Some pages are copied, then the next one is missing.
+    for _ in 0..6 {
+        let Session { reader, out, .. } = &mut reader;
+        let result = rig.tree.try_get(&rig.pool, b"key", reader, out);
+        let Err(Restart::Fault(page)) = result else {
+            panic!("{result:?}, not a fault");
+        };
+        assert!(reader.wanted.first().is_none_or(|first| *first == page));
+        rig.load(page);
+    }
+    // Twice, so that the same pages are used again, for a value of the same length.
+    writer.lsn = session.lsn;
+    for byte in 3..5 {
+        rig.insert(&mut writer, b"key", &[byte; 40_000]);
+    }
+    assert_eq!(rig.get(&mut reader, b"key"), Some(&[4; 40_000][..]));
+}
+
+#[test]
+fn a_fault_in_a_long_value_lists_the_pages_that_are_missing() {
+    let rig = DiskRig::new(256);
+    let mut session = Session::default();
+    rig.insert(&mut session, b"key", &[1; 400_000]);
+    rig.checkpoint(&session, || {});
+    while rig.pool.sweep(rig.pool.frames(), 256, &mut Vec::new()) > 0 {}
+    let mut rounds = 0;
+    loop {
+        let Session { reader, out, .. } = &mut session;
+        match rig.tree.try_get(&rig.pool, b"key", reader, out) {
+            Ok(lookup) => break assert!(lookup.found),
+            Err(Restart::Fault(page)) => {
+                rig.load(page);
+                for page in &reader.wanted {
+                    rig.load(*page);
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        rounds += 1;
+    }
+    // The leaf, the index page, and 100 pages by 64.
+    assert_eq!(rounds, 4);
+    assert_eq!(session.out, [1; 400_000]);
+}

@@ -1,0 +1,11 @@
+//! Trees over a pool without a device: everything is in memory.
+
+#![cfg(not(any(pando_loom, pando_shuttle)))]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod disk;
+mod model;
+mod rig;
+mod stress;
+mod structure;
+mod values;

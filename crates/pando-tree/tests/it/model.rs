@@ -1,0 +1,141 @@
+//! A tree against a map, with keys of many shapes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pando_tree::Direction;
+
+use crate::rig::{Random, Rig, Session, check_tree};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(random: &mut Random, style: usize, key_bytes_max: usize) -> Vec<u8> {
+    match style {
+        0 => {
+            let len = random.below(9);
+            (0..len).map(|_| b"\0\x01a\xFF"[random.below(4)]).collect()
+        }
+        1 => format!("user:{:012}", random.below(5000)).into_bytes(),
+        2 => {
+            let len = 1 + random.below(3);
+            random.bytes(len)
+        }
+        3 => {
+            let mut key = vec![b'p'; random.below(4) * 60];
+            key.extend(random.bytes(2));
+            key
+        }
+        4 => vec![0; random.below(key_bytes_max.min(700))],
+        _ => {
+            let mut key = vec![b'x'; key_bytes_max - 2];
+            if random.below(4) == 0 {
+                let at = random.below(key.len());
+                key[at] = b'a' + random.below(26) as u8;
+            }
+            key.extend(random.bytes(2));
+            key
+        }
+    }
+}
+
+fn value(random: &mut Random, page_bytes: usize) -> Vec<u8> {
+    let len = match random.below(40) {
+        0 => random.below(page_bytes * 20),
+        1..4 => random.below(page_bytes),
+        4..10 => 0,
+        _ => random.below(120),
+    };
+    random.bytes(len)
+}
+
+fn bound(random: &mut Random, key: Vec<u8>) -> Bound<Vec<u8>> {
+    match random.below(5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    }
+}
+
+fn compare_scan(rig: &Rig, model: &Model, random: &mut Random, key: Vec<u8>) {
+    let (start, limit) = (bound(random, key), 1 + random.below(200));
+    let start = start.as_ref().map(Vec::as_slice);
+    let (direction, range) = if random.below(2) == 0 {
+        (Direction::Forward, (start, Bound::Unbounded))
+    } else {
+        (Direction::Backward, (Bound::Unbounded, start))
+    };
+    let found = rig.scan(start, direction, limit);
+    let all = model.range::<[u8], _>(range);
+    let expected: Vec<_> = match direction {
+        Direction::Forward => all.take(limit).collect(),
+        Direction::Backward => all.rev().take(limit).collect(),
+    };
+    assert!(
+        found.iter().map(|(k, v)| (k, v)).eq(expected),
+        "{direction:?}"
+    );
+}
+
+fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
+    let rig = Rig::new(page_bytes, (32 << 20) / page_bytes);
+    let key_bytes_max = page_bytes / 4;
+    let mut random = Random(seed);
+    let (mut session, mut model) = (Session::default(), Model::new());
+    for step in 0..steps {
+        let key = key(&mut random, style, key_bytes_max);
+        // Phases of growth and of shrinking.
+        let removals = if step / 1000 % 3 == 2 { 8 } else { 3 };
+        if random.below(10) < removals {
+            let key = match model.range(key.clone()..).next() {
+                Some((next, _)) if random.below(2) == 0 => next.clone(),
+                _ => key.clone(),
+            };
+            assert_eq!(rig.remove(&mut session, &key), model.remove(&key).is_some());
+        } else {
+            let value = value(&mut random, page_bytes);
+            let replaced = rig.insert(&mut session, &key, &value);
+            assert_eq!(replaced, model.insert(key.clone(), value).is_some());
+        }
+        assert_eq!(
+            rig.get(&mut session, &key),
+            model.get(&key).map(Vec::as_slice)
+        );
+        if step % 100 == 0 {
+            compare_scan(&rig, &model, &mut random, key);
+        }
+        if step % 500 == 0 {
+            assert_eq!(check_tree(&rig).records, model.len());
+        }
+    }
+    for (key, value) in &model {
+        assert_eq!(rig.get(&mut session, key), Some(&value[..]));
+    }
+    let everything = rig.scan(Bound::Unbounded, Direction::Backward, usize::MAX);
+    assert!(
+        everything
+            .iter()
+            .map(|(k, v)| (k, v))
+            .eq(model.iter().rev())
+    );
+    for key in model.keys() {
+        assert!(rig.remove(&mut session, key));
+    }
+    let facts = check_tree(&rig);
+    assert_eq!((facts.leaves, facts.inner, facts.records), (1, 0, 0));
+}
+
+#[test]
+fn a_tree_holds_what_a_map_holds() {
+    for style in 0..6 {
+        run(style as u64, 4096, style, 4000);
+    }
+}
+
+#[test]
+fn larger_pages_hold_the_same() {
+    for (seed, page_bytes) in [8192, 16384, 32768, 65536].into_iter().enumerate() {
+        for style in [1, 5] {
+            run(seed as u64, page_bytes, style, 1500);
+        }
+    }
+}

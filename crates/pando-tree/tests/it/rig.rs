@@ -1,0 +1,218 @@
+//! A pool with one tree, operations that are tried until they succeed, and the check of a tree.
+
+use std::collections::HashSet;
+
+use pando_format::page::PageKind;
+use pando_format::{Epoch, Lsn, PageId, PageSize, TreeId};
+use pando_pool::{Attempt, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_stats::Statistics;
+use pando_sync::{Arc, thread};
+use pando_tree::{
+    Direction, LeafCopy, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
+    prepare_image,
+};
+
+pub(crate) const STAY: Stay = Stay { epoch: Epoch(1) };
+const PAGE_IDS: usize = 1 << 16;
+
+/// Reproducible random numbers.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) pool: Pool,
+    pub(crate) tree: Tree,
+}
+
+/// One thread's buffers.
+#[derive(Default)]
+pub(crate) struct Session {
+    pub(crate) scratch: Scratch,
+    pub(crate) reader: ValueReader,
+    pub(crate) out: Vec<u8>,
+    pub(crate) lsn: u64,
+}
+
+/// Tries until it succeeds; everything is in memory, so only conflicts are expected.
+pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> T {
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(Restart::Conflict) => thread::yield_now(),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(page_bytes: usize, frames: usize) -> Self {
+        let pool = Pool::new(PoolOptions {
+            page_size: PageSize::new(page_bytes).unwrap(),
+            frames,
+            page_ids_max: PAGE_IDS,
+            images: 4,
+            prepare_image,
+            check_page,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .unwrap();
+        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        Self { pool, tree }
+    }
+
+    pub(crate) fn pages_used(&self) -> usize {
+        PAGE_IDS - self.pool.page_ids().available() as usize
+    }
+
+    pub(crate) fn insert(&self, session: &mut Session, key: &[u8], value: &[u8]) -> bool {
+        session.lsn += 1;
+        let marks = Marks {
+            lsn: Lsn(session.lsn),
+            multi_lsn: Lsn(session.lsn / 10 * 10),
+        };
+        let scratch = &mut session.scratch;
+        let done = retry(|| {
+            self.tree
+                .try_insert(&self.pool, &STAY, marks, key, value, scratch)
+        });
+        retry(|| session.scratch.try_finish(&self.pool, &STAY));
+        done.replaced
+    }
+
+    pub(crate) fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
+        session.lsn += 1;
+        let marks = Marks {
+            lsn: Lsn(session.lsn),
+            multi_lsn: Lsn(0),
+        };
+        let scratch = &mut session.scratch;
+        let removed = retry(|| self.tree.try_remove(&self.pool, &STAY, marks, key, scratch));
+        retry(|| session.scratch.try_finish(&self.pool, &STAY));
+        if removed.leaf_emptied {
+            retry(|| self.tree.try_remove_empty(&self.pool, &STAY, marks, key));
+        }
+        removed.existed
+    }
+
+    pub(crate) fn get<'a>(&self, session: &'a mut Session, key: &[u8]) -> Option<&'a [u8]> {
+        let Session { reader, out, .. } = session;
+        let lookup = retry(|| self.tree.try_get(&self.pool, key, reader, out));
+        lookup.found.then_some(&session.out)
+    }
+
+    /// All records on the far side of `bound`, leaf by leaf.
+    pub(crate) fn scan(
+        &self,
+        bound: ScanBound<'_>,
+        direction: Direction,
+        limit: usize,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut session = Session::default();
+        let mut page = LeafCopy::new();
+        let mut records = Vec::new();
+        let mut bound = bound.map(<[u8]>::to_vec);
+        loop {
+            retry(|| {
+                let bound = bound.as_ref().map(Vec::as_slice);
+                self.tree
+                    .try_scan_leaf(&self.pool, bound, direction, &mut page)
+            });
+            for (key, value) in page.iter() {
+                let value = match value {
+                    ScanValue::Inline(value) => value.to_vec(),
+                    ScanValue::Overflow { len } => {
+                        let value = self.get(&mut session, key).unwrap().to_vec();
+                        assert_eq!(value.len(), len);
+                        value
+                    }
+                };
+                records.push((key.to_vec(), value));
+            }
+            match page.next_bound() {
+                Some(next) if records.len() < limit => bound = next.map(<[u8]>::to_vec),
+                _ => break,
+            }
+        }
+        records.truncate(limit);
+        records
+    }
+}
+
+/// What the check of a tree counted.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) leaves: usize,
+    pub(crate) empty_leaves: usize,
+    pub(crate) inner: usize,
+    pub(crate) overflow: usize,
+    pub(crate) leaf_bytes: usize,
+    pub(crate) records: usize,
+    pub(crate) lsn_max: u64,
+    seen: HashSet<PageId>,
+}
+
+/// Checks every node, that each covers its range only, that levels go down by one, and that no
+/// page is used twice nor leaked.
+pub(crate) fn check_tree(rig: &Rig) -> Facts {
+    let mut facts = Facts::default();
+    let root = rig.tree.try_summary(&rig.pool, rig.tree.root).unwrap();
+    check_node(rig, rig.tree.root, root.level, &[], None, &mut facts);
+    assert_eq!(facts.seen.len(), rig.pages_used(), "pages leaked or shared");
+    facts
+}
+
+fn check_node(
+    rig: &Rig,
+    page: PageId,
+    level: u8,
+    low: &[u8],
+    high: Option<&[u8]>,
+    facts: &mut Facts,
+) {
+    let node = rig.tree.try_summary(&rig.pool, page).unwrap();
+    assert!(facts.seen.insert(page), "{page} twice");
+    assert_eq!(node.level, level);
+    assert!(node.keys.is_sorted_by(|a, b| a < b));
+    let first = usize::from(node.kind == PageKind::Inner);
+    for key in &node.keys[first.min(node.keys.len())..] {
+        assert!(&key[..] >= low && high.is_none_or(|high| &key[..] < high));
+    }
+    if node.kind == PageKind::Leaf {
+        facts.leaves += 1;
+        facts.empty_leaves += usize::from(node.records == 0);
+        facts.leaf_bytes += node.used_bytes;
+        facts.records += node.records;
+        facts.lsn_max = facts.lsn_max.max(node.lsn_max.0);
+        assert!(node.multi_lsn <= node.lsn_max);
+        for value in &node.overflow {
+            for page in rig.tree.try_overflow_ids(&rig.pool, value).unwrap() {
+                assert!(facts.seen.insert(page), "{page} twice");
+                facts.overflow += 1;
+            }
+        }
+        return;
+    }
+    facts.inner += 1;
+    for (index, child) in node.children.iter().enumerate() {
+        let low = if index == 0 { low } else { &node.keys[index] };
+        let high = node.keys.get(index + 1).map(Vec::as_slice).or(high);
+        check_node(rig, *child, level - 1, low, high, facts);
+    }
+}

@@ -1,0 +1,177 @@
+//! Threads that change and read one tree.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_tree::{Direction, LeafCopy};
+
+use crate::rig::{Random, Rig, Session, check_tree, retry};
+
+/// A value that names its key and is the same byte all over.
+fn value(key: u64, version: u8, len: usize) -> Vec<u8> {
+    let mut value = key.to_be_bytes().to_vec();
+    value.resize(8 + len, version);
+    value
+}
+
+fn assert_whole(key: u64, value: &[u8]) {
+    assert_eq!(value[..8], key.to_be_bytes(), "the value of another key");
+    let version = value[8];
+    assert!(value[8..].iter().all(|byte| *byte == version), "torn value");
+}
+
+#[test]
+fn four_threads_with_keys_of_their_own_keep_each_their_map() {
+    disjoint(4, 5000);
+}
+
+#[test]
+fn sixteen_threads_with_keys_of_their_own_keep_each_their_map() {
+    disjoint(16, 1200);
+}
+
+fn disjoint(threads: u64, steps: usize) {
+    let rig = Rig::new(4096, 16384);
+    let total = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| {
+                let rig = &rig;
+                scope.spawn(move || {
+                    let (mut session, mut random) = (Session::default(), Random(worker));
+                    let mut model = BTreeMap::new();
+                    for _ in 0..steps {
+                        // Neighbouring keys belong to different threads.
+                        let key = (random.below(500) as u64 * threads + worker).to_be_bytes();
+                        match random.below(10) {
+                            0..4 => {
+                                let existed = rig.remove(&mut session, &key);
+                                assert_eq!(existed, model.remove(&key).is_some());
+                            }
+                            _ => {
+                                let len = [10, 100, 300, 6000][random.below(4)];
+                                let value = random.bytes(len);
+                                let replaced = rig.insert(&mut session, &key, &value);
+                                assert_eq!(replaced, model.insert(key, value).is_some());
+                            }
+                        }
+                        let expected = model.get(&key).map(Vec::as_slice);
+                        assert_eq!(rig.get(&mut session, &key), expected);
+                    }
+                    for (key, value) in &model {
+                        assert_eq!(rig.get(&mut session, key), Some(&value[..]));
+                    }
+                    model.len()
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .sum::<usize>()
+    });
+    assert_eq!(check_tree(&rig).records, total);
+}
+
+/// Even keys are always there; odd ones come and go, so that leaves split and are taken out.
+#[test]
+fn a_key_that_is_always_there_is_never_missed() {
+    const KEYS: u64 = 600;
+    let rig = Rig::new(4096, 16384);
+    let mut session = Session::default();
+    for key in (0..KEYS).step_by(2) {
+        rig.insert(&mut session, &(key << 32).to_be_bytes(), &value(key, 0, 20));
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (rig, stop) = (&rig, &stop);
+        let writers: Vec<_> = (0..3)
+            .map(|writer| scope.spawn(move || write_and_clear(rig, writer, KEYS)))
+            .collect();
+        let readers: Vec<_> = (0..3)
+            .map(|reader| {
+                scope.spawn(move || {
+                    let (mut session, mut random) = (Session::default(), Random(100 + reader));
+                    // Relaxed: the flag orders nothing.
+                    while !stop.load(Ordering::Relaxed) {
+                        for _ in 0..200 {
+                            let key = random.below(KEYS as usize / 2) as u64 * 2;
+                            let found = rig.get(&mut session, &(key << 32).to_be_bytes());
+                            assert_whole(key, found.expect("a key that is always there"));
+                        }
+                        check_scan(rig, KEYS, Direction::Forward);
+                        check_scan(rig, KEYS, Direction::Backward);
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        for result in results
+            .into_iter()
+            .chain(readers.into_iter().map(|reader| reader.join()))
+        {
+            result.unwrap();
+        }
+    });
+    let facts = check_tree(&rig);
+    assert_eq!(facts.records, KEYS as usize / 2);
+}
+
+fn write_and_clear(rig: &Rig, writer: u64, keys: u64) {
+    let (mut session, mut random) = (Session::default(), Random(writer));
+    for round in 0..60u64 {
+        // A block of new keys behind one odd key, then all of it is removed: its leaves empty.
+        let block = (random.below(keys as usize / 2) as u64 * 2 + 1) << 32 | writer << 24;
+        for n in 0..120 {
+            rig.insert(&mut session, &(block + n).to_be_bytes(), &[3; 90]);
+        }
+        for _ in 0..40 {
+            let key = random.below(keys as usize / 2) as u64 * 2;
+            let len = [1, 40, 900, 9000][random.below(4)];
+            let value = value(key, random.next() as u8, len);
+            rig.insert(&mut session, &(key << 32).to_be_bytes(), &value);
+        }
+        for n in 0..120 {
+            let n = if round % 2 == 0 { n } else { 119 - n };
+            assert!(rig.remove(&mut session, &(block + n).to_be_bytes()));
+        }
+    }
+}
+
+/// Every even key once, in order.
+fn check_scan(rig: &Rig, keys: u64, direction: Direction) {
+    let mut page = LeafCopy::new();
+    let mut bound: Bound<Vec<u8>> = Bound::Unbounded;
+    let mut seen = Vec::new();
+    loop {
+        retry(|| {
+            let bound = bound.as_ref().map(Vec::as_slice);
+            rig.tree
+                .try_scan_leaf(&rig.pool, bound, direction, &mut page)
+        });
+        for (key, _) in page.iter() {
+            seen.push(u64::from_be_bytes(key.try_into().unwrap()));
+        }
+        match page.next_bound() {
+            Some(next) => bound = next.map(<[u8]>::to_vec),
+            None => break,
+        }
+    }
+    if direction == Direction::Backward {
+        seen.reverse();
+    }
+    assert!(
+        seen.is_sorted_by(|a, b| a < b),
+        "{direction:?}: a key twice or out of order"
+    );
+    let even = seen
+        .iter()
+        .filter(|key| **key >> 32 & 1 == 0)
+        .map(|key| key >> 32);
+    assert!(
+        even.eq((0..keys).step_by(2)),
+        "{direction:?}: a key was missed"
+    );
+}

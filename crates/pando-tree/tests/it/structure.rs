@@ -1,0 +1,303 @@
+//! How trees grow, fill and shrink.
+
+use std::ops::Bound;
+
+use pando_format::page::HEADER_WORDS;
+use pando_format::{Lsn, TreeId};
+use pando_pool::{Marks, Restart};
+use pando_stats::Ticker;
+use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader};
+
+use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+
+fn fill_percent(rig: &Rig, leaves: usize, leaf_bytes: usize) -> usize {
+    100 * leaf_bytes / (leaves * rig.pool.page_size().bytes())
+}
+
+#[test]
+fn an_ascending_load_fills_leaves() {
+    let rig = Rig::new(4096, 8192);
+    let mut session = Session::default();
+    for n in 0..20_000 {
+        let key = format!("user:{n:012}");
+        rig.insert(&mut session, key.as_bytes(), &[7; 60]);
+    }
+    let facts = check_tree(&rig);
+    assert_eq!(facts.records, 20_000);
+    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    assert!(fill >= 95, "{fill} %");
+    let per_leaf = facts.records / facts.leaves;
+    assert!(per_leaf >= 49, "{per_leaf} a leaf: keys share their prefix");
+    assert!(rig.pool.statistics().get(Ticker::Splits) as usize >= facts.leaves);
+}
+
+#[test]
+fn ascending_loads_between_other_keys_fill_leaves_too() {
+    let rig = Rig::new(4096, 8192);
+    let mut session = Session::default();
+    rig.insert(&mut session, b"zzz", b"");
+    for n in 0..10_000u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[7; 60]);
+    }
+    let facts = check_tree(&rig);
+    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    assert!(fill >= 95, "{fill} %");
+}
+
+#[test]
+fn random_and_descending_loads_fill_leaves_by_half_at_least() {
+    for descending in [false, true] {
+        let rig = Rig::new(4096, 8192);
+        let (mut session, mut random) = (Session::default(), Random(3));
+        for n in (0..10_000u64).rev() {
+            let n = if descending { n } else { random.next() };
+            rig.insert(&mut session, &n.to_be_bytes(), &[7; 40]);
+        }
+        let facts = check_tree(&rig);
+        let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+        assert!(fill >= 48, "{fill} %");
+    }
+}
+
+#[test]
+fn deleting_everything_leaves_one_leaf_in_whatever_order() {
+    for order in 0..3 {
+        let rig = Rig::new(4096, 8192);
+        let (mut session, mut random) = (Session::default(), Random(order));
+        let mut keys: Vec<_> = (0..6000u32).map(|n| format!("key{n:06}")).collect();
+        for key in &keys {
+            rig.insert(&mut session, key.as_bytes(), &[1; 500]);
+        }
+        assert!(check_tree(&rig).inner > 1);
+        match order {
+            0 => {}
+            1 => keys.reverse(),
+            _ => {
+                for at in (1..keys.len()).rev() {
+                    keys.swap(at, random.below(at + 1));
+                }
+            }
+        }
+        for (step, key) in keys.iter().enumerate() {
+            assert!(rig.remove(&mut session, key.as_bytes()));
+            if step % 1000 == 0 {
+                assert_eq!(check_tree(&rig).empty_leaves, 0);
+            }
+        }
+        let facts = check_tree(&rig);
+        assert_eq!((facts.leaves, facts.inner, facts.records), (1, 0, 0));
+        assert_eq!(
+            facts.lsn_max, session.lsn,
+            "the last leaf inherits all marks"
+        );
+        rig.insert(&mut session, b"again", b"and again");
+        assert_eq!(rig.get(&mut session, b"again"), Some(&b"and again"[..]));
+    }
+}
+
+#[test]
+fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for n in 0..200u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
+    }
+    // The newest change of all is the removal of the first leaf's last record.
+    let mut page = LeafCopy::new();
+    retry(|| {
+        rig.tree
+            .try_scan_leaf(&rig.pool, Bound::Unbounded, Direction::Forward, &mut page)
+    });
+    let mut reader = ValueReader::new();
+    let mut out = Vec::new();
+    let keys: Vec<_> = page.iter().map(|(key, _)| key.to_vec()).collect();
+    let marks = |n| Marks {
+        lsn: Lsn(n),
+        multi_lsn: Lsn(n),
+    };
+    let mut scratch = Scratch::new();
+    for (n, key) in keys.iter().enumerate() {
+        let marks = marks(1000 + n as u64);
+        let removed = retry(|| {
+            rig.tree
+                .try_remove(&rig.pool, &STAY, marks, key, &mut scratch)
+        });
+        assert_eq!(removed.leaf_emptied, n + 1 == keys.len());
+    }
+    let newest = 1000 + keys.len() as u64 - 1;
+    assert!(retry(|| rig.tree.try_remove_empty(
+        &rig.pool,
+        &STAY,
+        marks(0),
+        &keys[0]
+    )));
+    let lookup = retry(|| rig.tree.try_get(&rig.pool, &keys[0], &mut reader, &mut out));
+    assert!(!lookup.found);
+    assert_eq!(
+        (lookup.lsn_max, lookup.multi_lsn),
+        (Lsn(newest), Lsn(newest))
+    );
+    assert!(!retry(|| rig.tree.try_remove_empty(
+        &rig.pool,
+        &STAY,
+        marks(0),
+        &keys[0]
+    )));
+    check_tree(&rig);
+}
+
+#[test]
+fn a_split_leaf_hands_its_marks_to_both_sides() {
+    let rig = Rig::new(4096, 256);
+    let mut scratch = Scratch::new();
+    let mut insert = |n: u32, lsn| {
+        let marks = Marks {
+            lsn: Lsn(lsn),
+            multi_lsn: Lsn(lsn),
+        };
+        retry(|| {
+            rig.tree.try_insert(
+                &rig.pool,
+                &STAY,
+                marks,
+                &n.to_be_bytes(),
+                &[1; 100],
+                &mut scratch,
+            )
+        });
+    };
+    insert(500, 999);
+    for n in 0..400 {
+        insert(n * 7 % 400, 1);
+    }
+    for n in 0..400u32 {
+        let lookup = retry(|| rig.tree.try_contains(&rig.pool, &n.to_be_bytes()));
+        assert!(lookup.found);
+        assert_eq!((lookup.lsn_max, lookup.multi_lsn), (Lsn(999), Lsn(999)));
+    }
+}
+
+#[test]
+fn a_dropped_tree_gives_all_its_pages_back() {
+    let rig = Rig::new(4096, 8192);
+    let (mut session, mut random) = (Session::default(), Random(9));
+    for n in 0..3000 {
+        let len = if n % 50 == 0 {
+            random.below(200_000)
+        } else {
+            60
+        };
+        let key = random.bytes(10);
+        let value = random.bytes(len);
+        rig.insert(&mut session, &key, &value);
+    }
+    let pages = check_tree(&rig).overflow;
+    assert!(pages > 500);
+    let used = rig.pages_used();
+    let mut freed = 0;
+    loop {
+        let step = retry(|| {
+            rig.tree
+                .try_dismantle(&rig.pool, &STAY, &mut session.scratch)
+        });
+        retry(|| session.scratch.try_finish(&rig.pool, &STAY));
+        freed += step.pages_freed as usize;
+        assert_eq!(rig.pages_used(), used - freed);
+        if step.done {
+            break;
+        }
+        if freed % 7 == 0 {
+            check_tree(&rig);
+        }
+    }
+    assert_eq!(rig.pages_used(), 0);
+}
+
+#[test]
+fn pages_of_another_tree_are_damage() {
+    let rig = Rig::new(4096, 256);
+    let stranger = Tree {
+        id: TreeId(8),
+        root: rig.tree.root,
+    };
+    let result = stranger.try_contains(&rig.pool, b"key");
+    assert!(matches!(result, Err(Restart::Damaged(page, _)) if page == rig.tree.root));
+}
+
+#[test]
+fn a_long_prefix_that_a_new_key_lacks_starts_a_leaf_of_its_own() {
+    let rig = Rig::new(4096, 1024);
+    let mut session = Session::default();
+    let long = |n: u32| [&[b'm'; 1000][..], &n.to_be_bytes()].concat();
+    for n in 0..2000 {
+        rig.insert(&mut session, &long(n), b"v");
+    }
+    for other in [&b"a"[..], b"z", b"mmz", b"mma", b"", b"n"] {
+        rig.insert(&mut session, other, b"other");
+        check_tree(&rig);
+    }
+    for n in 0..2000 {
+        assert_eq!(rig.get(&mut session, &long(n)), Some(&b"v"[..]));
+    }
+    for other in [&b"a"[..], b"z", b"mmz", b"mma", b"", b"n"] {
+        assert_eq!(rig.get(&mut session, other), Some(&b"other"[..]));
+    }
+    assert_eq!(
+        rig.scan(Bound::Unbounded, Direction::Forward, usize::MAX)
+            .len(),
+        2006
+    );
+}
+
+#[test]
+fn a_scan_of_long_keys_goes_on_within_a_leaf() {
+    let rig = Rig::new(65536, 64);
+    let mut session = Session::default();
+    let long = |n: u32| [&[b'm'; 16000][..], &n.to_be_bytes()].concat();
+    for n in 0..500 {
+        rig.insert(&mut session, &long(n), b"v");
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut keys: Vec<_> = rig.scan(Bound::Unbounded, direction, usize::MAX);
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        assert!(
+            keys.iter()
+                .map(|r| &r.0)
+                .eq(&(0..500).map(long).collect::<Vec<_>>())
+        );
+    }
+}
+
+#[test]
+fn a_located_leaf_is_the_one_that_a_get_reads() {
+    let rig = Rig::new(4096, 1024);
+    let mut session = Session::default();
+    for n in 0..1000u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[0; 30]);
+    }
+    let located = retry(|| rig.tree.try_locate(&rig.pool, &500u32.to_be_bytes()));
+    let lookup = retry(|| rig.tree.try_contains(&rig.pool, &500u32.to_be_bytes()));
+    assert_eq!(located.leaf, lookup.leaf);
+    assert_eq!(located.levels, 2);
+    assert!(located.free_bytes < 4096);
+}
+
+#[test]
+fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for n in 0..200u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
+    }
+    {
+        let mut latch = rig.pool.exclusive(rig.tree.root).unwrap();
+        let mut page = latch.modify(&STAY).unwrap();
+        // The root is its own first child.
+        page.store(HEADER_WORDS + 1, u64::from(rig.tree.root.0));
+    }
+    let result = rig.tree.try_contains(&rig.pool, &[0]);
+    let expected = Restart::Damaged(rig.tree.root, "is no node of its tree and level");
+    assert_eq!(result, Err(expected));
+}

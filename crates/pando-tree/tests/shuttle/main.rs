@@ -1,0 +1,235 @@
+//! Trees under random schedules, with a switch possible at every word: build with
+//! `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to it.
+
+#![cfg(pando_shuttle)]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::ops::Bound;
+
+use pando_format::{Epoch, Lsn, PageSize, TreeId};
+use pando_pool::{Attempt, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_stats::Statistics;
+use pando_sync::{Arc, thread};
+use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader, check_page, prepare_image};
+
+const STAY: Stay = Stay { epoch: Epoch(1) };
+const MARKS: Marks = Marks {
+    lsn: Lsn(1),
+    multi_lsn: Lsn(0),
+};
+const SCHEDULES: usize = 300;
+
+struct Rig {
+    pool: Pool,
+    tree: Tree,
+}
+
+fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> T {
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(Restart::Conflict) => thread::yield_now(),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Rig {
+    fn new() -> Arc<Self> {
+        let pool = Pool::new(PoolOptions {
+            page_size: PageSize::new(4096).unwrap(),
+            frames: 40,
+            page_ids_max: 64,
+            images: 2,
+            prepare_image,
+            check_page,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .unwrap();
+        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        Arc::new(Self { pool, tree })
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) {
+        let mut scratch = Scratch::new();
+        retry(|| {
+            self.tree
+                .try_insert(&self.pool, &STAY, MARKS, key, value, &mut scratch)
+        });
+        retry(|| scratch.try_finish(&self.pool, &STAY));
+    }
+
+    fn remove(&self, key: &[u8]) {
+        let mut scratch = Scratch::new();
+        let removed = retry(|| {
+            self.tree
+                .try_remove(&self.pool, &STAY, MARKS, key, &mut scratch)
+        });
+        assert!(removed.existed);
+        if removed.leaf_emptied {
+            retry(|| self.tree.try_remove_empty(&self.pool, &STAY, MARKS, key));
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let (mut reader, mut out) = (ValueReader::new(), Vec::new());
+        let lookup = retry(|| self.tree.try_get(&self.pool, key, &mut reader, &mut out));
+        lookup.found.then_some(out)
+    }
+
+    fn scan(&self, direction: Direction) -> Vec<Vec<u8>> {
+        let mut page = LeafCopy::new();
+        let mut keys = Vec::new();
+        let mut bound: Bound<Vec<u8>> = Bound::Unbounded;
+        loop {
+            retry(|| {
+                let bound = bound.as_ref().map(Vec::as_slice);
+                self.tree
+                    .try_scan_leaf(&self.pool, bound, direction, &mut page)
+            });
+            keys.extend(page.iter().map(|(key, _)| key.to_vec()));
+            match page.next_bound() {
+                Some(next) => bound = next.map(<[u8]>::to_vec),
+                None => break,
+            }
+        }
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        keys
+    }
+}
+
+type Threads = Vec<Box<dyn FnOnce() + Send>>;
+
+/// Runs the threads with a switch at any step, and with few switches at random places: the one
+/// finds what lies close together, the other what a long pause between two steps does.
+fn check(threads: fn() -> Threads) {
+    let run = move || {
+        let workers: Vec<_> = threads().into_iter().map(thread::spawn).collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    };
+    shuttle::check_random(run, SCHEDULES);
+    shuttle::check_pct(run, SCHEDULES, 4);
+}
+
+/// Three leaves: a, b.. and c; those of `b` come and go.
+fn three_leaves() -> Arc<Rig> {
+    let rig = Rig::new();
+    for key in ["a", "a1", "c", "c1", "b", "b1", "b2"] {
+        rig.insert(key.as_bytes(), &[1; 1200]);
+    }
+    rig
+}
+
+#[test]
+fn a_scan_sees_each_key_once_while_a_leaf_is_taken_out_and_its_range_used_again() {
+    check(|| {
+        let rig = three_leaves();
+        let writer = rig.clone();
+        let mut threads: Threads = vec![Box::new(move || {
+            for key in ["b", "b1", "b2"] {
+                writer.remove(key.as_bytes());
+            }
+            writer.insert(b"b3", b"short");
+            writer.insert(b"b4", b"short");
+        })];
+        for direction in [Direction::Forward, Direction::Backward] {
+            let rig = rig.clone();
+            threads.push(Box::new(move || {
+                let keys = rig.scan(direction);
+                assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+                for always in [&b"a"[..], b"a1", b"c", b"c1"] {
+                    assert!(keys.iter().any(|key| key == always), "{keys:?}");
+                }
+            }));
+        }
+        threads
+    });
+}
+
+#[test]
+fn a_key_is_found_while_its_leaf_is_split_and_its_neighbours_are_removed() {
+    check(|| {
+        let rig = three_leaves();
+        let (inserter, remover, reader) = (rig.clone(), rig.clone(), rig);
+        vec![
+            Box::new(move || {
+                for key in ["c0", "c2", "a0", "a2"] {
+                    inserter.insert(key.as_bytes(), &[2; 1500]);
+                }
+                assert!(inserter.get(b"a2").is_some());
+            }),
+            Box::new(move || {
+                for key in ["b", "b1", "b2"] {
+                    remover.remove(key.as_bytes());
+                    assert_eq!(remover.get(key.as_bytes()), None);
+                }
+            }),
+            Box::new(move || {
+                for key in ["a1", "c", "c1", "a"] {
+                    assert_eq!(reader.get(key.as_bytes()), Some(vec![1; 1200]));
+                }
+            }),
+        ]
+    });
+}
+
+#[test]
+fn a_long_value_is_read_whole_while_it_is_replaced() {
+    check(|| {
+        let rig = Rig::new();
+        rig.insert(b"key", &[0; 9000]);
+        let (writer, reader) = (rig.clone(), rig);
+        vec![
+            Box::new(move || {
+                for version in 1..4 {
+                    writer.insert(b"key", &[version; 9000]);
+                }
+            }),
+            Box::new(move || {
+                for _ in 0..2 {
+                    let value = reader.get(b"key").unwrap();
+                    assert_eq!(value.len(), 9000);
+                    assert!(value.iter().all(|byte| *byte == value[0]), "torn");
+                }
+            }),
+        ]
+    });
+}
+
+#[test]
+fn changes_of_one_leaf_do_not_undo_each_other() {
+    check(|| {
+        let rig = Rig::new();
+        for key in ["k1", "k2", "k3"] {
+            rig.insert(key.as_bytes(), b"old");
+        }
+        let (inserter, remover) = (rig.clone(), rig.clone());
+        let threads: Threads = vec![
+            Box::new(move || {
+                for key in ["a", "b", "k2"] {
+                    inserter.insert(key.as_bytes(), b"new");
+                }
+            }),
+            Box::new(move || {
+                for key in ["k1", "k3"] {
+                    remover.remove(key.as_bytes());
+                }
+            }),
+        ];
+        let workers: Vec<_> = threads.into_iter().map(thread::spawn).collect();
+        vec![Box::new(move || {
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            assert_eq!(
+                rig.scan(Direction::Forward),
+                [b"a".to_vec(), b"b".to_vec(), b"k2".to_vec()]
+            );
+            assert_eq!(rig.get(b"k2"), Some(b"new".to_vec()));
+        })]
+    });
+}

@@ -1,0 +1,91 @@
+//! How far batches are applied to the tree without a gap.
+//!
+//! LSNs enter the queue in order, under the tail's lock; they are marked in any order. `applied` is
+//! the LSN at or below which every batch is marked; it only grows.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use pando_format::Lsn;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Mutex, SequenceWaiters};
+
+#[derive(Debug)]
+struct Entry {
+    lsn: u64,
+    marked: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    applied: AtomicU64,
+    /// Reserved and not yet at or below `applied`, in order.
+    queue: Mutex<VecDeque<Entry>>,
+    waiters: SequenceWaiters,
+}
+
+impl Applied {
+    pub(crate) fn new(start: Lsn) -> Self {
+        Self {
+            applied: AtomicU64::new(start.0),
+            queue: Mutex::new(VecDeque::new()),
+            waiters: SequenceWaiters::new(),
+        }
+    }
+
+    /// Enters `lsn`, larger than all before. Called under the tail's lock.
+    pub(crate) fn reserve_in_order(&self, lsn: Lsn) {
+        let mut queue = self.queue.lock();
+        debug_assert!(queue.back().is_none_or(|entry| entry.lsn < lsn.0));
+        queue.push_back(Entry {
+            lsn: lsn.0,
+            marked: false,
+        });
+    }
+
+    /// The batch of `lsn` is in the tree.
+    ///
+    /// # Panics
+    /// When it was not reserved or is marked already.
+    pub(crate) fn mark(&self, lsn: Lsn) {
+        let mut queue = self.queue.lock();
+        let place = queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0));
+        let entry = place.ok().and_then(|place| queue.get_mut(place));
+        let entry = entry.expect("only a reserved batch is applied, and once");
+        assert!(!entry.marked, "{lsn} is applied twice");
+        entry.marked = true;
+        let mut reached = None;
+        while queue.front().is_some_and(|entry| entry.marked) {
+            reached = queue.pop_front().map(|entry| entry.lsn);
+        }
+        let Some(reached) = reached else {
+            return;
+        };
+        // Release: pairs with the Acquire in applied. Under the lock, so that it only grows.
+        self.applied.store(reached, Ordering::Release);
+        drop(queue);
+        self.waiters.notify(reached);
+    }
+
+    /// Every batch at or below it is in the tree.
+    #[inline]
+    pub(crate) fn applied(&self) -> Lsn {
+        // Acquire: pairs with the Release in mark: what was applied is seen.
+        Lsn(self.applied.load(Ordering::Acquire))
+    }
+
+    /// True if `applied` has reached `lsn`; otherwise `waker` is woken when it has.
+    pub(crate) fn request(&self, lsn: Lsn, waker: &Waker) -> bool {
+        if self.applied() >= lsn {
+            return true;
+        }
+        self.waiters.register(lsn.0, waker);
+        self.applied() >= lsn
+    }
+
+    /// Wakes everybody: the log is poisoned.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.notify(u64::MAX);
+    }
+}

@@ -1,0 +1,97 @@
+//! Records that wait for a flush: bytes for the device, in runs that are contiguous in one file.
+//!
+//! A run begins at a sector both in the buffer and in its file. The buffer is larger than the
+//! records it may hold by what segment headers and padding can need, so that a credited record
+//! always fits.
+
+use pando_device::IoBuf;
+use pando_format::Lsn;
+use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
+
+/// Bytes `start .. end` of the buffer, for the file in `slot` from `offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) slot: usize,
+    pub(crate) offset: u64,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// One of the two buffers of a log. Filled under the tail's lock, written by the leader.
+#[derive(Debug)]
+pub(crate) struct LogBuffer {
+    bytes: IoBuf,
+    used: usize,
+    runs: Vec<Run>,
+    /// Records in it, padding not counted.
+    pub(crate) records: u64,
+    /// Their bytes: what the buffer's budget counts.
+    pub(crate) record_bytes: u64,
+    /// LSN of the newest record.
+    pub(crate) newest: Lsn,
+    /// Position behind the padding that ends it; set when it is taken for a flush.
+    pub(crate) end: u64,
+}
+
+impl LogBuffer {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            bytes: IoBuf::new(capacity),
+            used: 0,
+            runs: Vec::new(),
+            records: 0,
+            record_bytes: 0,
+            newest: Lsn(0),
+            end: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.used = 0;
+        self.runs.clear();
+        self.records = 0;
+        self.record_bytes = 0;
+    }
+
+    /// Later bytes go to the file in `slot`, from `offset`.
+    pub(crate) fn begin_run(&mut self, slot: usize, offset: u64) {
+        self.runs.push(Run {
+            slot,
+            offset,
+            start: self.used,
+            end: self.used,
+        });
+    }
+
+    /// The next `count` bytes, to be written by the caller.
+    pub(crate) fn extend(&mut self, count: usize) -> &mut [u8] {
+        let start = self.used;
+        self.used += count;
+        let run = self.runs.last_mut().expect("bytes belong to a run");
+        run.end = self.used;
+        &mut self.bytes[start..self.used]
+    }
+
+    /// A segment's header, at the start of a run.
+    pub(crate) fn push_segment_header(&mut self, header: &SegmentHeader) {
+        header.encode_into(self.extend(SEGMENT_HEADER_BYTES));
+    }
+
+    /// Where the open run ends in its file; `None` without one.
+    pub(crate) fn run_end(&self) -> Option<u64> {
+        let run = self.runs.last()?;
+        Some(run.offset + (run.end - run.start) as u64)
+    }
+
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    pub(crate) fn bytes_of(&self, run: &Run) -> &[u8] {
+        &self.bytes[run.start..run.end]
+    }
+}

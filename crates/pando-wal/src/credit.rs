@@ -1,0 +1,60 @@
+//! A promise of room in the log, taken where waiting is allowed and spent where it is not.
+
+use std::fmt;
+
+use pando_sync::{Arc, Mutex, WaitList};
+
+use crate::tail::Tail;
+
+/// The tail behind its lock, and those that wait for room in it.
+#[derive(Debug)]
+pub(crate) struct SharedTail {
+    pub(crate) tail: Mutex<Tail>,
+    pub(crate) space: WaitList,
+}
+
+/// Room for one record in buffer and file. Given back when dropped.
+pub struct LogCredit {
+    shared: Arc<SharedTail>,
+    /// Bytes of the record; 0 when spent.
+    record: u64,
+}
+
+impl LogCredit {
+    /// The caller has reserved `record` bytes.
+    pub(crate) fn new(shared: Arc<SharedTail>, record: u64) -> Self {
+        Self { shared, record }
+    }
+
+    /// Largest record that it pays for, in bytes of the log.
+    pub fn record_bytes(&self) -> u64 {
+        self.record
+    }
+
+    /// True if it belongs to the log with this tail.
+    pub(crate) fn is_of(&self, shared: &Arc<SharedTail>) -> bool {
+        std::ptr::eq(&raw const *self.shared, &raw const **shared)
+    }
+
+    /// The caller releases the bytes in its own stay under the lock.
+    pub(crate) fn spend(mut self) -> u64 {
+        std::mem::take(&mut self.record)
+    }
+}
+
+impl Drop for LogCredit {
+    fn drop(&mut self) {
+        if self.record != 0 {
+            self.shared.tail.lock().release(self.record);
+            self.shared.space.notify_all();
+        }
+    }
+}
+
+impl fmt::Debug for LogCredit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogCredit")
+            .field("record", &self.record)
+            .finish_non_exhaustive()
+    }
+}

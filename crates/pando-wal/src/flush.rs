@@ -1,0 +1,137 @@
+//! Writing the log out: the flush that a leader does, and the thread that leads for those that
+//! cannot block.
+//!
+//! A flush swaps the buffers under the tail's lock and writes without it; files are synced before
+//! anything is called durable. A failure, a panic too, poisons the log.
+
+use pando_device::{Device, File};
+use pando_format::Lsn;
+use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
+use pando_sync::{park, thread, thread_waker, time};
+
+use crate::buffer::LogBuffer;
+use crate::error::{Error, Result};
+use crate::group::Role;
+use crate::log::Log;
+
+/// Between two tries of a write that found the device full.
+const FULL_RETRY: time::Duration = time::Duration::from_millis(20);
+
+impl<D: Device> Log<D> {
+    /// The body of the log thread: flushes for event loops, when the buffer is half full, and every
+    /// `interval`. Returns after [`Log::stop`], or when the log is poisoned.
+    pub fn run_flusher(&self, interval: Option<time::Duration>) {
+        let mut flushed = time::now();
+        // Acquire: pairs with the Release in stop.
+        while !self.stopping.load(Ordering::Acquire) && !self.group.failed() {
+            if interval.is_some_and(|interval| flushed.elapsed() >= interval) {
+                flushed = time::now();
+                self.request_flush(self.reserved_end());
+            }
+            let requested = self.requested();
+            if requested > self.durable() {
+                // A failure has poisoned the log, which ends the loop.
+                let _ = self.wait(requested, Role::Background);
+                continue;
+            }
+            self.flusher.register(&thread_waker());
+            let idle = self.requested() <= self.durable()
+                && !self.stopping.load(Ordering::Acquire)
+                && !self.group.failed();
+            match interval {
+                _ if !idle => {}
+                None => park(),
+                Some(interval) => thread::park_timeout(interval.saturating_sub(flushed.elapsed())),
+            }
+        }
+    }
+
+    fn requested(&self) -> Lsn {
+        // Relaxed: ordered by the fences of the wait list. The record was appended before.
+        Lsn(self.requested.load(Ordering::Relaxed)).min(self.reserved_end())
+    }
+
+    /// Ends [`Log::run_flusher`]. Flushes nothing: see [`Log::flush_now`].
+    pub fn stop(&self) {
+        // Release: pairs with the Acquire in run_flusher and write_run.
+        self.stopping.store(true, Ordering::Release);
+        self.flusher.notify_all();
+    }
+
+    /// One flush. Only the leader calls this. `None`: the log is poisoned.
+    pub(crate) fn flush(&self) -> Option<Lsn> {
+        let mut unwinding = PoisonOnUnwind {
+            log: self,
+            armed: true,
+        };
+        let flushed = self.flush_taken();
+        unwinding.armed = false;
+        flushed
+    }
+
+    fn flush_taken(&self) -> Option<Lsn> {
+        let (taken, newest) = {
+            let mut tail = self.shared.tail.lock();
+            let taken = tail.take();
+            self.group.batch_closed(tail.newest());
+            (taken, tail.newest())
+        };
+        let Some(buffer) = taken else {
+            return Some(newest);
+        };
+        self.shared.space.notify_all();
+        debug_assert_eq!(buffer.newest, newest);
+        if let Err(error) = self.write(&buffer) {
+            self.poison(error);
+            return None;
+        }
+        self.statistics.tick(Ticker::LogFlushes, 1);
+        self.statistics
+            .tick(Ticker::LogFlushedRecords, buffer.records);
+        self.shared.tail.lock().give_back(buffer);
+        // Those that were refused while the device was full may try again.
+        self.shared.space.notify_all();
+        Some(newest)
+    }
+
+    fn write(&self, buffer: &LogBuffer) -> Result<()> {
+        for run in buffer.runs() {
+            let file = self.segments.file(run.slot);
+            self.write_run(&file, buffer.bytes_of(run), run.offset)?;
+        }
+        for run in buffer.runs() {
+            self.segments.file(run.slot).sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes, and tries again while the device is full: until then nothing new is accepted.
+    fn write_run(&self, file: &D::File, bytes: &[u8], offset: u64) -> Result<()> {
+        loop {
+            let written = file.write_at(bytes, offset);
+            let full = written.as_ref().is_err_and(pando_device::Error::is_full);
+            // Relaxed: a hint for try_reserve.
+            self.full.store(full, Ordering::Relaxed);
+            // Acquire: pairs with the Release in stop.
+            if !full || self.stopping.load(Ordering::Acquire) {
+                return Ok(written?);
+            }
+            thread::park_timeout(FULL_RETRY);
+        }
+    }
+}
+
+/// Tells all that wait when the leader panics.
+struct PoisonOnUnwind<'a, D: Device> {
+    log: &'a Log<D>,
+    armed: bool,
+}
+
+impl<D: Device> Drop for PoisonOnUnwind<'_, D> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.log.poison(Error::Abandoned);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The log itself: ties tail, files, group commit and applied order together.
+//!
+//! An append copies under the tail's lock and returns; flushes are in `flush`. What
+//! [`Log::append`] may not do: wait for the device, for space, or for another committer.
+
+use std::task::Waker;
+
+use pando_device::Device;
+use pando_format::Lsn;
+use pando_format::checksum::crc32c;
+use pando_format::log::{RecordKind, record_bytes};
+use pando_stats::{Statistics, Ticker};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, WaitList, park, thread_waker};
+
+use crate::applied::Applied;
+use crate::credit::{LogCredit, SharedTail};
+use crate::error::{Error, Result};
+use crate::group::{Failed, Group, Role};
+use crate::options::LogOptions;
+use crate::segments::Segments;
+use crate::tail::{NoRoom, Tail};
+
+/// The log of one store.
+#[derive(Debug)]
+pub struct Log<D: Device> {
+    options: LogOptions,
+    pub(crate) segments: Segments<D>,
+    pub(crate) shared: Arc<SharedTail>,
+    pub(crate) group: Group,
+    applied: Applied,
+    /// LSN of the newest record. Written under the tail's lock.
+    reserved: AtomicU64,
+    /// Up to where the log thread shall flush.
+    pub(crate) requested: AtomicU64,
+    /// Where the log thread waits for work.
+    pub(crate) flusher: WaitList,
+    pub(crate) stopping: AtomicBool,
+    /// A write waits for space on the device.
+    pub(crate) full: AtomicBool,
+    /// Why the log is poisoned: the first reason stays.
+    failure: Mutex<Option<Error>>,
+    pub(crate) statistics: Arc<Statistics>,
+}
+
+impl<D: Device> Log<D> {
+    /// Opens the log for a new life that begins at `options.start`. Everything before is dead:
+    /// the checkpoint of generation `options.incarnation` is durable. Blocks until two segments
+    /// are ready; [`Log::prepare_segments`] makes the others.
+    ///
+    /// # Errors
+    /// [`Error::Options`], or what the device reports; the log on the device is still usable.
+    pub fn open(device: D, options: LogOptions, statistics: Arc<Statistics>) -> Result<Self> {
+        options.check()?;
+        let segments = Segments::open(device, options)?;
+        let tail = Tail::new(options, segments.sector()?, segments.ready());
+        Ok(Self {
+            options,
+            segments,
+            shared: Arc::new(SharedTail {
+                tail: Mutex::new(tail),
+                space: WaitList::new(),
+            }),
+            group: Group::new(options.start),
+            applied: Applied::new(options.start),
+            reserved: AtomicU64::new(options.start.0),
+            requested: AtomicU64::new(options.start.0),
+            flusher: WaitList::new(),
+            stopping: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            statistics,
+        })
+    }
+
+    /// The settings it was opened with.
+    pub fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
+    /// True if flushes go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.segments.is_direct()
+    }
+
+    /// Makes missing segment files, for as long as that takes; a background thread calls it after
+    /// open, and again after an error. Returns how many it made.
+    ///
+    /// # Errors
+    /// What the device reports. The log is not poisoned: its budget stays what it is.
+    pub fn prepare_segments(&self) -> Result<usize> {
+        let mut made = 0;
+        while let Some(slot) = self.segments.prepare_next()? {
+            self.shared.tail.lock().add_slot(slot);
+            self.shared.space.notify_all();
+            made += 1;
+        }
+        Ok(made)
+    }
+
+    /// Most bytes of a payload.
+    pub fn max_batch_bytes(&self) -> usize {
+        self.options.max_batch_bytes()
+    }
+
+    /// Promises room for a record with `payload` bytes, in buffer and file; `None` when there is
+    /// none now: register in [`Log::space_waiters`], try again, then wait. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::Full`] while the device has no space; why the log is poisoned.
+    pub fn try_reserve(&self, payload: usize) -> Result<Option<LogCredit>> {
+        let bytes_max = self.max_batch_bytes();
+        if payload > bytes_max {
+            return Err(Error::TooLarge {
+                bytes: payload,
+                bytes_max,
+            });
+        }
+        if let Some(error) = self.poisoned() {
+            return Err(error);
+        }
+        // Relaxed: a late look lets one more batch in, which waits like those before it.
+        if self.full.load(Ordering::Relaxed) {
+            return Err(Error::Full);
+        }
+        let record = record_bytes(payload);
+        let reserved = self.shared.tail.lock().try_reserve(record);
+        match reserved {
+            Ok(()) => Ok(Some(LogCredit::new(self.shared.clone(), record))),
+            Err(NoRoom::File) => Ok(None),
+            Err(NoRoom::Buffer) => {
+                self.request_flush(self.reserved_end());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Those that wait for [`Log::try_reserve`] to succeed.
+    pub fn space_waiters(&self) -> &WaitList {
+        &self.shared.space
+    }
+
+    /// Appends a record against `credit` and enters it in the order of [`Log::mark_applied`]. Waits
+    /// for nothing but a short lock.
+    ///
+    /// # Panics
+    /// When `credit` is of another log or pays for less, or for padding.
+    pub fn append(&self, credit: LogCredit, kind: RecordKind, flags: u8, payload: &[u8]) -> Lsn {
+        assert!(credit.is_of(&self.shared), "a credit of this log");
+        assert!(kind != RecordKind::Padding, "padding is the log's own");
+        let bytes = record_bytes(payload.len());
+        assert!(credit.record_bytes() >= bytes, "the credit covers it");
+        let payload_crc = crc32c(payload);
+        let mut tail = self.shared.tail.lock();
+        tail.release(credit.spend());
+        let lsn = tail.append(kind, flags, payload, payload_crc);
+        self.applied.reserve_in_order(lsn);
+        // Release: pairs with the Acquire in reserved_end. Under the lock, so that it only grows.
+        self.reserved.store(lsn.0, Ordering::Release);
+        let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
+        drop(tail);
+        self.statistics.tick(Ticker::LogBytes, bytes);
+        self.shared.space.notify_all();
+        if half_full {
+            self.request_flush(lsn);
+        }
+        lsn
+    }
+
+    /// LSN of the newest record; where the log began when there is none.
+    #[inline]
+    pub fn reserved_end(&self) -> Lsn {
+        // Acquire: pairs with the Release in append.
+        Lsn(self.reserved.load(Ordering::Acquire))
+    }
+
+    /// Every record up to here survives a crash.
+    #[inline]
+    pub fn durable(&self) -> Lsn {
+        self.group.durable()
+    }
+
+    /// Blocks until the record of `lsn` is durable; may flush for others.
+    ///
+    /// # Errors
+    /// Why the log is poisoned: nobody knows whether the record will survive.
+    ///
+    /// # Panics
+    /// When `lsn` was not appended.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        self.wait(lsn, Role::Committer)
+    }
+
+    pub(crate) fn wait(&self, lsn: Lsn, role: Role) -> Result<()> {
+        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
+        let waited = self.group.wait(lsn, role, || self.flush());
+        waited.map_err(|failed| self.why(failed))
+    }
+
+    /// Blocks until everything appended so far is durable.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`].
+    pub fn flush_now(&self) -> Result<()> {
+        self.wait(self.reserved_end(), Role::Background)
+    }
+
+    /// True if the record of `lsn` is durable. Otherwise the log thread flushes, and `waker` is
+    /// woken when it is, or when the log is poisoned; a waker that asks for several is woken for the
+    /// least, and asks again. Never blocks.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`].
+    pub fn request_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        let asked = self.group.request(lsn, waker);
+        let durable = asked.map_err(|failed| self.why(failed))?;
+        if !durable {
+            self.request_flush(lsn);
+        }
+        Ok(durable)
+    }
+
+    /// Asks the log thread to flush up to `lsn`. Never blocks.
+    pub(crate) fn request_flush(&self, lsn: Lsn) {
+        // Relaxed: the fence in notify_all orders it before the look for the log thread.
+        self.requested.fetch_max(lsn.0, Ordering::Relaxed);
+        self.flusher.notify_all();
+    }
+
+    /// Why nothing becomes durable any more.
+    pub fn poisoned(&self) -> Option<Error> {
+        if !self.group.failed() {
+            return None;
+        }
+        let failure = self.failure.lock();
+        Some(failure.clone().unwrap_or(Error::Abandoned))
+    }
+
+    fn why(&self, _: Failed) -> Error {
+        self.poisoned().unwrap_or(Error::Abandoned)
+    }
+
+    /// Refuses everything from now on and wakes all that wait. The first reason stays.
+    pub fn poison(&self, reason: Error) {
+        self.failure.lock().get_or_insert(reason);
+        self.group.fail();
+        self.applied.wake_all();
+        self.shared.space.notify_all();
+        self.flusher.notify_all();
+    }
+
+    /// True while a write waits for space on the device.
+    pub fn is_full(&self) -> bool {
+        // Relaxed: a hint.
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Recycles segments below `lsn`. The checkpoint that makes them needless is durable.
+    pub fn truncate_below(&self, lsn: Lsn) {
+        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
+        self.shared.tail.lock().truncate_below(lsn);
+        self.shared.space.notify_all();
+    }
+
+    /// Bytes of the log that a checkpoint would free.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.tail.lock().used_bytes()
+    }
+
+    /// Bytes of all segments that are ready.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.segments.ready().len() as u64 * u64::from(self.options.segment_bytes)
+    }
+
+    /// Bytes promised and not appended: 0 when all is idle.
+    pub fn credit_bytes(&self) -> u64 {
+        self.shared.tail.lock().credit_bytes()
+    }
+
+    /// The batch of `lsn` is in the tree. Once for each append, in any order.
+    pub fn mark_applied(&self, lsn: Lsn) {
+        self.applied.mark(lsn);
+    }
+
+    /// Every batch at or below it is in the tree.
+    #[inline]
+    pub fn applied(&self) -> Lsn {
+        self.applied.applied()
+    }
+
+    /// Blocks until [`Log::applied`] has reached `lsn`.
+    ///
+    /// # Errors
+    /// Why the log is poisoned, if it has not.
+    pub fn wait_applied(&self, lsn: Lsn) -> Result<()> {
+        let waker = thread_waker();
+        while !self.request_applied(lsn, &waker)? {
+            park();
+        }
+        Ok(())
+    }
+
+    /// True if [`Log::applied`] has reached `lsn`; otherwise `waker` is woken when it has, or when
+    /// the log is poisoned.
+    ///
+    /// # Errors
+    /// Why the log is poisoned, if it has not.
+    pub fn request_applied(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        if self.applied.request(lsn, waker) {
+            return Ok(true);
+        }
+        self.poisoned().map_or(Ok(false), Err)
+    }
+}

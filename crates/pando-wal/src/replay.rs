@@ -1,0 +1,288 @@
+//! Reads what a crash left of the log: every batch behind a checkpoint, in order, up to the end.
+//!
+//! The end is the first position without a valid record of this life. That is how a torn tail looks,
+//! and lost or rotten records look the same; so the rest of this life's segments is searched for a
+//! valid record which knew that the end was already durable when it was reserved. One that did
+//! proves that an acknowledged record is gone: damage, never silently the end.
+
+use std::collections::BTreeMap;
+
+use pando_device::{Device, File, OpenOptions};
+use pando_format::Lsn;
+use pando_format::bytes::u64_at;
+use pando_format::log::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES};
+
+use crate::error::Error;
+use crate::segments;
+
+const WINDOW_BYTES: usize = 1 << 20;
+const HEADER_BYTES: u64 = SEGMENT_HEADER_BYTES as u64;
+const RECORD_HEADER: u64 = RECORD_HEADER_BYTES as u64;
+/// Offset of the incarnation in a record's header.
+const INCARNATION_OFFSET: usize = 24;
+
+/// Which log to read, and from where. All but `identity` are in the superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Identity of the store.
+    pub identity: [u8; 16],
+    /// The life of the log to read.
+    pub incarnation: u64,
+    /// The checkpoint's LSN: the LSN of a record, or where the life began.
+    pub from: Lsn,
+}
+
+/// What replay has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayEnd {
+    /// LSN of the last record; `from` when there is none.
+    pub end: Lsn,
+    /// Where the next life begins: the checkpoint that ends recovery has this LSN, and
+    /// [`crate::LogOptions::start`] is it. Nothing of an earlier life lies at or behind it.
+    pub restart: Lsn,
+    /// Batches delivered.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+/// Calls `apply` with LSN and payload of each batch behind `options.from`, in order. Writes
+/// nothing.
+///
+/// # Errors
+/// [`Error::Corrupt`] when an acknowledged record is gone, [`Error::Device`], or what `apply`
+/// returns.
+pub fn replay<D: Device, E: From<Error>>(
+    device: &D,
+    options: &ReplayOptions,
+    mut apply: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+) -> Result<ReplayEnd, E> {
+    let mut directory = Directory::read(device, options)?;
+    let mut found = ReplayEnd {
+        end: options.from,
+        restart: options.from,
+        records: 0,
+        bytes: 0,
+    };
+    let mut position = options.from.0;
+    loop {
+        position = directory.record_place(position);
+        let Some((header, payload)) = directory.record_at(position)? else {
+            break;
+        };
+        match header.kind {
+            RecordKind::Batch => {
+                apply(header.lsn, payload)?;
+                found.records += 1;
+                found.bytes += payload.len() as u64;
+                found.end = header.lsn;
+            }
+            RecordKind::Void => found.end = header.lsn,
+            RecordKind::Padding => {}
+        }
+        position = header.lsn.0;
+    }
+    directory.search_behind(position)?;
+    found.restart = directory.restart(found.end)?;
+    Ok(found)
+}
+
+/// The files of one life of the log, by segment.
+struct Directory<F> {
+    options: ReplayOptions,
+    segments: BTreeMap<u64, Window<F>>,
+    /// The first segment that no life has begun.
+    unused: u64,
+}
+
+impl<F: File> Directory<F> {
+    fn read<D: Device<File = F>>(device: &D, options: &ReplayOptions) -> Result<Self, Error> {
+        let mut directory = Self {
+            options: *options,
+            segments: BTreeMap::new(),
+            unused: 0,
+        };
+        for (_, name) in segments::list(device)? {
+            let file = device.open(&name, OpenOptions::read())?;
+            let Some(header) = segments::read_header(&file)? else {
+                continue;
+            };
+            if header.identity != options.identity {
+                continue;
+            }
+            let Some(number) = header.segment else {
+                continue;
+            };
+            if header.segment_bytes != options.segment_bytes {
+                let what = format!("{name} has segments of {} bytes", header.segment_bytes);
+                return Err(directory.damage(options.from.0, what));
+            }
+            // Positions behind the segment must be numbers, too.
+            if number >= u64::MAX / directory.segment_bytes() - 1 {
+                let what = format!("{name} claims to be segment {number}");
+                return Err(directory.damage(options.from.0, what));
+            }
+            directory.unused = directory.unused.max(number + 1);
+            if header.incarnation != options.incarnation {
+                continue;
+            }
+            let window = Window::new(file)?;
+            if directory.segments.insert(number, window).is_some() {
+                let what = format!("segment {number} is there twice");
+                return Err(directory.damage(options.from.0, what));
+            }
+        }
+        Ok(directory)
+    }
+
+    fn damage(&self, position: u64, what: String) -> Error {
+        Error::Corrupt {
+            position: Lsn(position),
+            what,
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        u64::from(self.options.segment_bytes)
+    }
+
+    /// Where the record at or behind `position` begins: not in a header, nor where no record fits.
+    fn record_place(&self, position: u64) -> u64 {
+        let size = self.segment_bytes();
+        let offset = position % size;
+        if offset < HEADER_BYTES {
+            position - offset + HEADER_BYTES
+        } else if size - offset < RECORD_HEADER {
+            position - offset + size + HEADER_BYTES
+        } else {
+            position
+        }
+    }
+
+    /// The valid record at `position`, if there is one.
+    fn record_at(&mut self, position: u64) -> Result<Option<(RecordHeader, &[u8])>, Error> {
+        let size = self.segment_bytes();
+        let (number, offset) = (position / size, position % size);
+        let incarnation = self.options.incarnation;
+        let Some(window) = self.segments.get_mut(&number) else {
+            return Ok(None);
+        };
+        let Some(bytes) = window.bytes(offset, RECORD_HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let segment_end = (number + 1) * size;
+        let Ok(header) = RecordHeader::decode(bytes, position, segment_end, incarnation) else {
+            return Ok(None);
+        };
+        let stored = RECORD_HEADER_BYTES + header.stored_payload();
+        let Some(bytes) = window.bytes(offset, stored)? else {
+            return Ok(None);
+        };
+        if !header.verify(bytes) {
+            return Ok(None);
+        }
+        Ok(Some((header, &bytes[RECORD_HEADER_BYTES..])))
+    }
+
+    /// Fails if a valid record behind `position` claims that something there was durable.
+    fn search_behind(&mut self, position: u64) -> Result<(), Error> {
+        let size = self.segment_bytes();
+        let first = position / size;
+        let numbers: Vec<u64> = self.segments.range(first..).map(|(n, _)| *n).collect();
+        for number in numbers {
+            let mut place = position.max(number * size + HEADER_BYTES);
+            while let Some(candidate) = self.candidate(number, place)? {
+                if let Some((header, _)) = self.record_at(candidate)?
+                    && header.durable.0 > position
+                {
+                    let what = format!(
+                        "the record there is gone, but that at {candidate} was written when \
+                         everything up to {} was durable",
+                        header.durable
+                    );
+                    return Err(self.damage(position, what));
+                }
+                place = candidate + 8;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first place from `position` on, in segment `number`, that could be a record of this life.
+    fn candidate(&mut self, number: u64, mut position: u64) -> Result<Option<u64>, Error> {
+        let size = self.segment_bytes();
+        let incarnation = self.options.incarnation;
+        let Some(window) = self.segments.get_mut(&number) else {
+            return Ok(None);
+        };
+        while (number + 1) * size - position >= RECORD_HEADER {
+            let Some(bytes) = window.loaded(position % size, RECORD_HEADER_BYTES)? else {
+                return Ok(None);
+            };
+            let last = bytes.len() - RECORD_HEADER_BYTES;
+            let hit = (0..=last)
+                .step_by(8)
+                .find(|offset| u64_at(bytes, offset + INCARNATION_OFFSET) == incarnation);
+            match hit {
+                Some(offset) => return Ok(Some(position + offset as u64)),
+                None => position += last as u64 / 8 * 8 + 8,
+            }
+        }
+        Ok(None)
+    }
+
+    fn restart(&self, end: Lsn) -> Result<Lsn, Error> {
+        let size = self.segment_bytes();
+        let segment = self.unused.max(end.0.div_ceil(size));
+        let restart = segment.checked_mul(size).map(Lsn);
+        restart.ok_or_else(|| self.damage(end.0, "the log is at its end".to_owned()))
+    }
+}
+
+/// A file that is read in pieces.
+struct Window<F> {
+    file: F,
+    len: u64,
+    /// Bytes of the file from `offset`.
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl<F: File> Window<F> {
+    fn new(file: F) -> Result<Self, Error> {
+        let len = file.len()?;
+        Ok(Self {
+            file,
+            len,
+            bytes: Vec::new(),
+            offset: 0,
+        })
+    }
+
+    /// `count` bytes from `offset`; `None` where the file is shorter.
+    fn bytes(&mut self, offset: u64, count: usize) -> Result<Option<&[u8]>, Error> {
+        let loaded = self.loaded(offset, count)?;
+        Ok(loaded.map(|bytes| &bytes[..count]))
+    }
+
+    /// At least `least` bytes from `offset`, and whatever is in memory behind them.
+    fn loaded(&mut self, offset: u64, least: usize) -> Result<Option<&[u8]>, Error> {
+        let end = offset + least as u64;
+        if end > self.len {
+            return Ok(None);
+        }
+        if offset < self.offset || end > self.offset + self.bytes.len() as u64 {
+            let wanted = (self.len - offset).min(least.max(WINDOW_BYTES) as u64);
+            self.bytes.resize(wanted as usize, 0);
+            self.offset = offset;
+            let read = self.file.read_at(&mut self.bytes, offset);
+            if read.is_err() {
+                self.bytes.clear();
+            }
+            read?;
+        }
+        Ok(Some(&self.bytes[(offset - self.offset) as usize..]))
+    }
+}

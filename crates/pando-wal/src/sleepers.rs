@@ -1,0 +1,89 @@
+//! Those that sleep until a flush has covered their LSN.
+//!
+//! The ordering argument is that of `pando_sync::waiting`: who sleeps registers, fences, looks
+//! again; who ends a flush changes the state, fences, reads the count. A thread that may lead is
+//! woken alone and first when the flush did not cover it, so that the next flush begins while the
+//! finished ones are still being woken.
+
+use std::task::Waker;
+
+use pando_format::Lsn;
+use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+
+#[derive(Debug)]
+struct Sleeper {
+    target: Lsn,
+    /// A blocking thread, that flushes itself once it is woken.
+    can_lead: bool,
+    waker: Waker,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sleepers {
+    /// Length of `list`, readable without the lock.
+    count: AtomicUsize,
+    list: Mutex<Vec<Sleeper>>,
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            list: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Adds `waker`, or lowers its target. The caller looks at the state after this returns. True
+    /// if it was added.
+    pub(crate) fn register(&self, target: Lsn, can_lead: bool, waker: &Waker) -> bool {
+        let mut list = self.list.lock();
+        let before = list.len();
+        match list.iter_mut().find(|known| known.waker.will_wake(waker)) {
+            Some(known) => {
+                known.target = known.target.min(target);
+                known.can_lead = can_lead;
+            }
+            None => list.push(Sleeper {
+                target,
+                can_lead,
+                waker: waker.clone(),
+            }),
+        }
+        let added = list.len() > before;
+        self.count.store(list.len(), Ordering::Relaxed);
+        drop(list);
+        // SeqCst: pairs with the fence in wake.
+        fence(Ordering::SeqCst);
+        added
+    }
+
+    /// Wakes a next leader, then those whose target is at most `reached`. The caller has published
+    /// both the new state and that no flush is in flight.
+    pub(crate) fn wake(&self, reached: Lsn) {
+        // SeqCst: pairs with the fence in register.
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut leader = None;
+        let mut finished = Vec::new();
+        let mut list = self.list.lock();
+        let mut place = 0;
+        while let Some(sleeper) = list.get(place) {
+            if sleeper.target <= reached {
+                finished.push(list.swap_remove(place).waker);
+            } else if sleeper.can_lead && leader.is_none() {
+                leader = Some(list.swap_remove(place).waker);
+            } else {
+                place += 1;
+            }
+        }
+        self.count.store(list.len(), Ordering::Relaxed);
+        drop(list);
+        for waker in leader.into_iter().chain(finished) {
+            waker.wake();
+        }
+    }
+}

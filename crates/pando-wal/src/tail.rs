@@ -1,0 +1,316 @@
+//! The end of the log in memory: where the next record goes, and what may still be promised.
+//!
+//! Everything here is guarded by one lock that is held for a copy at most. Space is credit: a
+//! record is appended only against a credit, and credits are given only while all of them fit.
+//!
+//! # Why credited records always fit
+//!
+//! *Buffer*: records in the active buffer plus credits stay within `buffer_bytes`; the buffer is
+//! larger by [`buffer_capacity`]'s share for headers and padding.
+//!
+//! *File*: a credit is charged its record and the padding of a flush of its own. A segment is left
+//! when the next record does not fit, so it wastes less than the largest charge. Records that did
+//! not fit in the current and `n` free segments would have left `n` of them and overflowed the
+//! last; so they do fit while their charges sum up to at most the room in all of them, less `n`
+//! times the largest charge, less one flush's padding for what is already in the buffer.
+
+use std::collections::VecDeque;
+
+use pando_format::Lsn;
+use pando_format::checksum::crc32c;
+use pando_format::log::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader,
+    record_bytes,
+};
+
+use crate::buffer::LogBuffer;
+use crate::options::LogOptions;
+
+const HEADER: u64 = RECORD_HEADER_BYTES as u64;
+
+/// A segment that is in use.
+#[derive(Debug, Clone, Copy)]
+struct LiveSegment {
+    number: u64,
+    slot: usize,
+}
+
+/// Why a credit is not given now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// A flush makes room.
+    Buffer,
+    /// A checkpoint, or a prepared segment, makes room.
+    File,
+}
+
+/// See the module. Guarded by `SharedTail::tail`.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    options: LogOptions,
+    /// Bytes that a flush is padded to.
+    sector: u64,
+    active: LogBuffer,
+    /// The other buffer, unless a flush is in flight.
+    spare: Option<LogBuffer>,
+    /// Where the next record goes, unless it opens a segment.
+    position: u64,
+    /// End of the current segment; equal to `position` when there is none.
+    segment_end: u64,
+    current_slot: usize,
+    /// Oldest first.
+    live: VecDeque<LiveSegment>,
+    free: VecDeque<usize>,
+    /// Records promised, in bytes of the buffer.
+    credit_bytes: u64,
+    /// The same, with a flush's padding each.
+    credit_charge: u64,
+    newest: Lsn,
+    durable_position: u64,
+    truncated_below: u64,
+}
+
+/// Bytes of a buffer for `options.buffer_bytes` of records: a segment left costs its padding, the
+/// next one its header, and between two of those lies half a segment of records at least.
+pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
+    let switches = options.buffer_bytes / (options.segment_bytes as usize / 2) + 2;
+    let padding = 2 * (sector as usize + RECORD_HEADER_BYTES);
+    options.buffer_bytes + switches * (SEGMENT_HEADER_BYTES + padding) + padding
+}
+
+impl Tail {
+    pub(crate) fn new(options: LogOptions, sector: u64, free: Vec<usize>) -> Self {
+        assert!(sector.is_power_of_two());
+        assert!(sector <= SEGMENT_HEADER_BYTES as u64);
+        let buffer = || LogBuffer::new(buffer_capacity(&options, sector));
+        Self {
+            options,
+            sector,
+            active: buffer(),
+            spare: Some(buffer()),
+            position: options.start.0,
+            segment_end: options.start.0,
+            current_slot: 0,
+            live: VecDeque::new(),
+            free: free.into(),
+            credit_bytes: 0,
+            credit_charge: 0,
+            newest: options.start,
+            durable_position: options.start.0,
+            truncated_below: options.start.0,
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        u64::from(self.options.segment_bytes)
+    }
+
+    /// Most bytes that end a flush behind its last record.
+    fn padding_max(&self) -> u64 {
+        self.sector + HEADER
+    }
+
+    fn charge(&self, record: u64) -> u64 {
+        record + self.padding_max()
+    }
+
+    /// Bytes of files that credits may claim in all.
+    fn claimable(&self) -> u64 {
+        let largest = self.charge(record_bytes(self.options.max_batch_bytes()));
+        let of_current = self.segment_end - self.position;
+        let of_free = self.segment_bytes() - SEGMENT_HEADER_BYTES as u64 - largest;
+        (of_current + self.free.len() as u64 * of_free).saturating_sub(self.padding_max())
+    }
+
+    /// Promises room for a record of `record` bytes.
+    pub(crate) fn try_reserve(&mut self, record: u64) -> Result<(), NoRoom> {
+        let buffered = self.active.record_bytes + self.credit_bytes + record;
+        if buffered > self.options.buffer_bytes as u64 {
+            return Err(NoRoom::Buffer);
+        }
+        let charge = self.charge(record);
+        if self.credit_charge + charge > self.claimable() {
+            return Err(NoRoom::File);
+        }
+        self.credit_bytes += record;
+        self.credit_charge += charge;
+        Ok(())
+    }
+
+    /// Takes a promise back.
+    pub(crate) fn release(&mut self, record: u64) {
+        assert!(self.credit_bytes >= record, "credits sum up");
+        self.credit_bytes -= record;
+        self.credit_charge -= self.charge(record);
+    }
+
+    /// Copies a record in, against a promise of at least `record` bytes.
+    pub(crate) fn append(
+        &mut self,
+        kind: RecordKind,
+        flags: u8,
+        payload: &[u8],
+        payload_crc: u32,
+    ) -> Lsn {
+        let bytes = record_bytes(payload.len());
+        if self.position + bytes > self.segment_end {
+            self.next_segment();
+        }
+        self.continue_run();
+        let lsn = Lsn(self.position + bytes);
+        let header = RecordHeader {
+            length: payload.len() as u32,
+            kind,
+            flags,
+            lsn,
+            incarnation: self.options.incarnation,
+            durable: Lsn(self.durable_position),
+        };
+        let record = self.active.extend(bytes as usize);
+        record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(payload_crc));
+        let (stored, rest) = record[RECORD_HEADER_BYTES..].split_at_mut(payload.len());
+        stored.copy_from_slice(payload);
+        rest.fill(0);
+        self.position = lsn.0;
+        self.newest = lsn;
+        self.active.newest = lsn;
+        self.active.records += 1;
+        self.active.record_bytes += bytes;
+        lsn
+    }
+
+    /// A fresh buffer goes on where the last flush ended, in the same file.
+    fn continue_run(&mut self) {
+        let offset = self.position % self.segment_bytes();
+        match self.active.run_end() {
+            Some(end) => debug_assert_eq!(end, offset),
+            None => {
+                debug_assert!(offset.is_multiple_of(self.sector));
+                self.active.begin_run(self.current_slot, offset);
+            }
+        }
+    }
+
+    /// Leaves the current segment, whose rest becomes padding, and opens the next.
+    fn next_segment(&mut self) {
+        let rest = self.segment_end - self.position;
+        if rest >= HEADER {
+            self.continue_run();
+            let rest_of_sector = self.position.next_multiple_of(self.sector) - self.position;
+            let stored = if rest_of_sector >= HEADER {
+                rest_of_sector
+            } else {
+                rest_of_sector + self.sector
+            };
+            // At most the rest: the segment ends at a sector, and a header fits before its end.
+            self.push_padding(rest, stored.min(rest));
+        } else if !self.active.is_empty() {
+            self.active.extend(rest as usize).fill(0);
+        }
+        let number = self.segment_end / self.segment_bytes();
+        let slot = self.free.pop_front().expect("a credit covers the segment");
+        self.live.push_back(LiveSegment { number, slot });
+        self.current_slot = slot;
+        self.active.begin_run(slot, 0);
+        self.active.push_segment_header(&SegmentHeader {
+            segment: Some(number),
+            incarnation: self.options.incarnation,
+            identity: self.options.identity,
+            segment_bytes: self.options.segment_bytes,
+        });
+        self.position = self.segment_end + SEGMENT_HEADER_BYTES as u64;
+        self.segment_end += self.segment_bytes();
+    }
+
+    /// A padding record of `bytes`, of which the first `stored` go to the device.
+    fn push_padding(&mut self, bytes: u64, stored: u64) {
+        let header = RecordHeader {
+            length: (bytes - HEADER) as u32,
+            kind: RecordKind::Padding,
+            flags: 0,
+            lsn: Lsn(self.position + bytes),
+            incarnation: self.options.incarnation,
+            durable: Lsn(self.durable_position),
+        };
+        debug_assert_eq!(header.bytes(), bytes);
+        let record = self.active.extend(stored as usize);
+        record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(crc32c(&[])));
+        record[RECORD_HEADER_BYTES..].fill(0);
+        self.position += bytes;
+    }
+
+    /// Fills the sector up, so that the next flush does not rewrite it.
+    fn pad(&mut self) {
+        let rest = self.position.next_multiple_of(self.sector) - self.position;
+        if rest == 0 {
+            return;
+        }
+        if rest >= HEADER {
+            self.push_padding(rest, rest);
+        } else if self.position + rest == self.segment_end {
+            self.active.extend(rest as usize).fill(0);
+            self.position += rest;
+        } else {
+            self.push_padding(rest + self.sector, rest + self.sector);
+        }
+    }
+
+    /// Takes what is to be flushed; `None` when there is nothing. Only the leader calls this.
+    pub(crate) fn take(&mut self) -> Option<LogBuffer> {
+        if self.active.is_empty() {
+            return None;
+        }
+        self.pad();
+        self.active.end = self.position;
+        let mut next = self.spare.take().expect("one flush is in flight at most");
+        next.clear();
+        Some(std::mem::replace(&mut self.active, next))
+    }
+
+    /// The flush of `buffer` is durable.
+    pub(crate) fn give_back(&mut self, buffer: LogBuffer) {
+        assert!(self.durable_position <= buffer.end);
+        assert!(self.spare.is_none());
+        self.durable_position = buffer.end;
+        self.spare = Some(buffer);
+    }
+
+    /// Recycles segments that end at or below `lsn` and are durable.
+    pub(crate) fn truncate_below(&mut self, lsn: Lsn) {
+        let limit = lsn.0.min(self.durable_position);
+        self.truncated_below = self.truncated_below.max(limit);
+        while let Some(oldest) = self.live.front() {
+            if (oldest.number + 1) * self.segment_bytes() > limit {
+                break;
+            }
+            self.free.push_back(oldest.slot);
+            self.live.pop_front();
+        }
+    }
+
+    /// A prepared segment joins the budget.
+    pub(crate) fn add_slot(&mut self, slot: usize) {
+        debug_assert!(!self.free.contains(&slot));
+        self.free.push_back(slot);
+    }
+
+    /// LSN of the newest record.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.newest
+    }
+
+    /// Bytes that wait for a flush.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        self.active.record_bytes
+    }
+
+    /// Bytes of the log that a checkpoint would free.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.position - self.truncated_below
+    }
+
+    /// Promised bytes of records: 0 when all is idle.
+    pub(crate) fn credit_bytes(&self) -> u64 {
+        self.credit_bytes
+    }
+}

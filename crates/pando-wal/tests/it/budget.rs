@@ -1,0 +1,238 @@
+//! Room: credits never promise more than there is, and what is given back is given on.
+
+use pando_device::Device;
+use pando_format::Lsn;
+use pando_format::log::RecordKind;
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, thread};
+use pando_wal::{Error, Log};
+
+use crate::support::{Random, Report, SEGMENT, TestDevice, append_waiting, open, options, read};
+
+#[test]
+fn sixteen_writers_share_two_segments_with_a_truncator() {
+    const EACH: u64 = 150;
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let max = log.max_batch_bytes() as u64;
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let running = Arc::new(AtomicU64::new(16));
+    let writers: Vec<_> = (0..16_u64)
+        .map(|number| {
+            let (log, written, running) = (log.clone(), written.clone(), running.clone());
+            thread::spawn(move || {
+                let mut random = Random(number + 1);
+                for round in 0..EACH {
+                    let bytes = if random.below(8) == 0 { max } else { 900 };
+                    let payload = vec![round as u8; random.below(bytes) as usize + 1];
+                    let lsn = append_waiting(&log, &payload).unwrap();
+                    log.mark_applied(lsn);
+                    written.lock().push((lsn, payload.len()));
+                    if random.below(3) == 0 {
+                        log.wait_durable(lsn).unwrap();
+                    }
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    let flusher = thread::spawn({
+        let log = log.clone();
+        move || log.run_flusher(None)
+    });
+    let mut checkpoint = Lsn(0);
+    while running.load(Ordering::SeqCst) > 0 {
+        assert!(log.used_bytes() <= 2 * SEGMENT);
+        log.flush_now().unwrap();
+        checkpoint = log.applied().min(log.durable());
+        log.truncate_below(checkpoint);
+        thread::yield_now();
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    log.flush_now().unwrap();
+    log.stop();
+    flusher.join().unwrap();
+    assert_eq!(log.credit_bytes(), 0);
+    assert_eq!(log.applied(), log.reserved_end());
+    let mut written: Vec<_> = written.lock().clone();
+    written.sort_unstable();
+    let expected: Vec<_> = written
+        .iter()
+        .filter(|(lsn, _)| *lsn > checkpoint)
+        .copied()
+        .collect();
+    let (records, _) = read(&device, 1, checkpoint.0).unwrap();
+    let found: Vec<_> = records
+        .iter()
+        .map(|(lsn, payload)| (*lsn, payload.len()))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+/// Takes credits of one kind of size until there are no more, then spends them in any order.
+fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
+    let max = log.max_batch_bytes() as u64;
+    let (largest, least) =
+        [(1, 0), (600, 0), (max, max), (max, max - 3_000), (max, 0)][random.below(5) as usize];
+    // Now and then all of them, otherwise a few.
+    let most = [5, usize::MAX][random.below(2) as usize];
+    let flushes = random.below(3);
+    let mut credits = Vec::new();
+    while credits.len() < most {
+        let bytes = (least + random.below(largest - least + 1)) as usize;
+        match log.try_reserve(bytes).unwrap() {
+            Some(credit) => credits.push((credit, bytes)),
+            None => break,
+        }
+    }
+    while !credits.is_empty() {
+        let place = random.below(credits.len() as u64) as usize;
+        let (credit, bytes) = credits.swap_remove(place);
+        if random.below(20) == 0 {
+            continue;
+        }
+        let lsn = log.append(credit, RecordKind::Batch, 0, &vec![1; bytes]);
+        log.mark_applied(lsn);
+        if flushes == 0 || flushes == 1 && random.below(4) == 0 {
+            log.flush_now().unwrap();
+        }
+    }
+    assert_eq!(log.credit_bytes(), 0);
+}
+
+#[test]
+fn held_credits_always_find_room() {
+    for seed in 1..60 {
+        let device = TestDevice::new();
+        let mut options = options(2 + (seed % 2) as u32, 1, 0);
+        options.buffer_bytes = [48 << 10, 512 << 10][(seed / 2 % 2) as usize];
+        let log = open(&device, options);
+        let mut random = Random(seed);
+        for _ in 0..12 {
+            burst(&log, &mut random);
+            log.flush_now().unwrap();
+            if random.below(2) == 0 {
+                log.truncate_below(log.reserved_end());
+                let largest = log.try_reserve(log.max_batch_bytes()).unwrap();
+                assert!(largest.is_some(), "room for the largest after a checkpoint");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_is_too_large_is_refused() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let max = log.max_batch_bytes();
+    assert!(log.try_reserve(max).unwrap().is_some());
+    assert!(matches!(
+        log.try_reserve(max + 1),
+        Err(Error::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn a_dropped_credit_wakes_who_waits_for_room() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let mut credits = Vec::new();
+    while let Some(credit) = log.try_reserve(log.max_batch_bytes()).unwrap() {
+        credits.push(credit);
+    }
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    assert!(!report.woken());
+    drop(credits);
+    assert!(report.woken());
+    append_waiting(&log, &[1; 100]).unwrap();
+}
+
+#[test]
+fn truncation_frees_only_what_is_durable() {
+    let device = TestDevice::new();
+    let mut options = options(2, 1, 0);
+    options.buffer_bytes = 512 << 10;
+    let log = open(&device, options);
+    let mut count = 0;
+    while let Some(credit) = log.try_reserve(2_000).unwrap() {
+        let lsn = log.append(credit, RecordKind::Batch, 0, &[3; 2_000]);
+        log.mark_applied(lsn);
+        // Not flushed: the checkpoint's word alone frees nothing.
+        log.truncate_below(lsn);
+        assert!(lsn.0 <= 2 * SEGMENT);
+        count += 1;
+    }
+    log.flush_now().unwrap();
+    assert_eq!(read(&device, 1, 0).unwrap().0.len(), count);
+}
+
+#[test]
+fn what_is_behind_a_checkpoint_stays_until_the_next() {
+    for start in [1, 20, 35, 50] {
+        let device = TestDevice::new();
+        let log = open(&device, options(2, 1, 0));
+        let append = |bytes: usize| {
+            let credit = log.try_reserve(bytes).unwrap()?;
+            let lsn = log.append(credit, RecordKind::Batch, 0, &vec![3; bytes]);
+            log.mark_applied(lsn);
+            log.flush_now().unwrap();
+            Some(lsn)
+        };
+        let mut checkpoint = Lsn(0);
+        for _ in 0..start {
+            checkpoint = append(1_000).unwrap();
+        }
+        log.truncate_below(checkpoint);
+        let mut count = 0;
+        while append(1_000).is_some() {
+            count += 1;
+        }
+        assert_eq!(read(&device, 1, checkpoint.0).unwrap().0.len(), count);
+    }
+}
+
+#[test]
+fn batches_are_applied_in_any_order_and_counted_in_lsn_order() {
+    let device = TestDevice::new();
+    let log = open(&device, options(8, 1, 0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let watcher = thread::spawn({
+        let (log, stop) = (log.clone(), stop.clone());
+        move || {
+            let mut last = log.applied();
+            while !stop.load(Ordering::SeqCst) {
+                let now = log.applied();
+                assert!(now >= last, "applied only grows");
+                assert!(now <= log.reserved_end());
+                last = now;
+                thread::yield_now();
+            }
+        }
+    });
+    let mut random = Random(5);
+    for _ in 0..60 {
+        let start = log.applied();
+        let mut open: Vec<Lsn> = (0..20)
+            .map(|_| {
+                let credit = log.try_reserve(8).unwrap().unwrap();
+                log.append(credit, RecordKind::Batch, 0, &[0; 8])
+            })
+            .collect();
+        let all = open.clone();
+        let mut done = Vec::new();
+        assert_eq!(log.applied(), start);
+        while !open.is_empty() {
+            let lsn = open.swap_remove(random.below(open.len() as u64) as usize);
+            log.mark_applied(lsn);
+            done.push(lsn);
+            let gapless = all.iter().take_while(|lsn| done.contains(lsn)).last();
+            assert_eq!(log.applied(), gapless.copied().unwrap_or(start));
+        }
+        log.flush_now().unwrap();
+    }
+    stop.store(true, Ordering::SeqCst);
+    watcher.join().unwrap();
+}

@@ -1,0 +1,178 @@
+//! A device that fails, is full, or takes its writer with it.
+
+use pando_device::Device;
+use pando_format::log::RecordKind;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, thread, thread_waker};
+use pando_wal::{Error, Log};
+
+use crate::support::{Report, TestDevice, append, append_waiting, open, options, read};
+
+/// 16 committers until the device fails; nobody is acknowledged beyond what was durable before.
+fn poisoned_by(plan: impl Fn(&TestDevice)) {
+    let device = TestDevice::new();
+    let log = open(&device, options(4, 1, 0));
+    device.control.sync_us.store(20, Ordering::SeqCst);
+    plan(&device);
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let handles: Vec<_> = (0..16)
+        .map(|_| {
+            let (log, acknowledged) = (log.clone(), acknowledged.clone());
+            thread::spawn(move || {
+                loop {
+                    let lsn = match append_waiting(&log, &[1; 20]) {
+                        Ok(lsn) => lsn,
+                        Err(error) => return error,
+                    };
+                    log.mark_applied(lsn);
+                    match log.wait_durable(lsn) {
+                        Ok(()) => acknowledged.fetch_max(lsn.0, Ordering::SeqCst),
+                        Err(error) => return error,
+                    };
+                }
+            })
+        })
+        .collect();
+    for handle in handles {
+        assert!(matches!(handle.join().unwrap(), Error::Device(_)));
+    }
+    let durable = log.durable().0;
+    assert!(acknowledged.load(Ordering::SeqCst) <= durable);
+    assert!(durable < log.reserved_end().0);
+    // The device works again: the log does not.
+    assert!(log.flush_now().is_err());
+    assert!(log.wait_durable(log.reserved_end()).is_err());
+    assert!(log.try_reserve(1).is_err());
+    assert!(
+        log.request_durable(log.reserved_end(), &thread_waker())
+            .is_err()
+    );
+    assert!(log.poisoned().is_some());
+    assert_eq!(log.durable().0, durable);
+    let (_, end) = read(&device, 1, 0).unwrap();
+    assert!(end.end.0 >= durable);
+    log.run_flusher(None);
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log_and_acknowledges_nobody() {
+    for nth in [1, 7] {
+        poisoned_by(|device| device.control.fail_sync.store(nth, Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn a_failed_write_poisons_the_log_and_acknowledges_nobody() {
+    for nth in [1, 7] {
+        poisoned_by(|device| device.control.fail_write.store(nth, Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn the_first_reason_stays() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    device.control.fail_sync.store(1, Ordering::SeqCst);
+    append(&log, b"lost");
+    assert!(matches!(log.flush_now(), Err(Error::Device(_))));
+    log.poison(Error::Abandoned);
+    assert!(matches!(log.poisoned(), Some(Error::Device(_))));
+}
+
+#[test]
+fn a_leader_that_panics_poisons_the_log() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    device.control.panic_sync.store(1, Ordering::SeqCst);
+    device.control.sync_us.store(50, Ordering::SeqCst);
+    let handles: Vec<_> = [
+        append(&log, b"lost"),
+        append(&log, b"lost"),
+        append(&log, b"lost"),
+    ]
+    .into_iter()
+    .map(|lsn| {
+        let log = log.clone();
+        thread::spawn(move || log.wait_durable(lsn))
+    })
+    .collect();
+    let ends: Vec<_> = handles.into_iter().map(thread::JoinHandle::join).collect();
+    assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
+    for end in ends.into_iter().flatten() {
+        assert!(matches!(end, Err(Error::Abandoned)));
+    }
+}
+
+#[test]
+fn a_full_device_delays_and_refuses_but_does_not_poison() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let lsn = append(&log, b"first");
+    device.control.full.store(true, Ordering::SeqCst);
+    let waiter = thread::spawn({
+        let log = log.clone();
+        move || log.wait_durable(lsn)
+    });
+    while !log.is_full() {
+        thread::yield_now();
+    }
+    assert!(matches!(log.try_reserve(10), Err(Error::Full)));
+    assert!(!waiter.is_finished());
+    device.control.full.store(false, Ordering::SeqCst);
+    waiter.join().unwrap().unwrap();
+    assert!(!log.is_full());
+    append(&log, b"second");
+    log.flush_now().unwrap();
+    assert_eq!(read(&device, 1, 0).unwrap().0.len(), 2);
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_space() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    append(&log, b"first");
+    device.control.full.store(true, Ordering::SeqCst);
+    log.stop();
+    assert!(log.flush_now().unwrap_err().is_full());
+    assert!(log.poisoned().is_some());
+}
+
+#[test]
+fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
+    let device = TestDevice::new();
+    let log = Log::open(device.clone(), options(4, 1, 0), Default::default()).unwrap();
+    device.control.full.store(true, Ordering::SeqCst);
+    let capacity = log.capacity_bytes();
+    assert!(log.prepare_segments().unwrap_err().is_full());
+    assert_eq!(
+        device.list().unwrap().len(),
+        2,
+        "nothing is left of the third"
+    );
+    assert_eq!(log.capacity_bytes(), capacity);
+    assert!(log.poisoned().is_none());
+    device.control.full.store(false, Ordering::SeqCst);
+    append(&log, b"works");
+    assert_eq!(log.prepare_segments().unwrap(), 2);
+    log.flush_now().unwrap();
+}
+
+#[test]
+fn poison_wakes_those_that_wait_for_applied_and_for_space() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let credit = log.try_reserve(5).unwrap().unwrap();
+    let lsn = log.append(credit, RecordKind::Batch, 0, b"never");
+    let (applied, waker) = Report::new();
+    assert!(!log.request_applied(lsn, &waker).unwrap());
+    let (space, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    let blocked = thread::spawn({
+        let log = log.clone();
+        move || log.wait_applied(lsn)
+    });
+    log.poison(Error::Abandoned);
+    assert!(applied.woken());
+    assert!(space.woken());
+    assert!(matches!(blocked.join().unwrap(), Err(Error::Abandoned)));
+}

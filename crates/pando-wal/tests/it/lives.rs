@@ -1,0 +1,163 @@
+//! Lives of a log: what an earlier one left is never taken for something of this one.
+
+use pando_format::Lsn;
+use pando_wal::Error;
+
+use crate::support::{IDENTITY, SEGMENT, TestDevice, append, open, options, read};
+
+#[test]
+fn records_of_an_earlier_life_at_the_same_place_are_not_replayed() {
+    let device = TestDevice::new();
+    // Records of 64 bytes: one begins at every sector, where the second life goes on after padding.
+    let log = open(&device, options(2, 1, 0));
+    for _ in 0..20 {
+        append(&log, b"payload of the 1st life!");
+    }
+    log.flush_now().unwrap();
+    // The same positions again: the second life writes records of equal length over the first two.
+    let log = open(&device, options(2, 2, 0));
+    let payload = b"payload of the 2nd life!".to_vec();
+    let first = append(&log, &payload);
+    let second = append(&log, &payload);
+    log.flush_now().unwrap();
+    assert_eq!(second.0, 4096 + 128);
+    let (records, end) = read(&device, 2, 0).unwrap();
+    assert_eq!(records, [(first, payload.clone()), (second, payload)]);
+    assert_eq!(end.end, second);
+}
+
+#[test]
+fn a_second_crash_does_not_bring_the_first_tail_back() {
+    let device = TestDevice::new();
+    let log = open(&device, options(3, 1, 0));
+    append(&log, b"one");
+    log.flush_now().unwrap();
+    let kept = append(&log, b"two");
+    append(&log, b"never acknowledged");
+    append(&log, b"never acknowledged");
+    log.flush_now().unwrap();
+    // The crash tears the third record, the fourth survives whole behind it.
+    device.overwrite("log/0000000000000000", kept.0 + 50, &[0; 8]);
+    let (records, end) = read(&device, 1, 0).unwrap();
+    assert_eq!(records.len(), 2);
+    assert_eq!((end.end, end.restart), (kept, Lsn(SEGMENT)));
+    // Recovery checkpoints at the restart, with a new incarnation, and is killed at once, twice.
+    for incarnation in [2, 3] {
+        let (records, again) = read(&device, incarnation, end.restart.0).unwrap();
+        assert_eq!(records, []);
+        assert_eq!(again.restart, end.restart);
+        drop(open(&device, options(3, incarnation, again.restart.0)));
+    }
+    let log = open(&device, options(3, 4, end.restart.0));
+    let lsn = append(&log, b"a new life");
+    log.flush_now().unwrap();
+    let (records, _) = read(&device, 4, end.restart.0).unwrap();
+    assert_eq!(records, [(lsn, b"a new life".to_vec())]);
+}
+
+#[test]
+fn recycled_segments_of_the_same_life_are_not_replayed() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let mut checkpoint = Lsn(0);
+    for round in 0..60_u8 {
+        checkpoint = append(&log, &[round; 8_000]);
+        log.flush_now().unwrap();
+        log.truncate_below(checkpoint);
+    }
+    let lsn = append(&log, &[99; 8_000]);
+    log.flush_now().unwrap();
+    let (records, _) = read(&device, 1, checkpoint.0).unwrap();
+    assert_eq!(records, [(lsn, vec![99; 8_000])]);
+    // Another store's log in the same directory is nobody's.
+    let mut foreign = options(2, 1, 0);
+    foreign.identity = *b"another identity";
+    drop(open(&device, foreign));
+    let (records, _) = read(&device, 1, checkpoint.0).unwrap();
+    assert_eq!(records, []);
+    assert_ne!(foreign.identity, IDENTITY);
+}
+
+#[test]
+fn files_beyond_the_options_are_removed_and_missing_ones_made() {
+    use pando_device::Device;
+    let device = TestDevice::new();
+    drop(open(&device, options(5, 1, 0)));
+    assert_eq!(device.list().unwrap().len(), 5);
+    let log = open(&device, options(3, 2, 0));
+    assert_eq!(device.list().unwrap().len(), 3);
+    assert_eq!(log.capacity_bytes(), 3 * SEGMENT);
+    drop(log);
+    // A file whose preparation was cut short is prepared again.
+    device.overwrite("log/0000000000000001", 0, &[0; 4096]);
+    let log = pando_wal::Log::open(device, options(3, 3, 0), Default::default()).unwrap();
+    assert_eq!(log.capacity_bytes(), 2 * SEGMENT);
+    assert_eq!(log.prepare_segments().unwrap(), 1);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let device = TestDevice::new();
+    let open = |change: &dyn Fn(&mut pando_wal::LogOptions)| {
+        let mut changed = options(2, 1, 0);
+        change(&mut changed);
+        pando_wal::Log::open(device.clone(), changed, Default::default()).map(|_| ())
+    };
+    assert!(open(&|_| ()).is_ok());
+    assert!(matches!(
+        open(&|o| o.segments = 1),
+        Err(Error::Options { .. })
+    ));
+    assert!(matches!(
+        open(&|o| o.segment_bytes = 4096),
+        Err(Error::Options { .. })
+    ));
+    assert!(matches!(
+        open(&|o| o.segment_bytes = 70_000),
+        Err(Error::Options { .. })
+    ));
+    assert!(matches!(
+        open(&|o| o.buffer_bytes = 100),
+        Err(Error::Options { .. })
+    ));
+    assert!(matches!(
+        open(&|o| o.start = Lsn(4096)),
+        Err(Error::Options { .. })
+    ));
+}
+
+#[test]
+fn damaged_headers_are_reported_or_ignored_without_a_panic() {
+    use pando_format::log::SegmentHeader;
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    append(&log, b"record");
+    log.flush_now().unwrap();
+    let mut header = SegmentHeader {
+        segment: Some(u64::MAX - 1),
+        incarnation: 1,
+        identity: IDENTITY,
+        segment_bytes: SEGMENT as u32,
+    };
+    let put = |header: &SegmentHeader| {
+        let mut bytes = vec![0; 4096];
+        header.encode_into(&mut bytes);
+        device.overwrite("log/0000000000000001", 0, &bytes);
+        read(&device, 1, 0)
+    };
+    assert!(put(&header).unwrap_err().is_corruption());
+    header.segment = Some(0);
+    assert!(put(&header).unwrap_err().is_corruption(), "twice");
+    header.incarnation = 0;
+    assert_eq!(put(&header).unwrap().0.len(), 1, "of an earlier life");
+    header.incarnation = 1;
+    header.segment = Some(1);
+    let (records, end) = put(&header).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(2 * SEGMENT)));
+    header.identity = *b"of another store";
+    let (records, end) = put(&header).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(SEGMENT)));
+    header.identity = IDENTITY;
+    header.segment_bytes *= 2;
+    assert!(put(&header).unwrap_err().is_corruption());
+}

@@ -1,0 +1,17 @@
+//! The log against devices that fail, tear and crash, and against naive twins.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are not themselves tests"
+)]
+
+mod budget;
+mod crash;
+mod event_loop;
+mod failure;
+mod files;
+mod group_commit;
+mod lives;
+mod model;
+mod support;
+mod torn;

@@ -1,0 +1,303 @@
+//! A device in memory that counts, slows down and fails on command, and short ways to use a log.
+
+use std::collections::BTreeMap;
+use std::task::{Wake, Waker};
+
+use pando_device::{
+    Channel, Completion, Device, Error as DeviceError, File, IoBuf, MemoryDevice, OpenOptions,
+    Result as DeviceResult,
+};
+use pando_format::Lsn;
+use pando_format::log::RecordKind;
+use pando_stats::Statistics;
+use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use pando_sync::time::Duration;
+use pando_sync::{Arc, Mutex, park, thread, thread_waker};
+use pando_wal::{Error, FlushMethod, Log, LogOptions, ReplayEnd, ReplayOptions, replay};
+
+pub(crate) const SEGMENT: u64 = 64 << 10;
+pub(crate) const IDENTITY: [u8; 16] = *b"identity of test";
+
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) syncs: AtomicU64,
+    /// How long a sync takes.
+    pub(crate) sync_us: AtomicU64,
+    /// The n-th sync from now fails (1: the next), once.
+    pub(crate) fail_sync: AtomicU64,
+    /// The n-th write from now fails, once.
+    pub(crate) fail_write: AtomicU64,
+    /// The n-th sync from now panics.
+    pub(crate) panic_sync: AtomicU64,
+    /// Writes and allocations find no space.
+    pub(crate) full: AtomicBool,
+    /// Writes refused for it.
+    pub(crate) refused: AtomicU64,
+    in_sync: AtomicUsize,
+    /// Ranges written to each file.
+    pub(crate) written: Mutex<BTreeMap<String, Vec<(u64, u64)>>>,
+}
+
+fn comes_due(counter: &AtomicU64) -> bool {
+    let left = counter.load(Ordering::SeqCst);
+    left > 0 && counter.fetch_sub(1, Ordering::SeqCst) == 1
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct TestDevice {
+    pub(crate) memory: MemoryDevice,
+    pub(crate) control: Arc<Control>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct TestFile {
+    name: String,
+    file: <MemoryDevice as Device>::File,
+    control: Arc<Control>,
+}
+
+#[derive(Debug)]
+pub(crate) struct NoChannel;
+
+impl Channel for NoChannel {
+    type File = TestFile;
+    fn submit_read(&mut self, _: &TestFile, _: u64, buffer: IoBuf, _: u64) -> Result<(), IoBuf> {
+        Err(buffer)
+    }
+    fn reap(&mut self, _: &mut Vec<Completion>) -> usize {
+        0
+    }
+    fn wait(&mut self, _: Option<Duration>) {}
+    fn in_flight(&self) -> usize {
+        0
+    }
+}
+
+impl TestDevice {
+    pub(crate) fn new() -> Self {
+        Self {
+            memory: MemoryDevice::new(1 << 30),
+            control: Arc::new(Control::default()),
+        }
+    }
+
+    /// All bytes of a file.
+    pub(crate) fn bytes_of(&self, name: &str) -> Vec<u8> {
+        let file = self.memory.open(name, OpenOptions::read()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    /// A device with the same files.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::new();
+        for name in self.memory.list().unwrap() {
+            copy.overwrite(&name, 0, &self.bytes_of(&name));
+        }
+        copy
+    }
+
+    pub(crate) fn overwrite(&self, name: &str, offset: u64, bytes: &[u8]) {
+        let options = OpenOptions::create(pando_device::Create::IfAbsent);
+        let file = self.memory.open(name, options).unwrap();
+        file.write_at(bytes, offset).unwrap();
+    }
+}
+
+impl Device for TestDevice {
+    type File = TestFile;
+    type Channel = NoChannel;
+
+    fn backend(&self) -> &'static str {
+        "test"
+    }
+    fn open(&self, name: &str, options: OpenOptions) -> DeviceResult<TestFile> {
+        Ok(TestFile {
+            name: name.to_owned(),
+            file: self.memory.open(name, options)?,
+            control: self.control.clone(),
+        })
+    }
+    fn remove(&self, name: &str) -> DeviceResult<()> {
+        self.memory.remove(name)
+    }
+    fn list(&self) -> DeviceResult<Vec<String>> {
+        self.memory.list()
+    }
+    fn sync_directory(&self) -> DeviceResult<()> {
+        self.memory.sync_directory()
+    }
+    fn channel(&self, _: usize, _: Waker) -> DeviceResult<NoChannel> {
+        Ok(NoChannel)
+    }
+    fn free_bytes(&self) -> DeviceResult<u64> {
+        self.memory.free_bytes()
+    }
+}
+
+impl TestFile {
+    fn error(&self, operation: &'static str) -> DeviceError {
+        let source = std::io::Error::from_raw_os_error(5);
+        DeviceError::from_io(operation, &self.name, source)
+    }
+
+    fn check_space(&self, operation: &'static str) -> DeviceResult<()> {
+        if !self.control.full.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.control.refused.fetch_add(1, Ordering::SeqCst);
+        let source = std::io::Error::from_raw_os_error(28);
+        Err(DeviceError::from_io(operation, &self.name, source))
+    }
+}
+
+impl File for TestFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DeviceResult<()> {
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DeviceResult<()> {
+        self.check_space("write")?;
+        if comes_due(&self.control.fail_write) {
+            return Err(self.error("write"));
+        }
+        let mut written = self.control.written.lock();
+        let ranges = written.entry(self.name.clone()).or_default();
+        ranges.push((offset, offset + bytes.len() as u64));
+        drop(written);
+        self.file.write_at(bytes, offset)
+    }
+    fn write_vectored_at(&self, parts: &[&[u8]], offset: u64) -> DeviceResult<()> {
+        self.write_at(&parts.concat(), offset)
+    }
+    fn sync(&self) -> DeviceResult<()> {
+        let others = self.control.in_sync.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(others, 0, "two flushes are in flight");
+        match self.control.sync_us.load(Ordering::SeqCst) {
+            0 => thread::yield_now(),
+            us => thread::sleep(Duration::from_micros(us)),
+        }
+        self.control.in_sync.fetch_sub(1, Ordering::SeqCst);
+        assert!(!comes_due(&self.control.panic_sync), "planned panic");
+        self.control.syncs.fetch_add(1, Ordering::SeqCst);
+        if comes_due(&self.control.fail_sync) {
+            return Err(self.error("sync"));
+        }
+        self.file.sync()
+    }
+    fn len(&self) -> DeviceResult<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> DeviceResult<()> {
+        self.file.set_len(len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> DeviceResult<()> {
+        self.check_space("allocate")?;
+        self.file.allocate(offset, len)
+    }
+    fn punch(&self, offset: u64, len: u64) -> DeviceResult<()> {
+        self.file.punch(offset, len)
+    }
+    fn alignment(&self) -> usize {
+        self.file.alignment()
+    }
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}
+
+pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions {
+    LogOptions {
+        segment_bytes: SEGMENT as u32,
+        segments,
+        buffer_bytes: 48 << 10,
+        identity: IDENTITY,
+        incarnation,
+        start: Lsn(start),
+        flush_method: FlushMethod::Auto,
+    }
+}
+
+/// A log with all its segments.
+pub(crate) fn open<D: Device>(device: &D, options: LogOptions) -> Arc<Log<D>> {
+    let log = Log::open(device.clone(), options, Arc::new(Statistics::new())).unwrap();
+    log.prepare_segments().unwrap();
+    Arc::new(log)
+}
+
+/// Appends where room is certain, and marks as applied.
+pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
+    let credit = log.try_reserve(payload.len()).unwrap().expect("room");
+    let lsn = log.append(credit, RecordKind::Batch, 0, payload);
+    log.mark_applied(lsn);
+    lsn
+}
+
+/// Appends, waiting for room.
+pub(crate) fn append_waiting<D: Device>(log: &Log<D>, payload: &[u8]) -> Result<Lsn, Error> {
+    loop {
+        if let Some(credit) = log.try_reserve(payload.len())? {
+            return Ok(log.append(credit, RecordKind::Batch, 0, payload));
+        }
+        log.space_waiters().register(&thread_waker());
+        if let Some(credit) = log.try_reserve(payload.len())? {
+            return Ok(log.append(credit, RecordKind::Batch, 0, payload));
+        }
+        park();
+    }
+}
+
+pub(crate) type Records = Vec<(Lsn, Vec<u8>)>;
+
+pub(crate) fn read<D: Device>(
+    device: &D,
+    incarnation: u64,
+    from: u64,
+) -> Result<(Records, ReplayEnd), Error> {
+    let options = ReplayOptions {
+        segment_bytes: SEGMENT as u32,
+        identity: IDENTITY,
+        incarnation,
+        from: Lsn(from),
+    };
+    let mut records = Vec::new();
+    let end = replay(device, &options, |lsn, payload| {
+        records.push((lsn, payload.to_vec()));
+        Ok::<(), Error>(())
+    })?;
+    assert_eq!(end.records, records.len() as u64);
+    Ok((records, end))
+}
+
+/// A waker that remembers that it was woken.
+#[derive(Debug, Default)]
+pub(crate) struct Report(AtomicBool);
+
+impl Wake for Report {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Report {
+    pub(crate) fn new() -> (Arc<Self>, Waker) {
+        let report = Arc::new(Self::default());
+        (report.clone(), Waker::from(report))
+    }
+
+    pub(crate) fn woken(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Steps of a seeded generator (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}

@@ -1,0 +1,152 @@
+//! What a crash tears off is not replayed; what rots behind an acknowledgement is not hidden.
+
+use pando_format::Lsn;
+
+use crate::support::{Records, SEGMENT, TestDevice, append, open, options, read};
+
+const FILE: &str = "log/0000000000000000";
+
+/// A log of `count` flushes with one record each.
+fn flushes(count: usize) -> (TestDevice, Records) {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let mut records = Vec::new();
+    for number in 0..count {
+        let payload = vec![number as u8 + 1; 100 + 50 * number];
+        records.push((append(&log, &payload), payload));
+        log.flush_now().unwrap();
+    }
+    (device, records)
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_ends_the_log_before_it() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let mut expected = vec![(append(&log, b"acknowledged"), b"acknowledged".to_vec())];
+    log.flush_now().unwrap();
+    let before = device.copy();
+    for number in 0..5_u8 {
+        let payload = vec![number + 1; 90 + number as usize];
+        expected.push((append(&log, &payload), payload));
+    }
+    log.flush_now().unwrap();
+    let after = device.bytes_of(FILE);
+    let (first, end) = (expected[0].0.0 as usize, expected[5].0.0 as usize);
+    for cut in first.next_multiple_of(512)..=end {
+        // Bytes up to the cut are new, the others old.
+        let torn = before.copy();
+        torn.overwrite(FILE, 0, &after[..cut]);
+        let (records, found) = read(&torn, 1, 0).unwrap();
+        // The padding of a record to 8 bytes may be missing: it says nothing.
+        let whole = expected.iter().filter(|(lsn, payload)| {
+            let padding = payload.len().next_multiple_of(8) - payload.len();
+            lsn.0 as usize - padding <= cut
+        });
+        let whole: Records = whole.cloned().collect();
+        assert_eq!(records, whole, "cut at {cut}");
+        assert_eq!(found.end, whole.last().unwrap().0);
+        // Bytes from the cut on are new, the others old: a later part of one flush came first.
+        let holed = before.copy();
+        holed.overwrite(FILE, cut as u64, &after[cut..]);
+        let (records, _) = read(&holed, 1, 0).unwrap();
+        if cut > first.next_multiple_of(512) {
+            assert_eq!(records, expected[..1], "hole up to {cut}");
+        }
+    }
+}
+
+#[test]
+fn every_sector_of_a_flush_may_be_lost_alone() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let before = device.copy();
+    let mut expected = Vec::new();
+    for number in 0..40_u8 {
+        let payload = vec![number; 60];
+        expected.push((append(&log, &payload), payload));
+    }
+    log.flush_now().unwrap();
+    let after = device.bytes_of(FILE);
+    let end = expected.last().unwrap().0.0.next_multiple_of(512) as usize;
+    for sector in (0..end).step_by(512) {
+        let torn = before.copy();
+        torn.overwrite(FILE, 0, &after[..sector]);
+        torn.overwrite(FILE, sector as u64 + 512, &after[sector + 512..]);
+        let (records, _) = read(&torn, 1, 0).unwrap();
+        let prefix = if sector < 4096 { 0 } else { sector };
+        let kept = expected
+            .iter()
+            .take_while(|(lsn, _)| lsn.0 <= prefix as u64);
+        let kept: Records = kept.cloned().collect();
+        // The header's sectors are one each; only the first says something, the rest are zero.
+        if sector == 0 || sector >= 4096 {
+            assert_eq!(records, kept, "sector at {sector}");
+        }
+    }
+}
+
+#[test]
+fn a_rotten_record_before_an_acknowledged_one_is_damage_at_any_bit() {
+    let (device, records) = flushes(4);
+    let bytes = device.bytes_of(FILE);
+    // The first bit of a record to the last of its payload, in every flush but the last two: the
+    // record behind knows no more than that everything before it is durable.
+    for (lsn, payload) in &records[..3] {
+        let start = lsn.0 - (40 + payload.len() as u64).next_multiple_of(8);
+        for bit in (0..(40 + payload.len() as u64) * 8).step_by(5) {
+            let rotten = device.copy();
+            let place = (start + bit / 8) as usize;
+            rotten.overwrite(FILE, place as u64, &[bytes[place] ^ 1 << (bit % 8)]);
+            let error = read(&rotten, 1, 0).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.to_string().contains(&format!("{start}")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn rotten_padding_before_an_acknowledged_record_is_damage() {
+    let (device, records) = flushes(2);
+    let padding = records[0].0.0;
+    device.overwrite(FILE, padding + 20, &[0xff]);
+    let error = read(&device, 1, 0).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+}
+
+#[test]
+fn a_lost_segment_before_an_acknowledged_one_is_damage() {
+    let device = TestDevice::new();
+    let log = open(&device, options(4, 1, 0));
+    let mut last = Lsn(0);
+    while last.0 < 2 * SEGMENT + 10_000 {
+        last = append(&log, &[5; 10_000]);
+        log.flush_now().unwrap();
+    }
+    let whole = read(&device, 1, 0).unwrap();
+    assert_eq!(whole.1.end, last);
+    for lost in 0..2 {
+        let broken = device.copy();
+        broken.overwrite(&format!("log/{lost:016x}"), 100, &[1]);
+        assert!(read(&broken, 1, 0).unwrap_err().is_corruption());
+    }
+    // A checkpoint behind the damage does not need it.
+    let broken = device.copy();
+    broken.overwrite("log/0000000000000000", 100, &[1]);
+    let from = whole.0.iter().find(|(lsn, _)| lsn.0 > SEGMENT).unwrap().0;
+    assert_eq!(read(&broken, 1, from.0).unwrap().1.end, last);
+}
+
+#[test]
+fn a_file_cut_short_is_damage_or_the_end_but_no_panic() {
+    use pando_device::{Device, File, OpenOptions};
+    let (device, records) = flushes(4);
+    for length in [0, 100, 4096, 4100, 4700, 5200, 5900, 7000] {
+        let cut = device.copy();
+        let file = cut.memory.open(FILE, OpenOptions::write()).unwrap();
+        file.set_len(length).unwrap();
+        let (found, _) = read(&cut, 1, 0).unwrap();
+        assert!(found.len() < records.len() || length == 7000);
+        assert_eq!(found, records[..found.len()]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Checkpoints: the exact tree after all batches up to C, without stopping writers.
+//!
+//! 1. Close the gate; C is the log's reserved end; add up table counts; begin the next epoch; open.
+//! 2. Write every page that was dirty in the old epoch, until none is and none is in flight.
+//! 3. Append the old epoch's mapping changes to the journal; sync data, journal, and the log up
+//!    to C.
+//! 4. Write the superblock, slot by slot.
+//! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
+
+use pando_device::File;
+use pando_format::mapping::Group;
+use pando_format::superblock::Superblock;
+use pando_format::{Epoch, Extent, Lsn, PageId, TreeId};
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::time::{self, Duration};
+use pando_sync::{Mutex, SequenceWaiters, WaitList, park, thread, thread_waker};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::mapping_files::{MappingFiles, write_superblock};
+use crate::store::pause;
+
+/// Pause before a checkpoint that met a full disk is tried again.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What checkpoints go on from, and who waits for them.
+#[derive(Debug)]
+pub(crate) struct CheckpointState {
+    files: Mutex<Files>,
+    wanted: AtomicBool,
+    work: WaitList,
+    /// Checkpoints asked for and finished, for those that wait for one.
+    asked: AtomicU64,
+    finished: AtomicU64,
+    finished_waiters: SequenceWaiters,
+    /// Wall clock of the last one, in milliseconds.
+    last_unix_ms: AtomicU64,
+    /// Log position where the last one was.
+    last_lsn: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) superblock_file: pando_device::AnyFile,
+    pub(crate) superblock: Superblock,
+    pub(crate) mapping: MappingFiles,
+}
+
+impl CheckpointState {
+    pub(crate) fn new(files: Files) -> Self {
+        let last_lsn = files.superblock.checkpoint_lsn.0;
+        Self {
+            files: Mutex::new(files),
+            wanted: AtomicBool::new(false),
+            work: WaitList::new(),
+            asked: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            finished_waiters: SequenceWaiters::new(),
+            last_unix_ms: AtomicU64::new(time::unix_ms()),
+            last_lsn: AtomicU64::new(last_lsn),
+        }
+    }
+
+    /// Wall clock of the last checkpoint, in milliseconds since 1970.
+    pub(crate) fn last_unix_ms(&self) -> u64 {
+        self.last_unix_ms.load(Ordering::Relaxed)
+    }
+
+    /// Wakes all that wait, since nothing will come any more.
+    pub(crate) fn stop(&self) {
+        self.work.notify_all();
+        self.finished_waiters.notify(u64::MAX);
+    }
+}
+
+/// What step 1 saw.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) epoch: Epoch,
+    pub(crate) lsn: Lsn,
+    pub(crate) counts: Vec<(TreeId, u64)>,
+}
+
+impl Engine {
+    /// Asks for a checkpoint soon.
+    pub(crate) fn checkpoint_wanted(&self) {
+        self.checkpoint.wanted.store(true, Ordering::Release);
+        self.checkpoint.work.notify_all();
+    }
+
+    /// Asks for a checkpoint if enough has happened since the last one.
+    pub(crate) fn look_for_checkpoint(&self) {
+        let state = &self.checkpoint;
+        // Relaxed: triggers need not be exact.
+        let bytes = self.log.reserved_end().0 - state.last_lsn.load(Ordering::Relaxed);
+        let budget = u64::from(self.budget.segments) * self.budget.segment_bytes;
+        if bytes > budget / 2 && !state.wanted.load(Ordering::Relaxed) {
+            self.checkpoint_wanted();
+        }
+    }
+
+    /// Blocks until a checkpoint that began after the call is durable.
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        let state = &self.checkpoint;
+        let mine = state.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.checkpoint_wanted();
+        let waker = thread_waker();
+        loop {
+            state.finished_waiters.register(mine, &waker);
+            if state.finished.load(Ordering::Acquire) >= mine {
+                return Ok(());
+            }
+            self.check_poison()?;
+            if self.is_stopping() {
+                return Err(Error::Closed);
+            }
+            if self.space.is_full() && state.finished.load(Ordering::Acquire) < mine {
+                thread::park_timeout(FULL_PAUSE);
+            } else {
+                park();
+            }
+        }
+    }
+
+    /// Body of the checkpoint thread.
+    pub(crate) fn run_checkpoints(&self) {
+        let mut last = time::now();
+        while !self.is_stopping() {
+            self.checkpoint.work.register(&thread_waker());
+            let due = last.elapsed() >= self.options.checkpoint_interval;
+            if due || self.checkpoint.wanted.swap(false, Ordering::AcqRel) || self.epoch_is_long() {
+                last = time::now();
+                match self.checkpoint_once() {
+                    Ok(()) => {}
+                    Err(Error::Full { .. }) => {
+                        // Nothing is lost: the same checkpoint is tried again.
+                        self.checkpoint.wanted.store(true, Ordering::Release);
+                        thread::park_timeout(FULL_PAUSE);
+                    }
+                    Err(error) => {
+                        self.poison(error);
+                        self.checkpoint.finished_waiters.notify(u64::MAX);
+                        return;
+                    }
+                }
+                continue;
+            }
+            if !self.is_stopping() {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// Mapping changes or retired extents of the epoch ask for a checkpoint.
+    fn epoch_is_long(&self) -> bool {
+        let (pairs, retired) = self.pool.epochs().current_lengths();
+        let pairs_max = (self.options.max_memory / 64 / 16).max(4096) as usize;
+        let retired_max = (self.space.blocks() / 8).max(2048);
+        pairs > pairs_max || retired as u64 * u64::from(self.page_blocks()) > retired_max
+    }
+
+    /// One checkpoint, from the cut to the last free. Blocks; one at a time.
+    pub(crate) fn checkpoint_once(&self) -> Result<()> {
+        let mut files = self.checkpoint.files.lock();
+        let served = self.checkpoint.asked.load(Ordering::Acquire);
+        self.check_poison()?;
+        let cut = self.cut();
+        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))?;
+        self.checkpoint.finished.fetch_max(served, Ordering::AcqRel);
+        self.checkpoint.finished_waiters.notify(served);
+        if files.mapping.wants_merge() {
+            let pages = u64::from(self.pool.page_ids().high_water());
+            match files.mapping.merge(pages) {
+                // The journal goes on growing until there is room.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 1.
+    fn cut(&self) -> Cut {
+        let closed = self.gate.close();
+        let began = time::now();
+        let lsn = self.log.reserved_end();
+        assert_eq!(
+            self.log.applied(),
+            lsn,
+            "the gate is closed and a batch is not applied"
+        );
+        let cut = self.store.close_epoch(lsn);
+        drop(closed);
+        let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.statistics.tick(Ticker::GateClosedNs, nanoseconds);
+        self.statistics.tick(Ticker::GateCloses, 1);
+        cut
+    }
+
+    fn write_cut(
+        &self,
+        files: &mut Files,
+        cut: Cut,
+        sync_log: impl FnOnce(Lsn) -> Result<()>,
+    ) -> Result<()> {
+        let lsn = cut.lsn;
+        self.store.finish_checkpoint(files, cut, None, sync_log)?;
+        self.log.truncate_below(lsn);
+        self.checkpoint.last_lsn.store(lsn.0, Ordering::Relaxed);
+        self.checkpoint
+            .last_unix_ms
+            .store(time::unix_ms(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl crate::store::Store {
+    /// Step 1, with the gate closed: the epoch ends at `lsn`.
+    pub(crate) fn close_epoch(&self, lsn: Lsn) -> Cut {
+        let epoch = self.pool.epochs().current();
+        let counts = self
+            .tables
+            .all()
+            .iter()
+            .filter_map(|table| table.tree().map(|tree| (tree.id, table.count())))
+            .collect();
+        let next = self.pool.epochs().advance(lsn);
+        self.epoch.store(next.0, Ordering::Relaxed);
+        Cut { epoch, lsn, counts }
+    }
+
+    /// Steps 2 to 5 but for the log's segments. `incarnation` is set by recovery.
+    pub(crate) fn finish_checkpoint(
+        &self,
+        files: &mut Files,
+        cut: Cut,
+        incarnation: Option<u64>,
+        sync_log: impl FnOnce(Lsn) -> Result<()>,
+    ) -> Result<()> {
+        let epochs = self.pool.epochs();
+        let mut turns = 0;
+        while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
+            let written = self.write_epoch(cut.epoch)?;
+            self.statistics
+                .tick(Ticker::CheckpointPages, written as u64);
+            if written == 0 {
+                pause(&mut turns);
+            }
+        }
+        let group = Group {
+            generation: cut.epoch,
+            pairs: epochs.take_pairs(cut.epoch),
+            counts: cut.counts,
+        };
+        self.data.sync().map_err(Error::io("syncing pages"))?;
+        self.append_group(files, &group)?;
+        sync_log(cut.lsn)?;
+        let superblock = Superblock {
+            generation: cut.epoch,
+            incarnation: incarnation.unwrap_or(files.superblock.incarnation),
+            checkpoint_lsn: cut.lsn,
+            next_tree: self.next_tree.load(Ordering::Relaxed) as u32,
+            mapping: files.mapping.number,
+            base_pages: files.mapping.base_pages,
+            journal_bytes: files.mapping.journal_bytes,
+            data_blocks: self.space.blocks(),
+            ..files.superblock
+        };
+        write_superblock(&files.superblock_file, &superblock)?;
+        files.superblock = superblock;
+        files.mapping.remove_obsolete()?;
+        let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
+        self.space
+            .free_all(retired.into_iter().chain(epochs.take_free_now()));
+        self.statistics.tick(Ticker::Checkpoints, 1);
+        Ok(())
+    }
+
+    /// Appends the group; on a full disk as soon as there is room, since the checkpoint cannot be
+    /// begun anew. Reads and deletes that need no new block go on meanwhile.
+    fn append_group(&self, files: &mut Files, group: &Group) -> Result<()> {
+        debug_assert!(group.pairs.iter().all(|(page, _)| *page != PageId::NONE));
+        loop {
+            match files.mapping.append(group) {
+                Err(Error::Full { .. }) if !self.is_stopping() => thread::park_timeout(FULL_PAUSE),
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Commit: credits, locks, gate, log, pages, marks, in this order.
+//!
+//! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
+//! 2. Lock the stripes of the written keys; check that what was read is unchanged.
+//! 3. Enter the gate; check the tables; append the record.
+//! 4. Apply it, leaf by leaf.
+//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
+//!
+//! Everything that may have to be waited for lies in 1 to 3, where an attempt that cannot go on
+//! gives all back and starts again. From the append on nothing is undone: an error in step 4
+//! poisons the engine.
+
+use pando_format::Lsn;
+use pando_format::log::{BatchWriter, RecordKind};
+use pando_pool::{Hold, Marks};
+use pando_stats::Ticker;
+use pando_tree::Scratch;
+use pando_wal::LogCredit;
+
+use crate::engine::{Engine, on_tree};
+use crate::error::{Error, Result};
+use crate::halt::{Step, Stop};
+use crate::holds::HoldShare;
+use crate::space_keeper::Promise;
+use crate::stripes::StripeIndex;
+use crate::tables::TableState;
+use crate::write_set::WriteSet;
+
+/// Pages that one write may make dirty: its leaf, a new one, and its part of inner nodes.
+const PAGES_PER_WRITE: u64 = 3;
+/// Pages that a batch may make dirty on top: splits up to the root.
+const PAGES_PER_BATCH: u64 = 8;
+
+/// Working memory of commits, reused.
+#[derive(Debug, Default)]
+pub(crate) struct CommitScratch {
+    /// Positions of the writes, by tree and key.
+    order: Vec<usize>,
+    stripes: Vec<StripeIndex>,
+    payload: BatchWriter,
+    /// `order`, `stripes` and `payload` are those of the write set.
+    ready: bool,
+    pub(crate) tree: Scratch,
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed at this LSN; None when there was nothing to write.
+    Committed(Option<Lsn>),
+    /// Something that was read or watched has changed since.
+    Conflict {
+        /// It was watched: running the batch again does not help.
+        watched: bool,
+    },
+}
+
+impl CommitScratch {
+    /// The write set has changed.
+    pub(crate) fn reset(&mut self) {
+        self.ready = false;
+    }
+
+    fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
+        if self.ready {
+            return Ok(());
+        }
+        set.check_tables()?;
+        let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
+        let place_of = |at: usize| {
+            let (table, key, _) = set.write_at(at);
+            (tree_of(table), key)
+        };
+        self.order.clear();
+        self.order.extend(0..set.len());
+        self.order
+            .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
+        self.stripes.clear();
+        self.payload.clear();
+        if set.len() > 1 {
+            self.payload.set_multi_leaf();
+        }
+        for at in &self.order {
+            let (table, key, value) = set.write_at(*at);
+            engine.check_key(key)?;
+            self.stripes.push(engine.stripes.of(tree_of(table), key));
+            match value {
+                Some(value) => {
+                    let limit = engine.value_bytes_max();
+                    if value.len() > limit {
+                        return Err(Error::ValueTooLong {
+                            bytes: value.len(),
+                            limit,
+                        });
+                    }
+                    self.payload.put(tree_of(table), key, value);
+                }
+                None => self.payload.delete(tree_of(table), key),
+            }
+        }
+        self.stripes.sort_unstable();
+        self.stripes.dedup();
+        self.ready = true;
+        Ok(())
+    }
+}
+
+/// What step 1 takes.
+struct Credits<'a> {
+    log: LogCredit,
+    _blocks: Promise<'a>,
+    // Dropped before the share that allows them.
+    _holds: Vec<Hold<'a>>,
+    _share: HoldShare<'a>,
+}
+
+impl Engine {
+    /// One attempt to commit `set`, which changes no table as a whole.
+    pub(crate) fn try_commit(
+        &self,
+        set: &mut WriteSet,
+        scratch: &mut CommitScratch,
+    ) -> Step<Outcome> {
+        if set.is_read_only() {
+            return Ok(self.validate_reads(set));
+        }
+        self.check_writable()?;
+        scratch.prepare(self, set)?;
+        let credits = self.take_credits(set, scratch)?;
+        let locked = match self.stripes.try_lock_all(&scratch.stripes) {
+            Ok(locked) => locked,
+            Err(taken) => return Err(Stop::Stripe(taken).into()),
+        };
+        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
+            return Ok(Outcome::Conflict { watched });
+        }
+        let Some(pass) = self.gate.try_enter() else {
+            return Err(Stop::Gate.into());
+        };
+        if !set.trees_unchanged() {
+            drop(pass);
+            drop(locked);
+            set.refresh_trees()?;
+            scratch.reset();
+            return Ok(Outcome::Conflict { watched: false });
+        }
+        let payload = scratch.payload.payload();
+        let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
+        self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)
+            .inspect_err(|error| self.poison(error))?;
+        for stripe in &scratch.stripes {
+            self.stripes.stamp_with(*stripe, lsn);
+        }
+        self.log.mark_applied(lsn);
+        drop(pass);
+        drop(locked);
+        self.statistics.tick(Ticker::Commits, 1);
+        self.look_for_checkpoint();
+        Ok(Outcome::Committed(Some(lsn)))
+    }
+
+    /// Step 1.
+    fn take_credits(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<Credits<'_>> {
+        self.empty_leaves.check_room(self)?;
+        let bytes = scratch.payload.payload_bytes();
+        let limit = self.log.max_batch_bytes();
+        if bytes > limit {
+            return Err(Error::BatchTooLarge { bytes, limit }.into());
+        }
+        let log = match self.log.try_reserve(bytes) {
+            Ok(Some(credit)) => credit,
+            Ok(None) => return Err(Stop::LogSpace(bytes).into()),
+            Err(error) => return Err(self.log_failed(error).into()),
+        };
+        let pages = self.pages_of(set);
+        let blocks = pages * u64::from(self.page_blocks());
+        let urgent = set.only_deletes();
+        let Some(promise) = self
+            .space
+            .try_promise(blocks, self.committed_blocks(), urgent)
+        else {
+            if self.space.is_full() {
+                self.checkpoint_wanted();
+                return Err(self.space.full_error().into());
+            }
+            return Err(Stop::Blocks(blocks).into());
+        };
+        if !self.dirty_room(pages) {
+            return Err(Stop::Dirty.into());
+        }
+        if self.pool.page_ids().available() < pages {
+            return Err(Error::Full {
+                what: self.page_ids_text(),
+            }
+            .into());
+        }
+        let Some(share) = self.holds.try_take(scratch.order.len() as u64) else {
+            return Err(Stop::Holds.into());
+        };
+        let holds = self.hold_leaves(set, &scratch.order, share.frames())?;
+        Ok(Credits {
+            log,
+            _blocks: promise,
+            _holds: holds,
+            _share: share,
+        })
+    }
+
+    fn page_ids_text(&self) -> String {
+        format!(
+            "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
+            self.pool.page_ids().high_water(),
+            self.options.max_memory,
+            self.options.max_memory * 2
+        )
+    }
+
+    /// Pages that the batch makes dirty at worst.
+    fn pages_of(&self, set: &WriteSet) -> u64 {
+        let page = self.pool.page_size().bytes();
+        let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
+        let overflow: usize = set
+            .writes()
+            .filter_map(|(_, _, value)| value.map(<[u8]>::len).filter(|bytes| *bytes > page / 4))
+            .map(|bytes| bytes.div_ceil(piece) + 4)
+            .sum();
+        PAGES_PER_WRITE * set.len() as u64 + PAGES_PER_BATCH + overflow as u64
+    }
+
+    /// Finds the leaves of the first writes and holds them: at most `most`.
+    fn hold_leaves(&self, set: &WriteSet, order: &[usize], most: usize) -> Step<Vec<Hold<'_>>> {
+        let mut holds: Vec<Hold<'_>> = Vec::with_capacity(most.min(order.len()));
+        for at in order.iter().take(most) {
+            let (table, key, _) = set.write_at(*at);
+            let tree = set.tables[table].tree.expect("checked in prepare");
+            let state = &set.tables[table].state;
+            if state.tree() != Some(tree) {
+                // Found out again, and said so, inside the gate.
+                break;
+            }
+            let located = on_tree(state, tree, tree.try_locate(&self.pool, key))?;
+            holds.push(on_tree(state, tree, self.pool.hold(located.leaf))?);
+        }
+        Ok(holds)
+    }
+
+    /// Step 4. The caller is in the gate.
+    fn apply_batch(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        lsn: Lsn,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
+        let marks = Marks { lsn, multi_lsn };
+        for at in order {
+            let (table, key, value) = set.write_at(*at);
+            let state = &set.tables[table].state;
+            self.apply_one(state, marks, key, value, scratch)?;
+        }
+        Ok(())
+    }
+
+    /// Applies one write to the tree that `state` has now; the caller is in the gate.
+    pub(crate) fn apply_one(
+        &self,
+        state: &TableState,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Some(tree) = state.tree() else {
+            return Err(Error::NoSuchTable {
+                name: state.name.clone(),
+            });
+        };
+        let (entries, emptied) = self.apply(tree, marks, key, value, scratch)?;
+        if entries != 0 {
+            state.add(entries);
+        }
+        if emptied {
+            self.empty_leaves.push(tree, key);
+        }
+        Ok(())
+    }
+
+    /// A batch that writes nothing commits if all it read was of one moment.
+    fn validate_reads(&self, set: &WriteSet) -> Outcome {
+        match self.changed(set, |_| false) {
+            Some(watched) => {
+                self.statistics.tick(Ticker::CommitConflicts, 1);
+                Outcome::Conflict { watched }
+            }
+            None => Outcome::Committed(None),
+        }
+    }
+
+    /// Whether something that was read (Some(false)) or watched (Some(true)) has changed.
+    pub(crate) fn changed(
+        &self,
+        set: &WriteSet,
+        holds: impl Fn(StripeIndex) -> bool,
+    ) -> Option<bool> {
+        let unchanged = |stamp| {
+            let stamp: crate::stripes::Stamp = stamp;
+            if holds(stamp.stripe) {
+                self.stripes.unchanged_locked(stamp)
+            } else {
+                self.stripes.unchanged(stamp)
+            }
+        };
+        let tables = set
+            .watched
+            .iter()
+            .all(|(state, tree, _)| state.tree() == *tree);
+        if !tables || !set.watched.iter().all(|(_, _, stamp)| unchanged(*stamp)) {
+            return Some(true);
+        }
+        if !set.reads.iter().all(|stamp| unchanged(*stamp)) || !set.trees_unchanged() {
+            return Some(false);
+        }
+        None
+    }
+}

@@ -1,0 +1,375 @@
+//! The handle of an open store.
+
+use std::path::{Path, PathBuf};
+use std::task::Waker;
+
+use pando_device::{AnyDevice, MemoryDevice, PreadDevice};
+use pando_format::Lsn;
+use pando_stats::Snapshot;
+use pando_sync::atomic::Ordering;
+use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
+use pando_sync::{Arc, Mutex};
+
+use crate::batch::{Batch, WriteOptions};
+use crate::commit::{CommitScratch, Outcome};
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::halt::{Halt, Stop};
+use crate::jobs::{Job, JobEnd};
+use crate::options::{Builder, Durability, IoBackend};
+use crate::table::Table;
+use crate::tables::TableState;
+use crate::write_set::{TableChange, WriteSet};
+
+/// Bytes that a store in memory may take beside its budget.
+const MEMORY_DEVICE_BYTES: u64 = 1 << 40;
+
+/// An open store. Clones are handles of the same one; the last one to go closes it.
+#[derive(Debug, Clone)]
+pub struct Db {
+    owner: Arc<Owner>,
+}
+
+/// Owns the engine's threads.
+#[derive(Debug)]
+struct Owner {
+    engine: Shared,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Errors have nobody to go to: `close` reports them.
+        let _ = self.shut_down();
+    }
+}
+
+impl Owner {
+    /// Flushes, checkpoints, ends all threads. What was acknowledged stays, at every durability.
+    fn shut_down(&self) -> Result<()> {
+        let engine = &self.engine;
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return Ok(());
+        }
+        engine.closed.store(true, Ordering::Release);
+        let flushed = engine.check_poison().and_then(|()| {
+            engine
+                .log
+                .flush_now()
+                .map_err(|error| engine.log_failed(error))?;
+            engine.checkpoint_once()
+        });
+        engine.stopping.store(true, Ordering::Release);
+        engine.log.stop();
+        engine.jobs.close();
+        engine.jobs.wanted.notify_all();
+        engine.checkpoint.stop();
+        engine.pool.work().notify_all();
+        engine.space.growth.notify_all();
+        for thread in threads {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                engine.poison("an engine thread panicked");
+            }
+        }
+        flushed
+    }
+}
+
+impl Db {
+    /// Opens the store in `directory` with default options, or creates it. Blocks until recovery
+    /// is done.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
+        Builder::default().open(directory)
+    }
+
+    /// Options to open a store with.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
+        options.check()?;
+        let device = match (options.io_backend, directory) {
+            (IoBackend::Memory, _) | (_, None) => {
+                AnyDevice::from(MemoryDevice::new(MEMORY_DEVICE_BYTES))
+            }
+            (IoBackend::Auto | IoBackend::Pread, Some(directory)) => {
+                let threads = options.completion_threads;
+                let device = PreadDevice::open_directory(directory, false, threads);
+                AnyDevice::from(device.map_err(Error::io("opening the directory"))?)
+            }
+        };
+        Self::open_device(options, device)
+    }
+
+    /// Opens the store on a device of the caller's: for tests with simulated faults.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_device(options: Builder, device: AnyDevice) -> Result<Self> {
+        let periodic = (options.durability == Durability::Periodic).then_some(options.periodic);
+        let engine = Arc::new(crate::open::open(device, options)?);
+        let owner = Owner {
+            engine: engine.clone(),
+            threads: Mutex::new(Vec::new()),
+        };
+        let bodies: [(&str, Box<dyn FnOnce(&Engine) + Send>); 5] = [
+            ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
+            ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
+            (
+                "pando-log",
+                Box::new(move |engine| engine.log.run_flusher(periodic)),
+            ),
+            ("pando-tables", Box::new(Engine::run_jobs)),
+            ("pando-maintain", Box::new(Engine::run_maintenance)),
+        ];
+        for (name, body) in bodies {
+            let engine = engine.clone();
+            let thread = ThreadBuilder::new()
+                .name(name.to_owned())
+                .spawn(move || run_thread(&engine, body))
+                .map_err(|source| Error::Poisoned {
+                    cause: format!("starting {name}: {source}"),
+                })?;
+            owner.threads.lock().push(thread);
+        }
+        Ok(Self {
+            owner: Arc::new(owner),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Shared {
+        &self.owner.engine
+    }
+
+    /// The table called `name`, created if it does not exist. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTableName`], or why it cannot be created.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.existing_table(name) {
+            return Ok(table);
+        }
+        if name.is_empty() || name.len() > pando_format::catalogue::TABLE_NAME_BYTES_MAX {
+            return Err(Error::InvalidTableName {
+                name: name.to_owned(),
+            });
+        }
+        let mut set = WriteSet::default();
+        let state = Arc::new(TableState::absent(name.to_owned()));
+        let index = set.table(&state);
+        set.change_table(index, TableChange::Create);
+        // A conflict: somebody else has created it meanwhile.
+        self.run_job(set)?;
+        self.existing_table(name).ok_or_else(|| Error::NoSuchTable {
+            name: name.to_owned(),
+        })
+    }
+
+    /// The table called `name`, if it exists.
+    pub fn existing_table(&self, name: &str) -> Option<Table> {
+        let state = self.engine().tables.get(name)?;
+        Some(Table {
+            db: self.clone(),
+            state,
+        })
+    }
+
+    /// Names of all tables, sorted.
+    pub fn tables(&self) -> Vec<String> {
+        self.engine()
+            .tables
+            .all()
+            .iter()
+            .map(|table| table.name.clone())
+            .collect()
+    }
+
+    /// Drops a table with all that it holds, in one small write; its space comes back in the
+    /// background. Handles of it answer [`Error::NoSuchTable`] from then on. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], or why nothing can be written.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let missing = || Error::NoSuchTable {
+            name: name.to_owned(),
+        };
+        let table = self.existing_table(name).ok_or_else(missing)?;
+        let mut set = WriteSet::default();
+        let index = set.table(&table.state);
+        set.change_table(index, TableChange::Drop);
+        self.run_job(set)
+    }
+
+    /// Empties tables together, in one small write, whatever they hold. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], or why nothing can be written.
+    pub fn clear_tables(&self, tables: &[&Table]) -> Result<()> {
+        let mut set = WriteSet::default();
+        for table in tables {
+            let index = set.table(&table.state);
+            set.change_table(index, TableChange::Clear);
+        }
+        self.run_job(set)
+    }
+
+    /// Runs a batch that changes tables, as durable as the store's default.
+    fn run_job(&self, set: WriteSet) -> Result<()> {
+        let engine = self.engine();
+        let job = Arc::new(Job::new(set));
+        engine.jobs.push(job.clone())?;
+        let end = engine.block(|_| match job.result() {
+            Some(result) => Ok(result?),
+            None => Err(Halt::Stop(Stop::Job(job.clone()))),
+        })?;
+        match end {
+            JobEnd::Committed(lsn) => self.acknowledge(lsn, WriteOptions::default()),
+            JobEnd::Conflict { .. } => Ok(()),
+        }
+    }
+
+    /// Commits a batch: all of it or nothing, also over several tables. Empty ones cost nothing.
+    /// Blocks for room, for pages, and for durability as asked. The batch may be used again after
+    /// [`Batch::clear`].
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::BatchTooLarge`], [`Error::Full`],
+    /// [`Error::NoSuchTable`], [`Error::Poisoned`]: nothing was written, except after an error of
+    /// the device during the sync, when nobody knows before the store is opened again.
+    pub fn write(&self, batch: &mut Batch, options: WriteOptions) -> Result<()> {
+        self.commit(&mut batch.set, options).map(drop)
+    }
+
+    /// Commits blind writes; what the batch noted about tables is refreshed when they change.
+    pub(crate) fn commit(&self, set: &mut WriteSet, options: WriteOptions) -> Result<()> {
+        loop {
+            match self.commit_once(set, options)? {
+                Outcome::Committed(_) => return Ok(()),
+                Outcome::Conflict { .. } => set.refresh_trees()?,
+            }
+        }
+    }
+
+    pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
+        let engine = self.engine();
+        let mut scratch = CommitScratch::default();
+        let outcome = engine.block(|_| engine.try_commit(set, &mut scratch))?;
+        if let Outcome::Committed(Some(lsn)) = outcome {
+            self.acknowledge(lsn, options)?;
+        }
+        Ok(outcome)
+    }
+
+    fn acknowledge(&self, lsn: Lsn, options: WriteOptions) -> Result<()> {
+        let engine = self.engine();
+        match options.durability.unwrap_or(engine.options.durability) {
+            Durability::Durable => engine.wait_durable(lsn),
+            Durability::Periodic | Durability::None => Ok(()),
+        }
+    }
+
+    /// Makes every commit so far durable. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn flush(&self) -> Result<()> {
+        let engine = self.engine();
+        engine
+            .log
+            .flush_now()
+            .map_err(|error| engine.log_failed(error))
+    }
+
+    /// Writes a checkpoint: recovery after a crash starts from it. Blocks until it is durable;
+    /// readers and writers go on.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine().checkpoint_now()
+    }
+
+    /// Asks for a checkpoint soon. Does not block.
+    pub fn request_checkpoint(&self) {
+        self.engine().checkpoint_wanted();
+    }
+
+    /// Wall clock of the last checkpoint, in milliseconds since 1970.
+    pub fn last_checkpoint_unix_ms(&self) -> u64 {
+        self.engine().checkpoint.last_unix_ms()
+    }
+
+    /// LSN up to which every commit is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.engine().log.durable()
+    }
+
+    /// LSN of the newest commit.
+    pub fn newest_lsn(&self) -> Lsn {
+        self.engine().log.reserved_end()
+    }
+
+    /// True if the commit of `lsn` is durable; otherwise `waker` is woken when it is, and one flush
+    /// serves all that wait. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: it will never be known to be.
+    pub fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        self.engine().when_durable(lsn, waker)
+    }
+
+    /// All counters now.
+    pub fn statistics(&self) -> Snapshot {
+        self.engine().statistics.snapshot()
+    }
+
+    /// Random key of the store, for hashes that are stored in it.
+    pub fn hash_key(&self) -> [u64; 2] {
+        self.engine().hash_key
+    }
+
+    /// Longest key, in bytes: a quarter of a page.
+    pub fn key_bytes_max(&self) -> usize {
+        self.engine().key_bytes_max()
+    }
+
+    /// Longest value, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        self.engine().value_bytes_max()
+    }
+
+    /// True while the space of dropped tables is still being given back.
+    pub fn garbage_left(&self) -> bool {
+        self.engine().garbage_left()
+    }
+
+    /// Closes the store for all handles: makes every commit durable, writes a checkpoint and ends
+    /// the engine's threads. Writes answer [`Error::Closed`] from then on. Blocks.
+    ///
+    /// # Errors
+    /// Why the last flush or checkpoint failed.
+    pub fn close(self) -> Result<()> {
+        self.owner.shut_down()
+    }
+}
+
+/// A thread of the engine that panics poisons it.
+fn run_thread(engine: &Engine, body: Box<dyn FnOnce(&Engine) + Send>) {
+    struct Alarm<'a>(&'a Engine, bool);
+    impl Drop for Alarm<'_> {
+        fn drop(&mut self) {
+            if self.1 {
+                self.0.poison("an engine thread panicked");
+            }
+        }
+    }
+    let mut alarm = Alarm(engine, true);
+    body(engine);
+    alarm.1 = false;
+}

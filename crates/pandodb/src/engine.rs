@@ -1,0 +1,299 @@
+//! The engine: pages, log, gate, stripes and counters of one open store, and how calls of any
+//! thread are driven over them.
+
+use std::ops::Deref;
+use std::task::Waker;
+
+use pando_device::AnyDevice;
+use pando_format::{Lsn, PageId};
+use pando_pool::{Attempt, Hold, Restart};
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::time::Duration;
+use pando_sync::{Arc, CoreLocal, Gate, park, thread_waker};
+use pando_tree::{Tree, ValueReader};
+use pando_wal::Log;
+
+use crate::checkpoint::CheckpointState;
+use crate::error::{Error, Result};
+use crate::halt::{Halt, Step, Stop};
+use crate::holds::{HoldBudget, HoldShare};
+use crate::jobs::Jobs;
+use crate::maintenance::EmptyLeaves;
+use crate::options::{Budget, Builder};
+use crate::store::{Store, pause};
+use crate::stripes::Stripes;
+use crate::tables::TableState;
+
+/// Faults of one operation before it takes a share of the hold budget.
+const FAULTS_FREE: u32 = 6;
+/// Frames that a point operation may have to hold: a tall tree and its sibling.
+const POINT_HOLDS: u64 = 12;
+
+/// One open store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) store: Store,
+    pub(crate) log: Log<AnyDevice>,
+    pub(crate) gate: Gate,
+    pub(crate) stripes: Stripes,
+    pub(crate) holds: HoldBudget,
+    pub(crate) jobs: Jobs,
+    pub(crate) empty_leaves: EmptyLeaves,
+    pub(crate) checkpoint: CheckpointState,
+    pub(crate) options: Builder,
+    pub(crate) budget: Budget,
+    /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
+    applied_copies: CoreLocal<AtomicU64>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) hash_key: [u64; 2],
+    pub(crate) recovery: Duration,
+    pub(crate) replayed: u64,
+}
+
+impl Deref for Engine {
+    type Target = Store;
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// What an engine is made of, once recovery is done.
+pub(crate) struct Parts {
+    pub(crate) store: Store,
+    pub(crate) log: Log<AnyDevice>,
+    pub(crate) checkpoint: CheckpointState,
+    pub(crate) options: Builder,
+    pub(crate) budget: Budget,
+    pub(crate) hash_key: [u64; 2],
+    pub(crate) recovery: Duration,
+    pub(crate) replayed: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let applied = parts.log.applied();
+        Self {
+            gate: Gate::new(),
+            stripes: Stripes::new(parts.hash_key[0]),
+            holds: HoldBudget::new(parts.store.pool.frames()),
+            jobs: Jobs::default(),
+            empty_leaves: EmptyLeaves::default(),
+            applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
+            closed: AtomicBool::new(false),
+            store: parts.store,
+            log: parts.log,
+            checkpoint: parts.checkpoint,
+            options: parts.options,
+            budget: parts.budget,
+            hash_key: parts.hash_key,
+            recovery: parts.recovery,
+            replayed: parts.replayed,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`]: nothing is written any more.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.check_poison()?;
+        match self.log.poisoned() {
+            Some(error) => Err(self.log_failed(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// A log that fails poisons the engine.
+    pub(crate) fn log_failed(&self, error: pando_wal::Error) -> Error {
+        if error.is_full() {
+            return Error::Full {
+                what: format!("{error}"),
+            };
+        }
+        self.poison(&error);
+        match self.check_poison() {
+            Err(poisoned) => poisoned,
+            Ok(()) => error.into(),
+        }
+    }
+
+    /// Longest key.
+    pub(crate) fn key_bytes_max(&self) -> usize {
+        self.pool.page_size().key_bytes_max()
+    }
+
+    /// Longest value.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        let of_log = self.log.max_batch_bytes() - self.key_bytes_max() - 64;
+        of_log.min(pando_tree::VALUE_BYTES_MAX)
+    }
+
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+        let limit = self.key_bytes_max();
+        if key.len() > limit {
+            return Err(Error::KeyTooLong {
+                bytes: key.len(),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// One attempt at a point read. What it finds is linearizable: a leaf that carries the mark of
+    /// a batch of several leaves is returned once all batches up to the mark are applied.
+    #[inline]
+    pub(crate) fn try_get(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<bool> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
+        self.check_mark(lookup.multi_lsn)?;
+        self.statistics.tick(Ticker::Gets, 1);
+        Ok(lookup.found)
+    }
+
+    /// Goes on once all batches up to `mark` are applied.
+    #[inline]
+    pub(crate) fn check_mark(&self, mark: Lsn) -> Step<()> {
+        let copy = self.applied_copies.here();
+        // Relaxed: a copy that is too old only leads to a look at the original.
+        if mark.0 > copy.load(Ordering::Relaxed) {
+            let applied = self.log.applied();
+            copy.fetch_max(applied.0, Ordering::Relaxed);
+            if mark > applied {
+                return Err(Stop::Applied(mark).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in
+    /// again and again are held for it, within the hold budget.
+    pub(crate) fn block<T>(&self, mut step: impl FnMut(&mut Blocked<'_>) -> Step<T>) -> Result<T> {
+        let mut blocked = Blocked {
+            engine: self,
+            turns: 0,
+            faults: 0,
+            wanted: Vec::new(),
+            holds: Vec::new(),
+            share: None,
+        };
+        loop {
+            match step(&mut blocked) {
+                Ok(value) => return Ok(value),
+                Err(Halt::Error(error)) => return Err(error),
+                Err(Halt::Stop(stop)) => blocked.wait(&stop)?,
+            }
+        }
+    }
+}
+
+/// The result of a step on the tree that `table` had, if it still has it: pages of a dropped tree
+/// may be gone, or others by now.
+pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> Attempt<T> {
+    if table.tree() == Some(tree) {
+        result
+    } else {
+        Err(Restart::Conflict)
+    }
+}
+
+pub(crate) fn no_such_table(table: &TableState) -> Halt {
+    Error::NoSuchTable {
+        name: table.name.clone(),
+    }
+    .into()
+}
+
+/// A blocking operation between two of its attempts.
+pub(crate) struct Blocked<'a> {
+    engine: &'a Engine,
+    turns: u32,
+    faults: u32,
+    /// Pages that the step asks for beside the one it faulted on.
+    pub(crate) wanted: Vec<PageId>,
+    // Dropped before the share that allows them.
+    holds: Vec<Hold<'a>>,
+    share: Option<HoldShare<'a>>,
+}
+
+impl<'a> Blocked<'a> {
+    fn wait(&mut self, stop: &Stop) -> Result<()> {
+        match stop {
+            Stop::Restart(Restart::Fault(page)) => self.fault(*page),
+            Stop::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
+                self.engine.serve(*restart, &mut self.turns)
+            }
+            stop => self.park_on(stop),
+        }
+    }
+
+    fn park_on(&self, stop: &Stop) -> Result<()> {
+        let waker = thread_waker();
+        while !self.engine.register(stop, &waker)? {
+            park();
+            if !matches!(stop, Stop::Job(_)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, page: PageId) -> Result<()> {
+        self.turns = 0;
+        self.faults += 1;
+        if self.faults > FAULTS_FREE && self.share.is_none() {
+            self.engine.statistics.tick(Ticker::HoldBudgets, 1);
+            loop {
+                self.share = self.engine.holds.try_take(POINT_HOLDS);
+                if self.share.is_some() {
+                    break;
+                }
+                self.park_on(&Stop::Holds)?;
+            }
+        }
+        self.engine.fetch(page)?;
+        for page in std::mem::take(&mut self.wanted) {
+            self.engine.fetch(page)?;
+        }
+        if let Some(share) = &self.share {
+            if self.holds.len() >= share.frames() {
+                self.holds.remove(0);
+            }
+            // A page that is gone again is faulted in again.
+            if let Ok(hold) = self.engine.pool.hold(page) {
+                self.holds.push(hold);
+            } else {
+                pause(&mut self.turns);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// True if the batch of `lsn` is durable, else `waker` is woken when it is.
+    pub(crate) fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        self.log
+            .request_durable(lsn, waker)
+            .map_err(|error| self.log_failed(error))
+    }
+
+    /// Blocks until the batch of `lsn` is durable.
+    pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        self.log
+            .wait_durable(lsn)
+            .map_err(|error| self.log_failed(error))
+    }
+}
+
+/// The engine as its threads share it.
+pub(crate) type Shared = Arc<Engine>;

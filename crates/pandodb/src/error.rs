@@ -1,0 +1,202 @@
+//! The one error type of the engine.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use pando_device::Error as DeviceError;
+use pando_format::{Extent, PageId};
+use pando_sync::Arc;
+
+/// Result of an engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed, or a file of the store is not as it must be.
+    Io {
+        /// What was being done.
+        during: &'static str,
+        /// The device's own words.
+        source: Arc<DeviceError>,
+    },
+    /// Another process has the directory open.
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A page on disk is not what was written there.
+    CorruptPage {
+        /// The page.
+        page: PageId,
+        /// Where it was read.
+        extent: Option<Extent>,
+        /// Expected and actual.
+        what: String,
+    },
+    /// A file of the store is damaged.
+    Corrupt {
+        /// The file, and the place in it if known.
+        place: String,
+        /// Expected and actual.
+        what: String,
+    },
+    /// There is no room for more; deletes still work.
+    Full {
+        /// What ran out and what to do.
+        what: String,
+    },
+    /// A write or a sync has failed earlier: nothing is written any more until the store is opened
+    /// again. Reads go on.
+    Poisoned {
+        /// The first failure.
+        cause: String,
+    },
+    /// The key is longer than a quarter of a page.
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        limit: usize,
+    },
+    /// The value is longer than this store takes.
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        limit: usize,
+    },
+    /// The batch is larger than this store takes at once: half of the log buffer.
+    BatchTooLarge {
+        /// Its size in the log.
+        bytes: usize,
+        /// The largest.
+        limit: usize,
+    },
+    /// A table's name is empty or too long.
+    InvalidTableName {
+        /// The name.
+        name: String,
+    },
+    /// The table was dropped.
+    NoSuchTable {
+        /// Its name.
+        name: String,
+    },
+    /// An option is out of its range, or does not fit the store.
+    InvalidOption {
+        /// The option.
+        option: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The store was opened read-only.
+    ReadOnly,
+    /// The store was closed.
+    Closed,
+}
+
+impl Error {
+    /// True if the same call may succeed later without anybody doing anything.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// True if something on disk is damaged.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
+    }
+
+    /// True if another process has the directory.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+
+    pub(crate) fn io(during: &'static str) -> impl Fn(DeviceError) -> Self {
+        move |source| match source {
+            DeviceError::InUse { directory } => Self::InUse {
+                directory: directory.into(),
+            },
+            source if source.is_full() => Self::Full {
+                what: format!("{source}; free some space and try again"),
+            },
+            source => Self::Io {
+                during,
+                source: Arc::new(source),
+            },
+        }
+    }
+
+    pub(crate) fn corrupt(place: impl Into<String>, what: impl fmt::Display) -> Self {
+        Self::Corrupt {
+            place: place.into(),
+            what: what.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { during, source } => write!(f, "{during}: {source}"),
+            Self::InUse { directory } => write!(
+                f,
+                "{} is in use by another process; stop it, or choose another directory",
+                directory.display()
+            ),
+            Self::CorruptPage { page, extent, what } => match extent {
+                Some(extent) => write!(
+                    f,
+                    "{page} at blocks {}..{} is damaged: {what}",
+                    extent.block,
+                    u64::from(extent.block) + u64::from(extent.blocks)
+                ),
+                None => write!(f, "{page} is damaged: {what}"),
+            },
+            Self::Corrupt { place, what } => write!(f, "{place} is damaged: {what}"),
+            Self::Full { what } => write!(f, "no room for writes: {what}"),
+            Self::Poisoned { cause } => write!(
+                f,
+                "writes are refused since a write or sync failed ({cause}); reads go on; \
+                 open the store again once the cause is removed"
+            ),
+            Self::KeyTooLong { bytes, limit } => {
+                write!(
+                    f,
+                    "key of {bytes} bytes; the longest is {limit} (a quarter of a page)"
+                )
+            }
+            Self::ValueTooLong { bytes, limit } => write!(
+                f,
+                "value of {bytes} bytes; the longest here is {limit} (4 MiB at most, and half of \
+                 the log buffer: raise max_memory)"
+            ),
+            Self::BatchTooLarge { bytes, limit } => write!(
+                f,
+                "batch of {bytes} bytes; the largest is {limit} (half of the log buffer): \
+                 split it, or raise max_memory"
+            ),
+            Self::InvalidTableName { name } => {
+                write!(
+                    f,
+                    "table name of {} bytes; 1 to 255 are allowed",
+                    name.len()
+                )
+            }
+            Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
+            Self::ReadOnly => f.write_str("the store was opened read-only"),
+            Self::Closed => f.write_str("the store was closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Why an engine step did not go on: it has to wait for something, or it failed for good.
+//!
+//! A step that halts holds nothing. Blocking calls park on the reason, event loops register their
+//! waker for it; both start the step again from its beginning.
+
+use std::task::Waker;
+
+use pando_format::Lsn;
+use pando_pool::{Resource, Restart};
+use pando_sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::jobs::Job;
+use crate::stripes::StripeIndex;
+
+/// What a step waits for.
+#[derive(Debug, Clone)]
+pub(crate) enum Stop {
+    /// A page, a frame, an image buffer, or just another try.
+    Restart(Restart),
+    /// The apply gate.
+    Gate,
+    /// The lock of a stripe.
+    Stripe(StripeIndex),
+    /// Room for so many bytes in the log.
+    LogSpace(usize),
+    /// Credit for so many blocks.
+    Blocks(u64),
+    /// Fewer dirty frames: until [`crate::store::Store::is_dirty_high`] ends.
+    Dirty,
+    /// Fewer holds.
+    Holds,
+    /// All batches up to the LSN to be applied.
+    Applied(Lsn),
+    /// A job of an engine thread.
+    Job(Arc<Job>),
+}
+
+/// A [`Stop`] or an [`Error`].
+#[derive(Debug)]
+pub(crate) enum Halt {
+    Stop(Stop),
+    Error(Error),
+}
+
+/// Result of a step.
+pub(crate) type Step<T> = std::result::Result<T, Halt>;
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Restart> for Halt {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Damaged(page, what) => Self::Error(Error::CorruptPage {
+                page,
+                extent: None,
+                what: what.to_owned(),
+            }),
+            restart => Self::Stop(Stop::Restart(restart)),
+        }
+    }
+}
+
+impl Engine {
+    /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
+    /// try again at once.
+    ///
+    /// # Errors
+    /// When the engine is poisoned and what is waited for will not come.
+    pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
+        Ok(match stop {
+            Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
+            Stop::Restart(Restart::Wait(Resource::Frames)) => {
+                self.check_poison()?;
+                self.pool.frame_waiters().register(waker);
+                self.pool.work().notify_all();
+                self.pool.free_count() > 0
+            }
+            Stop::Restart(Restart::Wait(Resource::Images)) => {
+                self.check_poison()?;
+                self.pool.image_waiters().register(waker);
+                self.pool.work().notify_all();
+                self.pool.epochs().images_total() == 0
+            }
+            Stop::Restart(_) => true,
+            Stop::Gate => {
+                self.gate.waiters().register(waker);
+                !self.gate.is_closed()
+            }
+            Stop::Stripe(stripe) => {
+                self.stripes.waiters_of(*stripe).register(waker);
+                self.stripes.stamp(*stripe).is_some()
+            }
+            Stop::LogSpace(bytes) => {
+                self.check_poison()?;
+                self.log.space_waiters().register(waker);
+                self.checkpoint_wanted();
+                // An error is for the next attempt to meet.
+                !matches!(self.log.try_reserve(*bytes), Ok(None))
+            }
+            Stop::Blocks(blocks) => {
+                self.check_poison()?;
+                self.space.waiters().register(waker);
+                self.space.want(*blocks);
+                self.space.would_promise(*blocks, self.committed_blocks())
+            }
+            Stop::Dirty => {
+                self.check_poison()?;
+                self.pool.image_waiters().register(waker);
+                self.pool.work().notify_all();
+                !self.is_dirty_high()
+            }
+            Stop::Holds => {
+                self.holds.waiters.register(waker);
+                self.holds.available() > 0
+            }
+            Stop::Applied(lsn) => {
+                self.check_poison()?;
+                let applied = self.log.request_applied(*lsn, waker);
+                applied.map_err(|error| self.log_failed(error))?
+            }
+            Stop::Job(job) => job.register(waker),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Iterators over a range, both ways, a leaf at a time.
+
+use std::ops::Bound;
+
+use pando_tree::{Direction, LeafCopy, ScanValue};
+
+use crate::engine::{no_such_table, on_tree};
+use crate::error::Result;
+use crate::table::Table;
+
+/// Key and value of an entry.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// Entries of a table in a range of keys: see [`Table::range`]. Holds nothing between calls but a
+/// copy of one leaf at each end.
+#[derive(Debug)]
+pub struct Iter {
+    table: Table,
+    front: End,
+    back: End,
+    done: bool,
+}
+
+/// One end of the range that is still to come.
+#[derive(Debug)]
+struct End {
+    direction: Direction,
+    /// Where the range goes on from here; already returned keys are excluded.
+    bound: Bound<Vec<u8>>,
+    leaf: LeafCopy,
+    /// Next record of `leaf`, if it is loaded.
+    next: Option<usize>,
+}
+
+impl End {
+    fn new(direction: Direction, bound: Bound<Vec<u8>>) -> Self {
+        Self {
+            direction,
+            bound,
+            leaf: LeafCopy::new(),
+            next: None,
+        }
+    }
+}
+
+impl Iter {
+    pub(crate) fn new(table: Table, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        Self {
+            table,
+            front: End::new(Direction::Forward, start),
+            back: End::new(Direction::Backward, end),
+            done: false,
+        }
+    }
+
+    fn step(&mut self, direction: Direction) -> Option<Result<Entry>> {
+        loop {
+            if self.done {
+                return None;
+            }
+            match self.try_step(direction) {
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// The next entry; None when there was none here and another look is needed.
+    fn try_step(&mut self, direction: Direction) -> Result<Option<Entry>> {
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
+        };
+        let Some(position) = end.next else {
+            load(&self.table, end)?;
+            return Ok(None);
+        };
+        if position >= end.leaf.len() {
+            match end.leaf.next_bound() {
+                Some(bound) => {
+                    end.bound = bound.map(<[u8]>::to_vec);
+                    end.next = None;
+                }
+                None => self.done = true,
+            }
+            return Ok(None);
+        }
+        let (key, value) = end.leaf.get(position);
+        if !inside(key, &other.bound, other.direction) {
+            self.done = true;
+            return Ok(None);
+        }
+        let key = key.to_vec();
+        let value = match value {
+            ScanValue::Inline(value) => Some(value.to_vec()),
+            ScanValue::Overflow { .. } => self.table.get(&key)?,
+        };
+        end.next = Some(position + 1);
+        end.bound = Bound::Excluded(key.clone());
+        // A long value that was deleted since is passed over.
+        Ok(value.map(|value| (key, value)))
+    }
+}
+
+/// True if `key` lies before the end that `bound` of the other direction stands for.
+fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
+    match (direction, bound) {
+        (_, Bound::Unbounded) => true,
+        (Direction::Backward, Bound::Included(end)) => key <= &end[..],
+        (Direction::Backward, Bound::Excluded(end)) => key < &end[..],
+        (Direction::Forward, Bound::Included(start)) => key >= &start[..],
+        (Direction::Forward, Bound::Excluded(start)) => key > &start[..],
+    }
+}
+
+fn load(table: &Table, end: &mut End) -> Result<()> {
+    let engine = table.db.engine();
+    engine.block(|_| {
+        let Some(tree) = table.state.tree() else {
+            return Err(no_such_table(&table.state));
+        };
+        let bound = end.bound.as_ref().map(|key| &key[..]);
+        let leaf = tree.try_scan_leaf(&engine.pool, bound, end.direction, &mut end.leaf);
+        on_tree(&table.state, tree, leaf)?;
+        engine.check_mark(end.leaf.multi_lsn())
+    })?;
+    engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+    end.next = Some(0);
+    Ok(())
+}
+
+impl Iterator for Iter {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        self.step(Direction::Forward)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Result<Entry>> {
+        self.step(Direction::Backward)
+    }
+}

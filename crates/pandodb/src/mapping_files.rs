@@ -1,0 +1,367 @@
+//! The files that say where pages lie: superblock, mapping base and journal.
+
+use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, OpenOptions};
+use pando_format::mapping::{
+    Group, SECTION_BYTES, SECTION_WORDS, decode_section, encode_section, sections,
+};
+use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::{PageId, StoredPage, TreeId};
+
+use crate::error::{Error, Result};
+
+/// Name of the superblock's file.
+pub(crate) const SUPERBLOCK: &str = "superblock";
+/// Name of the file of pages.
+pub(crate) const DATA: &str = "data";
+/// Exists while a store is being created, and only then.
+pub(crate) const CREATING: &str = "creating";
+/// Pages whose words are merged at a time: 1 MiB of memory.
+const WINDOW_SECTIONS: u64 = 256;
+/// Bytes by which a journal is allocated ahead of its use.
+const JOURNAL_STEP: u64 = 1 << 20;
+/// Smallest journal that is worth merging.
+const MERGE_MIN_BYTES: u64 = 4 << 20;
+
+pub(crate) fn base_name(number: u64) -> String {
+    format!("map.{number}")
+}
+
+pub(crate) fn journal_name(number: u64) -> String {
+    format!("journal.{number}")
+}
+
+/// Reads the newest valid slot.
+pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
+    let mut slots = IoBuf::new(2 * SLOT_BYTES);
+    file.read_at(&mut slots, 0)
+        .map_err(|error| Error::corrupt(SUPERBLOCK, error))?;
+    let first = Superblock::decode(&slots[..SLOT_BYTES]);
+    let second = Superblock::decode(&slots[SLOT_BYTES..]);
+    match (first, second) {
+        (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
+        (Ok(slot), _) | (Err(_), Ok(slot)) => Ok(slot),
+        (Err(first), Err(second)) => Err(Error::corrupt(
+            SUPERBLOCK,
+            format!("slot 0: {first}; slot 1: {second}"),
+        )),
+    }
+}
+
+/// Writes both slots, one after the other, each durable before the next step.
+pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Result<()> {
+    let mut slot = IoBuf::new(SLOT_BYTES);
+    slot.copy_from_slice(&superblock.encode());
+    for offset in [0, SLOT_BYTES as u64] {
+        file.write_at(&slot, offset)
+            .map_err(Error::io("writing the superblock"))?;
+        file.sync().map_err(Error::io("syncing the superblock"))?;
+    }
+    Ok(())
+}
+
+/// The mapping of a checkpoint, as read from its files.
+#[derive(Debug, Default)]
+pub(crate) struct Mapping {
+    pub(crate) words: Vec<u64>,
+    pub(crate) counts: std::collections::BTreeMap<TreeId, u64>,
+}
+
+impl Mapping {
+    /// Pages that exist.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (PageId, StoredPage)> + '_ {
+        self.words.iter().enumerate().filter_map(|(index, word)| {
+            StoredPage::decode(*word).map(|stored| (PageId(index as u32), stored))
+        })
+    }
+
+    /// Reads base and journal of the checkpoint that `superblock` names.
+    pub(crate) fn read(device: &AnyDevice, superblock: &Superblock) -> Result<Self> {
+        let mut mapping = Self::default();
+        if superblock.base_pages > u64::from(u32::MAX) {
+            return Err(Error::corrupt(
+                SUPERBLOCK,
+                "more pages than there are page ids",
+            ));
+        }
+        mapping.read_base(device, superblock)?;
+        let name = journal_name(superblock.mapping);
+        let journal = open(device, &name)?;
+        read_groups(&journal, &name, superblock.journal_bytes, |group| {
+            for (page, word) in &group.pairs {
+                mapping
+                    .set(*page, *word)
+                    .map_err(|what| Error::corrupt(&name, what))?;
+            }
+            mapping.counts.extend(group.counts.iter().copied());
+            Ok(())
+        })?;
+        Ok(mapping)
+    }
+
+    fn set(&mut self, page: PageId, word: u64) -> std::result::Result<(), String> {
+        if page == PageId::NONE || (word != 0 && StoredPage::decode(word).is_none()) {
+            return Err(format!("{page}: {word:#018x} is no place"));
+        }
+        if page.index() >= self.words.len() {
+            self.words.resize(page.index() + 1, 0);
+        }
+        self.words[page.index()] = word;
+        Ok(())
+    }
+
+    fn read_base(&mut self, device: &AnyDevice, superblock: &Superblock) -> Result<()> {
+        let name = base_name(superblock.mapping);
+        let base = open(device, &name)?;
+        let mut bytes = IoBuf::new(SECTION_BYTES);
+        for section in 0..sections(superblock.base_pages) {
+            let offset = section * SECTION_BYTES as u64;
+            base.read_at(&mut bytes, offset)
+                .map_err(|error| Error::corrupt(&name, error))?;
+            let words = decode_section(section, &bytes)
+                .map_err(|damage| Error::corrupt(format!("{name} at byte {offset}"), damage))?;
+            for (index, word) in words.enumerate() {
+                let page = section * SECTION_WORDS as u64 + index as u64;
+                if page < superblock.base_pages && word != 0 {
+                    let page = PageId(page as u32);
+                    self.set(page, word)
+                        .map_err(|what| Error::corrupt(&name, what))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(device: &AnyDevice, name: &str) -> Result<AnyFile> {
+    device.open(name, OpenOptions::read()).map_err(|error| {
+        if error.is_not_found() {
+            Error::corrupt(name, "the file is missing")
+        } else {
+            Error::io("opening the mapping")(error)
+        }
+    })
+}
+
+/// Calls `each` with the groups in the first `bytes` bytes of a journal.
+fn read_groups(
+    journal: &AnyFile,
+    name: &str,
+    bytes: u64,
+    mut each: impl FnMut(Group) -> Result<()>,
+) -> Result<()> {
+    let mut offset = 0;
+    while offset < bytes {
+        let mut head = IoBuf::new(SECTION_BYTES);
+        let damaged = |what: String| Error::corrupt(format!("{name} at byte {offset}"), what);
+        journal
+            .read_at(&mut head, offset)
+            .map_err(|error| damaged(error.to_string()))?;
+        let length = Group::encoded_bytes(&head).map_err(|damage| damaged(damage.what))?;
+        if length > bytes - offset {
+            return Err(damaged(
+                "a group reaches past the end of the journal".into(),
+            ));
+        }
+        let mut whole = IoBuf::new(length as usize);
+        journal
+            .read_at(&mut whole, offset)
+            .map_err(|error| damaged(error.to_string()))?;
+        let (group, _) = Group::decode(&whole).map_err(|damage| damaged(damage.what))?;
+        each(group)?;
+        offset += length;
+    }
+    Ok(())
+}
+
+/// The mapping files that checkpoints append to.
+#[derive(Debug)]
+pub(crate) struct MappingFiles {
+    device: AnyDevice,
+    pub(crate) number: u64,
+    pub(crate) base_pages: u64,
+    journal: AnyFile,
+    pub(crate) journal_bytes: u64,
+    allocated: u64,
+    /// Files that no superblock names once the next one is durable.
+    obsolete: Vec<String>,
+}
+
+impl MappingFiles {
+    /// Makes an empty base and journal. Their names are durable after the next directory sync.
+    pub(crate) fn create(device: &AnyDevice, number: u64) -> Result<Self> {
+        let base = create_file(device, &base_name(number))?;
+        base.sync().map_err(Error::io("syncing the mapping"))?;
+        let journal = create_file(device, &journal_name(number))?;
+        journal
+            .allocate(0, JOURNAL_STEP)
+            .map_err(Error::io("allocating the journal"))?;
+        journal.sync().map_err(Error::io("syncing the journal"))?;
+        Ok(Self {
+            device: device.clone(),
+            number,
+            base_pages: 0,
+            journal,
+            journal_bytes: 0,
+            allocated: JOURNAL_STEP,
+            obsolete: Vec::new(),
+        })
+    }
+
+    /// Goes on with the files of a checkpoint.
+    pub(crate) fn reopen(device: &AnyDevice, superblock: &Superblock) -> Result<Self> {
+        let name = journal_name(superblock.mapping);
+        let journal = device
+            .open(&name, OpenOptions::write())
+            .map_err(Error::io("opening the mapping journal"))?;
+        let allocated = journal
+            .len()
+            .map_err(Error::io("opening the mapping journal"))?;
+        Ok(Self {
+            device: device.clone(),
+            number: superblock.mapping,
+            base_pages: superblock.base_pages,
+            journal,
+            journal_bytes: superblock.journal_bytes,
+            allocated,
+            obsolete: Vec::new(),
+        })
+    }
+
+    /// Appends a group and makes it durable. Nothing refers to it before the superblock does, so
+    /// an attempt that failed is written over by the next.
+    pub(crate) fn append(&mut self, group: &Group) -> Result<()> {
+        let mut bytes = Vec::new();
+        group.encode(&mut bytes);
+        let end = self.journal_bytes + bytes.len() as u64;
+        self.allocate_to(end)?;
+        let write = self.journal.write_at(&bytes, self.journal_bytes);
+        write.map_err(Error::io("writing the mapping journal"))?;
+        self.journal
+            .sync()
+            .map_err(Error::io("syncing the mapping journal"))?;
+        self.journal_bytes = end;
+        Ok(())
+    }
+
+    fn allocate_to(&mut self, end: u64) -> Result<()> {
+        if end > self.allocated {
+            let step = (end - self.allocated).next_multiple_of(JOURNAL_STEP);
+            let allocate = self.journal.allocate(self.allocated, step);
+            allocate.map_err(Error::io("allocating the mapping journal"))?;
+            self.allocated += step;
+        }
+        Ok(())
+    }
+
+    /// True if the journal is worth being merged into its base.
+    pub(crate) fn wants_merge(&self) -> bool {
+        let base_bytes = sections(self.base_pages) * SECTION_BYTES as u64;
+        self.journal_bytes > base_bytes.max(MERGE_MIN_BYTES)
+    }
+
+    /// Merges base and journal into files of the next number, from disk, a window at a time. The
+    /// next superblock names them. `page_count` is one past the largest page id.
+    pub(crate) fn merge(&mut self, page_count: u64) -> Result<()> {
+        let next = self.number + 1;
+        let old_base = open(&self.device, &base_name(self.number))?;
+        let old_name = journal_name(self.number);
+        let (new_base_name, new_journal_name) = (base_name(next), journal_name(next));
+        for name in [&new_base_name, &new_journal_name] {
+            match self.device.remove(name) {
+                Err(error) if !error.is_not_found() => {
+                    return Err(Error::io("removing an unfinished mapping")(error));
+                }
+                _ => {}
+            }
+        }
+        let new_base = create_file(&self.device, &new_base_name)?;
+        let mut first = 0;
+        while first < sections(page_count) {
+            let count = WINDOW_SECTIONS.min(sections(page_count) - first);
+            self.merge_window(&old_base, &old_name, &new_base, first, count)?;
+            first += count;
+        }
+        new_base.sync().map_err(Error::io("syncing the mapping"))?;
+        let mut files = Self::create_journal(&self.device, next)?;
+        self.device
+            .sync_directory()
+            .map_err(Error::io("syncing the directory"))?;
+        files.base_pages = page_count;
+        files.obsolete = vec![base_name(self.number), old_name];
+        *self = files;
+        Ok(())
+    }
+
+    fn create_journal(device: &AnyDevice, number: u64) -> Result<Self> {
+        let journal = create_file(device, &journal_name(number))?;
+        journal
+            .allocate(0, JOURNAL_STEP)
+            .map_err(Error::io("allocating the journal"))?;
+        journal.sync().map_err(Error::io("syncing the journal"))?;
+        Ok(Self {
+            device: device.clone(),
+            number,
+            base_pages: 0,
+            journal,
+            journal_bytes: 0,
+            allocated: JOURNAL_STEP,
+            obsolete: Vec::new(),
+        })
+    }
+
+    fn merge_window(
+        &self,
+        old_base: &AnyFile,
+        old_name: &str,
+        new_base: &AnyFile,
+        first: u64,
+        count: u64,
+    ) -> Result<()> {
+        let start = first * SECTION_WORDS as u64;
+        let mut words = vec![0; (count as usize) * SECTION_WORDS];
+        let mut section = IoBuf::new(SECTION_BYTES);
+        for index in first..(first + count).min(sections(self.base_pages)) {
+            let name = base_name(self.number);
+            let read = old_base.read_at(&mut section, index * SECTION_BYTES as u64);
+            read.map_err(|error| Error::corrupt(&name, error))?;
+            let decoded = decode_section(index, &section)
+                .map_err(|damage| Error::corrupt(format!("{name}, section {index}"), damage))?;
+            let at = ((index - first) as usize) * SECTION_WORDS;
+            for (word, slot) in decoded.zip(&mut words[at..]) {
+                *slot = word;
+            }
+        }
+        read_groups(&self.journal, old_name, self.journal_bytes, |group| {
+            for (page, word) in group.pairs {
+                let inside = u64::from(page.0).checked_sub(start).map(|at| at as usize);
+                if let Some(slot) = inside.and_then(|at| words.get_mut(at)) {
+                    *slot = word;
+                }
+            }
+            Ok(())
+        })?;
+        for (index, part) in words.chunks(SECTION_WORDS).enumerate() {
+            let number = first + index as u64;
+            encode_section(number, part, &mut section);
+            let write = new_base.write_at(&section, number * SECTION_BYTES as u64);
+            write.map_err(Error::io("writing the mapping"))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what the superblock that is durable now does not name.
+    pub(crate) fn remove_obsolete(&mut self) -> Result<()> {
+        for name in std::mem::take(&mut self.obsolete) {
+            self.device
+                .remove(&name)
+                .map_err(Error::io("removing an old mapping"))?;
+        }
+        Ok(())
+    }
+}
+
+fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
+    device
+        .open(name, OpenOptions::create(Create::New))
+        .map_err(Error::io("creating a mapping file"))
+}

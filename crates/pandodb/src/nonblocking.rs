@@ -1,0 +1,496 @@
+//! Operations for event loops: every call returns at once, with a result or with what it waits for.
+//!
+//! A loop owns a [`Reactor`]. An operation that cannot go on returns [`Attempt::Pending`]; the loop
+//! hands that to [`Reactor::park`] with the waker of whoever wanted it, and tries again from the
+//! beginning when the waker is woken. An operation holds nothing in between.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::task::Waker;
+
+use pando_device::{AnyChannel, Channel, Completion, Device, IoBuf};
+use pando_format::PageId;
+use pando_pool::access::HoldToken;
+use pando_pool::{LoadStart, LoadTicket, Resource, Restart};
+use pando_sync::Arc;
+use pando_sync::time::Duration;
+use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
+
+use crate::commit::CommitScratch;
+pub use crate::commit::Outcome;
+use crate::db::Db;
+use crate::engine::{Shared, no_such_table, on_tree};
+use crate::error::{Error, Result};
+use crate::halt::{Halt, Step, Stop};
+use crate::jobs::{Job, JobEnd};
+use crate::stripes::Stamp;
+use crate::table::{Table, with_reader};
+use crate::tables::TableState;
+use crate::write_set::{Own, TableChange, WriteSet};
+
+/// Failed reads whose error somebody may still have to learn.
+const ERRORS_MAX: usize = 64;
+/// Most pages that a reactor keeps in memory for the operations that asked for them.
+const HELD_MAX: usize = 64;
+const DRAIN_PAUSE: Duration = Duration::from_millis(10);
+
+/// Result of an operation that does not block.
+#[derive(Debug)]
+#[must_use = "a pending operation has to be parked and tried again"]
+pub enum Attempt<T> {
+    /// It is done.
+    Ready(T),
+    /// It has to wait; try again after this.
+    Pending(Pending),
+}
+
+/// What a pending operation waits for. Opaque: give it to [`Reactor::park`].
+#[derive(Debug)]
+#[must_use = "park it, or nobody fetches what the operation waits for"]
+pub struct Pending {
+    stop: Stop,
+    /// Further pages that the operation is going to need.
+    wanted: Vec<PageId>,
+}
+
+fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
+    match step {
+        Ok(value) => Ok(Attempt::Ready(value)),
+        Err(Halt::Stop(stop)) => Ok(Attempt::Pending(Pending {
+            stop,
+            wanted: std::mem::take(wanted),
+        })),
+        Err(Halt::Error(error)) => Err(error),
+    }
+}
+
+/// Reads and waiters of one event loop.
+#[derive(Debug)]
+pub struct Reactor {
+    engine: Shared,
+    channel: AnyChannel,
+    depth: usize,
+    /// Claims of the reads in flight, by tag.
+    tickets: Vec<Option<LoadTicket>>,
+    free_tags: Vec<usize>,
+    buffers: Vec<IoBuf>,
+    completions: Vec<Completion>,
+    errors: VecDeque<(PageId, Error)>,
+    /// Those that found the channel full.
+    crowded: Vec<Waker>,
+    /// The pages loaded last, kept until newer ones come: whoever was woken finds them.
+    held: VecDeque<HoldToken>,
+    held_max: usize,
+}
+
+impl Reactor {
+    /// A reactor for one event loop. `notify` wakes the loop, from any thread, when there are
+    /// completions for [`Reactor::poll`].
+    ///
+    /// # Errors
+    /// When the device gives no channel.
+    pub fn new(db: &Db, notify: Waker) -> Result<Self> {
+        let engine = db.engine().clone();
+        let depth = engine
+            .options
+            .queue_depth
+            .min(engine.pool.frames() / 8)
+            .max(1);
+        let channel = engine
+            .device
+            .channel(depth, notify)
+            .map_err(Error::io("making an I/O channel"))?;
+        let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
+        Ok(Self {
+            engine,
+            channel,
+            depth,
+            tickets: (0..depth).map(|_| None).collect(),
+            free_tags: (0..depth).rev().collect(),
+            buffers: Vec::new(),
+            completions: Vec::new(),
+            errors: VecDeque::new(),
+            crowded: Vec::new(),
+            held: VecDeque::new(),
+            held_max,
+        })
+    }
+
+    /// Takes completions: publishes pages and wakes those that wait for them. Returns how many.
+    /// Never blocks.
+    ///
+    /// # Errors
+    /// None in this version; failed reads are told to those that wait for the page.
+    pub fn poll(&mut self) -> Result<usize> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let count = self.channel.reap(&mut completions);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+        if count > 0 {
+            for waker in self.crowded.drain(..) {
+                waker.wake();
+            }
+        }
+        Ok(count)
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let tag = completion.tag as usize;
+        let ticket = self.tickets[tag].take().expect("each tag completes once");
+        self.free_tags.push(tag);
+        let page = ticket.page();
+        let result = match completion.result {
+            Ok(()) => self.engine.publish(ticket, &completion.buffer),
+            Err(error) => Err(self.engine.read_failed(ticket, error)),
+        };
+        self.buffers.push(completion.buffer);
+        match result {
+            Ok(()) => self.hold(page),
+            Err(error) => {
+                self.errors.truncate(ERRORS_MAX - 1);
+                self.errors.push_front((page, error));
+            }
+        }
+    }
+
+    fn hold(&mut self, page: PageId) {
+        while self.held.len() >= self.held_max {
+            if let Some(token) = self.held.pop_front() {
+                self.engine.pool.release_hold(token);
+            }
+        }
+        if let Ok(hold) = self.engine.pool.hold(page) {
+            self.held.push_back(hold.into_token());
+        }
+    }
+
+    /// Arranges that `waker` is woken when trying again makes sense, perhaps at once, perhaps for
+    /// no reason. Never blocks.
+    ///
+    /// # Errors
+    /// Why what is waited for will never come: a page that cannot be read, a poisoned store.
+    pub fn park(&mut self, pending: Pending, waker: &Waker) -> Result<()> {
+        for page in pending.wanted {
+            if self.free_tags.len() > 1 {
+                self.fetch(page)?;
+            }
+        }
+        let mut stop = pending.stop;
+        if let Stop::Restart(Restart::Fault(page)) = stop {
+            if let Some(at) = self.errors.iter().position(|(failed, _)| *failed == page)
+                && let Some((_, error)) = self.errors.remove(at)
+            {
+                return Err(error);
+            }
+            if let Some(instead) = self.fetch(page)? {
+                stop = instead;
+            }
+            if self.free_tags.is_empty() {
+                self.crowded.push(waker.clone());
+            }
+        }
+        if self.engine.register(&stop, waker)? {
+            waker.wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Starts the read of a page, if nobody else has. What to wait for instead, if it cannot.
+    fn fetch(&mut self, page: PageId) -> Result<Option<Stop>> {
+        if self.free_tags.is_empty() {
+            return Ok(None);
+        }
+        let ticket = match self.engine.pool.begin_load(page) {
+            Ok(LoadStart::Claimed(ticket)) => ticket,
+            Ok(_) => return Ok(None),
+            Err(restart @ Restart::Wait(Resource::Frames)) => {
+                // What this reactor holds may be what is missing.
+                while let Some(token) = self.held.pop_front() {
+                    self.engine.pool.release_hold(token);
+                }
+                return Ok(Some(Stop::Restart(restart)));
+            }
+            Err(restart) => return Ok(Some(Stop::Restart(restart))),
+        };
+        let offset = match self.engine.place_of(&ticket) {
+            Ok((offset, _)) => offset,
+            Err(error) => {
+                self.engine.pool.fail_load(ticket);
+                return Err(error);
+            }
+        };
+        let bytes = self.engine.pool.page_size().bytes();
+        let buffer = self.buffers.pop().unwrap_or_else(|| IoBuf::new(bytes));
+        let tag = self.free_tags.pop().expect("looked at above");
+        match self
+            .channel
+            .submit_read(&self.engine.data, offset, buffer, tag as u64)
+        {
+            Ok(()) => self.tickets[tag] = Some(ticket),
+            Err(buffer) => {
+                self.buffers.push(buffer);
+                self.free_tags.push(tag);
+                self.engine.pool.fail_load(ticket);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads in flight.
+    pub fn in_flight(&self) -> usize {
+        self.depth - self.free_tags.len()
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // The claims of reads in flight are ended by their completions.
+        while self.in_flight() > 0 {
+            self.channel.wait(Some(DRAIN_PAUSE));
+            let _ = self.poll();
+        }
+        for token in self.held.drain(..) {
+            self.engine.pool.release_hold(token);
+        }
+    }
+}
+
+/// A batch that reads its own writes and commits only if nothing that it read has changed.
+#[derive(Debug)]
+pub struct Transaction {
+    engine: Shared,
+    set: WriteSet,
+    scratch: CommitScratch,
+    reader: ValueReader,
+    /// The commit, once an engine thread has it.
+    job: Option<Arc<Job>>,
+}
+
+/// A key as it was when [`Transaction::watch`] looked.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    state: Arc<TableState>,
+    tree: Option<Tree>,
+    stamp: Stamp,
+}
+
+impl Transaction {
+    /// An empty transaction.
+    pub fn new(db: &Db) -> Self {
+        Self {
+            engine: db.engine().clone(),
+            set: WriteSet::default(),
+            scratch: CommitScratch::default(),
+            reader: ValueReader::new(),
+            job: None,
+        }
+    }
+
+    /// Forgets reads and writes, and keeps the memory. A commit that is pending
+    /// ([`Transaction::is_committing`]) happens all the same, and nobody learns of it.
+    pub fn reset(&mut self) {
+        self.job = None;
+        self.set.clear();
+        self.scratch.reset();
+    }
+
+    /// True between a [`Transaction::try_commit`] that has handed the batch to an engine thread and
+    /// the one that learns the result: call that again, and nothing else.
+    pub fn is_committing(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// True if nothing was written.
+    pub fn is_read_only(&self) -> bool {
+        self.set.is_read_only()
+    }
+
+    /// Reads `key` into `out`, its own writes first; true if it exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<bool>> {
+        let index = self.set.table(&table.state);
+        out.clear();
+        match self.set.own(index, key) {
+            Own::Value(value) => {
+                out.extend_from_slice(value);
+                return Ok(Attempt::Ready(true));
+            }
+            Own::Gone => return Ok(Attempt::Ready(false)),
+            Own::Unknown => {}
+        }
+        let step = self.read(&table.state, key, out);
+        attempt(step, &mut self.reader.wanted)
+    }
+
+    fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.engine.stripes.of(tree.id, key);
+        let Some(stamp) = self.engine.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe).into());
+        };
+        let found = self.engine.try_get(state, key, &mut self.reader, out)?;
+        self.set.reads.push(stamp);
+        Ok(found)
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.engine.check_key(key)?;
+        let limit = self.engine.value_bytes_max();
+        if value.len() > limit {
+            return Err(Error::ValueTooLong {
+                bytes: value.len(),
+                limit,
+            });
+        }
+        let index = self.set.table(&table.state);
+        self.set.write(index, key, Some(value));
+        self.scratch.reset();
+        Ok(())
+    }
+
+    /// Removes `key`, whether it exists or not.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) {
+        let index = self.set.table(&table.state);
+        self.set.write(index, key, None);
+        self.scratch.reset();
+    }
+
+    /// Empties a table.
+    pub fn clear_table(&mut self, table: &Table) {
+        let index = self.set.table(&table.state);
+        self.set.change_table(index, TableChange::Clear);
+        self.scratch.reset();
+    }
+
+    /// Notes `key` as it is now, for [`Transaction::expect`].
+    pub fn watch(&mut self, table: &Table, key: &[u8]) -> Attempt<Watch> {
+        let tree = table.state.tree();
+        let stripe = self
+            .engine
+            .stripes
+            .of(tree.map(|tree| tree.id).unwrap_or_default(), key);
+        match self.engine.stripes.stamp(stripe) {
+            Some(stamp) => Attempt::Ready(Watch {
+                state: table.state.clone(),
+                tree,
+                stamp,
+            }),
+            None => Attempt::Pending(Pending {
+                stop: Stop::Stripe(stripe),
+                wanted: Vec::new(),
+            }),
+        }
+    }
+
+    /// The commit succeeds only if the watched key was not written since, nor its table emptied.
+    pub fn expect(&mut self, watch: &Watch) {
+        self.set
+            .watched
+            .push((watch.state.clone(), watch.tree, watch.stamp));
+    }
+
+    /// Commits, or says that something has changed. Durability is waited for with
+    /// [`Db::when_durable`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn try_commit(&mut self, _reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+        if self.job.is_none() && !self.set.table_changes.is_empty() {
+            let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
+            self.engine.check_writable()?;
+            self.engine.jobs.push(job.clone())?;
+            self.job = Some(job);
+        }
+        if let Some(job) = &self.job {
+            let Some(result) = job.result() else {
+                let stop = Stop::Job(job.clone());
+                return Ok(Attempt::Pending(Pending {
+                    stop,
+                    wanted: Vec::new(),
+                }));
+            };
+            self.job = None;
+            return Ok(Attempt::Ready(match result? {
+                JobEnd::Committed(lsn) => Outcome::Committed(Some(lsn)),
+                JobEnd::Conflict { watched } => Outcome::Conflict { watched },
+            }));
+        }
+        let step = self.engine.try_commit(&mut self.set, &mut self.scratch);
+        attempt(step, &mut Vec::new())
+    }
+}
+
+impl Table {
+    /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn try_get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<bool>> {
+        with_reader(|reader| {
+            let step = self.db.engine().try_get(&self.state, key, reader, out);
+            attempt(step, &mut reader.wanted)
+        })
+    }
+
+    /// Copies the entries of one leaf, from `from` on, into `page`.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn try_scan(&self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Attempt<()>> {
+        let engine = self.db.engine();
+        let mut step = || -> Step<()> {
+            let Some(tree) = self.state.tree() else {
+                return Err(no_such_table(&self.state));
+            };
+            let forward = Direction::Forward;
+            let leaf = tree.try_scan_leaf(&engine.pool, from, forward, &mut page.leaf);
+            on_tree(&self.state, tree, leaf)?;
+            engine.check_mark(page.leaf.multi_lsn())
+        };
+        let done = attempt(step(), &mut Vec::new())?;
+        page.next = match page.leaf.next_bound() {
+            Some(Bound::Included(key)) => Some(key.to_vec()),
+            Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
+            Some(Bound::Unbounded) | None => None,
+        };
+        Ok(done)
+    }
+}
+
+/// Entries of one leaf, copied.
+#[derive(Debug, Default)]
+pub struct ScanPage {
+    leaf: LeafCopy,
+    /// Where to go on (this key included); None at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+impl ScanPage {
+    /// Keys with their values; None for a value that is too long to lie in the leaf.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.leaf.iter().map(|(key, value)| match value {
+            ScanValue::Inline(value) => (key, Some(value)),
+            ScanValue::Overflow { .. } => (key, None),
+        })
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.leaf.len()
+    }
+
+    /// True if the leaf had no entries from there on; there may be more in the next.
+    pub fn is_empty(&self) -> bool {
+        self.leaf.is_empty()
+    }
+}

@@ -1,0 +1,558 @@
+//! Opening: creation of a store, or recovery of one.
+//!
+//! Recovery is "load the checkpoint, replay whole batches": newest superblock, mapping, bitmap;
+//! catalogue; replay; a checkpoint whose generation is the new incarnation of the log; a new
+//! segment. It may be killed and repeated at any point: until its checkpoint is durable it writes
+//! to blocks only that the old one does not use.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+
+use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
+use pando_format::log::{BatchReader, Operation};
+use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::{Epoch, Lsn, PageSize, TreeId};
+use pando_pool::{Marks, Pool, PoolOptions};
+use pando_space::{Space, SpaceOptions};
+use pando_stats::Statistics;
+use pando_sync::Arc;
+use pando_sync::time;
+use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree};
+use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
+
+use crate::checkpoint::{CheckpointState, Files};
+use crate::engine::{Engine, Parts};
+use crate::error::{Error, Result};
+use crate::mapping_files::{
+    CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
+};
+use crate::options::{Budget, Builder};
+use crate::space_keeper::SpaceKeeper;
+use crate::store::Store;
+use crate::structure::{CATALOGUE, Change, GARBAGE};
+use crate::tables::TableState;
+
+/// Bytes of a new data file.
+const DATA_BYTES_FIRST: u64 = 8 << 20;
+/// A file in the directory that belongs to benchmarks of the device.
+const BENCH_FILE: &str = "bench-device.dat";
+const FIRST_MAPPING: u64 = 1;
+
+impl From<pando_wal::Error> for Error {
+    fn from(error: pando_wal::Error) -> Self {
+        match error {
+            pando_wal::Error::Corrupt { position, what } => {
+                Self::corrupt(format!("log at {position}"), what)
+            }
+            pando_wal::Error::Device(source) => Self::io("using the log")(source),
+            pando_wal::Error::Options { what } => Self::InvalidOption {
+                option: "log_bytes",
+                what,
+            },
+            other => Self::Poisoned {
+                cause: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Opens or creates the store on `device`.
+pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
+    options.check()?;
+    let names = device.list().map_err(Error::io("listing the directory"))?;
+    let has = |name: &str| names.iter().any(|known| known == name);
+    if has(SUPERBLOCK) && !has(CREATING) {
+        return recover(device, options);
+    }
+    let ours = |name: &str| {
+        [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
+            || ["map.", "journal.", "log/"]
+                .iter()
+                .any(|start| name.starts_with(start))
+    };
+    if let Some(foreign) = names.iter().find(|name| !ours(name)) {
+        return Err(Error::InvalidOption {
+            option: "dir",
+            what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
+        });
+    }
+    if !has(CREATING) && names.iter().any(|name| name != BENCH_FILE) {
+        return Err(Error::corrupt(
+            SUPERBLOCK,
+            "the file is missing, though others are there",
+        ));
+    }
+    create(device, options, &names)
+}
+
+fn pool_of(budget: &Budget, page_size: PageSize) -> Result<Pool> {
+    let options = PoolOptions {
+        page_size,
+        frames: budget.frames,
+        page_ids_max: budget.page_ids_max,
+        images: budget.images,
+        prepare_image: pando_tree::prepare_image,
+        check_page: pando_tree::check_page,
+        statistics: Arc::new(Statistics::new()),
+    };
+    Pool::new(options).map_err(|error| Error::InvalidOption {
+        option: "max_memory",
+        what: format!("mapping it: {error}"),
+    })
+}
+
+fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
+    device
+        .open(name, OpenOptions::create(Create::New))
+        .map_err(Error::io("creating a file of the store"))
+}
+
+fn open_data(device: &AnyDevice, create: Create) -> Result<AnyFile> {
+    device
+        .open(DATA, OpenOptions::create(create).direct())
+        .map_err(Error::io("opening the data file"))
+}
+
+fn space_keeper(file: &AnyFile, blocks: u64, block_bytes: u64) -> SpaceKeeper {
+    let space = Space::new(blocks, SpaceOptions::default());
+    SpaceKeeper::new(space, file.clone(), block_bytes)
+}
+
+fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
+    let began = time::now();
+    let page_size = options.check()?;
+    if !leftovers.iter().any(|name| name == CREATING) {
+        create_file(&device, CREATING)?;
+        device
+            .sync_directory()
+            .map_err(Error::io("creating the store"))?;
+    }
+    for name in leftovers
+        .iter()
+        .filter(|name| *name != CREATING && *name != BENCH_FILE)
+    {
+        device
+            .remove(name)
+            .map_err(Error::io("removing an unfinished store"))?;
+    }
+    let mut options = options;
+    limit_log(&device, &mut options)?;
+    let budget = Budget::new(&options, page_size);
+    let block_bytes = options.block_size as u64;
+    let data = open_data(&device, Create::New)?;
+    data.allocate(0, DATA_BYTES_FIRST)
+        .map_err(Error::io("allocating the data file"))?;
+    let space = space_keeper(&data, DATA_BYTES_FIRST / block_bytes, block_bytes);
+    let pool = pool_of(&budget, page_size)?;
+    let store = Store::new(device.clone(), data, pool, space, FIRST_USER_TREE.0);
+    for tree in [CATALOGUE, GARBAGE] {
+        let made = store.drive(|| Tree::create(&store.pool, &store.stay(), tree.id))?;
+        assert_eq!(
+            made.root, tree.root,
+            "the first pages are the roots of the system trees"
+        );
+    }
+    let mapping = MappingFiles::create(&device, FIRST_MAPPING)?;
+    let superblock_file = create_file(&device, SUPERBLOCK)?;
+    superblock_file
+        .allocate(0, 2 * SLOT_BYTES as u64)
+        .map_err(Error::io("allocating the superblock"))?;
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    let superblock = Superblock {
+        generation: Epoch(0),
+        incarnation: 0,
+        checkpoint_lsn: Lsn(0),
+        page_bytes: page_size.bytes() as u32,
+        block_bytes: block_bytes as u32,
+        segment_bytes: budget.segment_bytes as u32,
+        next_tree: FIRST_USER_TREE.0,
+        mapping: FIRST_MAPPING,
+        base_pages: 0,
+        journal_bytes: 0,
+        data_blocks: store.space.blocks(),
+        identity: identity(),
+        hash_key: hash_key(),
+    };
+    let files = Files {
+        superblock_file,
+        superblock,
+        mapping,
+    };
+    let engine = finish(
+        store,
+        files,
+        options,
+        budget,
+        Lsn(0),
+        Replayed::default(),
+        began,
+    )?;
+    device
+        .remove(CREATING)
+        .map_err(Error::io("creating the store"))?;
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    Ok(engine)
+}
+
+/// Log and reserve take at most an eighth of the space that is free at creation.
+fn limit_log(device: &AnyDevice, options: &mut Builder) -> Result<()> {
+    let free = device
+        .free_bytes()
+        .map_err(Error::io("looking for free space"))?;
+    let page_size = options.check()?;
+    let budget = Budget::new(options, page_size);
+    let wanted = budget.segment_bytes * u64::from(budget.segments);
+    if options.log_bytes.is_none() && wanted > free / 10 {
+        options.log_bytes = Some((free / 10).max(1 << 20));
+    }
+    Ok(())
+}
+
+/// 128 random bits: two hashers that the standard library keys at random.
+fn hash_key() -> [u64; 2] {
+    use std::hash::{BuildHasher, RandomState};
+    [
+        RandomState::new().hash_one(1),
+        RandomState::new().hash_one(2),
+    ]
+}
+
+fn identity() -> [u8; 16] {
+    let mut identity = [0; 16];
+    let [first, second] = hash_key();
+    identity[..8].copy_from_slice(&first.to_le_bytes());
+    identity[8..].copy_from_slice(&second.to_le_bytes());
+    identity
+}
+
+/// What replay did.
+#[derive(Debug, Default)]
+struct Replayed {
+    records: u64,
+    emptied: Vec<(Tree, Vec<u8>)>,
+}
+
+/// The last steps of creation and recovery: a checkpoint at `start`, then the log of the new life.
+fn finish(
+    store: Store,
+    mut files: Files,
+    options: Builder,
+    budget: Budget,
+    start: Lsn,
+    replayed: Replayed,
+    began: time::Instant,
+) -> Result<Engine> {
+    let cut = store.close_epoch(start);
+    let incarnation = cut.epoch.0;
+    store.finish_checkpoint(&mut files, cut, Some(incarnation), |_| Ok(()))?;
+    let superblock = files.superblock;
+    let log = LogOptions {
+        segment_bytes: superblock.segment_bytes,
+        segments: budget.segments,
+        buffer_bytes: budget.log_buffer_bytes,
+        identity: superblock.identity,
+        incarnation,
+        start,
+        flush_method: FlushMethod::Auto,
+    };
+    let log = Log::open(store.device.clone(), log, store.statistics.clone())?;
+    let engine = Engine::new(Parts {
+        store,
+        log,
+        checkpoint: CheckpointState::new(files),
+        options,
+        budget,
+        hash_key: superblock.hash_key,
+        recovery: began.elapsed(),
+        replayed: replayed.records,
+    });
+    for (tree, key) in replayed.emptied {
+        engine.empty_leaves.push(tree, &key);
+    }
+    engine.garbage_wanted();
+    Ok(engine)
+}
+
+/// The store as the newest checkpoint left it, before any replay.
+pub(crate) struct Loaded {
+    pub(crate) store: Store,
+    pub(crate) superblock: Superblock,
+    pub(crate) superblock_file: AnyFile,
+}
+
+/// Loads the newest checkpoint. Writes nothing.
+pub(crate) fn load(
+    device: &AnyDevice,
+    budget_of: impl FnOnce(PageSize) -> Budget,
+    write: bool,
+) -> Result<Loaded> {
+    let how = if write {
+        OpenOptions::write()
+    } else {
+        OpenOptions::read()
+    };
+    let opening = Error::io("opening the superblock");
+    let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
+    let superblock = read_superblock(&superblock_file)?;
+    let Some(page_size) = PageSize::new(superblock.page_bytes as usize) else {
+        return Err(Error::corrupt(
+            SUPERBLOCK,
+            format!("page size {}", superblock.page_bytes),
+        ));
+    };
+    if superblock.block_bytes != 4096 {
+        return Err(Error::corrupt(
+            SUPERBLOCK,
+            format!("block size {}", superblock.block_bytes),
+        ));
+    }
+    let data = device
+        .open(DATA, how.direct())
+        .map_err(Error::io("opening the data file"))?;
+    let block_bytes = u64::from(superblock.block_bytes);
+    let blocks = data.len().map_err(Error::io("opening the data file"))? / block_bytes;
+    if blocks < superblock.data_blocks {
+        return Err(Error::corrupt(
+            DATA,
+            format!(
+                "{blocks} blocks long; the checkpoint has {}",
+                superblock.data_blocks
+            ),
+        ));
+    }
+    let mapping = Mapping::read(device, &superblock)?;
+    let budget = budget_of(page_size);
+    if mapping.words.len() > budget.page_ids_max {
+        return Err(Error::InvalidOption {
+            option: "max_memory",
+            what: format!(
+                "the store has {} pages, and the page table holds {}; at least {} bytes are needed",
+                mapping.words.len(),
+                budget.page_ids_max,
+                mapping.words.len() as u64 * 64
+            ),
+        });
+    }
+    let space = space_keeper(&data, blocks, block_bytes);
+    for (page, stored) in mapping.pages() {
+        space
+            .space()
+            .mark_allocated(stored.extent)
+            .map_err(|overlap| {
+                Error::corrupt(
+                    "mapping",
+                    format!("{page} at {:?}: {overlap}", stored.extent),
+                )
+            })?;
+    }
+    let pool = pool_of(&budget, page_size)?;
+    let next = Epoch(superblock.generation.0 + 1);
+    pool.restore(mapping.pages(), next);
+    let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
+    load_tables(&store, &mapping)?;
+    Ok(Loaded {
+        store,
+        superblock,
+        superblock_file,
+    })
+}
+
+/// Fills the tables from the catalogue.
+fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
+    let mut leaf = LeafCopy::new();
+    let mut from: Option<Vec<u8>> = Some(Vec::new());
+    while let Some(key) = from {
+        store.drive(|| {
+            let bound = Bound::Included(&key[..]);
+            CATALOGUE.try_scan_leaf(&store.pool, bound, Direction::Forward, &mut leaf)
+        })?;
+        for (name, value) in leaf.iter() {
+            let damaged = |what: String| Error::corrupt("catalogue", what);
+            let ScanValue::Inline(value) = value else {
+                return Err(damaged("a row that is too long".into()));
+            };
+            let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
+            let name = str::from_utf8(name)
+                .map_err(|_| damaged("a name that is not UTF-8".into()))?
+                .to_owned();
+            let count = mapping.counts.get(&row.tree).copied().unwrap_or(0);
+            store
+                .tables
+                .insert(Arc::new(TableState::new(name, row, count)));
+        }
+        from = match leaf.next_bound() {
+            Some(Bound::Included(next)) => Some(next.to_vec()),
+            Some(Bound::Excluded(next)) => Some([next, &[0]].concat()),
+            Some(Bound::Unbounded) | None => None,
+        };
+    }
+    Ok(())
+}
+
+fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
+    let began = time::now();
+    let mut options = options;
+    let frames_of = |page_size| Budget::new(&options, page_size);
+    let Loaded {
+        store,
+        superblock,
+        superblock_file,
+    } = load(&device, frames_of, true)?;
+    let page_size = store.pool.page_size();
+    options.page_size = page_size.bytes();
+    let mut budget = Budget::new(&options, page_size);
+    let log_bytes = budget.segment_bytes * u64::from(budget.segments);
+    budget.segment_bytes = u64::from(superblock.segment_bytes);
+    budget.segments = (log_bytes / budget.segment_bytes).max(2) as u32;
+    remove_strays(&device, &superblock)?;
+    let mut replayed = Replayed::default();
+    let mut replay = Replay {
+        store: &store,
+        scratch: Scratch::new(),
+        tables: HashMap::new(),
+        replayed: &mut replayed,
+    };
+    let how = ReplayOptions {
+        segment_bytes: superblock.segment_bytes,
+        identity: superblock.identity,
+        incarnation: superblock.incarnation,
+        from: superblock.checkpoint_lsn,
+    };
+    let end = pando_wal::replay(&device, &how, |lsn, payload| replay.batch(lsn, payload))?;
+    let mapping = MappingFiles::reopen(&device, &superblock)?;
+    let files = Files {
+        superblock_file,
+        superblock,
+        mapping,
+    };
+    finish(store, files, options, budget, end.restart, replayed, began)
+}
+
+/// Removes mapping files that the superblock does not name: of a merge that was cut off.
+fn remove_strays(device: &AnyDevice, superblock: &Superblock) -> Result<()> {
+    let kept = [
+        base_name(superblock.mapping),
+        journal_name(superblock.mapping),
+    ];
+    for name in device.list().map_err(Error::io("listing the directory"))? {
+        let mapping = name.starts_with("map.") || name.starts_with("journal.");
+        if mapping && !kept.contains(&name) {
+            device
+                .remove(&name)
+                .map_err(Error::io("removing an unfinished mapping"))?;
+        }
+    }
+    Ok(())
+}
+
+struct Replay<'a> {
+    store: &'a Store,
+    scratch: Scratch,
+    tables: HashMap<TreeId, Arc<TableState>>,
+    replayed: &'a mut Replayed,
+}
+
+impl Replay<'_> {
+    fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
+        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
+        let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
+        let marks = Marks { lsn, multi_lsn };
+        self.make_room(batch.operations());
+        for (index, operation) in batch.enumerate() {
+            match operation.map_err(|damage| damaged(damage.what))? {
+                Operation::Put { tree, key, value } => self.write(tree, marks, key, Some(value))?,
+                Operation::Delete { tree, key } => self.write(tree, marks, key, None)?,
+                Operation::CreateTable { name, tree } => {
+                    self.change(name, None, Some(tree), lsn, index)?;
+                }
+                Operation::DropTable { name, tree } => {
+                    self.change(name, Some(tree), None, lsn, index)?;
+                }
+                Operation::ReplaceTable {
+                    name,
+                    old_tree,
+                    new_tree,
+                } => {
+                    self.change(name, Some(old_tree), Some(new_tree), lsn, index)?;
+                }
+                Operation::SwapTables { .. } => {
+                    return Err(damaged(
+                        "swaps tables, which this version never does".into(),
+                    ));
+                }
+            }
+        }
+        self.replayed.records += 1;
+        Ok(())
+    }
+
+    /// Blocks for the pages that the batch may make dirty.
+    fn make_room(&self, operations: u32) {
+        let store = self.store;
+        store.space.want(u64::from(operations) * 4 + 64);
+        store.space.grow_if_wanted(store.committed_blocks());
+    }
+
+    fn write(
+        &mut self,
+        tree: TreeId,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let state = match self.tables.get(&tree) {
+            Some(state) => state.clone(),
+            None => {
+                let state = self.store.tables.of_tree(tree).ok_or_else(|| {
+                    Error::corrupt(
+                        format!("log at {}", marks.lsn),
+                        format!("{tree} is unknown"),
+                    )
+                })?;
+                self.tables.insert(tree, state.clone());
+                state
+            }
+        };
+        let known = state
+            .tree()
+            .filter(|known| known.id == tree)
+            .ok_or_else(|| {
+                Error::corrupt(
+                    format!("log at {}", marks.lsn),
+                    format!("{tree} was dropped"),
+                )
+            })?;
+        let (entries, emptied) = self
+            .store
+            .apply(known, marks, key, value, &mut self.scratch)?;
+        state.add(entries);
+        if emptied {
+            self.replayed.emptied.push((known, key.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        name: &[u8],
+        old: Option<TreeId>,
+        new: Option<TreeId>,
+        lsn: Lsn,
+        index: usize,
+    ) -> Result<()> {
+        let name = str::from_utf8(name).map_err(|_| {
+            Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
+        })?;
+        self.tables.clear();
+        // The index is that of the change among changes: they come before all writes.
+        let change = Change { name, old, new };
+        self.store
+            .apply_change(change, lsn, index as u32, &mut self.scratch)
+    }
+}

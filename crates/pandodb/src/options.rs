@@ -1,0 +1,264 @@
+//! What a user may choose, and how one memory budget is split.
+
+use std::path::{Path, PathBuf};
+
+use pando_format::PageSize;
+use pando_sync::time::Duration;
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+
+/// What a commit's return promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The batch survives a power cut.
+    #[default]
+    Durable,
+    /// The batch will be durable within the periodic interval; a crash may lose the last one.
+    Periodic,
+    /// The batch becomes durable with the next checkpoint, or with a later durable commit.
+    None,
+}
+
+/// Which way to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoBackend {
+    /// The best one that works here: in this version `pread`.
+    #[default]
+    Auto,
+    /// Blocking reads and writes, spread over threads for event loops.
+    Pread,
+    /// No files at all: everything is gone when the store is closed.
+    Memory,
+}
+
+/// Smallest memory budget.
+pub const MAX_MEMORY_MIN: u64 = 2 << 20;
+/// Default memory budget of the library.
+pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
+/// Longest value.
+pub const VALUE_BYTES_MAX: usize = pando_tree::VALUE_BYTES_MAX;
+
+/// Options of a store; see the methods for defaults. `open` opens or creates.
+///
+/// ```
+/// # fn main() -> Result<(), pandodb::Error> {
+/// # let directory = tempfile::tempdir().map_err(|_| pandodb::Error::Closed)?;
+/// let db = pandodb::Db::builder().max_memory(32 << 20).open(directory.path())?;
+/// db.table("fruit")?.put(b"apple", b"red")?;
+/// db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Builder {
+    pub(crate) max_memory: u64,
+    pub(crate) page_size: usize,
+    pub(crate) block_size: usize,
+    pub(crate) durability: Durability,
+    pub(crate) periodic: Duration,
+    pub(crate) io_backend: IoBackend,
+    pub(crate) queue_depth: usize,
+    pub(crate) completion_threads: usize,
+    pub(crate) log_bytes: Option<u64>,
+    pub(crate) frames: Option<usize>,
+    pub(crate) checkpoint_interval: Duration,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            max_memory: MAX_MEMORY_DEFAULT,
+            page_size: 4096,
+            block_size: 4096,
+            durability: Durability::Durable,
+            periodic: Duration::from_millis(1000),
+            io_backend: IoBackend::Auto,
+            queue_depth: 128,
+            completion_threads: 16,
+            log_bytes: None,
+            frames: None,
+            checkpoint_interval: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Builder {
+    /// The one memory setting: bytes for frames, page table, log buffers, images and all the rest.
+    /// At least [`MAX_MEMORY_MIN`]; default [`MAX_MEMORY_DEFAULT`].
+    #[must_use]
+    pub fn max_memory(mut self, bytes: u64) -> Self {
+        self.max_memory = bytes;
+        self
+    }
+
+    /// Bytes of a page, a power of two from 4 KiB (the default) to 64 KiB. Counts at creation.
+    #[must_use]
+    pub fn page_size(mut self, bytes: usize) -> Self {
+        self.page_size = bytes;
+        self
+    }
+
+    /// Bytes of a block, the unit of space: 4 KiB in this version. Counts at creation.
+    #[must_use]
+    pub fn block_size(mut self, bytes: usize) -> Self {
+        self.block_size = bytes;
+        self
+    }
+
+    /// What the return of a commit promises when the commit does not say: default durable.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Interval of [`Durability::Periodic`]: default one second.
+    #[must_use]
+    pub fn periodic(mut self, interval: Duration) -> Self {
+        self.periodic = interval;
+        self
+    }
+
+    /// Way to the disk: default [`IoBackend::Auto`].
+    #[must_use]
+    pub fn io_backend(mut self, backend: IoBackend) -> Self {
+        self.io_backend = backend;
+        self
+    }
+
+    /// Most reads in flight of one event loop: default 128.
+    #[must_use]
+    pub fn queue_depth(mut self, reads: usize) -> Self {
+        self.queue_depth = reads;
+        self
+    }
+
+    /// Threads that read for event loops where the back end has such: default 16.
+    #[must_use]
+    pub fn completion_threads(mut self, threads: usize) -> Self {
+        self.completion_threads = threads;
+        self
+    }
+
+    /// Bytes of log on disk before a checkpoint must have freed some: default by `max_memory`.
+    /// Counts at creation for the size of a segment.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = Some(bytes);
+        self
+    }
+
+    /// Number of frames, in place of what `max_memory` leaves for them: for tests of eviction.
+    #[must_use]
+    pub fn frames(mut self, frames: usize) -> Self {
+        self.frames = Some(frames);
+        self
+    }
+
+    /// Longest time between two checkpoints while there are changes: default five minutes.
+    #[must_use]
+    pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
+        self.checkpoint_interval = interval;
+        self
+    }
+
+    /// Opens the store in `directory`, or creates it there. Blocks until recovery is done.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
+    pub fn open(self, directory: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
+    }
+
+    /// Makes a store that lives in memory only.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], [`Error::Io`].
+    pub fn open_in_memory(mut self) -> Result<Db> {
+        self.io_backend = IoBackend::Memory;
+        Db::open_with(self, None)
+    }
+
+    pub(crate) fn check(&self) -> Result<PageSize> {
+        let invalid = |option, what: String| Err(Error::InvalidOption { option, what });
+        let Some(page_size) = PageSize::new(self.page_size) else {
+            return invalid(
+                "page_size",
+                format!(
+                    "{}: a power of two from 4096 to 65536 is needed",
+                    self.page_size
+                ),
+            );
+        };
+        if self.block_size != 4096 {
+            return invalid(
+                "block_size",
+                format!("{}: only 4096 is there yet", self.block_size),
+            );
+        }
+        if self.max_memory < MAX_MEMORY_MIN {
+            return invalid(
+                "max_memory",
+                format!(
+                    "{} bytes; at least {MAX_MEMORY_MIN} are needed",
+                    self.max_memory
+                ),
+            );
+        }
+        if self.queue_depth == 0 || self.completion_threads == 0 {
+            return invalid(
+                "queue_depth, completion_threads",
+                "0; at least 1 is needed".into(),
+            );
+        }
+        Ok(page_size)
+    }
+}
+
+/// The shares of `max_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) frames: usize,
+    pub(crate) page_ids_max: usize,
+    pub(crate) images: usize,
+    pub(crate) log_buffer_bytes: usize,
+    pub(crate) segment_bytes: u64,
+    pub(crate) segments: u32,
+}
+
+impl Budget {
+    pub(crate) fn new(options: &Builder, page_size: PageSize) -> Self {
+        let page = page_size.bytes() as u64;
+        let memory = options.max_memory;
+        // The log: a fourteenth, twice (one buffer fills while the other is written): the longest
+        // value fits from 64 MiB on.
+        let log_buffer = (memory / 14)
+            .clamp(256 << 10, 8 << 20)
+            .next_multiple_of(4096);
+        let images = (memory / 32 / page).clamp(16, 1024);
+        // The page table: an eighth, which is enough for 64 times as much data at 4 KiB a page.
+        let table = memory / 8;
+        // Free page ids, mapping lists, versions, connections and what nobody has counted.
+        let rest = memory / 8;
+        let fixed = 2 * log_buffer + images * page + table + rest;
+        let frames = memory.saturating_sub(fixed) / (page + 64);
+        let frames = options.frames.unwrap_or(frames as usize).max(64);
+        let log_bytes = options
+            .log_bytes
+            .unwrap_or((memory * 2).clamp(16 << 20, 1 << 30));
+        let segment_bytes = (log_bytes / 8)
+            .clamp(4 * log_buffer, 64 << 20)
+            .max(64 << 10)
+            .next_power_of_two();
+        let segments = (log_bytes / segment_bytes).max(2);
+        Self {
+            frames,
+            page_ids_max: (table / 8) as usize,
+            images: images as usize,
+            log_buffer_bytes: log_buffer as usize,
+            segment_bytes,
+            segments: segments as u32,
+        }
+    }
+}

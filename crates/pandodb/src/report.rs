@@ -1,0 +1,117 @@
+//! Figures of an open store, and of one on disk.
+
+use pando_format::Lsn;
+
+use crate::db::Db;
+
+/// What a store is doing, for start-up lines, INFO and benchmarks.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The device back end in use.
+    pub io_backend: &'static str,
+    /// Reads and writes of pages go past the page cache.
+    pub direct_io: bool,
+    /// Flushes of the log go past the page cache.
+    pub direct_log: bool,
+    /// Bytes of a page.
+    pub page_size: usize,
+    /// The memory budget, in bytes.
+    pub max_memory: u64,
+    /// Bytes of the budget in use: frames with a page, page table, log buffers, images.
+    pub memory_used: u64,
+    /// Most reads in flight of one event loop.
+    pub queue_depth: usize,
+    /// Frames of the pool.
+    pub frames: u64,
+    /// Frames whose page has changed since it was written.
+    pub dirty_frames: u64,
+    /// One past the largest page id.
+    pub pages: u64,
+    /// Bytes of the data file.
+    pub data_bytes: u64,
+    /// Bytes of the data file that no page uses.
+    pub data_free_bytes: u64,
+    /// Bytes of the log that the next checkpoint frees.
+    pub log_bytes: u64,
+    /// How long opening took, in milliseconds.
+    pub recovery_ms: u64,
+    /// Batches that recovery replayed.
+    pub recovery_batches: u64,
+    /// Newest commit.
+    pub newest_lsn: Lsn,
+    /// Newest durable commit.
+    pub durable_lsn: Lsn,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+}
+
+impl Db {
+    /// Figures as of now.
+    pub fn report(&self) -> Report {
+        let engine = self.engine();
+        let pool = &engine.pool;
+        let page = pool.page_size().bytes() as u64;
+        let used_frames = (pool.frames() - pool.free_count()) as u64;
+        let fixed = 2 * engine.budget.log_buffer_bytes as u64 + engine.budget.images as u64 * page;
+        let pages = u64::from(pool.page_ids().high_water());
+        let space = engine.space.space();
+        Report {
+            io_backend: pando_device::Device::backend(&engine.device),
+            direct_io: pando_device::File::is_direct(&engine.data),
+            direct_log: engine.log.is_direct(),
+            page_size: pool.page_size().bytes(),
+            max_memory: engine.options.max_memory,
+            memory_used: used_frames * (page + 64) + fixed + pages * 8,
+            queue_depth: engine.options.queue_depth,
+            frames: pool.frames() as u64,
+            dirty_frames: pool.epochs().dirty_total(),
+            pages,
+            data_bytes: engine.space.blocks() * engine.space.block_bytes(),
+            data_free_bytes: space.free_blocks() * engine.space.block_bytes(),
+            log_bytes: engine.log.used_bytes(),
+            recovery_ms: u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
+            recovery_batches: engine.replayed,
+            newest_lsn: engine.log.reserved_end(),
+            durable_lsn: engine.log.durable(),
+            poisoned: engine.check_poison().err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// One table of a store on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableStat {
+    /// Name.
+    pub name: String,
+    /// Entries at the checkpoint.
+    pub entries: u64,
+    /// Nodes from root to leaf.
+    pub levels: u32,
+    /// Pages of each level, leaves first.
+    pub pages: Vec<u64>,
+    /// Bytes in use in the pages of each level.
+    pub used_bytes: Vec<u64>,
+    /// Pages of long values.
+    pub overflow_pages: u64,
+}
+
+/// A store on disk, as of its newest checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreStat {
+    /// Generation of the checkpoint.
+    pub generation: u64,
+    /// LSN of the checkpoint.
+    pub checkpoint_lsn: u64,
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// Bytes of the data file.
+    pub data_bytes: u64,
+    /// Bytes of it that pages use.
+    pub used_bytes: u64,
+    /// Batches in the log behind the checkpoint.
+    pub log_batches: u64,
+    /// Bytes of their records.
+    pub log_bytes: u64,
+    /// The tables, by name.
+    pub tables: Vec<TableStat>,
+}

@@ -1,0 +1,218 @@
+//! Blocks of the data file: promised before they are used, and more of them when they run short.
+//!
+//! available = free - what dirty pages and images in flight will need - what running commits were
+//! promised - the reserve. A page needs an extent when its image is written, so a commit whose
+//! promise holds never leaves a page that cannot be written. Deletes and background work may use
+//! the reserve.
+
+use pando_device::{AnyFile, File};
+use pando_format::Extent;
+use pando_space::Space;
+use pando_sync::WaitList;
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Smallest step of growth, in bytes.
+const GROWTH_MIN_BYTES: u64 = 1 << 20;
+const GROWTH_BYTES: u64 = 16 << 20;
+const GROWTH_MAX_BYTES: u64 = 1 << 30;
+/// Blocks that only deletes and background work may use.
+const RESERVE_BLOCKS: u64 = 256;
+
+/// The allocator, the file it stands for, and what was promised.
+#[derive(Debug)]
+pub(crate) struct SpaceKeeper {
+    space: Space,
+    file: AnyFile,
+    block_bytes: u64,
+    promised: AtomicU64,
+    /// The last attempt to grow the file met a full disk.
+    full: AtomicBool,
+    /// Blocks that somebody waits for.
+    wanted: AtomicU64,
+    /// Those that wait for blocks.
+    waiters: WaitList,
+    /// The engine thread that grows the file.
+    pub(crate) growth: WaitList,
+}
+
+/// Blocks promised to a commit; given back on drop, when its pages are dirty and count themselves.
+#[derive(Debug)]
+pub(crate) struct Promise<'a> {
+    keeper: &'a SpaceKeeper,
+    blocks: u64,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let before = self
+            .keeper
+            .promised
+            .fetch_sub(self.blocks, Ordering::Relaxed);
+        assert!(before >= self.blocks, "a promise was given back twice");
+    }
+}
+
+impl SpaceKeeper {
+    pub(crate) fn new(space: Space, file: AnyFile, block_bytes: u64) -> Self {
+        Self {
+            space,
+            file,
+            block_bytes,
+            promised: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
+            waiters: WaitList::new(),
+            growth: WaitList::new(),
+        }
+    }
+
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    pub(crate) fn waiters(&self) -> &WaitList {
+        &self.waiters
+    }
+
+    /// Blocks of the file.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.space.blocks()
+    }
+
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Blocks that may still be promised, when `committed` blocks are what dirty pages need.
+    fn available(&self, committed: u64, urgent: bool) -> u64 {
+        let reserve = if urgent { 0 } else { RESERVE_BLOCKS };
+        let taken = committed + self.promised.load(Ordering::Relaxed) + reserve;
+        self.space.free_blocks().saturating_sub(taken)
+    }
+
+    /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top.
+    pub(crate) fn try_promise(
+        &self,
+        blocks: u64,
+        committed: u64,
+        urgent: bool,
+    ) -> Option<Promise<'_>> {
+        // Promise first, look after: two callers may both be refused, never both be let through.
+        self.promised.fetch_add(blocks, Ordering::SeqCst);
+        let promise = Promise {
+            keeper: self,
+            blocks,
+        };
+        let reserve = if urgent { 0 } else { RESERVE_BLOCKS };
+        let taken = committed + self.promised.load(Ordering::SeqCst) + reserve;
+        let free = self.space.free_blocks();
+        if free < taken + self.low_water() {
+            self.want(blocks);
+        }
+        (taken <= free).then_some(promise)
+    }
+
+    fn low_water(&self) -> u64 {
+        (self.space.blocks() / 32).clamp(256, 1 << 18)
+    }
+
+    /// Tells the growth thread that `blocks` are wanted.
+    pub(crate) fn want(&self, blocks: u64) {
+        self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
+        self.growth.notify_all();
+    }
+
+    /// True if [`SpaceKeeper::try_promise`] would succeed, or would fail for good.
+    pub(crate) fn would_promise(&self, blocks: u64, committed: u64) -> bool {
+        self.is_full() || self.available(committed, false) >= blocks
+    }
+
+    /// True while the disk is known to be full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// What a refused put says.
+    pub(crate) fn full_error(&self) -> Error {
+        let bytes = self.space.blocks() * self.block_bytes;
+        Error::Full {
+            what: format!(
+                "the data file has {bytes} bytes and the disk has no more; delete keys or make room"
+            ),
+        }
+    }
+
+    /// Grows the file if somebody wants blocks; called by the growth thread only.
+    pub(crate) fn grow_if_wanted(&self, committed: u64) {
+        let wanted = self.wanted.swap(0, Ordering::Relaxed);
+        let low = self.low_water();
+        if wanted == 0 || self.available(committed, false) >= wanted + low {
+            self.waiters.notify_all();
+            return;
+        }
+        let blocks = self.space.blocks();
+        let bytes = blocks * self.block_bytes;
+        let needed = (wanted + low) * self.block_bytes;
+        let mut step = (bytes / 8)
+            .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
+            .max(needed);
+        loop {
+            step = step.next_multiple_of(self.block_bytes);
+            match self.file.allocate(bytes, step) {
+                Ok(()) => {
+                    self.space.grow(blocks + step / self.block_bytes);
+                    self.full.store(false, Ordering::Relaxed);
+                    break;
+                }
+                Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
+                Err(_) => {
+                    self.full.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+        self.waiters.notify_all();
+    }
+
+    /// Extents for `count` images of `page_blocks` blocks each, contiguous as far as possible.
+    ///
+    /// # Errors
+    /// When there are none: a promise was broken.
+    pub(crate) fn allocate(&self, count: usize, page_blocks: u32) -> Result<Vec<Extent>> {
+        let mut runs = Vec::new();
+        if !self
+            .space
+            .allocate_batch(count as u32 * page_blocks, page_blocks, &mut runs)
+        {
+            return Err(Error::Poisoned {
+                cause: format!("no blocks for {count} pages that were promised them"),
+            });
+        }
+        let pieces = |run: Extent| {
+            let last = run.block + run.blocks;
+            (run.block..last).step_by(page_blocks as usize)
+        };
+        let extents = runs.into_iter().flat_map(pieces);
+        Ok(extents
+            .map(|block| Extent {
+                block,
+                blocks: page_blocks,
+            })
+            .collect())
+    }
+
+    /// Gives extents back that nothing durable refers to any more.
+    pub(crate) fn free_all(&self, extents: impl IntoIterator<Item = Extent>) {
+        let mut any = false;
+        for extent in extents {
+            self.space.free(extent);
+            any = true;
+        }
+        if any {
+            self.full.store(false, Ordering::Relaxed);
+            self.waiters.notify_all();
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The pages of a store: pool, data file and space, with fetching, applying and poisoning. Knows
+//! nothing of commits; the engine and recovery stand on it.
+
+use std::cell::RefCell;
+
+use pando_device::{AnyDevice, AnyFile, File, IoBuf};
+use pando_format::{Epoch, Extent, PageId};
+use pando_pool::{LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
+use pando_stats::{Statistics, Ticker};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::time::Duration;
+use pando_sync::{Arc, Mutex, park, thread, thread_waker};
+use pando_tree::{Scratch, Tree};
+
+use crate::error::{Error, Result};
+use crate::space_keeper::SpaceKeeper;
+use crate::tables::Tables;
+
+/// Tries without a pause, with a yield, and then with a sleep between them.
+const SPIN_TURNS: u32 = 16;
+const YIELD_TURNS: u32 = 256;
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// Pages in memory and on disk.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) device: AnyDevice,
+    pub(crate) data: AnyFile,
+    pub(crate) pool: Pool,
+    pub(crate) space: SpaceKeeper,
+    pub(crate) tables: Tables,
+    pub(crate) statistics: Arc<Statistics>,
+    /// The current epoch; changed with the gate closed, read inside it.
+    pub(crate) epoch: AtomicU64,
+    /// The first tree id that was never given out.
+    pub(crate) next_tree: AtomicU64,
+    poisoned: AtomicBool,
+    poison: Mutex<Option<String>>,
+    /// The store is being closed: background threads end.
+    pub(crate) stopping: AtomicBool,
+}
+
+impl Store {
+    pub(crate) fn new(
+        device: AnyDevice,
+        data: AnyFile,
+        pool: Pool,
+        space: SpaceKeeper,
+        next_tree: u32,
+    ) -> Self {
+        let statistics = pool.options().statistics.clone();
+        let epoch = AtomicU64::new(pool.epochs().current().0);
+        Self {
+            device,
+            data,
+            pool,
+            space,
+            tables: Tables::default(),
+            statistics,
+            epoch,
+            next_tree: AtomicU64::new(u64::from(next_tree)),
+            poisoned: AtomicBool::new(false),
+            poison: Mutex::new(None),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Blocks of one page's extent.
+    pub(crate) fn page_blocks(&self) -> u32 {
+        (self.pool.page_size().bytes() as u64 / self.space.block_bytes()) as u32
+    }
+
+    /// Proof of being in the gate; the caller is.
+    pub(crate) fn stay(&self) -> Stay {
+        // Relaxed: changed only while the gate is closed, which orders it.
+        Stay {
+            epoch: Epoch(self.epoch.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Blocks that dirty pages and images in flight are going to need.
+    pub(crate) fn committed_blocks(&self) -> u64 {
+        let epochs = self.pool.epochs();
+        (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
+    }
+
+    /// True if `pages` more may become dirty: a quarter of the pool is left to readers. Large
+    /// batches count as an eighth of the rest; what they need beyond it they write back themselves.
+    pub(crate) fn dirty_room(&self, pages: u64) -> bool {
+        let limit = self.pool.frames() as u64 * 3 / 4;
+        self.pool.epochs().dirty_total() + pages.min(limit / 8) <= limit
+    }
+
+    /// True if the next batch may have to wait for clean frames: the cleaner's threshold.
+    pub(crate) fn is_dirty_high(&self) -> bool {
+        !self.dirty_room(u64::MAX)
+    }
+
+    /// Nothing is written from here on. Keeps the first cause; wakes all that wait.
+    pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
+        {
+            let mut poison = self.poison.lock();
+            if poison.is_none() {
+                *poison = Some(cause.to_string());
+            }
+        }
+        // Release: pairs with the Acquire in check_poison.
+        self.poisoned.store(true, Ordering::Release);
+        self.pool.frame_waiters().notify_all();
+        self.pool.image_waiters().notify_all();
+        self.pool.work().notify_all();
+        self.space.waiters().notify_all();
+        self.space.growth.notify_all();
+    }
+
+    /// # Errors
+    /// [`Error::Poisoned`].
+    #[inline]
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        // Acquire: pairs with the Release in poison.
+        if self.poisoned.load(Ordering::Acquire) {
+            Err(self.poison_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn poison_error(&self) -> Error {
+        let cause = self.poison.lock().clone().unwrap_or_default();
+        Error::Poisoned { cause }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Where the bytes of a page lie in the data file.
+    pub(crate) fn place_of(&self, ticket: &LoadTicket) -> Result<(u64, Extent)> {
+        let extent = ticket.stored().extent;
+        if extent.blocks != self.page_blocks() {
+            return Err(Error::CorruptPage {
+                page: ticket.page(),
+                extent: Some(extent),
+                what: format!(
+                    "{} blocks long; a page has {}",
+                    extent.blocks,
+                    self.page_blocks()
+                ),
+            });
+        }
+        Ok((u64::from(extent.block) * self.space.block_bytes(), extent))
+    }
+
+    /// Reads a page that was missed, or waits for whoever reads it. Blocks.
+    pub(crate) fn fetch(&self, page: PageId) -> Result<()> {
+        let mut turns = 0;
+        loop {
+            match self.pool.begin_load(page) {
+                Ok(LoadStart::Claimed(ticket)) => return self.read_claimed(ticket),
+                Ok(LoadStart::Resident | LoadStart::Free) => return Ok(()),
+                Ok(LoadStart::Loading) => {
+                    if !self.pool.wait_for_load(page, &thread_waker()) {
+                        park();
+                    }
+                }
+                Err(restart) => self.wait_frame(restart, &mut turns)?,
+            }
+        }
+    }
+
+    /// Reads the page of a claim. Blocks.
+    pub(crate) fn read_claimed(&self, ticket: LoadTicket) -> Result<()> {
+        thread_local! {
+            /// The read context of this thread: reset by being overwritten.
+            static BUFFER: RefCell<Option<IoBuf>> = const { RefCell::new(None) };
+        }
+        let offset = match self.place_of(&ticket) {
+            Ok((offset, _)) => offset,
+            Err(error) => {
+                self.pool.fail_load(ticket);
+                return Err(error);
+            }
+        };
+        let bytes = self.pool.page_size().bytes();
+        BUFFER.with(|cell| {
+            let mut slot = cell.borrow_mut();
+            let buffer = match &mut *slot {
+                Some(buffer) if buffer.len() == bytes => buffer,
+                slot => slot.insert(IoBuf::new(bytes)),
+            };
+            match self.data.read_at(buffer, offset) {
+                Ok(()) => self.publish(ticket, buffer),
+                Err(error) => Err(self.read_failed(ticket, error)),
+            }
+        })
+    }
+
+    /// Publishes the bytes of a claim.
+    pub(crate) fn publish(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<()> {
+        self.pool
+            .finish_load(ticket, bytes)
+            .map_err(|error| Error::CorruptPage {
+                page: error.page,
+                extent: Some(error.stored.extent),
+                what: error.what,
+            })
+    }
+
+    /// Ends a claim whose read failed.
+    pub(crate) fn read_failed(&self, ticket: LoadTicket, error: pando_device::Error) -> Error {
+        let (page, extent) = (ticket.page(), ticket.stored().extent);
+        self.pool.fail_load(ticket);
+        Error::CorruptPage {
+            page,
+            extent: Some(extent),
+            what: format!("reading it: {error}"),
+        }
+    }
+
+    /// Waits until a step that needed a frame, or met a conflict, may succeed. Blocks; helps.
+    fn wait_frame(&self, restart: Restart, turns: &mut u32) -> Result<()> {
+        match restart {
+            Restart::Conflict => pause(turns),
+            Restart::Wait(Resource::Frames | Resource::Images) => {
+                self.check_poison()?;
+                if self.write_back_once()? == 0 {
+                    self.pool.work().notify_all();
+                    pause(turns);
+                }
+            }
+            Restart::Wait(Resource::PageIds) => {
+                return Err(Error::Full {
+                    what: "the page table is as large as max_memory allows; raise it".into(),
+                });
+            }
+            Restart::Wait(_) => pause(turns),
+            Restart::Fault(page) => self.fetch(page)?,
+            Restart::Damaged(page, what) => {
+                return Err(Error::CorruptPage {
+                    page,
+                    extent: None,
+                    what: what.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a blocked step needs: fetches, helps to write back, or pauses.
+    pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
+        self.wait_frame(restart, turns)
+    }
+
+    /// Runs a step until it succeeds. Blocks; inside the gate only where that is allowed.
+    pub(crate) fn drive<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, Restart>,
+    ) -> Result<T> {
+        let mut turns = 0;
+        loop {
+            match step() {
+                Ok(value) => return Ok(value),
+                Err(restart) => self.serve(restart, &mut turns)?,
+            }
+        }
+    }
+
+    /// Applies one write to a tree; the caller is in the gate. Returns the change of the number of
+    /// entries and whether a leaf was emptied.
+    pub(crate) fn apply(
+        &self,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, bool)> {
+        let stay = self.stay();
+        let done = match value {
+            Some(value) => {
+                self.statistics.tick(Ticker::Puts, 1);
+                let inserted =
+                    self.drive(|| tree.try_insert(&self.pool, &stay, marks, key, value, scratch))?;
+                (i64::from(!inserted.replaced), false)
+            }
+            None => {
+                self.statistics.tick(Ticker::Deletes, 1);
+                let removed =
+                    self.drive(|| tree.try_remove(&self.pool, &stay, marks, key, scratch))?;
+                (-i64::from(removed.existed), removed.leaf_emptied)
+            }
+        };
+        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
+        Ok(done)
+    }
+}
+
+/// A pause that grows with the number of turns.
+pub(crate) fn pause(turns: &mut u32) {
+    *turns += 1;
+    if *turns < SPIN_TURNS {
+        thread::spin_loop();
+    } else if *turns < YIELD_TURNS {
+        thread::yield_now();
+    } else {
+        thread::park_timeout(SLEEP);
+    }
+}

@@ -1,0 +1,293 @@
+//! Batches that create, drop or empty tables. One engine thread applies each of them whole, with
+//! the apply gate closed, so that nobody sees a table half changed.
+//!
+//! The trees of dropped tables become rows of the garbage table, in the same stay; `garbage` takes
+//! them apart later. Rows are never in the log: this step and replay make them from the catalogue.
+
+use pando_format::catalogue::{
+    CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow, garbage_key,
+};
+use pando_format::log::{BatchWriter, Operation, RecordKind};
+use pando_format::{Lsn, TreeId};
+use pando_pool::Marks;
+use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
+use pando_sync::{Arc, park, thread_waker};
+use pando_tree::{Scratch, Tree};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::halt::Stop;
+use crate::jobs::{Job, JobEnd};
+use crate::store::Store;
+use crate::tables::TableState;
+use crate::write_set::{TableChange, WriteSet};
+
+/// The tree of names.
+pub(crate) const CATALOGUE: Tree = Tree {
+    id: CATALOGUE_TREE,
+    root: CATALOGUE_ROOT,
+};
+/// The tree of what is to be freed.
+pub(crate) const GARBAGE: Tree = Tree {
+    id: GARBAGE_TREE,
+    root: GARBAGE_ROOT,
+};
+
+/// Pages that a change of one table may make dirty.
+const PAGES_PER_CHANGE: u64 = 16;
+
+/// One change of a table, as the log tells it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Change<'a> {
+    pub(crate) name: &'a str,
+    /// The tree that the name loses.
+    pub(crate) old: Option<TreeId>,
+    /// The tree that it gets.
+    pub(crate) new: Option<TreeId>,
+}
+
+impl Store {
+    /// Applies one change of a table; the gate is closed, or this is recovery. `index` tells the
+    /// changes of one batch apart.
+    pub(crate) fn apply_change(
+        &self,
+        change: Change<'_>,
+        lsn: Lsn,
+        index: u32,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let marks = Marks {
+            lsn,
+            multi_lsn: lsn,
+        };
+        let state = self.tables.get(change.name);
+        if let Some(old) = change.old {
+            let known = state.as_ref().and_then(|state| state.tree());
+            let Some(tree) = known.filter(|tree| tree.id == old) else {
+                return Err(Error::corrupt(
+                    "log",
+                    format!("{lsn}: table '{}' does not have {old}", change.name),
+                ));
+            };
+            let row = TreeRow {
+                tree: tree.id,
+                root: tree.root,
+            };
+            let key = garbage_key(lsn, index);
+            self.apply(GARBAGE, marks, &key, Some(&row.encode_garbage()), scratch)?;
+        }
+        let name = change.name.as_bytes();
+        let Some(new) = change.new else {
+            self.apply(CATALOGUE, marks, name, None, scratch)?;
+            if let Some(state) = state {
+                state.set_row(None);
+            }
+            self.tables.remove(change.name);
+            return Ok(());
+        };
+        let tree = self.drive(|| Tree::create(&self.pool, &self.stay(), new))?;
+        self.next_tree
+            .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
+        let row = TreeRow {
+            tree: new,
+            root: tree.root,
+        };
+        self.apply(CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
+        match state {
+            Some(state) => state.set_row(Some(row)),
+            None => self
+                .tables
+                .insert(Arc::new(TableState::new(change.name.to_owned(), row, 0))),
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Body of the thread that changes tables.
+    pub(crate) fn run_jobs(&self) {
+        loop {
+            while let Some(job) = self.jobs.pop() {
+                self.run_job(&job);
+            }
+            self.jobs.wanted.register(&thread_waker());
+            if self.is_stopping() {
+                return;
+            }
+            if let Some(job) = self.jobs.pop() {
+                self.run_job(&job);
+                continue;
+            }
+            park();
+        }
+    }
+
+    fn run_job(&self, job: &Job) {
+        let Some(mut writes) = job.take() else { return };
+        job.end(self.change_tables(&mut writes));
+    }
+
+    fn change_tables(&self, set: &mut WriteSet) -> Result<JobEnd> {
+        self.check_writable()?;
+        if set.reads.is_empty() && set.watched.is_empty() {
+            set.refresh_trees_of_changes();
+        }
+        set.check_tables()?;
+        let exists = |table: usize| self.tables.get(&set.tables[table].state.name).is_some();
+        let creates = set
+            .table_changes
+            .iter()
+            .filter(|(_, how)| *how == TableChange::Create);
+        if creates.into_iter().any(|(table, _)| exists(*table)) {
+            return Ok(JobEnd::Conflict { watched: false });
+        }
+        let mut scratch = Scratch::new();
+        let new_trees = self.new_trees(set)?;
+        let (payload, changes) = self.describe(set, &new_trees)?;
+        let limit = self.log.max_batch_bytes();
+        if payload.len() > limit {
+            return Err(Error::BatchTooLarge {
+                bytes: payload.len(),
+                limit,
+            });
+        }
+        let pages = PAGES_PER_CHANGE * (changes as u64 + set.len() as u64);
+        let blocks = pages * u64::from(self.page_blocks());
+        let (credit, promise) = self.block(|_| {
+            let credit = match self.log.try_reserve(payload.len()) {
+                Ok(Some(credit)) => credit,
+                Ok(None) => return Err(Stop::LogSpace(payload.len()).into()),
+                Err(error) => return Err(self.log_failed(error).into()),
+            };
+            match self
+                .space
+                .try_promise(blocks, self.committed_blocks(), set.only_deletes())
+            {
+                Some(promise) => Ok((credit, promise)),
+                None if self.space.is_full() => Err(self.space.full_error().into()),
+                None => Err(Stop::Blocks(blocks).into()),
+            }
+        })?;
+        let closed = self.gate.close();
+        if let Some(watched) = self.changed(set, |_| false) {
+            return Ok(JobEnd::Conflict { watched });
+        }
+        let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
+        self.apply_structure(set, &new_trees, lsn, &mut scratch)
+            .inspect_err(|error| self.poison(error))?;
+        self.log.mark_applied(lsn);
+        drop(closed);
+        drop(promise);
+        self.statistics.tick(Ticker::Commits, 1);
+        self.garbage_wanted();
+        Ok(JobEnd::Committed(lsn))
+    }
+
+    /// A new tree id for each change that needs one.
+    fn new_trees(&self, set: &WriteSet) -> Result<Vec<Option<TreeId>>> {
+        let mut trees = Vec::new();
+        for (_, change) in &set.table_changes {
+            trees.push(match change {
+                TableChange::Drop => None,
+                TableChange::Create | TableChange::Clear => {
+                    let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
+                    let Ok(id) = u32::try_from(next) else {
+                        return Err(Error::Full {
+                            what: "all tree ids were used".into(),
+                        });
+                    };
+                    Some(TreeId(id))
+                }
+            });
+        }
+        Ok(trees)
+    }
+
+    /// The record of the batch, and how many tables it changes.
+    fn describe(&self, set: &WriteSet, new_trees: &[Option<TreeId>]) -> Result<(Vec<u8>, usize)> {
+        let mut record = BatchWriter::new();
+        record.set_multi_leaf();
+        let mut tree_of: Vec<Option<TreeId>> = set
+            .tables
+            .iter()
+            .map(|table| table.tree.map(|tree| tree.id))
+            .collect();
+        for ((table, change), new) in set.table_changes.iter().zip(new_trees) {
+            let name = set.tables[*table].state.name.as_bytes();
+            match (change, tree_of[*table], new) {
+                (TableChange::Create, None, Some(tree)) => {
+                    record.push(Operation::CreateTable { name, tree: *tree });
+                }
+                (TableChange::Drop, Some(tree), _) => {
+                    record.push(Operation::DropTable { name, tree });
+                }
+                (TableChange::Clear, Some(old_tree), Some(new_tree)) => {
+                    record.push(Operation::ReplaceTable {
+                        name,
+                        old_tree,
+                        new_tree: *new_tree,
+                    });
+                }
+                _ => {
+                    return Err(Error::NoSuchTable {
+                        name: set.tables[*table].state.name.clone(),
+                    });
+                }
+            }
+            tree_of[*table] = *new;
+        }
+        for (table, key, value) in set.writes() {
+            self.check_key(key)?;
+            let state = &set.tables[table].state;
+            let missing = || Error::NoSuchTable {
+                name: state.name.clone(),
+            };
+            let tree = tree_of[table].ok_or_else(missing)?;
+            match value {
+                Some(value) => record.put(tree, key, value),
+                None => record.delete(tree, key),
+            }
+        }
+        Ok((record.into_payload(), set.table_changes.len()))
+    }
+
+    /// Applies the batch; the gate is closed by the caller.
+    fn apply_structure(
+        &self,
+        set: &WriteSet,
+        new_trees: &[Option<TreeId>],
+        lsn: Lsn,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
+            let table = &set.tables[*table];
+            if *change == TableChange::Create {
+                self.tables.insert(table.state.clone());
+            }
+            let old = match change {
+                TableChange::Create => None,
+                TableChange::Drop | TableChange::Clear => table.tree.map(|tree| tree.id),
+            };
+            let change = Change {
+                name: &table.state.name,
+                old,
+                new: *new,
+            };
+            self.store
+                .apply_change(change, lsn, index as u32, scratch)?;
+        }
+        let marks = Marks {
+            lsn,
+            multi_lsn: lsn,
+        };
+        for (table, key, value) in set.writes() {
+            let state = &set.tables[table].state;
+            self.apply_one(state, marks, key, value, scratch)?;
+            if let Some(tree) = state.tree() {
+                self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
+            }
+        }
+        Ok(())
+    }
+}

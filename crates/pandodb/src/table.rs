@@ -1,0 +1,296 @@
+//! The handle of a table: reads, writes, read-modify-writes, iterators.
+
+use std::cell::RefCell;
+use std::ops::{Bound, RangeBounds};
+
+use pando_sync::Arc;
+use pando_tree::ValueReader;
+
+use crate::batch::WriteOptions;
+use crate::commit::Outcome;
+use crate::db::Db;
+use crate::error::Result;
+use crate::halt::{Halt, Stop};
+use crate::iter::Iter;
+use crate::tables::TableState;
+use crate::write_set::WriteSet;
+
+thread_local! {
+    /// Buffers of point reads of this thread.
+    static READ: RefCell<ReadBuffers> = RefCell::default();
+}
+
+#[derive(Default)]
+struct ReadBuffers {
+    reader: ValueReader,
+    value: Vec<u8>,
+}
+
+/// Lends the reader of this thread; never from within itself.
+pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
+    READ.with(|cell| match cell.try_borrow_mut() {
+        Ok(mut buffers) => f(&mut buffers.reader),
+        // Called from within a closure of `get_with`.
+        Err(_) => f(&mut ValueReader::new()),
+    })
+}
+
+/// A named table: byte keys to byte values, ordered. Clones are handles of the same table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    pub(crate) db: Db,
+    pub(crate) state: Arc<TableState>,
+}
+
+impl Table {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The store it belongs to.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Number of entries, without counting them.
+    pub fn len(&self) -> u64 {
+        self.state.count()
+    }
+
+    /// True if it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads `key` into `out`, which is cleared first; true if it exists. Allocates nothing once
+    /// `out` has room. Blocks only for pages that are not in memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::CorruptPage`] for a damaged page, [`crate::Error::NoSuchTable`].
+    pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        with_reader(|reader| self.read(key, reader, out))
+    }
+
+    fn read(&self, key: &[u8], reader: &mut ValueReader, out: &mut Vec<u8>) -> Result<bool> {
+        let engine = self.db.engine();
+        engine.block(|blocked| {
+            let found = engine.try_get(&self.state, key, reader, out);
+            if found.is_err() {
+                blocked.wanted.append(&mut reader.wanted);
+            }
+            found
+        })
+    }
+
+    /// The value of `key`, if it exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Calls `f` with a copy of the value of `key`, if it exists. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        READ.with(|cell| match cell.try_borrow_mut() {
+            Ok(mut buffers) => {
+                let ReadBuffers { reader, value } = &mut *buffers;
+                Ok(self.read(key, reader, value)?.then(|| f(value)))
+            }
+            // Called from within such a closure.
+            Err(_) => Ok(self.get(key)?.map(|value| f(&value))),
+        })
+    }
+
+    /// True if `key` exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.get_with(key, |_| ()).map(|found| found.is_some())
+    }
+
+    /// The values of `keys`, in their order; committed values key by key, not of one moment.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// Sets `key` to `value`, as durable as `options` say.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: WriteOptions) -> Result<()> {
+        let mut set = WriteSet::default();
+        let table = set.table(&self.state);
+        set.write(table, key, Some(value));
+        self.db.commit(&mut set, options)
+    }
+
+    /// Removes `key`; true if it existed.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// Removes `key`, as durable as `options` say; true if it existed.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
+        let mut existed = false;
+        self.modify(key, options, |old| {
+            existed = old.is_some();
+            if existed {
+                Change::Delete
+            } else {
+                Change::Keep
+            }
+        })?;
+        Ok(existed)
+    }
+
+    /// Replaces the value of `key` by what `f` makes of the old one: `Some` puts, `None` deletes.
+    /// Atomic; `f` runs under no lock and may run several times. Returns the new value.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn update(
+        &self,
+        key: &[u8],
+        mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut new = None;
+        self.modify(key, WriteOptions::default(), |old| {
+            new = f(old);
+            match &new {
+                Some(value) => Change::Put(value.clone()),
+                None => Change::Delete,
+            }
+        })?;
+        Ok(new)
+    }
+
+    /// Sets `key` to `new` (None: removes it) if its value is `expected` (None: it does not
+    /// exist). True if it was.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn compare_and_put(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let mut equal = false;
+        self.modify(key, WriteOptions::default(), |old| {
+            equal = old == expected;
+            match (equal, new) {
+                (false, _) => Change::Keep,
+                (true, Some(value)) => Change::Put(value.to_vec()),
+                (true, None) => Change::Delete,
+            }
+        })?;
+        Ok(equal)
+    }
+
+    /// Reads with the stamp, runs `f`, locks, compares, commits; again if something came between.
+    fn modify(
+        &self,
+        key: &[u8],
+        options: WriteOptions,
+        mut f: impl FnMut(Option<&[u8]>) -> Change,
+    ) -> Result<()> {
+        let engine = self.db.engine();
+        let mut value = Vec::new();
+        let mut reader = ValueReader::new();
+        let mut set = WriteSet::default();
+        loop {
+            set.clear();
+            let table = set.table(&self.state);
+            let found = engine.block(|blocked| {
+                let tree = self.state.tree();
+                let Some(tree) = tree else {
+                    return Err(crate::engine::no_such_table(&self.state));
+                };
+                let stripe = engine.stripes.of(tree.id, key);
+                let Some(stamp) = engine.stripes.stamp(stripe) else {
+                    return Err(Halt::Stop(Stop::Stripe(stripe)));
+                };
+                let found = engine.try_get(&self.state, key, &mut reader, &mut value);
+                if found.is_err() {
+                    blocked.wanted.append(&mut reader.wanted);
+                }
+                let found = found?;
+                set.reads.clear();
+                set.reads.push(stamp);
+                Ok(found)
+            })?;
+            match f(found.then_some(&value[..])) {
+                Change::Keep => return Ok(()),
+                Change::Put(new) => set.write(table, key, Some(&new)),
+                Change::Delete => set.write(table, key, None),
+            }
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The entries with keys in `range`, ascending; `rev()` descending. Each entry is committed,
+    /// and as of some moment between the call and its return: entries that are put or deleted
+    /// meanwhile may or may not be seen, all others are seen once.
+    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Iter {
+        let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        Iter::new(
+            self.clone(),
+            own(range.start_bound()),
+            own(range.end_bound()),
+        )
+    }
+
+    /// All entries, as [`Table::range`].
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.clone(), Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The entries whose keys begin with `prefix`, as [`Table::range`].
+    pub fn prefix(&self, prefix: &[u8]) -> Iter {
+        let mut end = prefix.to_vec();
+        // The least key behind all that begin with the prefix: its last byte that can grow, grown.
+        while end.last() == Some(&u8::MAX) {
+            end.pop();
+        }
+        let end = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(end)
+            }
+            None => Bound::Unbounded,
+        };
+        Iter::new(self.clone(), Bound::Included(prefix.to_vec()), end)
+    }
+}
+
+enum Change {
+    Keep,
+    Put(Vec<u8>),
+    Delete,
+}

@@ -1,0 +1,394 @@
+//! Checks and figures of a store that nobody has open; nothing is written.
+//!
+//! The newest checkpoint is loaded, without the log: every page of the mapping is read and its
+//! checksum and structure checked; the trees are walked; every page has one parent, every block one
+//! owner, the counts are those of a scan. The log behind the checkpoint is read and its records are
+//! checked, not applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use pando_device::{AnyDevice, PreadDevice};
+use pando_format::catalogue::TreeRow;
+use pando_format::log::BatchReader;
+use pando_format::page::PageKind;
+use pando_format::superblock::Superblock;
+use pando_format::{Lsn, PageId};
+use pando_tree::{NodeSummary, Tree};
+use pando_wal::{ReplayEnd, ReplayOptions};
+
+use crate::error::{Error, Result};
+use crate::open::{Loaded, load};
+use crate::options::{Budget, Builder};
+use crate::report::{StoreStat, TableStat};
+use crate::store::Store;
+use crate::structure::{CATALOGUE, GARBAGE};
+
+/// Something that is not as it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Page, table or file.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What [`verify`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Figures of what could be read.
+    pub stat: StoreStat,
+    /// Pages that were read and checked.
+    pub pages_checked: u64,
+    /// All that is wrong; empty for a sound store.
+    pub damages: Vec<Damage>,
+}
+
+/// Checks the store in `directory`: every checksum, every structure, every owner. `progress` is
+/// called with pages done and in all.
+///
+/// # Errors
+/// When the store cannot be loaded at all: in use, no store, superblock or mapping damaged.
+pub fn verify(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+    let device = PreadDevice::open_directory(directory.as_ref(), true, 1);
+    verify_device(
+        &AnyDevice::from(device.map_err(Error::io("opening the directory"))?),
+        progress,
+    )
+}
+
+/// Figures of the store in `directory`.
+///
+/// # Errors
+/// As [`verify`]; the first damage that is met.
+pub fn stat(directory: impl AsRef<Path>) -> Result<StoreStat> {
+    let report = verify(directory, |_, _| ())?;
+    match report.damages.into_iter().next() {
+        Some(damage) => Err(Error::corrupt(damage.place, damage.what)),
+        None => Ok(report.stat),
+    }
+}
+
+impl VerifyReport {
+    /// Checks a store on a device of the caller's, as [`verify`].
+    ///
+    /// # Errors
+    /// As [`verify`].
+    pub fn of_device(device: &AnyDevice) -> Result<Self> {
+        verify_device(device, |_, _| ())
+    }
+}
+
+fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+    let budget = |page_size| {
+        let mut budget = Budget::new(&Builder::default(), page_size);
+        // Any store can be looked at, whatever budget it was made with.
+        budget.page_ids_max = u32::MAX as usize;
+        budget
+    };
+    let Loaded {
+        store, superblock, ..
+    } = load(device, budget, false)?;
+    let mut walk = Walk {
+        store: &store,
+        superblock,
+        seen: BTreeMap::new(),
+        damages: Vec::new(),
+        progress,
+        done: 0,
+    };
+    let mut tables = Vec::new();
+    for (name, tree, entries) in walk.trees() {
+        tables.extend(walk.tree(name, tree, entries));
+    }
+    walk.orphans();
+    let (log, damages, done) = (walk.log(), walk.damages, walk.done);
+    let space = store.space.space();
+    let used = space.blocks() - space.free_blocks();
+    let stat = StoreStat {
+        generation: superblock.generation.0,
+        checkpoint_lsn: superblock.checkpoint_lsn.0,
+        page_size: superblock.page_bytes,
+        data_bytes: store.space.blocks() * store.space.block_bytes(),
+        used_bytes: used * store.space.block_bytes(),
+        log_batches: log.map_or(0, |log| log.records),
+        log_bytes: log.map_or(0, |log| log.bytes),
+        tables,
+    };
+    Ok(VerifyReport {
+        stat,
+        pages_checked: done,
+        damages,
+    })
+}
+
+struct Walk<'a, P> {
+    store: &'a Store,
+    superblock: Superblock,
+    /// Pages met, with the tree that owns them.
+    seen: BTreeMap<PageId, String>,
+    damages: Vec<Damage>,
+    progress: P,
+    done: u64,
+}
+
+/// The keys that a node may hold.
+#[derive(Clone, Default)]
+struct Limits {
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+}
+
+impl<P: FnMut(u64, u64)> Walk<'_, P> {
+    fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.damages.push(Damage {
+            place: place.into(),
+            what: what.into(),
+        });
+    }
+
+    /// All trees: name, tree, entries if they are counted.
+    fn trees(&mut self) -> Vec<(String, Tree, Option<u64>)> {
+        let mut trees = vec![
+            ("catalogue".to_owned(), CATALOGUE, None),
+            ("garbage table".to_owned(), GARBAGE, None),
+        ];
+        for table in self.store.tables.all() {
+            if let Some(tree) = table.tree() {
+                trees.push((table.name.clone(), tree, Some(table.count())));
+            }
+        }
+        match self.garbage() {
+            Ok(dropped) => trees.extend(dropped),
+            Err(error) => self.damage("garbage table", error.to_string()),
+        }
+        trees
+    }
+
+    fn garbage(&self) -> Result<Vec<(String, Tree, Option<u64>)>> {
+        let mut trees = Vec::new();
+        let mut leaf = pando_tree::LeafCopy::new();
+        let mut from = std::ops::Bound::Unbounded;
+        loop {
+            self.store.drive(|| {
+                let bound = from.as_ref().map(|key: &Vec<u8>| &key[..]);
+                let forward = pando_tree::Direction::Forward;
+                GARBAGE.try_scan_leaf(&self.store.pool, bound, forward, &mut leaf)
+            })?;
+            for (_, value) in leaf.iter() {
+                let pando_tree::ScanValue::Inline(value) = value else {
+                    continue;
+                };
+                let row = TreeRow::decode_garbage(value)
+                    .map_err(|damage| Error::corrupt("garbage table", damage))?;
+                let name = format!("dropped {}", row.tree);
+                trees.push((
+                    name,
+                    Tree {
+                        id: row.tree,
+                        root: row.root,
+                    },
+                    None,
+                ));
+            }
+            match leaf.next_bound() {
+                Some(next) => from = next.map(<[u8]>::to_vec),
+                None => return Ok(trees),
+            }
+        }
+    }
+
+    fn tree(&mut self, name: String, tree: Tree, entries: Option<u64>) -> Option<TableStat> {
+        let mut stat = TableStat {
+            name: name.clone(),
+            entries: 0,
+            levels: 0,
+            pages: Vec::new(),
+            used_bytes: Vec::new(),
+            overflow_pages: 0,
+        };
+        self.node(&name, tree, tree.root, None, &Limits::default(), &mut stat);
+        if let Some(entries) = entries {
+            if entries != stat.entries {
+                let what = format!("{} entries, counted as {entries}", stat.entries);
+                self.damage(format!("table '{name}'"), what);
+            }
+            return Some(stat);
+        }
+        None
+    }
+
+    /// Notes a page; false if it was met before.
+    fn own(&mut self, page: PageId, owner: &str) -> bool {
+        self.done += 1;
+        (self.progress)(self.done, self.store.pool.page_ids().high_water().into());
+        if let Some(other) = self.seen.insert(page, owner.to_owned()) {
+            self.damage(
+                page.to_string(),
+                format!("belongs to '{other}' and to '{owner}'"),
+            );
+            return false;
+        }
+        true
+    }
+
+    fn node(
+        &mut self,
+        name: &str,
+        tree: Tree,
+        page: PageId,
+        level: Option<u8>,
+        limits: &Limits,
+        stat: &mut TableStat,
+    ) {
+        if !self.own(page, name) {
+            return;
+        }
+        let summary = self
+            .store
+            .drive(|| tree.try_summary(&self.store.pool, page));
+        let summary = match summary {
+            Ok(summary) => summary,
+            Err(error) => return self.damage(page.to_string(), error.to_string()),
+        };
+        self.check_node(&summary, level, limits);
+        count_node(&summary, stat);
+        if summary.kind == PageKind::Leaf {
+            stat.entries += summary.records as u64;
+            self.overflow(name, tree, &summary, stat);
+            return;
+        }
+        if level.is_none_or(|level| summary.level == level) && summary.level > 0 {
+            for (index, child) in summary.children.iter().enumerate() {
+                let low = if index == 0 {
+                    limits.low.clone()
+                } else {
+                    Some(summary.keys[index].clone())
+                };
+                let high = summary
+                    .keys
+                    .get(index + 1)
+                    .cloned()
+                    .or_else(|| limits.high.clone());
+                let below = Some(summary.level - 1);
+                self.node(name, tree, *child, below, &Limits { low, high }, stat);
+            }
+        }
+    }
+
+    fn check_node(&mut self, node: &NodeSummary, level: Option<u8>, limits: &Limits) {
+        let place = node.page.to_string();
+        if let Some(level) = level
+            && level != node.level
+        {
+            self.damage(&place, format!("level {}, expected {level}", node.level));
+        }
+        let keys = &node.keys[usize::from(node.kind == PageKind::Inner)..];
+        let low = limits
+            .low
+            .as_ref()
+            .zip(keys.first())
+            .is_none_or(|(low, key)| low <= key);
+        let high = limits
+            .high
+            .as_ref()
+            .zip(keys.last())
+            .is_none_or(|(high, key)| key < high);
+        if !low || !high {
+            self.damage(&place, "keys outside of what its parent says");
+        }
+        let c = self.superblock.checkpoint_lsn;
+        if node.kind == PageKind::Leaf && node.lsn_max > c {
+            self.damage(
+                &place,
+                format!("newer ({}) than its checkpoint ({c})", node.lsn_max),
+            );
+        }
+        if node.multi_lsn > node.lsn_max {
+            self.damage(
+                &place,
+                format!("marks {} > {}", node.multi_lsn, node.lsn_max),
+            );
+        }
+    }
+
+    fn overflow(&mut self, name: &str, tree: Tree, leaf: &NodeSummary, stat: &mut TableStat) {
+        for value in &leaf.overflow {
+            let pages = self
+                .store
+                .drive(|| tree.try_overflow_ids(&self.store.pool, value));
+            let pages = match pages {
+                Ok(pages) => pages,
+                Err(error) => {
+                    self.damage(leaf.page.to_string(), error.to_string());
+                    continue;
+                }
+            };
+            for page in pages {
+                stat.overflow_pages += 1;
+                if self.own(page, name) {
+                    if let Err(error) = self.store.fetch(page) {
+                        self.damage(page.to_string(), error.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pages of the mapping that no tree owns.
+    fn orphans(&mut self) {
+        let high_water = self.store.pool.page_ids().high_water();
+        let orphans: Vec<PageId> = (0..high_water)
+            .map(PageId)
+            .filter(|page| !self.seen.contains_key(page))
+            .filter(|page| self.store.pool.stored_extent(*page).is_some())
+            .collect();
+        let damaged: BTreeSet<String> = self
+            .damages
+            .iter()
+            .map(|damage| damage.place.clone())
+            .collect();
+        // A damaged inner page hides what lies below it.
+        if damaged.is_empty() {
+            for page in orphans {
+                self.damage(page.to_string(), "belongs to no tree");
+            }
+        }
+    }
+
+    /// Reads the log behind the checkpoint.
+    fn log(&mut self) -> Option<ReplayEnd> {
+        let how = ReplayOptions {
+            segment_bytes: self.superblock.segment_bytes,
+            identity: self.superblock.identity,
+            incarnation: self.superblock.incarnation,
+            from: self.superblock.checkpoint_lsn,
+        };
+        let checked = pando_wal::replay(&self.store.device, &how, |lsn: Lsn, payload| {
+            let damaged =
+                |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);
+            for operation in BatchReader::new(payload).map_err(damaged)? {
+                operation.map_err(damaged)?;
+            }
+            Ok::<(), Error>(())
+        });
+        match checked {
+            Ok(end) => Some(end),
+            Err(error) => {
+                self.damage("log", error.to_string());
+                None
+            }
+        }
+    }
+}
+
+fn count_node(node: &NodeSummary, stat: &mut TableStat) {
+    let level = usize::from(node.level);
+    if stat.pages.len() <= level {
+        stat.pages.resize(level + 1, 0);
+        stat.used_bytes.resize(level + 1, 0);
+    }
+    stat.pages[level] += 1;
+    stat.used_bytes[level] += node.used_bytes as u64;
+    stat.levels = stat.levels.max(u32::from(node.level) + 1);
+}

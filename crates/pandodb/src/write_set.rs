@@ -1,0 +1,245 @@
+//! The writes of one batch, and what it has read: an overlay that reads its own writes.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use pando_sync::Arc;
+use pando_tree::Tree;
+
+use crate::error::{Error, Result};
+use crate::stripes::Stamp;
+use crate::tables::TableState;
+
+/// From here on keys are found by hash.
+const SCANNED_MAX: usize = 16;
+
+/// What a batch does to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put { value: Range<usize> },
+    Delete,
+}
+
+/// One key of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    /// Index in `tables`.
+    pub(crate) table: usize,
+    pub(crate) key: Range<usize>,
+    pub(crate) change: Change,
+}
+
+/// What is done to whole tables, before the writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableChange {
+    Create,
+    Drop,
+    Clear,
+}
+
+/// Writes, table changes and reads of one batch. Reusable: `clear` keeps the memory.
+#[derive(Debug, Default)]
+pub(crate) struct WriteSet {
+    pub(crate) tables: Vec<BatchTable>,
+    writes: Vec<Write>,
+    bytes: Vec<u8>,
+    index: HashMap<(usize, Box<[u8]>), usize>,
+    /// Tables to be changed as a whole, by index.
+    pub(crate) table_changes: Vec<(usize, TableChange)>,
+    pub(crate) reads: Vec<Stamp>,
+    pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
+}
+
+/// A table that a batch touches, and its tree when it first did.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchTable {
+    pub(crate) state: Arc<TableState>,
+    pub(crate) tree: Option<Tree>,
+}
+
+/// What a batch knows of a key.
+pub(crate) enum Own<'a> {
+    Value(&'a [u8]),
+    Gone,
+    Unknown,
+}
+
+impl WriteSet {
+    pub(crate) fn clear(&mut self) {
+        self.tables.clear();
+        self.writes.clear();
+        self.bytes.clear();
+        self.index.clear();
+        self.table_changes.clear();
+        self.reads.clear();
+        self.watched.clear();
+    }
+
+    /// Nothing is written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.writes.is_empty() && self.table_changes.is_empty()
+    }
+
+    /// The index of a table, noted with its tree at first sight.
+    pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
+        let known = self
+            .tables
+            .iter()
+            .position(|table| Arc::ptr_eq(&table.state, state));
+        known.unwrap_or_else(|| {
+            self.tables.push(BatchTable {
+                state: state.clone(),
+                tree: state.tree(),
+            });
+            self.tables.len() - 1
+        })
+    }
+
+    fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
+        if self.writes.len() <= SCANNED_MAX {
+            return self
+                .writes
+                .iter()
+                .position(|write| write.table == table && self.bytes[write.key.clone()] == *key);
+        }
+        self.index.get(&(table, Box::from(key))).copied()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
+        let change = match value {
+            Some(value) => Change::Put {
+                value: self.append(value),
+            },
+            None => Change::Delete,
+        };
+        if let Some(known) = self.find(table, key) {
+            self.writes[known].change = change;
+            return;
+        }
+        let key_range = self.append(key);
+        self.writes.push(Write {
+            table,
+            key: key_range,
+            change,
+        });
+        let count = self.writes.len();
+        if count == SCANNED_MAX + 1 {
+            for (position, write) in self.writes.iter().enumerate() {
+                let key = Box::from(&self.bytes[write.key.clone()]);
+                self.index.insert((write.table, key), position);
+            }
+        } else if count > SCANNED_MAX {
+            self.index.insert((table, Box::from(key)), count - 1);
+        }
+    }
+
+    /// Forgets the writes of a table, which is to be changed as a whole.
+    pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
+        self.writes.retain(|write| write.table != table);
+        self.index.clear();
+        if self.writes.len() > SCANNED_MAX {
+            for (position, write) in self.writes.iter().enumerate() {
+                let key = Box::from(&self.bytes[write.key.clone()]);
+                self.index.insert((write.table, key), position);
+            }
+        }
+        self.table_changes.retain(|(known, _)| *known != table);
+        self.table_changes.push((table, change));
+    }
+
+    /// What the batch itself has done to a key.
+    pub(crate) fn own(&self, table: usize, key: &[u8]) -> Own<'_> {
+        match self
+            .find(table, key)
+            .map(|position| &self.writes[position].change)
+        {
+            Some(Change::Put { value }) => Own::Value(&self.bytes[value.clone()]),
+            Some(Change::Delete) => Own::Gone,
+            None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
+            None => Own::Unknown,
+        }
+    }
+
+    /// Number of keys written.
+    pub(crate) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Table, key and new value (None: deleted) of the write at `position`.
+    pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<&[u8]>) {
+        let write = &self.writes[position];
+        let value = match &write.change {
+            Change::Put { value } => Some(&self.bytes[value.clone()]),
+            Change::Delete => None,
+        };
+        (write.table, &self.bytes[write.key.clone()], value)
+    }
+
+    /// All writes, in the order of the first mention of their keys.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<&[u8]>)> {
+        (0..self.writes.len()).map(|position| self.write_at(position))
+    }
+
+    /// True if every write is a delete: such a batch may use the reserve.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.writes
+            .iter()
+            .all(|write| write.change == Change::Delete)
+            && self
+                .table_changes
+                .iter()
+                .all(|(_, change)| *change != TableChange::Create)
+    }
+
+    /// Notes the trees of all tables again, for another try.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`] when one was dropped.
+    pub(crate) fn refresh_trees(&mut self) -> Result<()> {
+        for table in &mut self.tables {
+            table.tree = table.state.tree();
+        }
+        self.check_tables()
+    }
+
+    /// Notes the trees of the tables that are changed as a whole again: what was in them does not
+    /// matter to the batch.
+    pub(crate) fn refresh_trees_of_changes(&mut self) {
+        for (table, change) in &self.table_changes {
+            if *change == TableChange::Clear {
+                let table = &mut self.tables[*table];
+                table.tree = table.state.tree();
+            }
+        }
+    }
+
+    /// All tables that are written to exist.
+    pub(crate) fn check_tables(&self) -> Result<()> {
+        for (table, _, _) in self.writes() {
+            let table = &self.tables[table];
+            let created = self.table_changes.iter().any(|(known, change)| {
+                *change == TableChange::Create
+                    && Arc::ptr_eq(&self.tables[*known].state, &table.state)
+            });
+            if table.tree.is_none() && !created {
+                return Err(Error::NoSuchTable {
+                    name: table.state.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Trees are as they were noted.
+    pub(crate) fn trees_unchanged(&self) -> bool {
+        self.tables
+            .iter()
+            .all(|table| table.state.tree() == table.tree)
+    }
+}

@@ -1,0 +1,158 @@
+//! Write-back: images get extents, are written in batches, and move their pages' places.
+//!
+//! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
+//! would otherwise wait for it. Never enters the gate, takes a stripe or a share of holds.
+
+use pando_device::File;
+use pando_format::{Epoch, Extent, FrameIndex};
+use pando_pool::Image;
+use pando_stats::Ticker;
+use pando_sync::{park, thread, thread_waker};
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// Images of one batch.
+const BATCH_IMAGES: usize = 64;
+
+impl Store {
+    /// Makes frames free: empties clean ones, writes dirty ones. Returns how much was done.
+    pub(crate) fn write_back_once(&self) -> Result<usize> {
+        let mut images = Vec::new();
+        self.pool.take_started_images(&mut images);
+        let missing = self
+            .pool
+            .options()
+            .free_frames_high()
+            .saturating_sub(self.pool.free_count());
+        let mut emptied = 0;
+        let dirty_high = self.is_dirty_high();
+        if missing > 0 || dirty_high {
+            let mut dirty = Vec::new();
+            let steps = if dirty_high {
+                self.pool.frames()
+            } else {
+                16 * BATCH_IMAGES.max(missing)
+            };
+            let want = missing.max(usize::from(dirty_high) * BATCH_IMAGES);
+            emptied = self.pool.sweep(steps, want, &mut dirty);
+            dirty.truncate(BATCH_IMAGES);
+            images.extend(
+                dirty
+                    .into_iter()
+                    .filter_map(|frame| self.pool.image_of(frame, None)),
+            );
+        }
+        let written = images.len();
+        self.write_images(images)?;
+        Ok(emptied + written)
+    }
+
+    /// Writes what is dirty in `epoch`, once over all frames. Returns how many images it wrote.
+    pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
+        let mut written = 0;
+        let mut images = Vec::new();
+        self.pool.take_started_images(&mut images);
+        for frame in (0..self.pool.frames() as u32).map(FrameIndex) {
+            if let Some(image) = self.pool.image_of(frame, Some(epoch)) {
+                images.push(image);
+            }
+            if images.len() >= BATCH_IMAGES {
+                written += images.len();
+                self.write_images(std::mem::take(&mut images))?;
+            }
+        }
+        written += images.len();
+        self.write_images(images)?;
+        Ok(written)
+    }
+
+    /// Writes `images` to fresh extents, contiguous ones with one call, and completes them.
+    pub(crate) fn write_images(&self, mut images: Vec<Image>) -> Result<()> {
+        if images.is_empty() {
+            return Ok(());
+        }
+        for image in &mut images {
+            self.pool.seal_image(image);
+        }
+        let written = self.check_poison().and_then(|()| {
+            let mut extents = self.space.allocate(images.len(), self.page_blocks())?;
+            extents.sort_unstable();
+            self.write_at_extents(&images, &extents)?;
+            Ok(extents)
+        });
+        let extents = match written {
+            Ok(extents) => extents,
+            Err(error) => {
+                self.poison(&error);
+                for image in images {
+                    self.pool.abandon_image(image);
+                }
+                return Err(error);
+            }
+        };
+        self.statistics.tick(Ticker::WritebackBatches, 1);
+        let mut left: Vec<(Image, Extent)> = images.into_iter().zip(extents).collect();
+        let mut turns = 0;
+        while !left.is_empty() {
+            let mut again = Vec::new();
+            for (image, extent) in left {
+                if let Err(image) = self.pool.complete_image(image, extent) {
+                    again.push((image, extent));
+                }
+            }
+            left = again;
+            if !left.is_empty() {
+                crate::store::pause(&mut turns);
+            }
+        }
+        self.space.free_all(self.pool.epochs().take_free_now());
+        Ok(())
+    }
+
+    fn write_at_extents(&self, images: &[Image], extents: &[Extent]) -> Result<()> {
+        let block_bytes = self.space.block_bytes();
+        let mut start = 0;
+        while start < images.len() {
+            let mut end = start + 1;
+            while end < images.len()
+                && extents[end].block == extents[end - 1].block + extents[end - 1].blocks
+            {
+                end += 1;
+            }
+            let parts: Vec<&[u8]> = images[start..end].iter().map(Image::bytes).collect();
+            let offset = u64::from(extents[start].block) * block_bytes;
+            self.data
+                .write_vectored_at(&parts, offset)
+                .map_err(Error::io("writing pages"))?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Body of the cleaner thread.
+    pub(crate) fn run_cleaner(&self) {
+        let mut idle = 0;
+        while !self.is_stopping() {
+            match self.write_back_once() {
+                Ok(0) => idle += 1,
+                Ok(_) => idle = 0,
+                // Poisoned: reads go on with the frames that are clean.
+                Err(_) => idle += 1,
+            }
+            if idle == 0 {
+                continue;
+            }
+            let short = self.pool.free_count() < self.pool.options().free_frames_high();
+            if short && idle < 4 && self.check_poison().is_ok() {
+                thread::yield_now();
+                continue;
+            }
+            self.pool.work().register(&thread_waker());
+            // Once more, for what came between the last look and the registration.
+            if !self.is_stopping() && !matches!(self.write_back_once(), Ok(1..)) {
+                park();
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Threads on a pool of 64 frames, with a watchdog on everybody's progress.
+
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::thread;
+use pando_sync::time::Duration;
+use pandodb::{Batch, Db, Durability, WriteOptions};
+
+const NONE: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+
+/// Fails the test when some thread makes no progress for a long time.
+fn watched<R>(progress: &[AtomicU64], work: impl FnOnce() -> R) -> R {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut last: Vec<u64> = Vec::new();
+            let mut quiet = 0;
+            while !done.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(100));
+                let now: Vec<u64> = progress.iter().map(|p| p.load(Ordering::Relaxed)).collect();
+                let stuck = now
+                    .iter()
+                    .zip(&last)
+                    .any(|(now, last)| now == last && *now < u64::MAX);
+                quiet = if stuck { quiet + 1 } else { 0 };
+                assert!(quiet < 300, "somebody is stuck: {now:?}");
+                last = now;
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// Each thread owns its keys and knows what they hold; all share leaves, frames and the log.
+fn mixed(threads: u64, operations: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .frames(64)
+        .durability(Durability::None)
+        .open(directory.path())
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let progress: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    watched(&progress, || {
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                let (table, progress) = (&table, &progress[thread as usize]);
+                scope.spawn(move || {
+                    let mut twin = std::collections::BTreeMap::new();
+                    let mut random = thread + 7;
+                    for step in 0..operations {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1447);
+                        let key = format!("{:04}-{thread:02}", (random >> 33) % 500);
+                        match (random >> 20) % 10 {
+                            0..4 => {
+                                table.put(key.as_bytes(), &step.to_le_bytes()).unwrap();
+                                twin.insert(key, step);
+                            }
+                            4..6 => {
+                                let existed = table.delete(key.as_bytes()).unwrap();
+                                assert_eq!(existed, twin.remove(&key).is_some());
+                            }
+                            6..9 => {
+                                let value = table.get(key.as_bytes()).unwrap();
+                                let expected = twin.get(&key).map(|step| step.to_le_bytes());
+                                assert_eq!(value.as_deref(), expected.as_ref().map(|b| &b[..]));
+                            }
+                            _ => {
+                                let scanned = table.range(key.as_bytes()..).take(30);
+                                let keys: Vec<_> = scanned.map(|entry| entry.unwrap().0).collect();
+                                assert!(keys.is_sorted());
+                            }
+                        }
+                        progress.fetch_add(1, Ordering::Relaxed);
+                    }
+                    for (key, step) in &twin {
+                        let value = table.get(key.as_bytes()).unwrap().unwrap();
+                        assert_eq!(value, step.to_le_bytes());
+                    }
+                    progress.store(u64::MAX, Ordering::Relaxed);
+                });
+            }
+        });
+    });
+    assert_eq!(table.len(), table.iter().count() as u64);
+    drop(table);
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}
+
+#[test]
+fn two_threads_agree_with_their_twins() {
+    mixed(2, 6000);
+}
+
+#[test]
+fn sixteen_threads_agree_with_their_twins() {
+    mixed(16, 1500);
+}
+
+#[test]
+fn sixty_four_threads_agree_with_their_twins() {
+    mixed(64, 300);
+}
+
+#[test]
+fn sixteen_writers_share_a_log_of_two_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .log_bytes(2 << 20)
+        .durability(Durability::None)
+        .open(directory.path())
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let progress: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
+    watched(&progress, || {
+        thread::scope(|scope| {
+            for thread in 0..16_u64 {
+                let (table, progress) = (&table, &progress[thread as usize]);
+                scope.spawn(move || {
+                    for step in 0..400_u64 {
+                        let key = [thread.to_be_bytes(), (step % 50).to_be_bytes()].concat();
+                        table.put(&key, &[step as u8; 2000]).unwrap();
+                        progress.fetch_add(1, Ordering::Relaxed);
+                    }
+                    progress.store(u64::MAX, Ordering::Relaxed);
+                });
+            }
+        });
+    });
+    assert_eq!(table.len(), 800);
+    assert!(db.report().log_bytes < 8 << 20);
+}
+
+#[test]
+fn a_batch_of_more_leaves_than_frames_is_applied() {
+    let db = Db::builder()
+        .max_memory(16 << 20)
+        .frames(64)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    for round in 0..3_u8 {
+        let mut batch = Batch::new();
+        for number in 0..300_u32 {
+            batch.put(&table, &number.to_be_bytes(), &[round; 1800]);
+        }
+        db.write(&mut batch, NONE).unwrap();
+        assert_eq!(
+            table
+                .iter()
+                .filter(|e| e.as_ref().unwrap().1[0] == round)
+                .count(),
+            600
+        );
+    }
+}
+
+#[test]
+fn nobody_sees_half_a_batch() {
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .frames(64)
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let keys: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 600]).collect();
+    let write = |value: u64| {
+        let mut batch = Batch::new();
+        for key in &keys {
+            batch.put(&table, key, &value.to_le_bytes());
+        }
+        db.write(&mut batch, NONE).unwrap();
+    };
+    write(0);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Key by key, later keys are never older than earlier ones.
+                    let mut newest = 0;
+                    for key in &keys {
+                        let value = table.get(key).unwrap().unwrap();
+                        let value = u64::from_le_bytes(value.try_into().unwrap());
+                        assert!(value >= newest, "{value} after {newest}");
+                        newest = value;
+                    }
+                }
+            });
+        }
+        for value in 1..3000 {
+            write(value);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn counters_lose_no_increment() {
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    table
+                        .update(b"n", |old| {
+                            let old =
+                                old.map_or(0, |old| u64::from_le_bytes(old.try_into().unwrap()));
+                            Some((old + 1).to_le_bytes().to_vec())
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(table.get(b"n").unwrap().unwrap(), 4000_u64.to_le_bytes());
+}
+
+#[test]
+fn a_storm_of_clears_beside_readers_and_writers() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .durability(Durability::None)
+        .open(directory.path())
+        .unwrap();
+    let tables = [db.table("a").unwrap(), db.table("b").unwrap()];
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let (tables, stop) = (&tables, &stop);
+            scope.spawn(move || {
+                let mut step = 0_u32;
+                while !stop.load(Ordering::Relaxed) {
+                    step += 1;
+                    let key = [thread.to_be_bytes(), (step % 400).to_be_bytes()].concat();
+                    tables[(step & 1) as usize].put(&key, &[1; 500]).unwrap();
+                    tables[(step >> 1 & 1) as usize].get(&key).unwrap();
+                    if step % 100 == 0 {
+                        for entry in tables[0].iter() {
+                            entry.unwrap();
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..150 {
+            db.clear_tables(&[&tables[0], &tables[1]]).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for table in &tables {
+        assert_eq!(table.len(), table.iter().count() as u64);
+    }
+    drop(tables);
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}

@@ -1,0 +1,93 @@
+//! Limits are named, and said when they are met.
+
+use pandodb::{Batch, Db, Error, WriteOptions};
+
+#[test]
+fn too_long_keys_and_values_are_refused_with_the_limit() {
+    let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let limit = db.key_bytes_max();
+    assert_eq!(limit, 1024);
+    table.put(&vec![7; limit], b"fits").unwrap();
+    assert_eq!(table.get(&vec![7; limit]).unwrap().unwrap(), b"fits");
+    let error = table.put(&vec![7; limit + 1], b"").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::KeyTooLong {
+                bytes: 1025,
+                limit: 1024
+            }
+        ),
+        "{error}"
+    );
+    let longest = db.value_bytes_max();
+    table.put(b"v", &vec![1; longest]).unwrap();
+    assert_eq!(table.get(b"v").unwrap().unwrap().len(), longest);
+    let error = table.put(b"v", &vec![1; longest + 1]).unwrap_err();
+    assert!(matches!(error, Error::ValueTooLong { .. }), "{error}");
+}
+
+#[test]
+fn four_mebibytes_fit_a_budget_of_sixty_four() {
+    let db = Db::builder().max_memory(64 << 20).open_in_memory().unwrap();
+    assert_eq!(db.value_bytes_max(), 4 << 20);
+    let table = db.table("t").unwrap();
+    let value: Vec<u8> = (0..4_u32 << 20).map(|at| (at % 253) as u8).collect();
+    table.put(b"v", &value).unwrap();
+    assert!(table.get(b"v").unwrap().unwrap() == value);
+}
+
+#[test]
+fn a_batch_that_cannot_fit_is_refused_whole() {
+    let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let mut batch = Batch::new();
+    for number in 0..40_u32 {
+        batch.put(&table, &number.to_be_bytes(), &[1; 100_000]);
+    }
+    let error = db.write(&mut batch, WriteOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::BatchTooLarge { .. }), "{error}");
+    assert!(table.is_empty());
+}
+
+#[test]
+fn wrong_options_are_named() {
+    for (builder, option) in [
+        (Db::builder().page_size(5000), "page_size"),
+        (Db::builder().max_memory(1000), "max_memory"),
+        (Db::builder().block_size(512), "block_size"),
+        (Db::builder().queue_depth(0), "queue_depth"),
+    ] {
+        let error = builder.open_in_memory().unwrap_err();
+        assert!(error.to_string().contains(option), "{error}");
+    }
+}
+
+#[test]
+fn a_second_process_gets_a_clear_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(directory.path()).unwrap();
+    let error = Db::open(directory.path()).unwrap_err();
+    assert!(error.is_in_use(), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains(directory.path().to_str().unwrap()),
+        "{error}"
+    );
+    db.close().unwrap();
+    Db::open(directory.path()).unwrap();
+}
+
+#[test]
+fn foreign_files_are_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    let error = Db::open(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("letter.txt"), "{error}");
+    assert_eq!(
+        std::fs::read(directory.path().join("letter.txt")).unwrap(),
+        b"dear"
+    );
+}

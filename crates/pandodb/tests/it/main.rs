@@ -1,0 +1,11 @@
+//! The engine through its public API, against naive twins.
+
+#![cfg(not(any(pando_loom, pando_shuttle)))]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod basics;
+mod concurrency;
+mod limits;
+mod nonblocking;
+mod restart;
+mod twin;

@@ -1,0 +1,131 @@
+//! Operations of event loops: cold reads, conflicts, table changes, durability.
+
+use std::ops::Bound;
+
+use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, ScanPage, Transaction};
+use pandodb::{Db, Durability, WriteOptions};
+
+/// Runs an operation as a loop with one connection would.
+fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
+    let waker = pando_sync::thread_waker();
+    loop {
+        match step(reactor) {
+            Attempt::Ready(value) => return value,
+            Attempt::Pending(pending) => wait(reactor, pending, &waker),
+        }
+    }
+}
+
+fn wait(reactor: &mut Reactor, pending: Pending, waker: &std::task::Waker) {
+    reactor.park(pending, waker).unwrap();
+    pando_sync::park();
+    reactor.poll().unwrap();
+}
+
+fn filled(directory: &std::path::Path) -> Db {
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .frames(64)
+        .open(directory)
+        .unwrap();
+    let table = db.table("t").unwrap();
+    for number in 0..3000_u32 {
+        table
+            .put_with(
+                &number.to_be_bytes(),
+                &[number as u8; 200],
+                WriteOptions::durability(Durability::None),
+            )
+            .unwrap();
+    }
+    db
+}
+
+#[test]
+fn cold_reads_and_scans_complete_without_blocking() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let mut out = Vec::new();
+    for number in (0..3000_u32).rev() {
+        let key = number.to_be_bytes();
+        assert!(run(&mut reactor, |_| table
+            .try_get(&key, &mut out)
+            .unwrap()));
+        assert_eq!(out, [number as u8; 200]);
+    }
+    let mut page = ScanPage::default();
+    let (mut from, mut count) = (Some(Vec::new()), 0);
+    while let Some(start) = from {
+        run(&mut reactor, |_| {
+            table.try_scan(Bound::Included(&start), &mut page).unwrap()
+        });
+        count += page.iter().count();
+        from = page.next.take();
+    }
+    assert_eq!(count, 3000);
+    assert_eq!(reactor.in_flight(), 0);
+}
+
+#[test]
+fn transactions_conflict_exactly_when_what_they_read_has_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let (mut one, mut two) = (Transaction::new(&db), Transaction::new(&db));
+    let mut out = Vec::new();
+    let key = 5_u32.to_be_bytes();
+    run(&mut reactor, |_| one.get(&table, &key, &mut out).unwrap());
+    one.put(&table, &key, b"one").unwrap();
+    run(&mut reactor, |_| two.get(&table, &key, &mut out).unwrap());
+    two.put(&table, &key, b"two").unwrap();
+    let first = run(&mut reactor, |reactor| one.try_commit(reactor).unwrap());
+    assert!(matches!(first, Outcome::Committed(Some(_))));
+    let second = run(&mut reactor, |reactor| two.try_commit(reactor).unwrap());
+    assert_eq!(second, Outcome::Conflict { watched: false });
+    assert_eq!(table.get(&key).unwrap().unwrap(), b"one");
+    one.reset();
+    let watch = run(&mut reactor, |_| one.watch(&table, &key));
+    table.put(&key, b"three").unwrap();
+    one.expect(&watch);
+    one.put(&table, b"other", b"x").unwrap();
+    let watched = run(&mut reactor, |reactor| one.try_commit(reactor).unwrap());
+    assert_eq!(watched, Outcome::Conflict { watched: true });
+    assert!(!table.contains(b"other").unwrap());
+    two.reset();
+    run(&mut reactor, |_| two.get(&table, &key, &mut out).unwrap());
+    let read = run(&mut reactor, |reactor| two.try_commit(reactor).unwrap());
+    assert_eq!(read, Outcome::Committed(None));
+}
+
+#[test]
+fn a_transaction_may_empty_a_table_and_write_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let mut transaction = Transaction::new(&db);
+    transaction.put(&table, b"before", b"lost").unwrap();
+    transaction.clear_table(&table);
+    transaction.put(&table, b"after", b"kept").unwrap();
+    let mut out = Vec::new();
+    let found = |t: &mut Transaction, key: &[u8], out: &mut Vec<u8>| {
+        matches!(t.get(&table, key, out).unwrap(), Attempt::Ready(true))
+    };
+    assert!(!found(&mut transaction, b"before", &mut out));
+    assert!(found(&mut transaction, b"after", &mut out));
+    let done = run(&mut reactor, |reactor| {
+        transaction.try_commit(reactor).unwrap()
+    });
+    let Outcome::Committed(Some(lsn)) = done else {
+        panic!("{done:?}")
+    };
+    assert_eq!((table.len(), table.iter().count()), (1, 1));
+    let waker = pando_sync::thread_waker();
+    while !db.when_durable(lsn, &waker).unwrap() {
+        pando_sync::park();
+    }
+    assert!(db.durable_lsn() >= lsn);
+}

@@ -1,0 +1,159 @@
+//! Random histories against a `BTreeMap`, with restarts, tiny pools and every page size.
+
+use std::collections::BTreeMap;
+
+use pandodb::{Batch, Builder, Db, Durability, WriteOptions};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % limit
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.below(3000);
+        match self.below(10) {
+            0 => format!("{}{number}", "long".repeat(60)).into_bytes(),
+            1 => vec![0; (number % 40) as usize],
+            _ => format!("key{number:05}").into_bytes(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.below(20) {
+            0 => self.below(30_000),
+            1 => 0,
+            _ => self.below(300),
+        };
+        vec![self.below(256) as u8; length as usize]
+    }
+}
+
+fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        options()
+            .durability(Durability::None)
+            .open(directory.path())
+            .unwrap()
+    };
+    let mut db = open();
+    let mut table = db.table("t").unwrap();
+    let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut random = Random(seed);
+    for _ in 0..steps {
+        match random.below(100) {
+            0..45 => {
+                let (key, value) = (random.key(), random.value());
+                table.put(&key, &value).unwrap();
+                twin.insert(key, value);
+            }
+            45..60 => {
+                let key = random.key();
+                assert_eq!(table.delete(&key).unwrap(), twin.remove(&key).is_some());
+            }
+            60..85 => {
+                let key = random.key();
+                assert_eq!(table.get(&key).unwrap().as_ref(), twin.get(&key));
+            }
+            85..93 => {
+                let mut batch = Batch::new();
+                for _ in 0..random.below(60) {
+                    let key = random.key();
+                    if random.below(3) == 0 {
+                        batch.delete(&table, &key);
+                        twin.remove(&key);
+                    } else {
+                        let value = random.value();
+                        batch.put(&table, &key, &value);
+                        twin.insert(key, value);
+                    }
+                }
+                db.write(&mut batch, WriteOptions::default()).unwrap();
+            }
+            93..97 => {
+                let (start, backward) = (random.key(), random.below(2) == 0);
+                let take = random.below(200) as usize;
+                if backward {
+                    let ours = table
+                        .range(..=&start[..])
+                        .rev()
+                        .take(take)
+                        .map(Result::unwrap);
+                    let expected = twin.range(..=start.clone()).rev().take(take);
+                    assert!(ours.eq(expected.map(|(k, v)| (k.clone(), v.clone()))));
+                } else {
+                    let ours = table.range(&start[..]..).take(take).map(Result::unwrap);
+                    let expected = twin.range(start.clone()..).take(take);
+                    assert!(ours.eq(expected.map(|(k, v)| (k.clone(), v.clone()))));
+                }
+            }
+            97 => db.checkpoint().unwrap(),
+            98 => {
+                drop(table);
+                db.close().unwrap();
+                db = open();
+                table = db.table("t").unwrap();
+            }
+            _ if random.below(20) == 0 => {
+                db.clear_tables(&[&table]).unwrap();
+                twin.clear();
+            }
+            _ => {}
+        }
+        assert_eq!(table.len(), twin.len() as u64);
+    }
+    assert!(table.iter().map(Result::unwrap).eq(twin.into_iter()));
+    drop(table);
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}
+
+#[test]
+fn a_history_with_room() {
+    check(1, || Db::builder().max_memory(32 << 20), 4000);
+}
+
+#[test]
+fn a_history_on_sixty_four_frames() {
+    check(2, || Db::builder().max_memory(4 << 20).frames(64), 4000);
+}
+
+#[test]
+fn a_history_on_large_pages() {
+    check(
+        3,
+        || {
+            Db::builder()
+                .max_memory(8 << 20)
+                .page_size(16384)
+                .frames(64)
+        },
+        2000,
+    );
+    check(
+        4,
+        || {
+            Db::builder()
+                .max_memory(16 << 20)
+                .page_size(65536)
+                .frames(64)
+        },
+        1000,
+    );
+}
+
+#[test]
+fn a_history_on_a_small_log() {
+    check(
+        5,
+        || Db::builder().max_memory(4 << 20).log_bytes(2 << 20),
+        4000,
+    );
+}
