@@ -44,6 +44,8 @@ pub(crate) struct EventLoop {
     pub(super) timers: Vec<(Instant, Token)>,
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
+    /// The engine has completions that nobody has taken.
+    pub(super) completions: bool,
     /// The cleaner has something to do.
     pub(super) cleaning: bool,
     pub(super) spare: SpareBuffers,
@@ -80,6 +82,7 @@ impl EventLoop {
             timers: Vec::new(),
             data: None,
             cleaner: None,
+            completions: false,
             cleaning: false,
             spare: Vec::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
@@ -124,11 +127,13 @@ impl EventLoop {
             for token in woken.drain(..) {
                 self.take_wake(token);
             }
+            self.completions = false;
             if let Some(data) = &mut self.data {
                 // A failed engine answers each command by itself.
                 let _: pandodb::Result<usize> = data.reactor.poll();
             }
-            // Completions that were just handed out are not left for the next round.
+            // Those that completions have just woken are not left for the next round. Completions
+            // that come meanwhile are, and the loop does not sleep before.
             self.handle.drain_woken(&mut woken);
             for token in woken.drain(..) {
                 self.take_wake(token);
@@ -149,7 +154,7 @@ impl EventLoop {
 
     /// How long the loop may sleep.
     fn timeout(&self) -> Option<Duration> {
-        if !self.runnable.is_empty() || self.cleaning {
+        if !self.runnable.is_empty() || self.cleaning || self.completions {
             return Some(Duration::ZERO);
         }
         let now = now();
@@ -205,7 +210,10 @@ impl EventLoop {
                     self.enqueue(token);
                 }
             }
-            Token::Reactor => self.reactor_wake.taken(),
+            Token::Reactor => {
+                self.reactor_wake.taken();
+                self.completions = true;
+            }
             Token::Durable => {
                 self.durable_wake.taken();
                 self.asked = None;

@@ -48,7 +48,7 @@ fn suspended(client: &mut Client) -> u64 {
 fn commands_that_wait_for_pages_have_the_same_replies() {
     let (_server, mut client) = filled();
     let order: Vec<usize> = (0..KEYS).map(|n| n * 1237 % KEYS).collect();
-    let before = suspended(&mut client);
+    let (before, began) = (suspended(&mut client), now());
     for chunk in order.chunks(200) {
         let gets = chunk.iter().map(|n| encode(&["GET", &format!("key:{n}")]));
         client.send(&gets.collect::<Vec<_>>().concat());
@@ -61,6 +61,12 @@ fn commands_that_wait_for_pages_have_the_same_replies() {
         }
     }
     assert!(suspended(&mut client) > before, "nothing had to be fetched");
+    // A completion that waits for a timer of the loop takes hundreds of milliseconds, each.
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
     for chunk in order.chunks(7).take(60) {
         let keys: Vec<String> = chunk.iter().map(|n| format!("key:{n}")).collect();
         let values: Vec<_> = chunk
