@@ -10,9 +10,9 @@
 //! gives all back and starts again. From the append on nothing is undone: an error in step 4
 //! poisons the engine.
 
-use pando_format::Lsn;
 use pando_format::log::{BatchWriter, RecordKind};
-use pando_pool::{Hold, Marks};
+use pando_format::{Lsn, PageId};
+use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::Scratch;
 use pando_wal::LogCredit;
@@ -31,6 +31,9 @@ const PAGES_PER_WRITE: u64 = 3;
 /// Pages that a batch may make dirty on top: splits up to the root.
 const PAGES_PER_BATCH: u64 = 8;
 
+/// Most pages that are read at the same time for one batch.
+const WANTED_MAX: usize = 64;
+
 /// Working memory of commits, reused.
 #[derive(Debug, Default)]
 pub(crate) struct CommitScratch {
@@ -41,6 +44,8 @@ pub(crate) struct CommitScratch {
     /// `order`, `stripes` and `payload` are those of the write set.
     ready: bool,
     pub(crate) tree: Scratch,
+    /// After a fault: the other pages that the batch was found to need.
+    pub(crate) wanted: Vec<PageId>,
 }
 
 /// How a commit ended.
@@ -197,7 +202,8 @@ impl Engine {
         let Some(share) = self.holds.try_take(scratch.order.len() as u64) else {
             return Err(Stop::Holds.into());
         };
-        let holds = self.hold_leaves(set, &scratch.order, share.frames())?;
+        let CommitScratch { order, wanted, .. } = scratch;
+        let holds = self.hold_leaves(set, order, share.frames(), wanted)?;
         Ok(Credits {
             log,
             _blocks: promise,
@@ -227,9 +233,18 @@ impl Engine {
         PAGES_PER_WRITE * set.len() as u64 + PAGES_PER_BATCH + overflow as u64
     }
 
-    /// Finds the leaves of the first writes and holds them: at most `most`.
-    fn hold_leaves(&self, set: &WriteSet, order: &[usize], most: usize) -> Step<Vec<Hold<'_>>> {
+    /// Finds the leaves of the first writes and holds them: at most `most`. When some are missing,
+    /// `wanted` names them, so that they are read at the same time.
+    fn hold_leaves(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        most: usize,
+        wanted: &mut Vec<PageId>,
+    ) -> Step<Vec<Hold<'_>>> {
+        wanted.clear();
         let mut holds: Vec<Hold<'_>> = Vec::with_capacity(most.min(order.len()));
+        let mut missing = None;
         for at in order.iter().take(most) {
             let (table, key, _) = set.write_at(*at);
             let tree = set.tables[table].tree.expect("checked in prepare");
@@ -238,10 +253,24 @@ impl Engine {
                 // Found out again, and said so, inside the gate.
                 break;
             }
-            let located = on_tree(state, tree, tree.try_locate(&self.pool, key))?;
-            holds.push(on_tree(state, tree, self.pool.hold(located.leaf))?);
+            let located = tree.try_locate(&self.pool, key);
+            let held = located.and_then(|located| self.pool.hold(located.leaf));
+            match on_tree(state, tree, held) {
+                Ok(hold) => holds.push(hold),
+                Err(Restart::Fault(page)) => {
+                    if missing.is_none() {
+                        missing = Some(page);
+                    } else if !wanted.contains(&page) && wanted.len() < WANTED_MAX {
+                        wanted.push(page);
+                    }
+                }
+                Err(restart) => return Err(restart.into()),
+            }
         }
-        Ok(holds)
+        match missing {
+            None => Ok(holds),
+            Some(page) => Err(Restart::Fault(page).into()),
+        }
     }
 
     /// Step 4. The caller is in the gate.

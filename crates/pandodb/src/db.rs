@@ -259,7 +259,11 @@ impl Db {
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
         let mut scratch = CommitScratch::default();
-        let outcome = engine.block(|_| engine.try_commit(set, &mut scratch))?;
+        let outcome = engine.block(|blocked| {
+            let outcome = engine.try_commit(set, &mut scratch);
+            blocked.wanted.append(&mut scratch.wanted);
+            outcome
+        })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
             self.acknowledge(lsn, options)?;
         }
