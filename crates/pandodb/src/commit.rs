@@ -1,19 +1,20 @@
 //! Commit: credits, locks, gate, log, pages, marks, in this order.
 //!
 //! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
-//! 2. Lock the stripes of the written keys; check that what was read is unchanged.
-//! 3. Enter the gate; check the tables; append the record.
+//! 2. Lock the stripes of the written keys.
+//! 3. Enter the gate; check that tables and what was read are unchanged; append the record.
 //! 4. Apply it, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
 //!
-//! Everything that may have to be waited for lies in 1 to 3, where an attempt that cannot go on
-//! gives all back and starts again. From the append on nothing is undone: an error in step 4
-//! poisons the engine.
+//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again when
+//! what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for nothing
+//! that anybody in the gate holds. From the append on nothing is undone: an error poisons the engine.
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
 use pando_tree::Scratch;
 use pando_wal::LogCredit;
 
@@ -136,9 +137,6 @@ impl Engine {
             Ok(locked) => locked,
             Err(taken) => return Err(Stop::Stripe(taken).into()),
         };
-        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
-            return Ok(Outcome::Conflict { watched });
-        }
         let Some(pass) = self.gate.try_enter() else {
             return Err(Stop::Gate.into());
         };
@@ -148,6 +146,14 @@ impl Engine {
             set.refresh_trees()?;
             scratch.reset();
             return Ok(Outcome::Conflict { watched: false });
+        }
+        // Inside the gate: a batch that changes tables is either seen, or comes later.
+        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
+            self.statistics.tick(Ticker::CommitConflicts, 1);
+            return Ok(Outcome::Conflict { watched });
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed.into());
         }
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
@@ -193,14 +199,16 @@ impl Engine {
         if !self.dirty_room(pages) {
             return Err(Stop::Dirty.into());
         }
-        if self.pool.page_ids().available() < pages {
+        // Each promised block stands for a page that may be new.
+        let promised = self.space.promised_blocks() / u64::from(self.page_blocks());
+        if self.pool.page_ids().available() < promised {
             return Err(Error::Full {
                 what: self.page_ids_text(),
             }
             .into());
         }
         let Some(share) = self.holds.try_take(scratch.order.len() as u64) else {
-            return Err(Stop::Holds.into());
+            return Err(Stop::Holds(scratch.order.len() as u64).into());
         };
         let CommitScratch { order, wanted, .. } = scratch;
         let holds = self.hold_leaves(set, order, share.frames(), wanted)?;
@@ -222,7 +230,7 @@ impl Engine {
     }
 
     /// Pages that the batch makes dirty at worst.
-    fn pages_of(&self, set: &WriteSet) -> u64 {
+    pub(crate) fn pages_of(&self, set: &WriteSet) -> u64 {
         let page = self.pool.page_size().bytes();
         let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
         let overflow: usize = set

@@ -112,7 +112,8 @@ impl Db {
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_device(options: Builder, device: AnyDevice) -> Result<Self> {
-        let periodic = (options.durability == Durability::Periodic).then_some(options.periodic);
+        // Also for a store of another default: a commit may ask for it.
+        let periodic = Some(options.periodic);
         let engine = Arc::new(crate::open::open(device, options)?);
         let owner = Owner {
             engine: engine.clone(),

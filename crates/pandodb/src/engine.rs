@@ -261,7 +261,7 @@ impl<'a> Blocked<'a> {
                 if self.share.is_some() {
                     break;
                 }
-                self.park_on(&Stop::Holds)?;
+                self.park_on(&Stop::Holds(POINT_HOLDS))?;
             }
         }
         if !self.wanted.is_empty() {

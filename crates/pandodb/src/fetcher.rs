@@ -3,15 +3,54 @@
 //! An event loop owns one; a blocking call that needs many pages at once borrows one and gives it
 //! back empty. Each read's claim is ended by its completion, whatever becomes of the operation.
 
+use std::cell::RefCell;
 use std::task::Waker;
 
 use pando_device::{AnyChannel, Channel, Completion, Device, IoBuf};
 use pando_format::PageId;
 use pando_pool::{LoadStart, LoadTicket, Restart};
 use pando_sync::time::Duration;
+use pando_sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::store::Store;
+
+thread_local! {
+    /// The reads in flight of the event loop that runs on this thread, while it commits.
+    static OWN: RefCell<Option<Arc<Mutex<Fetcher>>>> = const { RefCell::new(None) };
+}
+
+/// While it lives, the thread takes the completions of this fetcher where it has to wait: inside
+/// the gate a page may be missing that only this thread can publish.
+#[derive(Debug)]
+pub(crate) struct OwnReads(());
+
+impl OwnReads {
+    pub(crate) fn of(fetcher: &Arc<Mutex<Fetcher>>) -> Self {
+        OWN.set(Some(fetcher.clone()));
+        Self(())
+    }
+}
+
+impl Drop for OwnReads {
+    fn drop(&mut self) {
+        OWN.set(None);
+    }
+}
+
+/// Takes the completions of the thread's own reads. False if it has none to look after.
+pub(crate) fn reap_own(store: &Store) -> bool {
+    OWN.with_borrow(|own| match own {
+        Some(fetcher) => {
+            if let Some(mut fetcher) = fetcher.try_lock() {
+                // An error is met again by whoever asks for the page.
+                fetcher.reap(store, |_, _| ());
+            }
+            true
+        }
+        None => false,
+    })
+}
 
 const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 

@@ -11,7 +11,7 @@ use std::task::Waker;
 use pando_format::PageId;
 use pando_pool::Restart;
 use pando_pool::access::HoldToken;
-use pando_sync::Arc;
+use pando_sync::{Arc, Mutex};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
 use crate::commit::CommitScratch;
@@ -19,7 +19,7 @@ pub use crate::commit::Outcome;
 use crate::db::Db;
 use crate::engine::{Shared, no_such_table, on_tree};
 use crate::error::{Error, Result};
-use crate::fetcher::{Fetcher, Started};
+use crate::fetcher::{Fetcher, OwnReads, Started};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
 use crate::stripes::Stamp;
@@ -66,7 +66,7 @@ fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
 #[derive(Debug)]
 pub struct Reactor {
     engine: Shared,
-    fetcher: Fetcher,
+    fetcher: Arc<Mutex<Fetcher>>,
     errors: VecDeque<(PageId, Error)>,
     /// Those that found all reads in use.
     crowded: Vec<Waker>,
@@ -88,7 +88,7 @@ impl Reactor {
             .queue_depth
             .min(engine.pool.frames() / 8)
             .max(1);
-        let fetcher = Fetcher::new(&engine, depth, notify)?;
+        let fetcher = Arc::new(Mutex::new(Fetcher::new(&engine, depth, notify)?));
         let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
         Ok(Self {
             engine,
@@ -114,6 +114,7 @@ impl Reactor {
             held_max,
             ..
         } = self;
+        let mut fetcher = fetcher.lock();
         let count = fetcher.reap(engine, |page, result| match result {
             Ok(()) => {
                 while held.len() >= *held_max {
@@ -130,7 +131,7 @@ impl Reactor {
                 errors.push_front((page, error));
             }
         });
-        if count > 0 {
+        if fetcher.room() > 0 {
             for waker in self.crowded.drain(..) {
                 waker.wake();
             }
@@ -151,7 +152,8 @@ impl Reactor {
             {
                 return Err(error);
             }
-            match self.fetcher.start(&self.engine, page)? {
+            let mut fetcher = self.fetcher.lock();
+            match fetcher.start(&self.engine, page)? {
                 Started::Reading | Started::Done => {}
                 Started::Crowded => self.crowded.push(waker.clone()),
                 Started::Refused(restart) => {
@@ -163,9 +165,9 @@ impl Reactor {
                 }
             }
             for page in pending.wanted {
-                if self.fetcher.room() > 0 {
+                if fetcher.room() > 0 {
                     // An error of a page that is only going to be needed is met when it is.
-                    let _ = self.fetcher.start(&self.engine, page);
+                    let _ = fetcher.start(&self.engine, page);
                 }
             }
         }
@@ -177,13 +179,13 @@ impl Reactor {
 
     /// Reads in flight.
     pub fn in_flight(&self) -> usize {
-        self.fetcher.in_flight()
+        self.fetcher.lock().in_flight()
     }
 }
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.fetcher.drain(&self.engine, |_, _| ());
+        self.fetcher.lock().drain(&self.engine, |_, _| ());
         for token in self.held.drain(..) {
             self.engine.pool.release_hold(token);
         }
@@ -337,7 +339,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn try_commit(&mut self, _reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+    pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+        let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
             let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
             self.engine.check_writable()?;
