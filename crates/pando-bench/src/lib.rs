@@ -1,1 +1,3 @@
 //! Workloads and ablations behind 'pando bench'.
+
+#![forbid(unsafe_code)]

@@ -1,3 +1,5 @@
 //! The `pando` binary.
 
+#![forbid(unsafe_code)]
+
 fn main() {}
