@@ -216,6 +216,7 @@ impl Cleaner {
     ) -> Result<(), Stop> {
         let mut missing = false;
         for (time, stored) in &self.due {
+            self.value.clear();
             match self
                 .transaction
                 .get(&database.keys, stored, &mut self.value)?

@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     pub(crate) at_end: bool,
     /// No whole command is in the input.
     starved: bool,
+    /// Execution has stopped until replies have left.
+    stalled: bool,
     /// The socket has failed.
     pub(crate) broken: bool,
     /// When it was decided to close; a peer that does not read is not waited for long.
@@ -140,6 +142,7 @@ impl Connection {
             read_closed: false,
             at_end: false,
             starved: true,
+            stalled: false,
             broken: false,
             closing_since: None,
         }
@@ -165,8 +168,8 @@ impl Connection {
         }
     }
 
-    fn output_bytes_max(&self, turn: &Turn<'_>) -> usize {
-        let most = turn.shared.settings.output_bytes_max();
+    /// Unsent bytes at which execution stops; `most` is the limit of known peers.
+    fn output_bytes_max(&self, most: usize) -> usize {
         if self.session.authenticated {
             most
         } else {
@@ -225,14 +228,15 @@ impl Connection {
     /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
     /// all connections have had theirs: their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
-        let output_bytes_max = self.output_bytes_max(turn);
-        if self.unsent() < output_bytes_max {
+        let most = turn.shared.settings.output_bytes_max();
+        if self.unsent() < self.output_bytes_max(most) {
             self.fill(turn, spare);
         }
         let mut left = COMMANDS_PER_TURN;
         let mut next = Next::Wait;
         while self.buffers.is_some() && !self.session.closing && !self.broken {
-            if self.unsent() >= output_bytes_max {
+            if self.unsent() >= self.output_bytes_max(most) {
+                self.stalled = true;
                 break;
             }
             if left == 0 {
@@ -309,12 +313,13 @@ impl Connection {
             .and_then(|buffers| buffers.output.close_gate())
     }
 
-    /// Sends what may be sent. True if a connection that was stopped by its output can go on.
-    pub(crate) fn flush(&mut self, turn_output_bytes: &mut u64, output_bytes_max: usize) -> bool {
+    /// Sends what may be sent. True if a connection that was stopped by its output can go on:
+    /// when half of what it may hold has left. `most` is the limit of known peers.
+    pub(crate) fn flush(&mut self, sent_bytes: &mut u64, most: usize) -> bool {
+        let output_bytes_max = self.output_bytes_max(most);
         let Some(buffers) = &mut self.buffers else {
             return false;
         };
-        let was_full = buffers.output.unsent() >= output_bytes_max;
         while self.writable && !self.broken {
             let sendable = buffers.output.sendable();
             if sendable.is_empty() {
@@ -324,14 +329,18 @@ impl Connection {
                 Ok(0) => self.broken = true,
                 Ok(count) => {
                     buffers.output.advance(count);
-                    *turn_output_bytes += count as u64;
+                    *sent_bytes += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.broken = true,
             }
         }
-        was_full && buffers.output.unsent() < output_bytes_max
+        let goes_on = self.stalled && buffers.output.unsent() <= output_bytes_max / 2;
+        if goes_on {
+            self.stalled = false;
+        }
+        goes_on
     }
 
     /// True if nothing is left to do for this connection, ever.

@@ -294,6 +294,7 @@ impl Connection {
             Ok(Attempt::Ready(Outcome::Committed(lsn))) => Ok(lsn),
             Ok(Attempt::Ready(Outcome::Conflict { watched })) => {
                 self.take_back();
+                self.undo_exec();
                 if watched && running.command.kind == Kind::Exec {
                     let buffers = self.buffers.as_mut().expect("a command is in the buffers");
                     Writer::new(&mut buffers.output.bytes, self.session.version).null_array();
@@ -318,8 +319,17 @@ impl Connection {
     #[cold]
     fn commit_failed(&mut self, error: &pandodb::Error) -> Result<Option<Lsn>, Option<Step>> {
         self.take_back();
+        self.undo_exec();
         self.write_error(&engine_error(error));
         Ok(None)
+    }
+
+    /// What the commands of an EXEC that is not committed did to the session is undone.
+    fn undo_exec(&mut self) {
+        if let Some(mut multi) = self.session.multi.take() {
+            multi.enter(&mut self.session);
+            self.session.multi = Some(multi);
+        }
     }
 
     /// The command is over.

@@ -114,6 +114,7 @@ impl Prefetch {
             }
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
+            self.value.clear();
             match table.try_get(&self.stored, &mut self.value)? {
                 // Nobody is woken: the command in front has its own waker, the others come later.
                 Attempt::Pending(pending) => reactor.park(pending, Waker::noop())?,

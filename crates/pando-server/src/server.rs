@@ -115,8 +115,9 @@ impl Server {
         let mut threads = Vec::new();
         for (index, poll) in self.polls.drain(..).enumerate() {
             let handle = self.shared.loops[index].clone();
-            let event_loop = EventLoop::new(index, poll, handle, self.shared.clone());
-            threads.push(spawn("pando-loop", move || event_loop.run())?);
+            let shared = self.shared.clone();
+            let run = move || EventLoop::new(index, poll, handle, shared).run();
+            threads.push(spawn("pando-loop", run)?);
         }
         let shared = self.shared.clone();
         let opening = spawn("pando-open", move || match opener().and_then(Engine::new) {

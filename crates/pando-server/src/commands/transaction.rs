@@ -148,6 +148,7 @@ fn watch(context: &mut Context<'_>) -> Run {
             Attempt::Ready(watch) => watch,
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
         };
+        scratch.value.clear();
         let found = match database.keys.try_get(&scratch.stored, &mut scratch.value)? {
             Attempt::Ready(found) => found,
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
@@ -198,6 +199,9 @@ fn exec(context: &mut Context<'_>) -> Run {
     // Run again, it begins as the first time.
     multi.enter(context.session);
     let result = run_all(context, &multi);
+    if result.is_err() {
+        multi.enter(context.session);
+    }
     context.session.multi = Some(multi);
     result
 }

@@ -138,11 +138,14 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
         // A long value is not in the leaf; its head is needed all the same.
         let value = match value {
             Some(value) => Some(value),
-            None => match database.keys.try_get(stored, &mut scratch.value)? {
-                Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
-                Attempt::Ready(true) => Some(scratch.value.as_slice()),
-                Attempt::Ready(false) => None,
-            },
+            None => {
+                scratch.value.clear();
+                match database.keys.try_get(stored, &mut scratch.value)? {
+                    Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+                    Attempt::Ready(true) => Some(scratch.value.as_slice()),
+                    Attempt::Ready(false) => None,
+                }
+            }
         };
         let hidden = data.overlay.as_deref();
         let hidden = hidden.is_some_and(|overlay| overlay.hides(number, stored));
@@ -283,6 +286,7 @@ fn size(context: &mut Context<'_>) -> Run {
             let was = if cleared {
                 false
             } else {
+                data.scratch.value.clear();
                 match database.keys.try_get(stored, &mut data.scratch.value)? {
                     Attempt::Ready(found) => found,
                     Attempt::Pending(pending) => return Err(Halt::Pending(pending)),

@@ -32,6 +32,7 @@ impl Context<'_> {
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
+        scratch.value.clear();
         let attempt = match data.transaction.as_deref_mut() {
             Some(transaction) => {
                 transaction.get(&database.keys, &scratch.stored, &mut scratch.value)?

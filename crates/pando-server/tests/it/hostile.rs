@@ -65,6 +65,13 @@ fn an_unknown_peer_can_send_little() {
     let text = "-ERR Protocol error: unauthenticated bulk length";
     assert_eq!(show(&client.answer()), text);
     assert!(client.is_closed());
+    // Replies that are read late come all.
+    let mut slow = server.client();
+    slow.send(&b"PING\r\n".repeat(8000));
+    thread::sleep(Duration::from_millis(100));
+    for _ in 0..8000 {
+        assert_eq!(show(&slow.answer()), "-NOAUTH Authentication required.");
+    }
     // A flood that is never read is stopped, and others are served.
     let mut flood = server.client();
     let sent = write_until_stuck(&mut flood, &b"PING\r\n".repeat(1000));

@@ -19,6 +19,8 @@ mod introspection;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod pipeline;
 #[cfg(test)]
 mod scan;

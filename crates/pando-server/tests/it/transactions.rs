@@ -130,6 +130,21 @@ fn a_change_of_a_watched_key_refuses_exec() {
 }
 
 #[test]
+fn an_exec_that_is_refused_leaves_the_session_as_it_was() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[("SET a zero", "+OK"), ("WATCH a", "+OK")]);
+    other.run("SET a one");
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SELECT 3", "+QUEUED"),
+        ("SET a three", "+QUEUED"),
+        ("EXEC", "nil"),
+        ("GET a", "\"one\""),
+    ]);
+}
+
+#[test]
 fn a_watched_key_that_ends_has_changed() {
     let server = Fixture::new();
     let mut client = server.client();
