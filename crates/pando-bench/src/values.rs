@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_value_is_told_from_every_other() {
         let (mut value, mut scratch) = (Vec::new(), Vec::new());
-        for bytes in [0, 1, 8, 12, 100, 5000] {
+        for bytes in [0, 1, 8, 100, 5000] {
             let values = Values::new(bytes, 1.0, 3);
             values.write(7, 2, &mut value);
             assert_eq!(value.len(), bytes);
