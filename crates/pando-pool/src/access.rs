@@ -223,6 +223,10 @@ impl<'a> Exclusive<'a> {
 
     /// Frees the page: its id and frame may be used for another one. The caller has taken it out
     /// of its tree, or never linked it.
+    ///
+    /// # Panics
+    /// When a running checkpoint still needs what the page holds: [`Exclusive::modify`] comes
+    /// first, before anything is changed.
     pub fn free(self, stay: &Stay) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
@@ -233,6 +237,10 @@ impl<'a> Exclusive<'a> {
         );
         epochs.push_pair(stay.epoch, page, None);
         if let Some(epoch) = header.dirty_epoch() {
+            assert_eq!(
+                epoch, stay.epoch,
+                "{page} is freed before a checkpoint has its image"
+            );
             header.set_dirty_epoch(None);
             epochs.dirty_ended(epoch);
         }
@@ -437,7 +445,8 @@ impl Pool {
     pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
-                let exclusive = self.exclusive(page)?;
+                let mut exclusive = self.exclusive(page)?;
+                exclusive.modify(stay)?;
                 exclusive.unwire();
                 exclusive.free(stay);
                 Ok(())

@@ -136,7 +136,7 @@ mod tests {
         let gate = Arc::new(Gate::new());
         let inside = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
-        let threads: Vec<_> = (0..8)
+        let threads: Vec<_> = (0..4)
             .map(|_| {
                 let (gate, inside, stop) = (gate.clone(), inside.clone(), stop.clone());
                 thread::spawn(move || {
@@ -150,7 +150,7 @@ mod tests {
                 })
             })
             .collect();
-        for _ in 0..200 {
+        for _ in 0..40 {
             let closed = gate.close();
             assert!(gate.is_closed());
             assert_eq!(inside.load(Ordering::Relaxed), 0);
@@ -182,6 +182,7 @@ mod models {
     fn closing_waits_for_everybody_inside() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
+        model.max_branches = 100_000;
         model.check(|| {
             let gate = Arc::new(Gate::new());
             let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);

@@ -282,6 +282,7 @@ impl Engine {
         }
         if emptied {
             self.empty_leaves.push(tree, key);
+            self.space.growth.notify_all();
         }
         Ok(())
     }
