@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::run::{Result, cargo, option, run};
+use crate::run::{Result, cargo, option, run, target};
 
 /// Runs the audit on as many simulated cores as `--cores` says (default 2).
 pub(crate) fn run_on(root: &Path, cores: u32) -> Result<()> {
@@ -13,7 +13,7 @@ pub(crate) fn run_on(root: &Path, cores: u32) -> Result<()> {
     }
     run(cargo(root, None)
         .args(["test", "--release", "-p", "pandodb", "--test", "audit"])
-        .args(["--target-dir", "target/audit"])
+        .env("CARGO_TARGET_DIR", target(root, "audit"))
         .env("RUSTFLAGS", "--cfg pando_audit")
         .env("PANDO_AUDIT_CORES", cores.to_string()))
 }

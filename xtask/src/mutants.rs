@@ -1,7 +1,7 @@
 //! Planted bugs: each entry of `xtask/mutants.toml` changes one place, and the named test must
 //! fail.
 //!
-//! Works on a copy of the tree in `target/mutants`, never on the tree itself. The tests are run
+//! Works on a copy of the tree, never on the tree itself. The tests are run
 //! without a change first: what fails anyway proves nothing. A test that does not end counts as one
 //! that fails.
 
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::run::{Result, cargo, command, option, project_files, succeeds};
+use crate::run::{Result, cargo, command, option, project_files, succeeds, target};
 
 const LIST: &str = "xtask/mutants.toml";
 /// Seconds that a test may take before it counts as hanging.
@@ -55,7 +55,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
         }
         return Ok(());
     }
-    let tree = root.join("target/mutants/tree");
+    let tree = target(root, "mutants/tree");
     copy(root, &tree)?;
     let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
     for test in tests {

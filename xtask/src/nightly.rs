@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::run::{Result, cargo, command, option, output, run, succeeds};
+use crate::run::{Result, cargo, command, option, output, run, succeeds, target};
 use crate::{audit, mutants};
 
 /// Crates whose threads share memory.
@@ -19,7 +19,7 @@ const CONCURRENT: [&str; 7] = [
     "pandodb",
 ];
 /// Crates that have loom models.
-const MODELLED: [&str; 1] = ["pando-wal"];
+const MODELLED: [&str; 3] = ["pando-sync", "pando-pool", "pando-wal"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Seeds of the simulation for each minute that is given.
 const SEEDS_PER_MINUTE: u64 = 40;
@@ -71,7 +71,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
 fn release_tests(root: &Path) -> Result<()> {
     run(cargo(root, None)
         .args(["test", "--workspace", "--release"])
-        .args(["--target-dir", "target/nightly"])
+        .env("CARGO_TARGET_DIR", target(root, "nightly"))
         .args(["--config", "profile.release.debug-assertions=true"])
         .args(["--config", "profile.release.overflow-checks=true"]))
 }
@@ -79,7 +79,7 @@ fn release_tests(root: &Path) -> Result<()> {
 fn simulation(root: &Path, minutes: u64) -> Result<()> {
     run(cargo(root, None)
         .args(["test", "--release", "-p", "pando-sim"])
-        .args(["--target-dir", "target/nightly"])
+        .env("CARGO_TARGET_DIR", target(root, "nightly"))
         .args(["--config", "profile.release.debug-assertions=true"])
         .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string())
         .env(
@@ -93,13 +93,13 @@ fn models(root: &Path) -> Result<()> {
     for name in MODELLED {
         run(cargo(root, None)
             .args(["test", "--release", "-p", name, "--lib"])
-            .args(["--target-dir", "target/loom"])
+            .env("CARGO_TARGET_DIR", target(root, "loom"))
             .env("RUSTFLAGS", "--cfg pando_loom")
             .env("LOOM_MAX_PREEMPTIONS", "3"))?;
     }
     run(cargo(root, None)
         .args(["test", "--release", "-p", "pando-tree", "--test", "shuttle"])
-        .args(["--target-dir", "target/shuttle"])
+        .env("CARGO_TARGET_DIR", target(root, "shuttle"))
         .env("RUSTFLAGS", "--cfg pando_shuttle"))
 }
 
@@ -117,7 +117,7 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
         let mut tests = cargo(root, Some("nightly"));
         tests
             .args(["test", "-Zbuild-std", "--target", TARGET, "--tests"])
-            .args(["--target-dir", &format!("target/{sanitizer}-sanitizer")])
+            .env("CARGO_TARGET_DIR", target(root, sanitizer))
             .args(CONCURRENT.iter().flat_map(|name| ["-p", name]))
             .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
             .env("TSAN_OPTIONS", "halt_on_error=1");
