@@ -33,7 +33,7 @@ pub(crate) fn cargo(directory: &Path, toolchain: Option<&str>) -> Command {
     cargo
 }
 
-/// A folder for the results of builds of one kind, so that builds with other flags stay as they are.
+/// A folder for results of builds of one kind, so that builds with other flags stay as they are.
 pub(crate) fn target(root: &Path, kind: &str) -> PathBuf {
     let all = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root.join(all).join(kind)

@@ -9,7 +9,7 @@
 //! A reply to a write waits for the log as the durability setting says; a read may show a write of
 //! another client that is not yet durable.
 //!
-//! Reading order: [`options`], `server` (start and stop), `acceptor`, `event_loop`, `connection`
+//! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
 //! (expiry), `commands` (the table and one file for each family).

@@ -1,7 +1,7 @@
 //! The `pando` binary: command line, configuration, what is said at start and at the end.
 //!
-//! Reading order: [`command_line`], [`layers`] and [`settings`] (file, environment and flags become
-//! one set of values), [`serve`], [`inspect`] (`stat`, `verify`), [`bench`]. The work itself is
+//! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
+//! one set of values), `serve`, `inspect` (`stat`, `verify`), `bench`. The work itself is
 //! done in libraries; here it is started, and what goes wrong becomes a sentence and an exit code.
 
 #![forbid(unsafe_code)]
