@@ -43,11 +43,11 @@ fn compare_range(random: &mut Random, table: &Table, twin: &Twin) {
     let own = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
     if backward {
         let ours = table.range(..=&start[..]).rev().map(Result::unwrap);
-        let expected = twin.range(..=start.clone()).rev().map(own);
+        let expected = twin.range(..=start).rev().map(own);
         assert!(ours.take(take).eq(expected.take(take)));
     } else {
         let ours = table.range(&start[..]..).map(Result::unwrap);
-        let expected = twin.range(start.clone()..).map(own);
+        let expected = twin.range(start..).map(own);
         assert!(ours.take(take).eq(expected.take(take)));
     }
 }
