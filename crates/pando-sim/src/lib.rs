@@ -1,1 +1,3 @@
 //! Seeded workloads, crash and fault harness, linearizability checker.
+
+#![forbid(unsafe_code)]
