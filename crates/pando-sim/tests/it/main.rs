@@ -1,0 +1,3 @@
+//! Crashes, faults, damage and linearizability of whole stores.
+
+mod crash;
