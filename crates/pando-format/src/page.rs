@@ -38,7 +38,14 @@
 //!
 //! record: u16 value length, the suffix from its 5th byte on, padding to a word, the value.
 //! ```
-//! The suffix is the key without the page's prefix.
+//! The suffix is the key without the page's prefix, whose bytes lie in the heap. The first entry of
+//! an inner node has neither key nor record: it stands for everything smaller than the second. An
+//! inner entry whose suffix has at most 4 bytes has no record either (offset 0). All words of the
+//! heap belong to the prefix, to one record, or are counted as dead.
+//!
+//! The value of a slot with O: u32 length, u32 number of overflow pages, then u32 page ids: of the
+//! overflow pages themselves if they are 12 or fewer, else of the index pages that list them.
+//! Overflow and index pages hold payload from byte 64 on; only a value's last ones are not full.
 
 use crate::Damage;
 use crate::checksum::crc32c;

@@ -1,1 +1,23 @@
-//! RESP2 and RESP3 codec, sans-io, bounded.
+//! RESP2 and RESP3, sans-io: bytes in, commands out; replies in, bytes out.
+//!
+//! Nothing here owns a socket, a clock or an engine. What a peer declares is never believed: no
+//! length makes anything allocate, every size has a named limit, any bytes are answered by a
+//! command, by "more, please" or by a [`ProtocolError`], never by a panic.
+//!
+//! Reading order: [`limits`], [`request`] (with `inline` for commands typed by hand), [`reply`],
+//! [`answer`] (the client's side, for tests and benchmarks), [`number`].
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod inline;
+pub mod limits;
+pub mod number;
+pub mod reply;
+pub mod request;
+
+pub use answer::{Answer, AnswerError};
+pub use limits::Limits;
+pub use number::parse_integer;
+pub use reply::{Version, Writer};
+pub use request::{Arguments, Parsed, Parser, ProtocolError, Span};

@@ -1,1 +1,44 @@
-//! The server library: event loops and commands over pandodb.
+//! A server that speaks the Redis protocol over the tables of `pandodb`.
+//!
+//! One acceptor hands connections to event loops, one a core; a connection stays on its loop. A
+//! loop never waits for anything but events: a command that would have to wait (a page, the log, a
+//! checkpoint) leaves the loop with a waker and is run again from its beginning when woken, and
+//! the other connections go on meanwhile. Locks that loops take are held for a push, a swap or a
+//! copy, never across a call.
+//!
+//! Reading order: [`options`], `server` (start and stop), `acceptor`, `event_loop`, `connection`
+//! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
+//! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
+//! (expiry), `commands` (the table and one file for each family).
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod cleaner;
+mod client;
+mod commands;
+mod connection;
+mod context;
+mod counters;
+mod cursor;
+mod decimal;
+mod engine;
+mod error;
+mod event_loop;
+mod executor;
+mod glob;
+mod keyspace;
+mod lookahead;
+mod loop_data;
+mod loop_handle;
+mod options;
+mod output;
+mod server;
+mod session;
+mod settings;
+mod shared;
+mod slab;
+
+pub use error::Error;
+pub use options::{Durability, ServerOptions};
+pub use server::{Handle, Server};

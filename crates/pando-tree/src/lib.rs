@@ -7,7 +7,7 @@
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
 //! Reading order: [`word`], [`node`], [`tree`], [`get`], [`overflow`], [`value`], [`scratch`],
-//! [`insert`], [`split`], [`remove`], [`remove_empty`], [`scan`], [`dismantle`], [`summary`].
+//! [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 

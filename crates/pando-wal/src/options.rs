@@ -7,13 +7,15 @@
 //! | buffer bytes    | most bytes of records that wait for a flush; there are two buffers        |
 
 use pando_format::Lsn;
-use pando_format::log::{RECORD_HEADER_BYTES, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
+use pando_format::log::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
 
 use crate::error::{Error, Result};
 use crate::segments::SEGMENTS_MIN;
 
 /// Least bytes of a log buffer.
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
+/// What a buffer never gives to a record: its header, and padding to a sector.
+const BUFFER_OVERHEAD: usize = 8192;
 /// What a segment can never give to one of two records of the largest size.
 const SEGMENT_OVERHEAD: usize = 3 * SEGMENT_HEADER_BYTES;
 
@@ -51,10 +53,10 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// Most bytes of the payload of a batch: half of the buffer, or a little less than half of a
-    /// segment.
+    /// Most bytes of the payload of a batch: what an empty buffer holds, or a little less than half
+    /// of a segment.
     pub fn max_batch_bytes(&self) -> usize {
-        let of_buffer = self.buffer_bytes / 2 - RECORD_HEADER_BYTES - 8;
+        let of_buffer = self.buffer_bytes - BUFFER_OVERHEAD;
         let of_segment = self.segment_bytes as usize / 2 - SEGMENT_OVERHEAD;
         of_buffer.min(of_segment)
     }

@@ -17,7 +17,7 @@ use pando_stats::Ticker;
 use pando_tree::Scratch;
 use pando_wal::LogCredit;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, on_tree};
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::holds::HoldShare;
@@ -233,8 +233,13 @@ impl Engine {
         for at in order.iter().take(most) {
             let (table, key, _) = set.write_at(*at);
             let tree = set.tables[table].tree.expect("checked in prepare");
-            let located = tree.try_locate(&self.pool, key)?;
-            holds.push(self.pool.hold(located.leaf)?);
+            let state = &set.tables[table].state;
+            if state.tree() != Some(tree) {
+                // Found out again, and said so, inside the gate.
+                break;
+            }
+            let located = on_tree(state, tree, tree.try_locate(&self.pool, key))?;
+            holds.push(on_tree(state, tree, self.pool.hold(located.leaf))?);
         }
         Ok(holds)
     }

@@ -6,12 +6,12 @@ use std::task::Waker;
 
 use pando_device::AnyDevice;
 use pando_format::{Lsn, PageId};
-use pando_pool::{Hold, Restart};
+use pando_pool::{Attempt, Hold, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, CoreLocal, park, thread_waker};
-use pando_tree::ValueReader;
+use pando_tree::{Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
@@ -155,10 +155,7 @@ impl Engine {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
-        let lookup = tree.try_get(&self.pool, key, reader, out)?;
-        if table.tree() != Some(tree) {
-            return Err(Stop::Restart(Restart::Conflict).into());
-        }
+        let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
         self.check_mark(lookup.multi_lsn)?;
         self.statistics.tick(Ticker::Gets, 1);
         Ok(lookup.found)
@@ -197,6 +194,16 @@ impl Engine {
                 Err(Halt::Stop(stop)) => blocked.wait(&stop)?,
             }
         }
+    }
+}
+
+/// The result of a step on the tree that `table` had, if it still has it: pages of a dropped tree
+/// may be gone, or others by now.
+pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> Attempt<T> {
+    if table.tree() == Some(tree) {
+        result
+    } else {
+        Err(Restart::Conflict)
     }
 }
 

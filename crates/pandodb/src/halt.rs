@@ -27,7 +27,7 @@ pub(crate) enum Stop {
     LogSpace(usize),
     /// Credit for so many blocks.
     Blocks(u64),
-    /// Fewer dirty frames.
+    /// Fewer dirty frames: until [`crate::store::Store::is_dirty_high`] ends.
     Dirty,
     /// Fewer holds.
     Holds,
@@ -119,7 +119,7 @@ impl Engine {
                 self.check_poison()?;
                 self.pool.image_waiters().register(waker);
                 self.pool.work().notify_all();
-                self.dirty_room(1)
+                !self.is_dirty_high()
             }
             Stop::Holds => {
                 self.holds.waiters.register(waker);

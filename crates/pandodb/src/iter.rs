@@ -4,9 +4,8 @@ use std::ops::Bound;
 
 use pando_tree::{Direction, LeafCopy, ScanValue};
 
-use crate::engine::no_such_table;
+use crate::engine::{no_such_table, on_tree};
 use crate::error::Result;
-use crate::halt::Stop;
 use crate::table::Table;
 
 /// Key and value of an entry.
@@ -125,10 +124,8 @@ fn load(table: &Table, end: &mut End) -> Result<()> {
             return Err(no_such_table(&table.state));
         };
         let bound = end.bound.as_ref().map(|key| &key[..]);
-        tree.try_scan_leaf(&engine.pool, bound, end.direction, &mut end.leaf)?;
-        if table.state.tree() != Some(tree) {
-            return Err(Stop::Restart(pando_pool::Restart::Conflict).into());
-        }
+        let leaf = tree.try_scan_leaf(&engine.pool, bound, end.direction, &mut end.leaf);
+        on_tree(&table.state, tree, leaf)?;
         engine.check_mark(end.leaf.multi_lsn())
     })?;
     engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);

@@ -19,7 +19,7 @@ use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 use crate::commit::CommitScratch;
 pub use crate::commit::Outcome;
 use crate::db::Db;
-use crate::engine::{Shared, no_such_table};
+use crate::engine::{Shared, no_such_table, on_tree};
 use crate::error::{Error, Result};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
@@ -458,10 +458,9 @@ impl Table {
             let Some(tree) = self.state.tree() else {
                 return Err(no_such_table(&self.state));
             };
-            tree.try_scan_leaf(&engine.pool, from, Direction::Forward, &mut page.leaf)?;
-            if self.state.tree() != Some(tree) {
-                return Err(Stop::Restart(Restart::Conflict).into());
-            }
+            let forward = Direction::Forward;
+            let leaf = tree.try_scan_leaf(&engine.pool, from, forward, &mut page.leaf);
+            on_tree(&self.state, tree, leaf)?;
             engine.check_mark(page.leaf.multi_lsn())
         };
         let done = attempt(step(), &mut Vec::new())?;

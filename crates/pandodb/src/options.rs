@@ -231,8 +231,11 @@ impl Budget {
     pub(crate) fn new(options: &Builder, page_size: PageSize) -> Self {
         let page = page_size.bytes() as u64;
         let memory = options.max_memory;
-        // The log: a sixteenth, twice (one buffer fills while the other is written).
-        let log_buffer = (memory / 16).clamp(256 << 10, 16 << 20).next_power_of_two();
+        // The log: a fourteenth, twice (one buffer fills while the other is written): the longest
+        // value fits from 64 MiB on.
+        let log_buffer = (memory / 14)
+            .clamp(256 << 10, 8 << 20)
+            .next_multiple_of(4096);
         let images = (memory / 32 / page).clamp(16, 1024);
         // The page table: an eighth, which is enough for 64 times as much data at 4 KiB a page.
         let table = memory / 8;

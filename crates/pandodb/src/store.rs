@@ -84,11 +84,16 @@ impl Store {
         (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
     }
 
-    /// True if `pages` more may become dirty: a quarter of the pool is left to readers.
+    /// True if `pages` more may become dirty: a quarter of the pool is left to readers. Large
+    /// batches count as an eighth of the rest; what they need beyond it they write back themselves.
     pub(crate) fn dirty_room(&self, pages: u64) -> bool {
         let limit = self.pool.frames() as u64 * 3 / 4;
-        let dirty = self.pool.epochs().dirty_total();
-        dirty + pages.min(limit / 2) <= limit
+        self.pool.epochs().dirty_total() + pages.min(limit / 8) <= limit
+    }
+
+    /// True if the next batch may have to wait for clean frames: the cleaner's threshold.
+    pub(crate) fn is_dirty_high(&self) -> bool {
+        !self.dirty_room(u64::MAX)
     }
 
     /// Nothing is written from here on. Keeps the first cause; wakes all that wait.

@@ -26,7 +26,7 @@ impl Store {
             .free_frames_high()
             .saturating_sub(self.pool.free_count());
         let mut emptied = 0;
-        let dirty_high = !self.dirty_room(self.pool.frames() as u64 / 16);
+        let dirty_high = self.is_dirty_high();
         if missing > 0 || dirty_high {
             let mut dirty = Vec::new();
             let steps = if dirty_high {
@@ -149,7 +149,8 @@ impl Store {
                 continue;
             }
             self.pool.work().register(&thread_waker());
-            if !self.is_stopping() {
+            // Once more, for what came between the last look and the registration.
+            if !self.is_stopping() && !matches!(self.write_back_once(), Ok(1..)) {
                 park();
             }
         }

@@ -199,3 +199,37 @@ fn a_long_value_is_read_whole_while_it_is_replaced() {
         ]
     });
 }
+
+#[test]
+fn changes_of_one_leaf_do_not_undo_each_other() {
+    check(|| {
+        let rig = Rig::new();
+        for key in ["k1", "k2", "k3"] {
+            rig.insert(key.as_bytes(), b"old");
+        }
+        let (inserter, remover) = (rig.clone(), rig.clone());
+        let threads: Threads = vec![
+            Box::new(move || {
+                for key in ["a", "b", "k2"] {
+                    inserter.insert(key.as_bytes(), b"new");
+                }
+            }),
+            Box::new(move || {
+                for key in ["k1", "k3"] {
+                    remover.remove(key.as_bytes());
+                }
+            }),
+        ];
+        let workers: Vec<_> = threads.into_iter().map(thread::spawn).collect();
+        vec![Box::new(move || {
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            assert_eq!(
+                rig.scan(Direction::Forward),
+                [b"a".to_vec(), b"b".to_vec(), b"k2".to_vec()]
+            );
+            assert_eq!(rig.get(b"k2"), Some(b"new".to_vec()));
+        })]
+    });
+}

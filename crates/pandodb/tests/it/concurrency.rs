@@ -150,8 +150,8 @@ fn a_batch_of_more_leaves_than_frames_is_applied() {
     let table = db.table("t").unwrap();
     for round in 0..3_u8 {
         let mut batch = Batch::new();
-        for number in 0..600_u32 {
-            batch.put(&table, &number.to_be_bytes(), &[round; 1000]);
+        for number in 0..300_u32 {
+            batch.put(&table, &number.to_be_bytes(), &[round; 1800]);
         }
         db.write(&mut batch, NONE).unwrap();
         assert_eq!(

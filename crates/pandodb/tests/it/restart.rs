@@ -69,6 +69,7 @@ fn more_than_memory_survives_restarts_and_verifies() {
         assert!(table.delete_with(key(number).as_bytes(), none).unwrap());
     }
     assert_eq!(table.iter().count(), 0);
+    drop(table);
     db.close().unwrap();
     let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
     assert!(report.damages.is_empty(), "{:?}", report.damages);

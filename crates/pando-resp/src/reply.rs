@@ -1,0 +1,231 @@
+//! The writer of replies, in the version of the protocol that the client asked for.
+//!
+//! RESP2 knows five types; the others become their nearest: a map a flat array, a set an array, a
+//! double a bulk string, a boolean 0 or 1, no value `$-1` or `*-1`, a push an array.
+
+/// Version of the protocol of one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// The one every client begins with.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+impl Version {
+    /// 2 or 3.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+}
+
+/// Appends replies to a buffer. Aggregates announce their length; the caller then writes as many
+/// elements (twice as many for a map).
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    version: Version,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer behind what `out` holds.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, version: Version) -> Self {
+        Self { out, version }
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A line that cannot be forged: line ends in `text` become blanks.
+    fn clean_line(&mut self, kind: u8, text: &str) {
+        self.out.push(kind);
+        let clean = |byte| match byte {
+            b'\r' | b'\n' => b' ',
+            other => other,
+        };
+        self.out.extend(text.bytes().map(clean));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn number(&mut self, kind: u8, number: i64) {
+        self.out.push(kind);
+        let mut digits = itoa::Buffer::new();
+        self.out.extend_from_slice(digits.format(number).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn length(&mut self, kind: u8, length: usize) {
+        self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A short text without line ends.
+    pub fn simple(&mut self, text: &str) {
+        self.clean_line(b'+', text);
+    }
+
+    /// An error; its first word is its code.
+    pub fn error(&mut self, text: &str) {
+        self.clean_line(b'-', text);
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.number(b':', value);
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.length(b'$', bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// No value.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.version {
+            Version::Resp2 => b"$-1\r\n",
+            Version::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No value where an array was asked for.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.version {
+            Version::Resp2 => b"*-1\r\n",
+            Version::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// An array of `length` elements.
+    pub fn array(&mut self, length: usize) {
+        self.length(b'*', length);
+    }
+
+    /// A map of `pairs` keys with their values.
+    pub fn map(&mut self, pairs: usize) {
+        match self.version {
+            Version::Resp2 => self.length(b'*', pairs * 2),
+            Version::Resp3 => self.length(b'%', pairs),
+        }
+    }
+
+    /// A set of `length` elements.
+    pub fn set(&mut self, length: usize) {
+        match self.version {
+            Version::Resp2 => self.length(b'*', length),
+            Version::Resp3 => self.length(b'~', length),
+        }
+    }
+
+    /// A message that answers nothing.
+    pub fn push(&mut self, length: usize) {
+        match self.version {
+            Version::Resp2 => self.length(b'*', length),
+            Version::Resp3 => self.length(b'>', length),
+        }
+    }
+
+    /// A floating-point number.
+    pub fn double(&mut self, value: f64) {
+        let text = if value.is_nan() {
+            "nan".to_owned()
+        } else if value.is_infinite() {
+            if value > 0.0 { "inf" } else { "-inf" }.to_owned()
+        } else {
+            value.to_string()
+        };
+        match self.version {
+            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
+    /// True or false.
+    pub fn boolean(&mut self, value: bool) {
+        match self.version {
+            Version::Resp2 => self.integer(i64::from(value)),
+            Version::Resp3 => self.line(b'#', if value { b"t" } else { b"f" }),
+        }
+    }
+
+    /// An integer of any size, in decimal digits.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.version {
+            Version::Resp2 => self.bulk(digits.as_bytes()),
+            Version::Resp3 => self.clean_line(b'(', digits),
+        }
+    }
+
+    /// Text for people.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.version {
+            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp3 => {
+                self.length(b'=', text.len() + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// Replies that are encoded already.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(write: impl Fn(&mut Writer<'_>), resp2: &str, resp3: &str) {
+        for (version, expected) in [(Version::Resp2, resp2), (Version::Resp3, resp3)] {
+            let mut out = Vec::new();
+            write(&mut Writer::new(&mut out, version));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn every_type_has_both_its_forms() {
+        check(|w| w.ok(), "+OK\r\n", "+OK\r\n");
+        check(|w| w.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
+        check(|w| w.integer(-5), ":-5\r\n", ":-5\r\n");
+        check(|w| w.bulk(b"ab"), "$2\r\nab\r\n", "$2\r\nab\r\n");
+        check(|w| w.null(), "$-1\r\n", "_\r\n");
+        check(|w| w.null_array(), "*-1\r\n", "_\r\n");
+        check(|w| w.array(3), "*3\r\n", "*3\r\n");
+        check(|w| w.map(2), "*4\r\n", "%2\r\n");
+        check(|w| w.set(2), "*2\r\n", "~2\r\n");
+        check(|w| w.push(2), "*2\r\n", ">2\r\n");
+        check(|w| w.double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n");
+        check(
+            |w| w.double(f64::NEG_INFINITY),
+            "$4\r\n-inf\r\n",
+            ",-inf\r\n",
+        );
+        check(|w| w.boolean(true), ":1\r\n", "#t\r\n");
+        check(|w| w.big_number("123"), "$3\r\n123\r\n", "(123\r\n");
+        check(|w| w.verbatim("hey"), "$3\r\nhey\r\n", "=7\r\ntxt:hey\r\n");
+    }
+}

@@ -1,0 +1,415 @@
+//! The parser of requests: arrays of bulk strings, and inline commands.
+//!
+//! A [`Parser`] is shown the bytes from the beginning of a command, again and again with more of
+//! them behind, and remembers how far it has looked: the work is linear however the bytes arrive.
+//! Arguments are ranges of the caller's buffer; nothing is copied. After a command the caller
+//! drops the consumed bytes and calls [`Parser::clear`].
+//!
+//! A length that a peer declares is only compared with limits and with the bytes that are there.
+
+use std::fmt;
+
+use crate::inline;
+use crate::limits::{
+    LINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
+};
+use crate::number::parse_integer;
+
+/// Where an argument lies in the reader's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// The bytes from `start` to before `end`.
+    ///
+    /// # Panics
+    /// Behind 4 GiB; [`Limits::request_bytes_max`] keeps requests below.
+    #[inline]
+    pub fn new(start: usize, end: usize) -> Self {
+        let checked = |at| u32::try_from(at).expect("a request ends before 4 GiB");
+        assert!(start <= end, "a span does not end before its start");
+        Self {
+            start: checked(start),
+            end: checked(end),
+        }
+    }
+
+    /// The bytes of `buffer` it names.
+    #[inline]
+    pub fn of(self, buffer: &[u8]) -> &[u8] {
+        &buffer[self.start as usize..self.end as usize]
+    }
+
+    /// The same span in a buffer where everything lies `by` bytes further.
+    #[inline]
+    pub fn shifted(self, by: usize) -> Self {
+        Self::new(self.start as usize + by, self.end as usize + by)
+    }
+}
+
+/// The arguments of one command: a buffer and where they lie in it. The first is the name.
+#[derive(Debug, Clone, Copy)]
+pub struct Arguments<'a> {
+    buffer: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Arguments<'a> {
+    /// Arguments at `spans` of `buffer`.
+    #[inline]
+    pub fn new(buffer: &'a [u8], spans: &'a [Span]) -> Self {
+        Self { buffer, spans }
+    }
+
+    /// How many there are, the name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// True if not even a name is there.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Argument `index`; 0 is the name.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        self.spans[index].of(self.buffer)
+    }
+
+    /// Argument `index`, if it is there.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|span| span.of(self.buffer))
+    }
+
+    /// All from `first` on.
+    pub fn from(&self, first: usize) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let buffer = self.buffer;
+        let spans = self.spans.get(first..).unwrap_or_default();
+        spans.iter().map(move |span| span.of(buffer))
+    }
+}
+
+/// A breach of the protocol. The connection is told and closed: where the next command begins is
+/// not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The count of arguments is not a number or beyond the limit.
+    MultibulkLength,
+    /// The length of an argument is not a number or beyond the limit.
+    BulkLength,
+    /// An argument does not begin with `$`.
+    ExpectedDollar {
+        /// What it begins with.
+        got: u8,
+    },
+    /// The line of the count does not end.
+    MultibulkLine,
+    /// The line of a length does not end.
+    BulkLine,
+    /// An inline command does not end.
+    InlineLine,
+    /// A quote of an inline command is not closed.
+    UnbalancedQuotes,
+    /// More arguments than an unknown peer may send.
+    UnauthenticatedMultibulk,
+    /// A longer argument than an unknown peer may send.
+    UnauthenticatedBulk,
+    /// The whole command is beyond the limit.
+    RequestTooBig,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        match self {
+            Self::MultibulkLength => f.write_str("invalid multibulk length"),
+            Self::BulkLength => f.write_str("invalid bulk length"),
+            Self::ExpectedDollar { got } => {
+                // Anything else would let a peer write into the log and the reply of others.
+                let shown = if got.is_ascii_graphic() || *got == b' ' {
+                    char::from(*got)
+                } else {
+                    '?'
+                };
+                write!(f, "expected '$', got '{shown}'")
+            }
+            Self::MultibulkLine => f.write_str("too big mbulk count string"),
+            Self::BulkLine => f.write_str("too big bulk count string"),
+            Self::InlineLine => f.write_str("too big inline request"),
+            Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+            Self::UnauthenticatedMultibulk => f.write_str("unauthenticated multibulk length"),
+            Self::UnauthenticatedBulk => f.write_str("unauthenticated bulk length"),
+            Self::RequestTooBig => f.write_str("too big request"),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// What the bytes so far are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Parsed {
+    /// A whole command of `consumed` bytes; its arguments are [`Parser::arguments`].
+    Command {
+        /// Bytes from the beginning of the buffer that belong to it.
+        consumed: usize,
+    },
+    /// An empty line or an empty array: nothing to do, nothing to answer.
+    Nothing {
+        /// Bytes from the beginning of the buffer that belong to it.
+        consumed: usize,
+    },
+    /// At least `needed` more bytes must come first.
+    Incomplete {
+        /// Never 0, and never more than the limits allow.
+        needed: usize,
+    },
+    /// The peer does not speak the protocol.
+    Broken(ProtocolError),
+}
+
+/// The state of a command that is arriving.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Everything before is understood.
+    position: usize,
+    /// Where the search for the end of the current line goes on.
+    searched: usize,
+    /// Arguments still to come; `None` before the count is known.
+    remaining: Option<usize>,
+    /// Length of the argument whose bytes are awaited.
+    bulk: Option<usize>,
+    spans: Vec<Span>,
+}
+
+/// A step that may need more bytes.
+enum Step<T> {
+    Done(T),
+    More(usize),
+    Broken(ProtocolError),
+}
+
+impl Parser {
+    /// A parser at the beginning of a command.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins the next command. Memory is kept.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.position = 0;
+        self.searched = 0;
+        self.remaining = None;
+        self.bulk = None;
+        self.spans.clear();
+    }
+
+    /// Gives memory for more than `count` arguments back.
+    pub fn shrink_to(&mut self, count: usize) {
+        self.spans.shrink_to(count);
+    }
+
+    /// Where the arguments of the parsed command lie.
+    #[inline]
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// The arguments of the parsed command, in the buffer that was parsed.
+    #[inline]
+    pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
+        Arguments::new(buffer, &self.spans)
+    }
+
+    /// Looks at `buffer`, which begins with the command and holds at least the bytes it held the
+    /// last time. The quotes of an inline command are taken out in place; nothing else changes.
+    #[inline]
+    pub fn parse(&mut self, buffer: &mut [u8], limits: &Limits) -> Parsed {
+        match buffer.first() {
+            None => Parsed::Incomplete { needed: 1 },
+            Some(b'*') => self.parse_array(buffer, limits),
+            Some(_) => self.parse_inline(buffer),
+        }
+    }
+
+    /// As [`Parser::parse`] for arrays only: never changes the buffer. Inline commands are
+    /// reported as incomplete.
+    pub fn peek(&mut self, buffer: &[u8], limits: &Limits) -> Parsed {
+        match buffer.first() {
+            Some(b'*') => self.parse_array(buffer, limits),
+            _ => Parsed::Incomplete { needed: 1 },
+        }
+    }
+
+    fn parse_array(&mut self, buffer: &[u8], limits: &Limits) -> Parsed {
+        let remaining = match self.remaining {
+            Some(remaining) => remaining,
+            None => match self.count(buffer, limits) {
+                Step::Done(0) => {
+                    return Parsed::Nothing {
+                        consumed: self.position,
+                    };
+                }
+                Step::Done(count) => count,
+                Step::More(needed) => return Parsed::Incomplete { needed },
+                Step::Broken(error) => return Parsed::Broken(error),
+            },
+        };
+        for left in (0..remaining).rev() {
+            match self.argument(buffer, limits) {
+                Step::Done(()) => self.remaining = Some(left),
+                Step::More(needed) => {
+                    let whole = buffer.len().saturating_add(needed);
+                    if whole > limits.request_bytes_max.min(u32::MAX as usize) {
+                        return Parsed::Broken(ProtocolError::RequestTooBig);
+                    }
+                    return Parsed::Incomplete { needed };
+                }
+                Step::Broken(error) => return Parsed::Broken(error),
+            }
+        }
+        Parsed::Command {
+            consumed: self.position,
+        }
+    }
+
+    /// The line `*count`.
+    fn count(&mut self, buffer: &[u8], limits: &Limits) -> Step<usize> {
+        let line = match self.line(buffer, ProtocolError::MultibulkLine) {
+            Step::Done(line) => line,
+            Step::More(needed) => return Step::More(needed),
+            Step::Broken(error) => return Step::Broken(error),
+        };
+        let Some(count) = parse_integer(&line.of(buffer)[1..]) else {
+            return Step::Broken(ProtocolError::MultibulkLength);
+        };
+        let count = usize::try_from(count).unwrap_or(0);
+        if count > limits.arguments_max {
+            return Step::Broken(ProtocolError::MultibulkLength);
+        }
+        if limits.unauthenticated && count > UNAUTHENTICATED_ARGUMENTS_MAX {
+            return Step::Broken(ProtocolError::UnauthenticatedMultibulk);
+        }
+        self.remaining = Some(count);
+        Step::Done(count)
+    }
+
+    /// The line `$length` and the bytes behind it.
+    #[inline]
+    fn argument(&mut self, buffer: &[u8], limits: &Limits) -> Step<()> {
+        let length = match self.bulk {
+            Some(length) => length,
+            None => match self.bulk_length(buffer, limits) {
+                Step::Done(length) => length,
+                Step::More(needed) => return Step::More(needed),
+                Step::Broken(error) => return Step::Broken(error),
+            },
+        };
+        // Lengths are below the limits, which are below the range of the type.
+        let end = self.position + length + 2;
+        if end > buffer.len() {
+            return Step::More(end - buffer.len());
+        }
+        if end > limits.request_bytes_max.min(u32::MAX as usize) {
+            return Step::Broken(ProtocolError::RequestTooBig);
+        }
+        self.spans
+            .push(Span::new(self.position, self.position + length));
+        self.position = end;
+        self.searched = end;
+        self.bulk = None;
+        Step::Done(())
+    }
+
+    fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Step<usize> {
+        match buffer.get(self.position) {
+            None => return Step::More(1),
+            Some(b'$') => {}
+            Some(other) => return Step::Broken(ProtocolError::ExpectedDollar { got: *other }),
+        }
+        let line = match self.line(buffer, ProtocolError::BulkLine) {
+            Step::Done(line) => line,
+            Step::More(needed) => return Step::More(needed),
+            Step::Broken(error) => return Step::Broken(error),
+        };
+        let length = parse_integer(&line.of(buffer)[1..])
+            .and_then(|length| usize::try_from(length).ok())
+            .filter(|length| *length <= limits.bulk_bytes_max.min(u32::MAX as usize / 2));
+        let Some(length) = length else {
+            return Step::Broken(ProtocolError::BulkLength);
+        };
+        if limits.unauthenticated && length > UNAUTHENTICATED_BULK_BYTES_MAX {
+            return Step::Broken(ProtocolError::UnauthenticatedBulk);
+        }
+        self.bulk = Some(length);
+        Step::Done(length)
+    }
+
+    /// The line at `position`, without its end; `position` moves behind it.
+    #[inline]
+    fn line(&mut self, buffer: &[u8], too_long: ProtocolError) -> Step<Span> {
+        let searched = self.searched.max(self.position);
+        let Some(found) = memchr::memchr(b'\r', &buffer[searched..]) else {
+            self.searched = buffer.len();
+            if buffer.len() - self.position > LINE_BYTES_MAX {
+                return Step::Broken(too_long);
+            }
+            return Step::More(1);
+        };
+        let end = searched + found;
+        if end - self.position > LINE_BYTES_MAX {
+            return Step::Broken(too_long);
+        }
+        self.searched = end;
+        if end + 2 > buffer.len() {
+            return Step::More(1);
+        }
+        let line = Span::new(self.position, end);
+        self.position = end + 2;
+        self.searched = self.position;
+        Step::Done(line)
+    }
+
+    fn parse_inline(&mut self, buffer: &mut [u8]) -> Parsed {
+        let Some(found) = memchr::memchr(b'\n', &buffer[self.searched..]) else {
+            self.searched = buffer.len();
+            if buffer.len() > LINE_BYTES_MAX {
+                return Parsed::Broken(ProtocolError::InlineLine);
+            }
+            return Parsed::Incomplete { needed: 1 };
+        };
+        let newline = self.searched + found;
+        if newline > LINE_BYTES_MAX {
+            return Parsed::Broken(ProtocolError::InlineLine);
+        }
+        let consumed = newline + 1;
+        let end = match newline.checked_sub(1) {
+            Some(before) if buffer[before] == b'\r' => before,
+            _ => newline,
+        };
+        if !inline::split(buffer, 0, end, &mut self.spans) {
+            return Parsed::Broken(ProtocolError::UnbalancedQuotes);
+        }
+        if self.spans.is_empty() {
+            return Parsed::Nothing { consumed };
+        }
+        Parsed::Command { consumed }
+    }
+}
+
+#[cfg(test)]
+#[path = "request/tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Tests of the request parser: exact errors, and that the way bytes arrive does not matter.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Commands, then the error that ended them, as a server would see them when `bytes` arrive in
+/// pieces that end at `cuts`.
+fn run(
+    bytes: &[u8],
+    cuts: &[usize],
+    limits: &Limits,
+) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+    let mut parser = Parser::new();
+    let mut buffer = Vec::new();
+    let mut commands = Vec::new();
+    let mut from = 0;
+    for cut in cuts.iter().copied().chain([bytes.len()]) {
+        let cut = cut.clamp(from, bytes.len());
+        buffer.extend_from_slice(&bytes[from..cut]);
+        from = cut;
+        loop {
+            let consumed = match parser.parse(&mut buffer, limits) {
+                Parsed::Command { consumed } => {
+                    let arguments = parser.arguments(&buffer);
+                    commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                    consumed
+                }
+                Parsed::Nothing { consumed } => consumed,
+                Parsed::Incomplete { needed } => {
+                    assert!(needed > 0);
+                    break;
+                }
+                Parsed::Broken(error) => return (commands, Some(error)),
+            };
+            assert!(consumed > 0 && consumed <= buffer.len());
+            buffer.drain(..consumed);
+            parser.clear();
+        }
+    }
+    (commands, None)
+}
+
+fn error_of(bytes: &[u8], limits: &Limits) -> Option<String> {
+    run(bytes, &[], limits).1.map(|error| error.to_string())
+}
+
+#[test]
+fn broken_requests_have_the_errors_that_clients_know() {
+    let limits = Limits::default();
+    let cases: &[(&[u8], &str)] = &[
+        (b"*abc\r\n", "invalid multibulk length"),
+        (b"*1048577\r\n", "invalid multibulk length"),
+        (b"*99999999999999999999\r\n", "invalid multibulk length"),
+        (b"*1\r\n:1\r\n", "expected '$', got ':'"),
+        (b"*1\r\n\r\n", "expected '$', got '?'"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+        (b"*1\r\n$9223372036854775807\r\n", "invalid bulk length"),
+        (b"*1\r\n$x\r\n", "invalid bulk length"),
+        (b"get \"a\r\n", "unbalanced quotes in request"),
+    ];
+    for (bytes, text) in cases {
+        let expected = format!("Protocol error: {text}");
+        assert_eq!(error_of(bytes, &limits), Some(expected));
+    }
+    let long = vec![b'1'; LINE_BYTES_MAX + 1];
+    let with = |prefix: &[u8]| [prefix, &long].concat();
+    let text = |what: &str| Some(format!("Protocol error: {what}"));
+    assert_eq!(
+        error_of(&with(b"*"), &limits),
+        text("too big mbulk count string")
+    );
+    assert_eq!(
+        error_of(&with(b"*1\r\n$"), &limits),
+        text("too big bulk count string")
+    );
+    assert_eq!(error_of(&long, &limits), text("too big inline request"));
+}
+
+#[test]
+fn an_unknown_peer_has_smaller_limits() {
+    let limits = Limits {
+        unauthenticated: true,
+        ..Limits::default()
+    };
+    let text = |what: &str| Some(format!("Protocol error: {what}"));
+    assert_eq!(
+        error_of(b"*11\r\n", &limits),
+        text("unauthenticated multibulk length")
+    );
+    assert_eq!(
+        error_of(b"*1\r\n$16385\r\n", &limits),
+        text("unauthenticated bulk length")
+    );
+    assert_eq!(error_of(b"*10\r\n$16384\r\n", &limits), None);
+}
+
+#[test]
+fn a_request_beyond_the_limit_is_refused_before_its_bytes_arrive() {
+    let limits = Limits {
+        request_bytes_max: 1000,
+        ..Limits::default()
+    };
+    let expected = Some(ProtocolError::RequestTooBig);
+    assert_eq!(
+        run(b"*2\r\n$3\r\nget\r\n$990\r\n", &[], &limits).1,
+        expected
+    );
+    let many = b"$400\r\n"
+        .iter()
+        .copied()
+        .chain([b'x'; 402])
+        .collect::<Vec<_>>();
+    let request = [b"*3\r\n".as_slice(), &many, &many, &many].concat();
+    assert_eq!(run(&request, &[], &limits).1, expected);
+}
+
+#[test]
+fn empty_arrays_and_lines_are_nothing() {
+    let (commands, error) = run(
+        b"\r\n*0\r\n*-1\r\n\n  \r\nping\r\n",
+        &[],
+        &Limits::default(),
+    );
+    assert_eq!(commands, [vec![b"ping".to_vec()]]);
+    assert_eq!(error, None);
+}
+
+#[test]
+fn a_declared_length_allocates_nothing() {
+    let mut parser = Parser::new();
+    let mut bytes = b"*1048576\r\n$536870912\r\nabc".to_vec();
+    let parsed = parser.parse(&mut bytes, &Limits::default());
+    assert_eq!(
+        parsed,
+        Parsed::Incomplete {
+            needed: 536_870_911
+        }
+    );
+    assert_eq!(parser.spans.capacity(), 0);
+}
+
+fn encoded(command: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+    for argument in command {
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn commands_survive_any_split(
+        commands in prop::collection::vec(
+            prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..5), 1..6),
+    ) {
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(command)).collect();
+        let limits = Limits::default();
+        for cut in 0..=bytes.len() {
+            let (got, error) = run(&bytes, &[cut], &limits);
+            prop_assert_eq!(&got, &commands);
+            prop_assert_eq!(error, None);
+        }
+        let every: Vec<usize> = (0..bytes.len()).collect();
+        prop_assert_eq!(run(&bytes, &every, &limits).0, commands);
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic_and_mean_the_same_however_they_arrive(
+        pieces in prop::collection::vec(prop_oneof![
+            Just(b"*".to_vec()), Just(b"$".to_vec()), Just(b"\r\n".to_vec()), Just(b"\r".to_vec()),
+            Just(b"-1".to_vec()), Just(b"3".to_vec()), Just(b"\"".to_vec()), Just(b"\\x4".to_vec()),
+            Just(b"*2\r\n$3\r\nget\r\n$1\r\na\r\n".to_vec()), Just(b"9999999999".to_vec()),
+            prop::collection::vec(any::<u8>(), 0..8),
+        ], 0..24),
+        cuts in prop::collection::vec(0usize..200, 0..6),
+    ) {
+        let bytes = pieces.concat();
+        let mut cuts = cuts;
+        cuts.sort_unstable();
+        let limits = Limits::default();
+        let whole = run(&bytes, &[], &limits);
+        prop_assert_eq!(run(&bytes, &cuts, &limits), whole);
+        let every: Vec<usize> = (0..bytes.len()).collect();
+        let _ = run(&bytes, &every, &limits);
+    }
+}

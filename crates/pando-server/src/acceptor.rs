@@ -1,0 +1,94 @@
+//! Takes connections from the listening sockets and hands each to the least loaded loop.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Poll};
+use pando_sync::atomic::Ordering;
+use pando_sync::time::Duration;
+
+use crate::commands::replies;
+use crate::loop_handle::Message;
+use crate::shared::{Shared, Stage};
+
+/// Pause after the system refuses a connection (no more open files, say).
+const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts until the server stops.
+///
+/// # Errors
+/// The wait for events failed.
+pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -> io::Result<()> {
+    let mut events = Events::with_capacity(64);
+    let mut pause = None;
+    while shared.stage() != Stage::Stopping {
+        match poll.poll(&mut events, pause.take()) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for listener in listeners {
+            loop {
+                match listener.accept() {
+                    Ok((stream, address)) => admit(stream, address, shared),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // The connection is gone, or nothing can be opened now: go on a little later.
+                    Err(_) => {
+                        pause = Some(REFUSED_PAUSE);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
+    // Relaxed throughout: hints, which a connection that opens or closes meanwhile may spoil.
+    let load = |of: &crate::loop_handle::LoopHandle| of.connections.load(Ordering::Relaxed);
+    let open: usize = shared.loops.iter().map(|handle| load(handle)).sum();
+    let settings = &shared.settings;
+    let refusal = if open as u64 >= settings.maxclients() {
+        Some(replies::MAX_CLIENTS)
+    } else if settings.protected_mode() && !settings.has_password() && !is_loopback(address) {
+        Some(replies::DENIED)
+    } else {
+        None
+    };
+    if let Some(text) = refusal {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        // The peer may not even read it.
+        let _: io::Result<usize> = stream.write(format!("-{text}\r\n").as_bytes());
+        return;
+    }
+    let least = shared.loops.iter().min_by_key(|handle| load(handle));
+    let least = least.expect("a server has a loop");
+    least.connections.fetch_add(1, Ordering::Relaxed);
+    least.send(Message::Accept(stream, address));
+}
+
+/// True for addresses of this machine, the IPv4 ones in IPv6 dress included.
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (address, expected) in [
+            ("127.0.0.1:1", true),
+            ("127.5.5.5:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.1:1", false),
+            ("[::ffff:10.0.0.1]:1", false),
+        ] {
+            assert_eq!(is_loopback(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The register of clients: what `CLIENT LIST` shows and `CLIENT KILL` finds, over all loops.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use pando_sync::time::unix_ms;
+use pando_sync::{Arc, Mutex};
+
+use crate::loop_handle::Token;
+
+/// What a client calls itself.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Names {
+    pub(crate) name: String,
+    pub(crate) library: String,
+    pub(crate) library_version: String,
+}
+
+/// One client, as others see it. Written by the loop of its connection (relaxed: a report may be
+/// a moment old); `killed` by anybody.
+#[derive(Debug)]
+pub(crate) struct ClientRecord {
+    pub(crate) id: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) local_address: SocketAddr,
+    pub(crate) loop_index: usize,
+    pub(crate) token: Token,
+    pub(crate) created_ms: u64,
+    pub(crate) active_ms: AtomicU64,
+    pub(crate) database: AtomicU32,
+    pub(crate) version: AtomicU8,
+    /// Queued commands, -1 outside MULTI.
+    pub(crate) queued: AtomicI64,
+    pub(crate) watched: AtomicU32,
+    pub(crate) input_bytes: AtomicU64,
+    pub(crate) output_bytes: AtomicU64,
+    pub(crate) waiting: AtomicBool,
+    pub(crate) killed: AtomicBool,
+    /// Guarded by its lock, which is held for a copy only.
+    pub(crate) names: Mutex<Names>,
+    /// Name of the last command, with its subcommand.
+    pub(crate) command: Mutex<&'static str>,
+}
+
+impl ClientRecord {
+    pub(crate) fn new(
+        id: u64,
+        addresses: (SocketAddr, SocketAddr),
+        loop_index: usize,
+        token: Token,
+    ) -> Self {
+        let now = unix_ms();
+        Self {
+            id,
+            address: addresses.0,
+            local_address: addresses.1,
+            loop_index,
+            token,
+            created_ms: now,
+            active_ms: AtomicU64::new(now),
+            database: AtomicU32::new(0),
+            version: AtomicU8::new(2),
+            queued: AtomicI64::new(-1),
+            watched: AtomicU32::new(0),
+            input_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            waiting: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            names: Mutex::new(Names::default()),
+            command: Mutex::new("NULL"),
+        }
+    }
+
+    /// The line of `CLIENT LIST`, without its end.
+    pub(crate) fn describe(&self, into: &mut String) {
+        // Relaxed throughout: each field is a report of its own.
+        let now = unix_ms();
+        let names = self.names.lock().clone();
+        let queued = self.queued.load(Ordering::Relaxed);
+        let mut flags = String::new();
+        if queued >= 0 {
+            flags.push('x');
+        }
+        if self.waiting.load(Ordering::Relaxed) {
+            flags.push('b');
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        let _ = write!(
+            into,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
+             ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 \
+             rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+             lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            names.name,
+            now.saturating_sub(self.created_ms) / 1000,
+            now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000,
+            self.database.load(Ordering::Relaxed),
+            self.watched.load(Ordering::Relaxed),
+            self.input_bytes.load(Ordering::Relaxed),
+            self.output_bytes.load(Ordering::Relaxed),
+            self.input_bytes.load(Ordering::Relaxed)
+                + self.output_bytes.load(Ordering::Relaxed)
+                + 1024,
+            *self.command.lock(),
+            self.version.load(Ordering::Relaxed),
+            names.library,
+            names.library_version,
+        );
+    }
+}
+
+/// All clients by id.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    /// Guarded by its lock, which is held for an insertion, a removal or a copy of pointers.
+    clients: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
+    next: AtomicU64,
+}
+
+impl Registry {
+    /// An id nobody had before.
+    pub(crate) fn next_id(&self) -> u64 {
+        // Relaxed: only uniqueness matters.
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn insert(&self, record: Arc<ClientRecord>) {
+        self.clients.lock().insert(record.id, record);
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.clients.lock().remove(&id);
+    }
+
+    /// All of them, in the order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<ClientRecord>> {
+        self.clients.lock().values().cloned().collect()
+    }
+}

@@ -1,0 +1,240 @@
+//! CLIENT and its subcommands, but for KILL.
+
+use super::client_kill::kill;
+use super::{Command, Flags, Group, replies};
+use crate::context::{Context, Run};
+
+const FLAGS: Flags = Flags::LOADING.and(Flags::NOSCRIPT);
+const ADMIN: Flags = FLAGS.and(Flags::ADMIN);
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags,
+        group: Group::Connection,
+        summary,
+        ..Command::new(name, arity, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    group: Group::Connection,
+    since: "2.4.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for client connection commands.",
+    subcommands: &[
+        sub(
+            "id",
+            2,
+            FLAGS,
+            id,
+            "Returns the unique client ID of the connection.",
+        ),
+        sub("setname", 3, FLAGS, set_name, "Sets the connection name."),
+        sub(
+            "getname",
+            2,
+            FLAGS,
+            get_name,
+            "Returns the name of the connection.",
+        ),
+        sub(
+            "setinfo",
+            4,
+            FLAGS,
+            set_info,
+            "Sets information specific to the client or connection.",
+        ),
+        sub(
+            "info",
+            2,
+            FLAGS,
+            info,
+            "Returns information about the connection.",
+        ),
+        sub("list", -2, ADMIN, list, "Lists open connections."),
+        sub("kill", -3, ADMIN, kill, "Terminates open connections."),
+        sub(
+            "no-evict",
+            3,
+            ADMIN,
+            switch,
+            "Sets the client eviction mode of the connection.",
+        ),
+        sub(
+            "no-touch",
+            3,
+            FLAGS,
+            switch,
+            "Controls whether commands affect the LRU/LFU of keys.",
+        ),
+        sub(
+            "help",
+            2,
+            FLAGS,
+            help,
+            "Returns helpful text about the different subcommands.",
+        ),
+    ],
+    ..Command::new("client", -2, help)
+}];
+
+/// A name as it is stored: no blanks, nothing invisible.
+pub(crate) fn valid_name(name: &[u8]) -> Result<String, &'static str> {
+    if name.iter().all(u8::is_ascii_graphic) {
+        Ok(String::from_utf8_lossy(name).into_owned())
+    } else {
+        Err("ERR Client names cannot contain spaces, newlines or special characters.")
+    }
+}
+
+fn id(context: &mut Context<'_>) -> Run {
+    let id = context.record.id;
+    context.integer(i64::try_from(id).unwrap_or(i64::MAX))
+}
+
+fn set_name(context: &mut Context<'_>) -> Run {
+    match valid_name(context.argument(2)) {
+        Ok(name) => {
+            context.record.names.lock().name = name;
+            context.ok()
+        }
+        Err(text) => context.fail(text),
+    }
+}
+
+fn get_name(context: &mut Context<'_>) -> Run {
+    let name = context.record.names.lock().name.clone();
+    if name.is_empty() {
+        context.reply().null();
+    } else {
+        context.reply().bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+fn set_info(context: &mut Context<'_>) -> Run {
+    let (option, value) = (context.argument(2), context.argument(3));
+    let is_name = option.eq_ignore_ascii_case(b"lib-name");
+    if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
+        let option = replies::shown(option);
+        return context.fail(&format!("ERR Unrecognized option '{option}'"));
+    }
+    let Ok(value) = valid_name(value) else {
+        let option = if is_name { "lib-name" } else { "lib-ver" };
+        return context.fail(&format!(
+            "ERR {option} cannot contain spaces, newlines or special characters."
+        ));
+    };
+    let mut names = context.record.names.lock();
+    if is_name {
+        names.library = value;
+    } else {
+        names.library_version = value;
+    }
+    drop(names);
+    context.ok()
+}
+
+fn info(context: &mut Context<'_>) -> Run {
+    let mut text = String::new();
+    publish(context);
+    context.record.describe(&mut text);
+    text.push('\n');
+    context.reply().verbatim(&text);
+    Ok(())
+}
+
+/// Others see this client as it is now.
+fn publish(context: &Context<'_>) {
+    context.session.publish(context.record);
+    *context.record.command.lock() = match context.command.name {
+        "list" => "client|list",
+        _ => "client|info",
+    };
+}
+
+fn list(context: &mut Context<'_>) -> Run {
+    let mut ids = None;
+    if context.count() > 2 {
+        if context.is(2, "type") && context.count() == 4 {
+            if !context.is(3, "normal") {
+                for kind in ["master", "replica", "slave", "pubsub"] {
+                    if context.is(3, kind) {
+                        context.reply().verbatim("");
+                        return Ok(());
+                    }
+                }
+                let kind = replies::shown(context.argument(3));
+                return context.fail(&format!("ERR Unknown client type '{kind}'"));
+            }
+        } else if context.is(2, "id") && context.count() > 3 {
+            let mut wanted = Vec::new();
+            for index in 3..context.count() {
+                match context.integer_at(index).map(u64::try_from) {
+                    Ok(Ok(id)) if id > 0 => wanted.push(id),
+                    _ => return context.fail("ERR Invalid client ID"),
+                }
+            }
+            ids = Some(wanted);
+        } else {
+            return context.fail(replies::SYNTAX);
+        }
+    }
+    publish(context);
+    let mut text = String::new();
+    for record in context.shared.clients.all() {
+        if ids.as_ref().is_none_or(|ids| ids.contains(&record.id)) {
+            record.describe(&mut text);
+            text.push('\n');
+        }
+    }
+    context.reply().verbatim(&text);
+    Ok(())
+}
+
+fn switch(context: &mut Context<'_>) -> Run {
+    if context.is(2, "on") || context.is(2, "off") {
+        context.ok()
+    } else {
+        context.fail(replies::SYNTAX)
+    }
+}
+
+fn help(context: &mut Context<'_>) -> Run {
+    const LINES: &[&str] = &[
+        "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "GETNAME",
+        "    Return the name of the current connection.",
+        "ID",
+        "    Return the ID of the current connection.",
+        "INFO",
+        "    Return information about the current client connection.",
+        "KILL <ip:port>",
+        "    Kill connection made from <ip:port>.",
+        "KILL <option> <value> [<option> <value> [...]]",
+        "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+        "LIST [options ...]",
+        "    Return information about client connections. Options: TYPE, ID.",
+        "NO-EVICT (ON|OFF)",
+        "    Protect current client connection from eviction.",
+        "NO-TOUCH (ON|OFF)",
+        "    Will not touch LRU/LFU stats when this mode is on.",
+        "SETINFO <option> <value>",
+        "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
+        "SETNAME <name>",
+        "    Assign the name <name> to the current connection.",
+        "HELP",
+        "    Print this help.",
+    ];
+    context.reply().array(LINES.len());
+    for line in LINES {
+        context.reply().simple(line);
+    }
+    Ok(())
+}

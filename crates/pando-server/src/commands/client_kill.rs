@@ -1,0 +1,121 @@
+//! CLIENT KILL: marks clients, and tells their loops to close them.
+
+use pando_resp::parse_integer;
+use pando_sync::atomic::Ordering;
+use pando_sync::time::unix_ms;
+
+use super::replies;
+use crate::client::ClientRecord;
+use crate::context::{Context, Run};
+use crate::loop_handle::Message;
+
+/// Which clients are meant: those that every given filter takes.
+#[derive(Default)]
+struct Filters<'a> {
+    id: Option<u64>,
+    address: Option<&'a [u8]>,
+    local_address: Option<&'a [u8]>,
+    /// Only clients of other kinds are meant, of which there are none.
+    nobody: bool,
+    age_s: Option<u64>,
+    spare_self: bool,
+}
+
+impl Filters<'_> {
+    fn take(&self, record: &ClientRecord, own_id: u64) -> bool {
+        let is = |wanted: Option<&[u8]>, address: std::net::SocketAddr| {
+            wanted.is_none_or(|wanted| wanted == address.to_string().as_bytes())
+        };
+        let age_s = unix_ms().saturating_sub(record.created_ms) / 1000;
+        !self.nobody
+            && self.id.is_none_or(|id| id == record.id)
+            && is(self.address, record.address)
+            && is(self.local_address, record.local_address)
+            && self.age_s.is_none_or(|least| age_s >= least)
+            && !(self.spare_self && record.id == own_id)
+    }
+}
+
+pub(crate) fn kill(context: &mut Context<'_>) -> Run {
+    let old_style = context.count() == 3;
+    let filters = if old_style {
+        Filters {
+            address: Some(context.argument(2)),
+            ..Filters::default()
+        }
+    } else {
+        match parse(context) {
+            Ok(filters) => filters,
+            Err(text) => return context.fail(&text),
+        }
+    };
+    let own_id = context.record.id;
+    let mut killed = 0;
+    for record in context.shared.clients.all() {
+        if !filters.take(&record, own_id) {
+            continue;
+        }
+        killed += 1;
+        // Relaxed: the message below carries the order.
+        record.killed.store(true, Ordering::Relaxed);
+        if record.id == own_id {
+            context.session.closing = true;
+        } else {
+            context.shared.loops[record.loop_index].send(Message::Kill(record.token));
+        }
+    }
+    match (old_style, killed) {
+        (true, 0) => context.fail("ERR No such client"),
+        (true, _) => context.ok(),
+        (false, _) => context.integer(killed),
+    }
+}
+
+fn parse<'a>(context: &Context<'a>) -> Result<Filters<'a>, String> {
+    let mut filters = Filters {
+        spare_self: true,
+        ..Filters::default()
+    };
+    if !context.count().is_multiple_of(2) {
+        return Err(replies::SYNTAX.to_owned());
+    }
+    for at in (2..context.count()).step_by(2) {
+        let value = context.argument(at + 1);
+        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
+        if context.is(at, "id") {
+            let Some(id) = number.filter(|id| *id > 0) else {
+                return Err("ERR client-id should be greater than 0".to_owned());
+            };
+            filters.id = Some(id);
+        } else if context.is(at, "maxage") {
+            let Some(age) = number.filter(|age| *age > 0) else {
+                return Err("ERR maxage is not an integer or out of range".to_owned());
+            };
+            filters.age_s = Some(age);
+        } else if context.is(at, "addr") {
+            filters.address = Some(value);
+        } else if context.is(at, "laddr") {
+            filters.local_address = Some(value);
+        } else if context.is(at, "type") {
+            match value.to_ascii_lowercase().as_slice() {
+                b"normal" => {}
+                b"master" | b"replica" | b"slave" | b"pubsub" => filters.nobody = true,
+                _ => {
+                    let kind = replies::shown(value);
+                    return Err(format!("ERR Unknown client type '{kind}'"));
+                }
+            }
+        } else if context.is(at, "user") {
+            if value != b"default" {
+                return Err(format!("ERR No such user '{}'", replies::shown(value)));
+            }
+        } else if context.is(at, "skipme") && value.eq_ignore_ascii_case(b"yes") {
+            filters.spare_self = true;
+        } else if context.is(at, "skipme") && value.eq_ignore_ascii_case(b"no") {
+            filters.spare_self = false;
+        } else {
+            return Err(replies::SYNTAX.to_owned());
+        }
+    }
+    Ok(filters)
+}

@@ -1,0 +1,325 @@
+//! COMMAND and its subcommands: the table describes itself.
+
+use pando_resp::{Arguments, Writer};
+
+use super::{Command, CommandIndex, Flags, Group, Keys, Kind, replies};
+use crate::context::{Context, Run};
+use crate::glob;
+
+const FLAGS: Flags = Flags::LOADING;
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: FLAGS,
+        summary,
+        ..Command::new(name, arity, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    flags: FLAGS,
+    since: "2.8.13",
+    complexity: "O(N) where N is the total number of Redis commands",
+    summary: "Returns detailed information about all commands.",
+    subcommands: &[
+        sub("count", 2, count, "Returns a count of commands."),
+        sub(
+            "docs",
+            -2,
+            docs,
+            "Returns documentary information about one, multiple or all commands.",
+        ),
+        sub(
+            "getkeys",
+            -3,
+            keys,
+            "Extracts the key names from an arbitrary command.",
+        ),
+        sub(
+            "help",
+            2,
+            help,
+            "Returns helpful text about the different subcommands.",
+        ),
+        sub(
+            "info",
+            -2,
+            info,
+            "Returns information about one, multiple or all commands.",
+        ),
+        sub("list", -2, list, "Returns a list of command names."),
+    ],
+    ..Command::new("command", -1, all)
+}];
+
+/// Access control categories of a command, from its flags and group.
+fn categories(command: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let mut add = |name, holds: bool| {
+        if holds {
+            names.push(name);
+        }
+    };
+    let has = |flag| command.flags.has(flag);
+    add("@write", has(Flags::WRITE));
+    add("@read", has(Flags::READONLY));
+    add("@keyspace", command.group == Group::Generic);
+    add("@string", command.group == Group::String);
+    add("@connection", command.group == Group::Connection);
+    add("@transaction", command.group == Group::Transactions);
+    add("@admin", has(Flags::ADMIN));
+    add(
+        "@dangerous",
+        has(Flags::ADMIN) || matches!(command.name, "keys" | "flushall" | "flushdb"),
+    );
+    add("@blocking", has(Flags::BLOCKING));
+    add("@fast", has(Flags::FAST));
+    add("@slow", !has(Flags::FAST));
+    names
+}
+
+fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
+    reply.array(10);
+    match container {
+        Some(container) => reply.bulk(format!("{container}|{}", command.name).as_bytes()),
+        None => reply.bulk(command.name.as_bytes()),
+    }
+    reply.integer(command.arity.into());
+    reply.set(command.flags.names().count());
+    command.flags.names().for_each(|name| reply.simple(name));
+    reply.integer(command.keys.first.into());
+    reply.integer(command.keys.last.into());
+    reply.integer(command.keys.step.into());
+    let categories = categories(command);
+    reply.set(categories.len());
+    categories.iter().for_each(|name| reply.simple(name));
+    reply.array(0);
+    describe_keys(reply, command);
+    reply.array(command.subcommands.len());
+    for subcommand in command.subcommands {
+        describe(reply, Some(command.name), subcommand);
+    }
+}
+
+fn describe_keys(reply: &mut Writer<'_>, command: &Command) {
+    if command.keys == Keys::NONE {
+        return reply.array(0);
+    }
+    let flags: &[&str] = match (command.flags.has(Flags::WRITE), command.name) {
+        (false, _) => &["RO", "ACCESS"],
+        (true, "del" | "unlink") => &["RM", "DELETE"],
+        (true, "set" | "mset") => &["OW", "UPDATE"],
+        (true, _) => &["RW", "UPDATE"],
+    };
+    reply.array(1);
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"index");
+    reply.bulk(b"spec");
+    reply.map(1);
+    reply.bulk(b"index");
+    reply.integer(command.keys.first.into());
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"range");
+    reply.bulk(b"spec");
+    reply.map(3);
+    reply.bulk(b"lastkey");
+    let last = command.keys.last;
+    reply.integer(
+        if last < 0 {
+            last
+        } else {
+            last - command.keys.first
+        }
+        .into(),
+    );
+    reply.bulk(b"keystep");
+    reply.integer(command.keys.step.into());
+    reply.bulk(b"limit");
+    reply.integer(0);
+}
+
+fn all(context: &mut Context<'_>) -> Run {
+    let commands = context.shared.commands.all();
+    let mut reply = context.reply();
+    reply.array(commands.len());
+    for command in commands {
+        describe(&mut reply, None, command);
+    }
+    Ok(())
+}
+
+fn count(context: &mut Context<'_>) -> Run {
+    let count = context.shared.commands.all().len();
+    context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// The command that `name` calls: `get`, or `config|get`.
+fn named(index: &CommandIndex, name: &[u8]) -> Option<(Option<&'static str>, &'static Command)> {
+    match name.iter().position(|byte| *byte == b'|') {
+        None => index.find(name).map(|(_, command)| (None, command)),
+        Some(bar) => {
+            let (_, container) = index.find(&name[..bar])?;
+            let subcommand = container.subcommand(&name[bar + 1..])?;
+            Some((Some(container.name), subcommand))
+        }
+    }
+}
+
+fn info(context: &mut Context<'_>) -> Run {
+    if context.count() == 2 {
+        return all(context);
+    }
+    let (arguments, index) = (context.arguments, &context.shared.commands);
+    let mut reply = context.reply();
+    reply.array(arguments.len() - 2);
+    for name in arguments.from(2) {
+        match named(index, name) {
+            Some((container, command)) => describe(&mut reply, container, command),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn docs(context: &mut Context<'_>) -> Run {
+    let index = &context.shared.commands;
+    let wanted: Vec<_> = if context.count() == 2 {
+        index.all().iter().map(|command| (None, *command)).collect()
+    } else {
+        let names = context.arguments.from(2);
+        names.filter_map(|name| named(index, name)).collect()
+    };
+    let mut reply = context.reply();
+    reply.map(wanted.len());
+    for (container, command) in wanted {
+        document(&mut reply, container, command);
+    }
+    Ok(())
+}
+
+fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
+    match container {
+        Some(container) => reply.bulk(format!("{container}|{}", command.name).as_bytes()),
+        None => reply.bulk(command.name.as_bytes()),
+    }
+    let has_subcommands = !command.subcommands.is_empty();
+    reply.map(4 + usize::from(has_subcommands));
+    let fields = [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group.name()),
+        ("complexity", command.complexity),
+    ];
+    for (name, text) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if has_subcommands {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        for subcommand in command.subcommands {
+            document(reply, Some(command.name), subcommand);
+        }
+    }
+}
+
+fn keys(context: &mut Context<'_>) -> Run {
+    let arguments: Vec<&[u8]> = context.arguments.from(2).collect();
+    let Some((_, command)) = context.shared.commands.find(arguments[0]) else {
+        return context.fail("ERR Invalid command specified");
+    };
+    if command.keys == Keys::NONE || command.kind == Kind::Session {
+        return context.fail("ERR The command has no key arguments");
+    }
+    if !command.takes(arguments.len()) {
+        return context.fail("ERR Invalid number of arguments specified for command");
+    }
+    let bytes = arguments.concat();
+    let mut spans = Vec::new();
+    let mut start = 0;
+    for argument in &arguments {
+        spans.push(pando_resp::Span::new(start, start + argument.len()));
+        start += argument.len();
+    }
+    let keys: Vec<&[u8]> = command.keys.of(Arguments::new(&bytes, &spans)).collect();
+    context.reply().array(keys.len());
+    for key in keys {
+        context.reply().bulk(key);
+    }
+    Ok(())
+}
+
+/// Which commands COMMAND LIST names.
+type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
+
+fn list(context: &mut Context<'_>) -> Run {
+    let filter: Option<Filter<'_>> = match context.count() {
+        2 => Some(Box::new(|_| true)),
+        5 if context.is(2, "filterby") => {
+            let wanted = context.argument(4);
+            if context.is(3, "module") {
+                Some(Box::new(|_| false))
+            } else if context.is(3, "pattern") {
+                Some(Box::new(move |command| {
+                    glob::matches_ignoring_case(wanted, command.name.as_bytes())
+                }))
+            } else if context.is(3, "aclcat") {
+                Some(Box::new(move |command| {
+                    let mut of = categories(command).into_iter();
+                    of.any(|name| name.as_bytes()[1..].eq_ignore_ascii_case(wanted))
+                }))
+            } else {
+                None
+            }
+        }
+        _ => None,
+    };
+    let Some(filter) = filter else {
+        return context.fail(replies::SYNTAX);
+    };
+    let commands = context.shared.commands.all();
+    let names: Vec<_> = commands.iter().filter(|command| filter(command)).collect();
+    context.reply().array(names.len());
+    for command in names {
+        context.reply().bulk(command.name.as_bytes());
+    }
+    Ok(())
+}
+
+fn help(context: &mut Context<'_>) -> Run {
+    const LINES: &[&str] = &[
+        "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "(no subcommand)",
+        "    Return details about all Redis commands.",
+        "COUNT",
+        "    Return the total number of commands in this Redis server.",
+        "LIST",
+        "    Return a list of all commands in this Redis server.",
+        "INFO [<command-name> ...]",
+        "    Return details about multiple Redis commands.",
+        "DOCS [<command-name> ...]",
+        "    Return documentation details about multiple Redis commands.",
+        "GETKEYS <full-command>",
+        "    Return the keys from a full Redis command.",
+        "HELP",
+        "    Print this help.",
+    ];
+    context.reply().array(LINES.len());
+    for line in LINES {
+        context.reply().simple(line);
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! CONFIG: one table of parameters.
+
+use pando_resp::parse_integer;
+use pando_sync::atomic::Ordering;
+
+use super::{Command, Flags, replies};
+use crate::context::{Context, Run};
+use crate::glob;
+use crate::keyspace::DATABASES;
+use crate::options::Durability;
+use crate::shared::Shared;
+
+const FLAGS: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::NOSCRIPT);
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: FLAGS,
+        summary,
+        ..Command::new(name, arity, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    since: "2.0.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for server configuration commands.",
+    subcommands: &[
+        sub(
+            "get",
+            -3,
+            get,
+            "Returns the effective values of configuration parameters.",
+        ),
+        sub("set", -4, set, "Sets configuration parameters in-flight."),
+        sub(
+            "resetstat",
+            2,
+            reset_statistics,
+            "Resets the server's statistics.",
+        ),
+        sub(
+            "rewrite",
+            2,
+            rewrite,
+            "Persists the effective configuration to file.",
+        ),
+        sub(
+            "help",
+            2,
+            help,
+            "Returns helpful text about the different subcommands.",
+        ),
+    ],
+    ..Command::new("config", -2, help)
+}];
+
+/// Checks a value, and takes it over if told to.
+type Set = fn(&Shared, &[u8], bool) -> Result<(), &'static str>;
+
+enum Value {
+    /// Always the same. Setting it to what it is does nothing.
+    Fixed(&'static str),
+    /// Cannot be set.
+    Computed(fn(&Shared) -> String),
+    Settable(fn(&Shared) -> String, Set),
+}
+
+const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
+const NOT_A_SWITCH: &str = "argument must be 'yes' or 'no'";
+const IMMUTABLE: &str = "can't set immutable config";
+
+/// In the order of their names.
+const PARAMETERS: &[(&str, Value)] = &[
+    ("activedefrag", Value::Fixed("no")),
+    ("appendfsync", Value::Computed(appendfsync)),
+    ("appendonly", Value::Fixed("yes")),
+    ("bind", Value::Computed(bind)),
+    ("cluster-enabled", Value::Fixed("no")),
+    ("databases", Value::Computed(|_| DATABASES.to_string())),
+    ("dbfilename", Value::Fixed("")),
+    ("dir", Value::Computed(|shared| shared.options.dir.clone())),
+    ("durability", Value::Settable(durability, set_durability)),
+    ("enable-debug-command", Value::Fixed("no")),
+    ("hash-max-listpack-entries", Value::Fixed("128")),
+    ("hash-max-listpack-value", Value::Fixed("64")),
+    ("hash-max-ziplist-entries", Value::Fixed("128")),
+    ("hash-max-ziplist-value", Value::Fixed("64")),
+    (
+        "io-threads",
+        Value::Computed(|shared| shared.loops.len().to_string()),
+    ),
+    ("list-max-listpack-size", Value::Fixed("-2")),
+    ("list-max-ziplist-size", Value::Fixed("-2")),
+    ("lua-time-limit", Value::Fixed("5000")),
+    ("maxclients", Value::Settable(maxclients, set_maxclients)),
+    ("maxmemory", Value::Computed(maxmemory)),
+    ("maxmemory-policy", Value::Fixed("noeviction")),
+    ("notify-keyspace-events", Value::Fixed("")),
+    (
+        "periodic-ms",
+        Value::Computed(|shared| shared.options.periodic_ms.to_string()),
+    ),
+    ("port", Value::Computed(port)),
+    ("proto-max-bulk-len", Value::Computed(proto_max_bulk_len)),
+    (
+        "protected-mode",
+        Value::Settable(protected_mode, set_protected_mode),
+    ),
+    ("requirepass", Value::Settable(requirepass, set_requirepass)),
+    ("save", Value::Fixed("")),
+    ("set-max-intset-entries", Value::Fixed("512")),
+    ("set-max-listpack-entries", Value::Fixed("128")),
+    ("set-max-listpack-value", Value::Fixed("64")),
+    ("slowlog-log-slower-than", Value::Fixed("10000")),
+    ("slowlog-max-len", Value::Fixed("128")),
+    ("tcp-keepalive", Value::Fixed("0")),
+    ("timeout", Value::Settable(timeout, set_timeout)),
+    ("zset-max-listpack-entries", Value::Fixed("128")),
+    ("zset-max-listpack-value", Value::Fixed("64")),
+    ("zset-max-ziplist-entries", Value::Fixed("128")),
+    ("zset-max-ziplist-value", Value::Fixed("64")),
+];
+
+fn switch(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+fn appendfsync(shared: &Shared) -> String {
+    let name = match shared.settings.durability() {
+        Durability::Durable => "always",
+        Durability::Periodic => "everysec",
+        Durability::None => "no",
+    };
+    name.to_owned()
+}
+
+fn bind(shared: &Shared) -> String {
+    let addresses: Vec<String> = shared
+        .addresses
+        .iter()
+        .map(|address| address.ip().to_string())
+        .collect();
+    addresses.join(" ")
+}
+
+fn port(shared: &Shared) -> String {
+    shared
+        .addresses
+        .first()
+        .map_or(0, std::net::SocketAddr::port)
+        .to_string()
+}
+
+fn maxmemory(shared: &Shared) -> String {
+    let engine = shared.engine();
+    engine
+        .map_or(0, |engine| engine.db.report().max_memory)
+        .to_string()
+}
+
+fn proto_max_bulk_len(shared: &Shared) -> String {
+    let engine = shared.engine();
+    let bytes = engine.map_or(pando_resp::limits::BULK_BYTES_MAX, |engine| {
+        engine.bulk_bytes_max
+    });
+    bytes.to_string()
+}
+
+fn durability(shared: &Shared) -> String {
+    shared.settings.durability().name().to_owned()
+}
+
+fn set_durability(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let level = Durability::from_name(&String::from_utf8_lossy(value))
+        .ok_or("argument must be one of the following: durable, periodic, none")?;
+    if apply {
+        shared.settings.set_durability(level);
+    }
+    Ok(())
+}
+
+fn number(value: &[u8]) -> Result<u64, &'static str> {
+    let number = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
+    u64::try_from(number).map_err(|_| "argument must be between 0 and 2147483647 inclusive")
+}
+
+fn maxclients(shared: &Shared) -> String {
+    shared.settings.maxclients().to_string()
+}
+
+fn set_maxclients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let count = number(value)?;
+    if count == 0 {
+        return Err("argument must be between 1 and 4294967295 inclusive");
+    }
+    // The limit of open files was raised for the number that the server started with.
+    if count > shared.options.maxclients as u64 {
+        return Err("The operating system is not able to handle the specified number of clients");
+    }
+    if apply {
+        shared.settings.set_maxclients(count);
+    }
+    Ok(())
+}
+
+fn timeout(shared: &Shared) -> String {
+    shared
+        .settings
+        .timeout()
+        .map_or(0, |timeout| timeout.as_secs())
+        .to_string()
+}
+
+fn set_timeout(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let seconds = number(value)?;
+    if apply {
+        shared.settings.set_timeout_s(seconds);
+    }
+    Ok(())
+}
+
+fn protected_mode(shared: &Shared) -> String {
+    switch(shared.settings.protected_mode())
+}
+
+fn set_protected_mode(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let on = match value.to_ascii_lowercase().as_slice() {
+        b"yes" => true,
+        b"no" => false,
+        _ => return Err(NOT_A_SWITCH),
+    };
+    if apply {
+        shared.settings.set_protected_mode(on);
+    }
+    Ok(())
+}
+
+/// The password itself is shown to nobody.
+fn requirepass(shared: &Shared) -> String {
+    if shared.settings.has_password() {
+        "********"
+    } else {
+        ""
+    }
+    .to_owned()
+}
+
+fn set_requirepass(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let password = std::str::from_utf8(value).map_err(|_| "argument must be text")?;
+    if apply {
+        shared.settings.set_password(password.to_owned());
+    }
+    Ok(())
+}
+
+fn value_of(shared: &Shared, value: &Value) -> String {
+    match value {
+        Value::Fixed(text) => (*text).to_owned(),
+        Value::Computed(get) | Value::Settable(get, _) => get(shared),
+    }
+}
+
+fn get(context: &mut Context<'_>) -> Run {
+    let patterns = || context.arguments.from(2);
+    let wanted: Vec<_> = PARAMETERS
+        .iter()
+        .filter(|(name, _)| {
+            patterns().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()))
+        })
+        .collect();
+    let shared = context.shared;
+    let mut reply = context.reply();
+    reply.map(wanted.len());
+    for (name, value) in wanted {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value_of(shared, value).as_bytes());
+    }
+    Ok(())
+}
+
+fn set(context: &mut Context<'_>) -> Run {
+    if !context.count().is_multiple_of(2) {
+        return context.fail("ERR wrong number of arguments for 'config|set' command");
+    }
+    // All are checked before any is changed.
+    for apply in [false, true] {
+        for at in (2..context.count()).step_by(2) {
+            let name = context.argument(at);
+            let known = PARAMETERS
+                .iter()
+                .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+            let shown = replies::shown(name);
+            let Some((_, value)) = known else {
+                let text =
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'");
+                return context.fail(&text);
+            };
+            let twice = (2..at)
+                .step_by(2)
+                .any(|earlier| context.argument(earlier).eq_ignore_ascii_case(name));
+            let given = context.argument(at + 1);
+            let result = match value {
+                _ if twice => Err("duplicate parameter"),
+                Value::Settable(_, set) => set(context.shared, given, apply),
+                other if value_of(context.shared, other).as_bytes() == given => Ok(()),
+                _ => Err(IMMUTABLE),
+            };
+            if let Err(reason) = result {
+                let text = format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{shown}') - {reason}"
+                );
+                return context.fail(&text);
+            }
+        }
+    }
+    context.ok()
+}
+
+fn reset_statistics(context: &mut Context<'_>) -> Run {
+    for handle in &context.shared.loops {
+        handle.counters.reset();
+    }
+    // Relaxed: a counter orders nothing.
+    context.shared.refused.store(0, Ordering::Relaxed);
+    context.ok()
+}
+
+fn rewrite(context: &mut Context<'_>) -> Run {
+    context.fail("ERR The server is running without a config file")
+}
+
+fn help(context: &mut Context<'_>) -> Run {
+    const LINES: &[&str] = &[
+        "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "GET <pattern>",
+        "    Return parameters matching the glob-like <pattern> and their values.",
+        "SET <directive> <value>",
+        "    Set the configuration <directive> to <value>.",
+        "RESETSTAT",
+        "    Reset statistics reported by the INFO command.",
+        "HELP",
+        "    Print this help.",
+    ];
+    context.reply().array(LINES.len());
+    for line in LINES {
+        context.reply().simple(line);
+    }
+    Ok(())
+}

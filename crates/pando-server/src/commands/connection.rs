@@ -1,0 +1,92 @@
+//! PING, ECHO, SELECT, QUIT, RESET.
+
+use super::{Command, Flags, Group, replies};
+use crate::context::{Context, Run};
+use crate::keyspace::DATABASES;
+
+const FAST: Flags = Flags::FAST;
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: FAST,
+        group: Group::Connection,
+        summary: "Returns the server's liveliness response.",
+        ..Command::new("ping", -1, ping)
+    },
+    Command {
+        flags: FAST.and(Flags::LOADING),
+        group: Group::Connection,
+        summary: "Returns the given string.",
+        ..Command::new("echo", 2, echo)
+    },
+    Command {
+        flags: FAST.and(Flags::LOADING),
+        group: Group::Connection,
+        summary: "Changes the selected database.",
+        ..Command::new("select", 2, select)
+    },
+    Command {
+        flags: FAST
+            .and(Flags::LOADING)
+            .and(Flags::NO_AUTH)
+            .and(Flags::NOSCRIPT),
+        group: Group::Connection,
+        summary: "Closes the connection.",
+        ..Command::new("quit", -1, quit)
+    },
+    Command {
+        flags: FAST
+            .and(Flags::LOADING)
+            .and(Flags::NO_AUTH)
+            .and(Flags::NOSCRIPT),
+        group: Group::Connection,
+        since: "6.2.0",
+        summary: "Resets the connection.",
+        ..Command::new("reset", 1, reset)
+    },
+];
+
+fn ping(context: &mut Context<'_>) -> Run {
+    match context.count() {
+        1 => context.reply().simple("PONG"),
+        2 => {
+            let message = context.argument(1);
+            context.reply().bulk(message);
+        }
+        _ => return context.fail(&replies::wrong_arity("ping")),
+    }
+    Ok(())
+}
+
+fn echo(context: &mut Context<'_>) -> Run {
+    let message = context.argument(1);
+    context.reply().bulk(message);
+    Ok(())
+}
+
+fn select(context: &mut Context<'_>) -> Run {
+    let number = match context.integer_at(1) {
+        Ok(number) => number,
+        Err(text) => return context.fail(text),
+    };
+    match usize::try_from(number) {
+        Ok(number) if number < DATABASES => {
+            context.session.database = number;
+            context.ok()
+        }
+        _ => context.fail(replies::DATABASE_OUT_OF_RANGE),
+    }
+}
+
+fn quit(context: &mut Context<'_>) -> Run {
+    context.session.closing = true;
+    context.ok()
+}
+
+fn reset(context: &mut Context<'_>) -> Run {
+    let authenticated = !context.shared.settings.has_password();
+    context.session.reset(authenticated);
+    context.record.names.lock().name.clear();
+    context.reply().simple("RESET");
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
+
+use pando_resp::parse_integer;
+
+use super::{Command, replies};
+use crate::context::{Context, Run};
+use crate::decimal::{Decimal, DecimalError};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        summary: "Increments the integer value of a key by one.",
+        ..Command::write("incr", 2, increment)
+    },
+    Command {
+        summary: "Decrements the integer value of a key by one.",
+        ..Command::write("decr", 2, decrement)
+    },
+    Command {
+        summary: "Increments the integer value of a key by a number.",
+        ..Command::write("incrby", 3, increment_by)
+    },
+    Command {
+        summary: "Decrements a number from the integer value of a key.",
+        ..Command::write("decrby", 3, decrement_by)
+    },
+    Command {
+        since: "2.6.0",
+        summary: "Increments the floating point value of a key by a number.",
+        ..Command::write("incrbyfloat", 3, increment_by_float)
+    },
+];
+
+fn increment(context: &mut Context<'_>) -> Run {
+    add(context, 1)
+}
+
+fn decrement(context: &mut Context<'_>) -> Run {
+    add(context, -1)
+}
+
+fn increment_by(context: &mut Context<'_>) -> Run {
+    match context.integer_at(2) {
+        Ok(by) => add(context, by),
+        Err(text) => context.fail(text),
+    }
+}
+
+fn decrement_by(context: &mut Context<'_>) -> Run {
+    match context.integer_at(2).map(i64::checked_neg) {
+        Ok(Some(by)) => add(context, by),
+        Ok(None) => context.fail(replies::DECREMENT_OVERFLOW),
+        Err(text) => context.fail(text),
+    }
+}
+
+fn add(context: &mut Context<'_>, by: i64) -> Run {
+    let key = context.argument(1);
+    let found = context.find(key)?;
+    let old = match found.row {
+        Some(row) => parse_integer(context.payload(row)),
+        None => Some(0),
+    };
+    let Some(old) = old else {
+        return context.fail(replies::NOT_AN_INTEGER);
+    };
+    let Some(new) = old.checked_add(by) else {
+        return context.fail(replies::OVERFLOW);
+    };
+    let mut digits = itoa::Buffer::new();
+    let text = digits.format(new).as_bytes();
+    if !context.fits(key, text.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    context.put(key, text, found.deadline(), found.entry)?;
+    context.integer(new)
+}
+
+fn increment_by_float(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let found = context.find(key)?;
+    let old = match found.row {
+        Some(row) => Decimal::parse(context.payload(row)),
+        None => Decimal::parse(b"0"),
+    };
+    let sum = old.and_then(|old| old.sum(Decimal::parse(context.argument(2))?));
+    let text = match sum {
+        Ok(text) => text,
+        Err(DecimalError::NotANumber) => return context.fail(replies::NOT_A_FLOAT),
+        Err(DecimalError::NotFinite) => return context.fail(replies::NOT_FINITE),
+    };
+    if !context.fits(key, text.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    context.put(key, text.as_bytes(), found.deadline(), found.entry)?;
+    context.reply().bulk(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE.
+
+use super::{Command, Flags, Group, Keys, Kind};
+use crate::context::{Context, Run};
+
+const COMPLEXITY: &str = "O(N) where N is the number of keys.";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: Flags::WRITE,
+        group: Group::Generic,
+        keys: Keys::ALL,
+        complexity: COMPLEXITY,
+        summary: "Deletes one or more keys.",
+        ..Command::write("del", -2, delete)
+    },
+    Command {
+        since: "4.0.0",
+        flags: Flags::WRITE.and(Flags::FAST),
+        group: Group::Generic,
+        keys: Keys::ALL,
+        complexity: COMPLEXITY,
+        summary: "Asynchronously deletes one or more keys.",
+        ..Command::write("unlink", -2, delete)
+    },
+    Command {
+        group: Group::Generic,
+        keys: Keys::ALL,
+        kind: Kind::ReadMany,
+        complexity: COMPLEXITY,
+        summary: "Determines whether one or more keys exist.",
+        ..Command::read("exists", -2, exists)
+    },
+    Command {
+        since: "3.2.1",
+        group: Group::Generic,
+        keys: Keys::ALL,
+        kind: Kind::ReadMany,
+        complexity: COMPLEXITY,
+        summary: "Returns the number of existing keys out of those specified.",
+        ..Command::read("touch", -2, exists)
+    },
+    Command {
+        group: Group::Generic,
+        summary: "Determines the type of value stored at a key.",
+        ..Command::read("type", 2, kind)
+    },
+];
+
+fn delete(context: &mut Context<'_>) -> Run {
+    let mut deleted = 0;
+    for key in context.arguments.from(1) {
+        let found = context.find(key)?;
+        if found.row.is_some() {
+            context.remove(key, found)?;
+            deleted += 1;
+        }
+    }
+    context.integer(deleted)
+}
+
+fn exists(context: &mut Context<'_>) -> Run {
+    let mut existing = 0;
+    for key in context.arguments.from(1) {
+        existing += i64::from(context.read(key)?.is_some());
+    }
+    context.integer(existing)
+}
+
+fn kind(context: &mut Context<'_>) -> Run {
+    let kind = match context.read(context.argument(1))? {
+        Some(_) => "string",
+        None => "none",
+    };
+    context.reply().simple(kind);
+    Ok(())
+}

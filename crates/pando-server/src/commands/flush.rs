@@ -1,0 +1,60 @@
+//! FLUSHDB and FLUSHALL: tables are dropped whole, in one commit, whatever their size.
+
+use super::{Command, Flags, Keys, Kind, replies};
+use crate::context::{Context, Run};
+use crate::keyspace::DATABASES;
+
+const fn flushing(
+    name: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::WRITE,
+        keys: Keys::NONE,
+        kind: Kind::Transaction,
+        summary,
+        ..Command::new(name, -1, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    flushing(
+        "flushdb",
+        flush_one,
+        "Removes all keys from the current database.",
+    ),
+    flushing(
+        "flushall",
+        flush_all,
+        "Removes all keys from all databases.",
+    ),
+];
+
+fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
+    let mode = context.count() == 2 && (context.is(1, "sync") || context.is(1, "async"));
+    if context.count() > 1 && !mode {
+        return context.fail(replies::SYNTAX);
+    }
+    let engine = context.engine();
+    let data = context.data();
+    let transaction = data.transaction.as_deref_mut();
+    let transaction = transaction.expect("commands that write have a transaction");
+    for number in numbers {
+        transaction.clear_table(&engine.databases[number].keys);
+        transaction.clear_table(&engine.databases[number].elements);
+        if let Some(overlay) = data.overlay.as_deref_mut() {
+            overlay.clear(number);
+        }
+    }
+    context.ok()
+}
+
+fn flush_one(context: &mut Context<'_>) -> Run {
+    let number = context.session.database;
+    flush(context, number..number + 1)
+}
+
+fn flush_all(context: &mut Context<'_>) -> Run {
+    flush(context, 0..DATABASES)
+}

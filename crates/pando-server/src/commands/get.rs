@@ -1,0 +1,103 @@
+//! GET, STRLEN, GETDEL, GETEX, GETSET.
+
+use super::expire::{Expire, parse_expire};
+use super::{Command, Flags, replies};
+use crate::context::{Context, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        summary: "Returns the string value of a key.",
+        ..Command::read("get", 2, get)
+    },
+    Command {
+        since: "2.2.0",
+        summary: "Returns the length of a string value.",
+        ..Command::read("strlen", 2, length)
+    },
+    Command {
+        since: "6.2.0",
+        flags: Flags::WRITE.and(Flags::FAST),
+        summary: "Returns the string value of a key after deleting the key.",
+        ..Command::write("getdel", 2, get_and_delete)
+    },
+    Command {
+        since: "6.2.0",
+        flags: Flags::WRITE.and(Flags::FAST),
+        summary: "Returns the string value of a key after setting its expiration time.",
+        ..Command::write("getex", -2, get_and_expire)
+    },
+    Command {
+        summary: "Returns the previous string value of a key after setting it to a new value.",
+        ..Command::write("getset", 3, get_and_set)
+    },
+];
+
+fn get(context: &mut Context<'_>) -> Run {
+    let row = context.read(context.argument(1))?;
+    context.reply_row(row)
+}
+
+fn length(context: &mut Context<'_>) -> Run {
+    let length = match context.read(context.argument(1))? {
+        Some(row) => context.payload(row).len(),
+        None => 0,
+    };
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+fn get_and_delete(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let found = context.find(key)?;
+    context.reply_row(found.row)?;
+    match found.row {
+        Some(_) => context.remove(key, found),
+        None => Ok(()),
+    }
+}
+
+fn get_and_expire(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let (mut expire, mut persist, mut at) = (None, false, 2);
+    while at < context.count() {
+        let free = expire.is_none() && !persist;
+        if free && context.is(at, "persist") {
+            persist = true;
+            at += 1;
+        } else if free && let Some(unit) = Expire::from_option(context.argument(at)) {
+            if at + 1 >= context.count() {
+                return context.fail(replies::SYNTAX);
+            }
+            expire = Some((unit, at + 1));
+            at += 2;
+        } else {
+            return context.fail(replies::SYNTAX);
+        }
+    }
+    let mut deadline = None;
+    if let Some((unit, at)) = expire {
+        match parse_expire(context, unit, at) {
+            Ok(time) => deadline = Some(time),
+            Err(text) => return context.fail(&text),
+        }
+    }
+    let found = context.find(key)?;
+    context.reply_row(found.row)?;
+    if found.row.is_none() || deadline.is_none() && !persist {
+        return Ok(());
+    }
+    match deadline {
+        Some(time) if time <= context.now_ms => context.remove(key, found),
+        None if found.deadline().is_none() => Ok(()),
+        deadline => context.put_deadline(key, found, deadline),
+    }
+}
+
+fn get_and_set(context: &mut Context<'_>) -> Run {
+    let (key, value) = (context.argument(1), context.argument(2));
+    if !context.fits(key, value.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    let found = context.find(key)?;
+    context.reply_row(found.row)?;
+    context.put(key, value, None, found.entry)
+}

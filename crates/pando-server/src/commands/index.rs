@@ -1,0 +1,131 @@
+//! Finds a command by its name: a hash table without chains, made at start.
+
+use pando_resp::Arguments;
+
+use super::{Command, FAMILIES, replies};
+
+/// Slots of the hash table; several times the number of commands.
+const SLOTS: usize = 512;
+/// Longest name that is looked for.
+const NAME_BYTES_MAX: usize = 32;
+const EMPTY: u16 = u16::MAX;
+
+/// The table of commands with its hash table.
+pub(crate) struct CommandIndex {
+    all: Vec<&'static Command>,
+    slots: Box<[u16; SLOTS]>,
+}
+
+impl CommandIndex {
+    pub(crate) fn new() -> Self {
+        let all: Vec<&'static Command> = FAMILIES.iter().flat_map(|family| family.iter()).collect();
+        assert!(all.len() * 2 < SLOTS, "look-ups stay short");
+        let mut slots = Box::new([EMPTY; SLOTS]);
+        for (index, command) in all.iter().enumerate() {
+            let name = command.name;
+            assert!(name.len() <= NAME_BYTES_MAX, "names fit the look-up");
+            let mut slot = hash(name.as_bytes());
+            while slots[slot] != EMPTY {
+                slot = (slot + 1) % SLOTS;
+            }
+            slots[slot] = u16::try_from(index).expect("there are few commands");
+        }
+        Self { all, slots }
+    }
+
+    /// The command called `name`, in any case, and its index.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let mut slot = hash(name);
+        loop {
+            let index = usize::from(self.slots[slot]);
+            let command = self.all.get(index)?;
+            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some((index, command));
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// The subcommand that `arguments` call if `command` is a container, else `command`; checks
+    /// the number of arguments.
+    ///
+    /// # Errors
+    /// The text of the error to reply.
+    #[inline]
+    pub(crate) fn resolve(
+        command: &'static Command,
+        arguments: Arguments<'_>,
+    ) -> Result<&'static Command, String> {
+        if !command.takes(arguments.len()) {
+            return Err(replies::wrong_arity(command.name));
+        }
+        if command.subcommands.is_empty() || arguments.len() < 2 {
+            return Ok(command);
+        }
+        let name = arguments.at(1);
+        let Some(subcommand) = command.subcommand(name) else {
+            let (name, container) = (replies::shown(name), command.name.to_ascii_uppercase());
+            return Err(format!(
+                "ERR unknown subcommand '{name}'. Try {container} HELP."
+            ));
+        };
+        if !subcommand.takes(arguments.len()) {
+            let whole = format!("{}|{}", command.name, subcommand.name);
+            return Err(replies::wrong_arity(&whole));
+        }
+        Ok(subcommand)
+    }
+
+    /// The text for a command that is not known.
+    #[cold]
+    pub(crate) fn unknown(arguments: Arguments<'_>) -> String {
+        let name = replies::shown(arguments.at(0));
+        let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
+        let length = text.len();
+        for argument in arguments.from(1) {
+            if text.len() - length >= 128 {
+                break;
+            }
+            let shown = replies::shown(argument);
+            text.push_str(&format!("'{shown}' "));
+        }
+        text
+    }
+
+    pub(crate) fn at(&self, index: usize) -> &'static Command {
+        self.all[index]
+    }
+
+    pub(crate) fn all(&self) -> &[&'static Command] {
+        &self.all
+    }
+}
+
+#[inline]
+fn hash(name: &[u8]) -> usize {
+    let fold = |hash: u32, byte: &u8| (hash ^ u32::from(byte | 0x20)).wrapping_mul(0x0100_0193);
+    let hash = name.iter().fold(0x811c_9dc5, fold);
+    (hash ^ hash >> 15) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        let index = CommandIndex::new();
+        for (at, command) in index.all().iter().enumerate() {
+            let name = command.name.to_ascii_uppercase();
+            assert_eq!(index.find(name.as_bytes()).map(|found| found.0), Some(at));
+            assert!(!command.summary.is_empty(), "{} is explained", command.name);
+        }
+        assert!(index.find(b"").is_none());
+        assert!(index.find(b"nosuch").is_none());
+        assert!(index.find(&[b'x'; 100]).is_none());
+    }
+}

@@ -1,0 +1,350 @@
+//! The sections of INFO, under the names that exporters and clients read.
+
+use std::fmt::{Display, Write as _};
+
+use pando_sync::atomic::Ordering;
+use pando_sync::time::{now, unix_ms};
+
+use super::auth::REDIS_VERSION;
+use crate::counters::Counter;
+use crate::shared::{Shared, Stage};
+
+/// A part of INFO.
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) by_default: bool,
+    pub(crate) write: fn(&Shared, &mut String),
+}
+
+const fn section(name: &'static str, write: fn(&Shared, &mut String)) -> Section {
+    Section {
+        name,
+        by_default: true,
+        write,
+    }
+}
+
+const fn on_demand(name: &'static str, write: fn(&Shared, &mut String)) -> Section {
+    Section {
+        name,
+        by_default: false,
+        write,
+    }
+}
+
+pub(crate) const SECTIONS: &[Section] = &[
+    section("Server", server),
+    section("Clients", clients),
+    section("Memory", memory),
+    section("Persistence", persistence),
+    section("Stats", statistics),
+    section("Replication", replication),
+    section("CPU", processor),
+    section("Modules", |_, _| {}),
+    on_demand("Commandstats", commands),
+    section("Errorstats", errors),
+    on_demand("Latencystats", |_, _| {}),
+    section("Cluster", |_, text| field(text, "cluster_enabled", 0)),
+    section("Keyspace", keyspace),
+    section("Pando", pando),
+];
+
+fn field(text: &mut String, name: &str, value: impl Display) {
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(shared: &Shared, text: &mut String) {
+    let uptime = now().duration_since(shared.started).as_secs();
+    let port = shared
+        .addresses
+        .first()
+        .map_or(0, std::net::SocketAddr::port);
+    field(text, "redis_version", REDIS_VERSION);
+    field(text, "redis_git_sha1", "00000000");
+    field(text, "redis_git_dirty", 0);
+    field(text, "redis_build_id", "0");
+    field(text, "redis_mode", "standalone");
+    field(text, "pando_version", &shared.options.version);
+    field(
+        text,
+        "os",
+        format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    );
+    field(text, "arch_bits", usize::BITS);
+    field(text, "monotonic_clock", "POSIX clock_gettime");
+    field(text, "multiplexing_api", "epoll");
+    field(text, "atomicvar_api", "rust-atomics");
+    field(text, "process_id", std::process::id());
+    field(text, "process_supervised", "no");
+    field(text, "run_id", &shared.run_id);
+    field(text, "tcp_port", port);
+    field(text, "server_time_usec", u128::from(unix_ms()) * 1000);
+    field(text, "uptime_in_seconds", uptime);
+    field(text, "uptime_in_days", uptime / 86_400);
+    field(text, "hz", 10);
+    field(text, "configured_hz", 10);
+    field(text, "io_threads_active", u8::from(shared.loops.len() > 1));
+    field(text, "event_loops", shared.loops.len());
+    field(text, "config_file", &shared.options.config_file);
+}
+
+fn clients(shared: &Shared, text: &mut String) {
+    let all = shared.clients.all();
+    // Relaxed: reports.
+    let waiting = all
+        .iter()
+        .filter(|record| record.waiting.load(Ordering::Relaxed))
+        .count();
+    let input = all
+        .iter()
+        .map(|record| record.input_bytes.load(Ordering::Relaxed))
+        .max();
+    let output = all
+        .iter()
+        .map(|record| record.output_bytes.load(Ordering::Relaxed))
+        .max();
+    field(text, "connected_clients", all.len());
+    field(text, "cluster_connections", 0);
+    field(text, "maxclients", shared.settings.maxclients());
+    field(text, "client_recent_max_input_buffer", input.unwrap_or(0));
+    field(text, "client_recent_max_output_buffer", output.unwrap_or(0));
+    field(text, "blocked_clients", waiting);
+    field(text, "tracking_clients", 0);
+    field(text, "pubsub_clients", 0);
+    field(text, "clients_in_timeout_table", 0);
+    field(text, "total_blocking_keys", 0);
+}
+
+/// Resident bytes of this process, as the system counts them.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| {
+            text.split(' ')
+                .nth(1)
+                .and_then(|pages| pages.parse::<u64>().ok())
+        });
+    pages.unwrap_or(0) * 4096
+}
+
+fn memory(shared: &Shared, text: &mut String) {
+    let report = shared.engine().map(|engine| engine.db.report());
+    let used = report.as_ref().map_or(0, |report| report.memory_used);
+    let most = report.as_ref().map_or(0, |report| report.max_memory);
+    let resident = resident_bytes();
+    let mebibytes = |bytes: u64| format!("{:.2}M", bytes as f64 / 1_048_576.0);
+    field(text, "used_memory", used);
+    field(text, "used_memory_human", mebibytes(used));
+    field(text, "used_memory_rss", resident);
+    field(text, "used_memory_rss_human", mebibytes(resident));
+    field(text, "used_memory_peak", used);
+    field(text, "used_memory_peak_human", mebibytes(used));
+    field(text, "used_memory_overhead", 0);
+    field(text, "used_memory_startup", 0);
+    field(text, "used_memory_dataset", used);
+    field(text, "used_memory_lua", 0);
+    field(text, "used_memory_scripts", 0);
+    field(text, "allocator_allocated", used);
+    field(text, "allocator_active", resident);
+    field(text, "allocator_resident", resident);
+    field(text, "maxmemory", most);
+    field(text, "maxmemory_human", mebibytes(most));
+    field(text, "maxmemory_policy", "noeviction");
+    field(text, "mem_fragmentation_ratio", "1.00");
+    field(text, "mem_allocator", "system");
+    field(text, "active_defrag_running", 0);
+    field(text, "lazyfree_pending_objects", 0);
+}
+
+fn persistence(shared: &Shared, text: &mut String) {
+    let engine = shared.engine();
+    let last = engine
+        .as_ref()
+        .map_or(0, |engine| engine.db.last_checkpoint_unix_ms() / 1000);
+    let log_bytes = engine
+        .as_ref()
+        .map_or(0, |engine| engine.db.report().log_bytes);
+    // Relaxed: reports.
+    let saving = u8::from(shared.saving.load(Ordering::Relaxed));
+    let saved = if shared.save_failed.load(Ordering::Relaxed) {
+        "err"
+    } else {
+        "ok"
+    };
+    field(text, "loading", u8::from(shared.stage() == Stage::Loading));
+    field(text, "async_loading", 0);
+    field(text, "rdb_changes_since_last_save", 0);
+    field(text, "rdb_bgsave_in_progress", saving);
+    field(text, "rdb_last_save_time", last);
+    field(text, "rdb_last_bgsave_status", saved);
+    field(text, "rdb_last_bgsave_time_sec", -1);
+    field(text, "rdb_current_bgsave_time_sec", -1);
+    field(text, "aof_enabled", 1);
+    field(text, "aof_rewrite_in_progress", 0);
+    field(text, "aof_rewrite_scheduled", 0);
+    field(text, "aof_last_bgrewrite_status", "ok");
+    field(text, "aof_last_write_status", "ok");
+    field(text, "aof_current_size", log_bytes);
+    field(text, "aof_base_size", 0);
+}
+
+fn statistics(shared: &Shared, text: &mut String) {
+    let calls = shared.sum(|counters| counters.commands.iter().map(|of| of.calls.get()).sum());
+    // Relaxed: a report.
+    let refused = shared.refused.load(Ordering::Relaxed);
+    field(
+        text,
+        "total_connections_received",
+        shared.sum(|of| of.accepted.get()) + refused,
+    );
+    field(text, "total_commands_processed", calls);
+    field(text, "instantaneous_ops_per_sec", 0);
+    field(
+        text,
+        "total_net_input_bytes",
+        shared.sum(|of| of.input_bytes.get()),
+    );
+    field(
+        text,
+        "total_net_output_bytes",
+        shared.sum(|of| of.output_bytes.get()),
+    );
+    field(text, "instantaneous_input_kbps", "0.00");
+    field(text, "instantaneous_output_kbps", "0.00");
+    field(
+        text,
+        "rejected_connections",
+        refused + shared.sum(|of| of.rejected.get()),
+    );
+    field(text, "sync_full", 0);
+    field(text, "sync_partial_ok", 0);
+    field(text, "sync_partial_err", 0);
+    field(text, "expired_keys", shared.sum(|of| of.expired.get()));
+    field(text, "evicted_keys", 0);
+    field(text, "keyspace_hits", shared.sum(|of| of.hits.get()));
+    field(text, "keyspace_misses", shared.sum(|of| of.misses.get()));
+    field(text, "pubsub_channels", 0);
+    field(text, "pubsub_patterns", 0);
+    field(text, "latest_fork_usec", 0);
+    field(text, "total_forks", 0);
+    field(
+        text,
+        "total_error_replies",
+        shared.sum(|of| of.errors_total.get()),
+    );
+    field(
+        text,
+        "suspended_commands",
+        shared.sum(|of| of.suspended.get()),
+    );
+    field(
+        text,
+        "transaction_conflicts",
+        shared.sum(|of| of.conflicts.get()),
+    );
+}
+
+fn replication(shared: &Shared, text: &mut String) {
+    field(text, "role", "master");
+    field(text, "connected_slaves", 0);
+    field(text, "master_failover_state", "no-failover");
+    field(text, "master_replid", &shared.run_id);
+    field(
+        text,
+        "master_replid2",
+        "0000000000000000000000000000000000000000",
+    );
+    field(text, "master_repl_offset", 0);
+    field(text, "second_repl_offset", -1);
+    field(text, "repl_backlog_active", 0);
+    field(text, "repl_backlog_size", 0);
+    field(text, "repl_backlog_first_byte_offset", 0);
+    field(text, "repl_backlog_histlen", 0);
+}
+
+fn processor(_: &Shared, text: &mut String) {
+    // User and system time in ticks of 10 ms, behind the name, which ends with the last bracket.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(") ").next().unwrap_or_default();
+    let ticks = |index: usize| {
+        let ticks = fields
+            .split(' ')
+            .nth(index)
+            .and_then(|ticks| ticks.parse::<f64>().ok());
+        ticks.unwrap_or(0.0) / 100.0
+    };
+    for (name, index) in [
+        ("used_cpu_sys", 12),
+        ("used_cpu_user", 11),
+        ("used_cpu_sys_children", 14),
+        ("used_cpu_user_children", 13),
+    ] {
+        field(text, name, format_args!("{:.6}", ticks(index)));
+    }
+}
+
+fn commands(shared: &Shared, text: &mut String) {
+    for (index, command) in shared.commands.all().iter().enumerate() {
+        let sum = |pick: fn(&crate::counters::CommandCounters) -> &Counter| {
+            shared.sum(|of| pick(&of.commands[index]).get())
+        };
+        let (calls, micros) = (sum(|of| &of.calls), sum(|of| &of.nanoseconds) / 1000);
+        let (rejected, failed) = (sum(|of| &of.rejected), sum(|of| &of.failed));
+        if calls + rejected == 0 {
+            continue;
+        }
+        let each = micros as f64 / calls.max(1) as f64;
+        let name = format!("cmdstat_{}", command.name);
+        let value = format_args!(
+            "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},\
+             failed_calls={failed}"
+        )
+        .to_string();
+        field(text, &name, value);
+    }
+}
+
+fn errors(shared: &Shared, text: &mut String) {
+    for (code, count) in shared.errors() {
+        field(
+            text,
+            &format!("errorstat_{code}"),
+            format_args!("count={count}"),
+        );
+    }
+}
+
+fn keyspace(shared: &Shared, text: &mut String) {
+    let Some(engine) = shared.engine() else {
+        return;
+    };
+    for (number, database) in engine.databases.iter().enumerate() {
+        let (keys, entries) = (database.keys.len(), database.entries());
+        if keys > 0 {
+            let name = format!("db{number}");
+            field(
+                text,
+                &name,
+                format_args!("keys={keys},expires={entries},avg_ttl=0"),
+            );
+        }
+    }
+}
+
+fn pando(shared: &Shared, text: &mut String) {
+    field(text, "durability", shared.settings.durability().name());
+    field(text, "periodic_ms", shared.options.periodic_ms);
+    let Some(engine) = shared.engine() else {
+        return;
+    };
+    let report = engine.db.report();
+    field(text, "io_backend", report.io_backend);
+    field(text, "page_size", report.page_size);
+    field(text, "recovery_ms", report.recovery_ms);
+    field(text, "data_bytes", report.data_bytes);
+    field(text, "log_bytes", report.log_bytes);
+    field(text, "durable_lsn", engine.db.durable_lsn().0);
+    for (ticker, count) in engine.db.statistics().iter() {
+        field(text, &format!("{}_total", ticker.name()), count);
+    }
+}

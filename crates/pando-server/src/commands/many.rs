@@ -1,0 +1,81 @@
+//! MGET, MSET, MSETNX.
+
+use super::set::entry_to_replace;
+use super::{Command, Flags, Keys, Kind, replies};
+use crate::context::{Context, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        keys: Keys::ALL,
+        kind: Kind::ReadMany,
+        complexity: "O(N) where N is the number of keys to retrieve.",
+        summary: "Atomically returns the string values of one or more keys.",
+        ..Command::read("mget", -2, get_many)
+    },
+    Command {
+        since: "1.0.1",
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        keys: Keys::PAIRS,
+        complexity: "O(N) where N is the number of keys to set.",
+        summary: "Atomically creates or modifies the string values of one or more keys.",
+        ..Command::write("mset", -3, set_many)
+    },
+    Command {
+        since: "1.0.1",
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        keys: Keys::PAIRS,
+        complexity: "O(N) where N is the number of keys to set.",
+        summary: "Atomically modifies the string values of one or more keys only when all keys \
+                  don't exist.",
+        ..Command::write("msetnx", -3, set_many_if_absent)
+    },
+];
+
+fn get_many(context: &mut Context<'_>) -> Run {
+    let count = context.count() - 1;
+    context.reply().array(count);
+    for key in context.arguments.from(1) {
+        let row = context.read(key)?;
+        context.reply_row(row)?;
+    }
+    Ok(())
+}
+
+/// The error of pairs that are none, or of a value that is too long.
+fn refusal(context: &Context<'_>) -> Option<String> {
+    if context.count().is_multiple_of(2) {
+        return Some(replies::wrong_arity(context.command.name));
+    }
+    let fits = |at: usize| context.fits(context.argument(at), context.argument(at + 1).len());
+    let all_fit = (1..context.count()).step_by(2).all(fits);
+    (!all_fit).then(|| replies::STRING_TOO_LONG.to_owned())
+}
+
+fn set_many(context: &mut Context<'_>) -> Run {
+    if let Some(text) = refusal(context) {
+        return context.fail(&text);
+    }
+    for at in (1..context.count()).step_by(2) {
+        let (key, value) = (context.argument(at), context.argument(at + 1));
+        let found = entry_to_replace(context, key)?;
+        context.put(key, value, None, found.entry)?;
+    }
+    context.ok()
+}
+
+fn set_many_if_absent(context: &mut Context<'_>) -> Run {
+    if let Some(text) = refusal(context) {
+        return context.fail(&text);
+    }
+    for at in (1..context.count()).step_by(2) {
+        if context.find(context.argument(at))?.row.is_some() {
+            return context.integer(0);
+        }
+    }
+    for at in (1..context.count()).step_by(2) {
+        let (key, value) = (context.argument(at), context.argument(at + 1));
+        let found = context.find(key)?;
+        context.put(key, value, None, found.entry)?;
+    }
+    context.integer(1)
+}

@@ -1,0 +1,58 @@
+//! All commands: one table that dispatches and describes.
+//!
+//! A family of commands is a file with a list of [`Command`]s; [`FAMILIES`] is the list of lists.
+
+mod append;
+mod auth;
+mod client;
+mod client_kill;
+mod command;
+mod config;
+mod connection;
+mod counter;
+mod exists;
+mod expire;
+mod flush;
+mod get;
+mod index;
+mod info;
+mod info_text;
+mod many;
+mod range;
+pub(crate) mod replies;
+mod save;
+mod set;
+mod specification;
+mod transaction;
+mod ttl;
+mod waitaof;
+mod walk;
+
+pub(crate) use index::CommandIndex;
+pub(crate) use info::info_all;
+pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
+pub(crate) use transaction::{queue, runs_at_once};
+
+/// The table.
+pub(crate) const FAMILIES: &[&[Command]] = &[
+    connection::COMMANDS,
+    auth::COMMANDS,
+    client::COMMANDS,
+    get::COMMANDS,
+    set::COMMANDS,
+    many::COMMANDS,
+    counter::COMMANDS,
+    append::COMMANDS,
+    range::COMMANDS,
+    exists::COMMANDS,
+    expire::COMMANDS,
+    ttl::COMMANDS,
+    walk::COMMANDS,
+    flush::COMMANDS,
+    transaction::COMMANDS,
+    command::COMMANDS,
+    config::COMMANDS,
+    info::COMMANDS,
+    save::COMMANDS,
+    waitaof::COMMANDS,
+];

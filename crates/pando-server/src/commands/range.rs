@@ -1,0 +1,80 @@
+//! GETRANGE and its old name SUBSTR.
+
+use super::{Command, Flags};
+use crate::context::{Context, Run};
+
+const READONLY: Flags = Flags::READONLY;
+const COMPLEXITY: &str = "O(N) where N is the length of the returned string.";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        since: "2.4.0",
+        flags: READONLY,
+        complexity: COMPLEXITY,
+        summary: "Returns a substring of the string stored at a key.",
+        ..Command::read("getrange", 4, get_range)
+    },
+    Command {
+        flags: READONLY,
+        complexity: COMPLEXITY,
+        summary: "Returns a substring from a string value.",
+        ..Command::read("substr", 4, get_range)
+    },
+];
+
+/// The bytes from `start` to `end`, both included, negative ones counted from the end.
+fn slice(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let absolute = |index: i64| {
+        if index < 0 {
+            (length + index).max(0)
+        } else {
+            index
+        }
+    };
+    let (start, end) = (absolute(start), absolute(end).min(length - 1));
+    match (usize::try_from(start), usize::try_from(end)) {
+        (Ok(start), Ok(end)) if start <= end => &bytes[start..=end],
+        _ => &[],
+    }
+}
+
+fn get_range(context: &mut Context<'_>) -> Run {
+    let (start, end) = match (context.integer_at(2), context.integer_at(3)) {
+        (Ok(start), Ok(end)) => (start, end),
+        (Err(text), _) | (_, Err(text)) => return context.fail(text),
+    };
+    let Some(row) = context.read(context.argument(1))? else {
+        context.reply().bulk(b"");
+        return Ok(());
+    };
+    let version = context.session.version;
+    let value = std::mem::take(&mut context.data().scratch.value);
+    let mut reply = pando_resp::Writer::new(context.out, version);
+    reply.bulk(slice(&value[row.payload..], start, end));
+    context.data().scratch.value = value;
+    context.check_reply()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slice;
+
+    #[test]
+    fn ranges_are_cut_as_in_redis() {
+        let text = b"This is a string";
+        assert_eq!(slice(text, 0, 3), b"This");
+        assert_eq!(slice(text, -3, -1), b"ing");
+        assert_eq!(slice(text, 0, -1), text);
+        assert_eq!(slice(text, 10, 100), b"string");
+        assert_eq!(slice(text, 20, 30), b"");
+        assert_eq!(slice(text, 5, 2), b"");
+        assert_eq!(slice(text, -1, -5), b"");
+        assert_eq!(slice(text, -100, 0), b"T");
+        assert_eq!(slice(b"", 0, -1), b"");
+        assert_eq!(slice(text, i64::MIN, i64::MAX), text);
+    }
+}

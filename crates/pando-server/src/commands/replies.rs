@@ -1,0 +1,46 @@
+//! Texts of errors, word for word those that clients know.
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+pub(crate) const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
+pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
+pub(crate) const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
+pub(crate) const OFFSET: &str = "ERR offset is out of range";
+pub(crate) const STRING_TOO_LONG: &str =
+    "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const NO_PASSWORD_CONFIGURED: &str = "ERR AUTH <password> called without any password \
+     configured for the default user. Are you sure your configuration is correct?";
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+pub(crate) const DATABASE_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+pub(crate) const REPLY_TOO_LONG: &str = "ERR reply exceeds the maximum allowed size";
+pub(crate) const QUEUE_TOO_LONG: &str = "ERR transaction exceeds the maximum allowed size";
+pub(crate) const MAX_CLIENTS: &str = "ERR max number of clients reached";
+pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode because protected mode \
+     is enabled and no password is set for the default user. In this mode connections are only \
+     accepted from the loopback interface. If you want to connect from external computers to \
+     Redis you may adopt one of the following solutions: 1) Just disable protected mode sending \
+     the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to \
+     Redis from the same host the server is running, however MAKE SURE Redis is not publicly \
+     accessible from internet if you do so. 2) Setup a password for the default user with \
+     --requirepass. NOTE: You only need to do one of the above things in order for the server to \
+     start accepting connections from the outside.";
+
+/// `wrong number of arguments` of a command.
+pub(crate) fn wrong_arity(command: &str) -> String {
+    format!("ERR wrong number of arguments for '{command}' command")
+}
+
+/// `invalid expire time` of a command.
+pub(crate) fn invalid_expire(command: &str) -> String {
+    format!("ERR invalid expire time in '{command}' command")
+}
+
+/// Text that a client sent, as it may be shown in a reply: at most 128 bytes.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+}

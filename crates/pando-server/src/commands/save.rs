@@ -1,0 +1,132 @@
+//! SAVE, BGSAVE, LASTSAVE, SHUTDOWN, TIME.
+//!
+//! A save is a checkpoint of the engine. It blocks, so a thread of its own takes it, and the
+//! connection that asked waits.
+
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_sync::thread;
+
+use super::{Command, Flags, Keys, Kind, replies};
+use crate::context::progress::Job;
+use crate::context::{Context, Halt, Run};
+
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: ADMIN.and(Flags::NO_MULTI),
+        kind: Kind::Read,
+        keys: Keys::NONE,
+        summary: "Synchronously saves the database(s) to disk.",
+        ..Command::new("save", 1, save)
+    },
+    Command {
+        flags: ADMIN,
+        kind: Kind::Read,
+        summary: "Asynchronously saves the database(s) to disk.",
+        ..Command::new("bgsave", -1, background_save)
+    },
+    Command {
+        flags: Flags::LOADING.and(Flags::FAST),
+        summary: "Returns the Unix timestamp of the last successful save to disk.",
+        ..Command::new("lastsave", 1, last_save)
+    },
+    Command {
+        flags: ADMIN.and(Flags::LOADING).and(Flags::NO_MULTI),
+        summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",
+        ..Command::new("shutdown", -1, shutdown)
+    },
+    Command {
+        since: "2.6.0",
+        flags: Flags::LOADING.and(Flags::FAST),
+        summary: "Returns the server time.",
+        ..Command::new("time", 1, time)
+    },
+];
+
+fn save(context: &mut Context<'_>) -> Run {
+    if let Some(job) = context.progress.job.clone() {
+        return match job.result() {
+            None => Err(Halt::Wait),
+            Some(Ok(())) => context.ok(),
+            Some(Err(text)) => context.fail(&format!("ERR {text}")),
+        };
+    }
+    let engine = context.shared.engine();
+    let engine = engine.expect("SAVE runs when the engine is open");
+    // AcqRel: pairs with the Release of the thread below; one save at a time.
+    if context.shared.saving.swap(true, Ordering::AcqRel) {
+        return context.fail("ERR Background save already in progress");
+    }
+    let job = Job::new(context.waker.clone());
+    let saving = Arc::clone(&context.shared.saving);
+    let failed = Arc::clone(&context.shared.save_failed);
+    let worker = {
+        let job = job.clone();
+        move || {
+            let result = engine.db.checkpoint().map_err(|error| error.to_string());
+            drop(engine);
+            failed.store(result.is_err(), Ordering::Relaxed);
+            // Release: pairs with the AcqRel in save.
+            saving.store(false, Ordering::Release);
+            job.finish(result);
+        }
+    };
+    let spawned = thread::Builder::new()
+        .name("pando-save".to_owned())
+        .spawn(worker);
+    if let Err(error) = spawned {
+        context.shared.saving.store(false, Ordering::Release);
+        return context.fail(&format!("ERR {error}"));
+    }
+    context.progress.job = Some(job);
+    Err(Halt::Wait)
+}
+
+fn background_save(context: &mut Context<'_>) -> Run {
+    if context.count() > 2 || context.count() == 2 && !context.is(1, "schedule") {
+        return context.fail(replies::SYNTAX);
+    }
+    context.engine().db.request_checkpoint();
+    context.reply().simple("Background saving started");
+    Ok(())
+}
+
+fn last_save(context: &mut Context<'_>) -> Run {
+    let engine = context.shared.engine();
+    let started = context.shared.started_ms;
+    let time = engine.map_or(started, |engine| engine.db.last_checkpoint_unix_ms());
+    context.integer(i64::try_from(time / 1000).unwrap_or(i64::MAX))
+}
+
+fn shutdown(context: &mut Context<'_>) -> Run {
+    let mut abort = false;
+    for at in 1..context.count() {
+        let known = ["nosave", "save", "now", "force"];
+        if context.is(at, "abort") && context.count() == 2 {
+            abort = true;
+        } else if !known.iter().any(|word| context.is(at, word)) {
+            return context.fail(replies::SYNTAX);
+        }
+    }
+    if abort {
+        return context.fail("ERR No shutdown in progress.");
+    }
+    context.session.closing = true;
+    context.shared.stop();
+    Ok(())
+}
+
+fn time(context: &mut Context<'_>) -> Run {
+    let elapsed = pando_sync::time::SystemTime::now()
+        .duration_since(pando_sync::time::SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    context.reply().array(2);
+    context
+        .reply()
+        .bulk(elapsed.as_secs().to_string().as_bytes());
+    let micros = elapsed.subsec_micros().to_string();
+    context.reply().bulk(micros.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! SET with all its options, SETNX, SETEX, PSETEX.
+
+use super::expire::{Expire, parse_expire};
+use super::{Command, replies};
+use crate::context::{Context, Found, Halt, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: super::Flags::WRITE.and(super::Flags::DENYOOM),
+        summary: "Sets the string value of a key, ignoring its type.",
+        ..Command::write("set", -3, set)
+    },
+    Command {
+        summary: "Set the string value of a key only when the key doesn't exist.",
+        ..Command::write("setnx", 3, set_if_absent)
+    },
+    Command {
+        since: "2.0.0",
+        summary: "Sets the string value and expiration time of a key.",
+        ..Command::write("setex", 4, set_with_seconds)
+    },
+    Command {
+        since: "2.6.0",
+        summary: "Sets both string value and expiration time in milliseconds of a key.",
+        ..Command::write("psetex", 4, set_with_milliseconds)
+    },
+];
+
+/// Only under which condition SET writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    Absent,
+    Present,
+}
+
+struct Options {
+    condition: Condition,
+    get: bool,
+    keep_deadline: bool,
+    deadline: Option<u64>,
+}
+
+fn parse(context: &Context<'_>) -> Result<Options, String> {
+    let syntax = || replies::SYNTAX.to_owned();
+    let mut options = Options {
+        condition: Condition::Always,
+        get: false,
+        keep_deadline: false,
+        deadline: None,
+    };
+    let mut expire = None;
+    let mut at = 3;
+    while at < context.count() {
+        let no_expiry = expire.is_none() && !options.keep_deadline;
+        if context.is(at, "nx") && options.condition != Condition::Present {
+            options.condition = Condition::Absent;
+        } else if context.is(at, "xx") && options.condition != Condition::Absent {
+            options.condition = Condition::Present;
+        } else if context.is(at, "get") {
+            options.get = true;
+        } else if context.is(at, "keepttl") && expire.is_none() {
+            options.keep_deadline = true;
+        } else if no_expiry && let Some(unit) = Expire::from_option(context.argument(at)) {
+            at += 1;
+            if at >= context.count() {
+                return Err(syntax());
+            }
+            expire = Some((unit, at));
+        } else {
+            return Err(syntax());
+        }
+        at += 1;
+    }
+    if let Some((unit, at)) = expire {
+        options.deadline = Some(parse_expire(context, unit, at)?);
+    }
+    Ok(options)
+}
+
+/// The expiry entry of a key that is about to be overwritten unread. While the database has no
+/// entries at all the row need not be read for it: an entry that appears in between is garbage
+/// that the cleaner knows. A folded key is always read: its row may be that of another key.
+pub(crate) fn entry_to_replace(context: &mut Context<'_>, key: &[u8]) -> Result<Found, Halt> {
+    let no_entries = context.database().entries() == 0;
+    if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
+        return Ok(Found::default());
+    }
+    context.find(key)
+}
+
+fn set(context: &mut Context<'_>) -> Run {
+    let (key, value) = (context.argument(1), context.argument(2));
+    if context.count() == 3 {
+        if !context.fits(key, value.len()) {
+            return context.fail(replies::STRING_TOO_LONG);
+        }
+        let found = entry_to_replace(context, key)?;
+        context.put(key, value, None, found.entry)?;
+        return context.ok();
+    }
+    let options = match parse(context) {
+        Ok(options) => options,
+        Err(text) => return context.fail(&text),
+    };
+    if !context.fits(key, value.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    let found = context.find(key)?;
+    if options.get {
+        context.reply_row(found.row)?;
+    }
+    let refused = match options.condition {
+        Condition::Always => false,
+        Condition::Absent => found.row.is_some(),
+        Condition::Present => found.row.is_none(),
+    };
+    if refused {
+        if !options.get {
+            context.reply().null();
+        }
+        return Ok(());
+    }
+    let deadline = if options.keep_deadline {
+        found.deadline()
+    } else {
+        options.deadline
+    };
+    context.put(key, value, deadline, found.entry)?;
+    if options.get { Ok(()) } else { context.ok() }
+}
+
+fn set_if_absent(context: &mut Context<'_>) -> Run {
+    let (key, value) = (context.argument(1), context.argument(2));
+    if !context.fits(key, value.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    let found = context.find(key)?;
+    if found.row.is_some() {
+        return context.integer(0);
+    }
+    context.put(key, value, None, found.entry)?;
+    context.integer(1)
+}
+
+fn set_with_seconds(context: &mut Context<'_>) -> Run {
+    set_with(context, Expire::Seconds)
+}
+
+fn set_with_milliseconds(context: &mut Context<'_>) -> Run {
+    set_with(context, Expire::Milliseconds)
+}
+
+fn set_with(context: &mut Context<'_>, unit: Expire) -> Run {
+    let (key, value) = (context.argument(1), context.argument(3));
+    let deadline = match parse_expire(context, unit, 2) {
+        Ok(deadline) => deadline,
+        Err(text) => return context.fail(&text),
+    };
+    if !context.fits(key, value.len()) {
+        return context.fail(replies::STRING_TOO_LONG);
+    }
+    let found = context.find(key)?;
+    context.put(key, value, Some(deadline), found.entry)?;
+    context.ok()
+}

@@ -1,0 +1,221 @@
+//! What the table knows about a command.
+
+use pando_resp::Arguments;
+
+use crate::context::{Context, Run};
+
+/// Properties of a command, as COMMAND shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    pub(crate) const NONE: Self = Self(0);
+    /// Changes data.
+    pub(crate) const WRITE: Self = Self(1);
+    /// Reads data.
+    pub(crate) const READONLY: Self = Self(2);
+    /// Refused when there is no room.
+    pub(crate) const DENYOOM: Self = Self(4);
+    /// Administration.
+    pub(crate) const ADMIN: Self = Self(8);
+    /// Constant or logarithmic time.
+    pub(crate) const FAST: Self = Self(16);
+    /// Runs while the engine is opening.
+    pub(crate) const LOADING: Self = Self(32);
+    /// Runs before authentication.
+    pub(crate) const NO_AUTH: Self = Self(64);
+    /// Not between MULTI and EXEC.
+    pub(crate) const NO_MULTI: Self = Self(128);
+    /// Not from scripts.
+    pub(crate) const NOSCRIPT: Self = Self(256);
+    /// May wait.
+    pub(crate) const BLOCKING: Self = Self(512);
+
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Names as COMMAND gives them.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        const NAMES: [(Flags, &str); 10] = [
+            (Flags::WRITE, "write"),
+            (Flags::READONLY, "readonly"),
+            (Flags::DENYOOM, "denyoom"),
+            (Flags::ADMIN, "admin"),
+            (Flags::NOSCRIPT, "noscript"),
+            (Flags::BLOCKING, "blocking"),
+            (Flags::LOADING, "loading"),
+            (Flags::FAST, "fast"),
+            (Flags::NO_AUTH, "no_auth"),
+            (Flags::NO_MULTI, "no_multi"),
+        ];
+        NAMES
+            .into_iter()
+            .filter(move |(flag, _)| self.has(*flag))
+            .map(|(_, name)| name)
+    }
+}
+
+/// Which arguments are keys: the first, the last (negative: counted from the end), the step.
+/// All 0: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) first: i32,
+    pub(crate) last: i32,
+    pub(crate) step: i32,
+}
+
+impl Keys {
+    pub(crate) const NONE: Self = Self::new(0, 0, 0);
+    pub(crate) const ONE: Self = Self::new(1, 1, 1);
+    pub(crate) const ALL: Self = Self::new(1, -1, 1);
+    pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
+
+    const fn new(first: i32, last: i32, step: i32) -> Self {
+        Self { first, last, step }
+    }
+
+    /// The keys among `arguments`.
+    pub(crate) fn of<'a>(self, arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let count = arguments.len();
+        let first = usize::try_from(self.first).unwrap_or(0);
+        let end = match usize::try_from(self.last) {
+            Ok(last) => last + 1,
+            Err(_) => count.saturating_sub(self.last.unsigned_abs() as usize - 1),
+        };
+        let step = usize::try_from(self.step).unwrap_or(1).max(1);
+        let range = if first == 0 {
+            0..0
+        } else {
+            first..end.min(count)
+        };
+        range.step_by(step).map(move |index| arguments.at(index))
+    }
+}
+
+/// Family of a command, as the documentation groups them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Connection,
+    Generic,
+    String,
+    Server,
+    Transactions,
+}
+
+impl Group {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::String => "string",
+            Self::Server => "server",
+            Self::Transactions => "transactions",
+        }
+    }
+}
+
+/// How a command is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Touches no data.
+    Session,
+    /// Reads what is there now, without a transaction.
+    Read,
+    /// Reads several keys as they are at one moment.
+    ReadMany,
+    /// Reads or writes in a transaction that is then committed.
+    Transaction,
+    /// Looks at data through a transaction that is not committed.
+    Watch,
+    /// The transaction of MULTI.
+    Exec,
+}
+
+/// A command or a subcommand.
+pub(crate) struct Command {
+    /// Small letters.
+    pub(crate) name: &'static str,
+    /// Arguments with the name; negative: at least.
+    pub(crate) arity: i32,
+    pub(crate) flags: Flags,
+    pub(crate) keys: Keys,
+    pub(crate) group: Group,
+    pub(crate) kind: Kind,
+    pub(crate) since: &'static str,
+    pub(crate) complexity: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) run: fn(&mut Context<'_>) -> Run,
+    /// A container's subcommands: `run` of the container is never called then.
+    pub(crate) subcommands: &'static [Command],
+}
+
+impl Command {
+    /// A session command that takes no keys: the base of struct updates.
+    pub(crate) const fn new(
+        name: &'static str,
+        arity: i32,
+        run: fn(&mut Context<'_>) -> Run,
+    ) -> Self {
+        Self {
+            name,
+            arity,
+            flags: Flags::NONE,
+            keys: Keys::NONE,
+            group: Group::Server,
+            kind: Kind::Session,
+            since: "1.0.0",
+            complexity: "O(1)",
+            summary: "",
+            run,
+            subcommands: &[],
+        }
+    }
+
+    /// A command that reads the string at its first argument.
+    pub(crate) const fn read(
+        name: &'static str,
+        arity: i32,
+        run: fn(&mut Context<'_>) -> Run,
+    ) -> Self {
+        Self {
+            flags: Flags::READONLY.and(Flags::FAST),
+            keys: Keys::ONE,
+            group: Group::String,
+            kind: Kind::Read,
+            ..Self::new(name, arity, run)
+        }
+    }
+
+    /// A command that writes the string at its first argument.
+    pub(crate) const fn write(
+        name: &'static str,
+        arity: i32,
+        run: fn(&mut Context<'_>) -> Run,
+    ) -> Self {
+        Self {
+            flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+            kind: Kind::Transaction,
+            ..Self::read(name, arity, run)
+        }
+    }
+
+    /// True if it can be called with `count` arguments, the name included.
+    #[inline]
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        count == least || self.arity < 0 && count > least
+    }
+
+    /// The subcommand that `name` calls.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Self> {
+        let subcommands = self.subcommands.iter();
+        let mut subcommands =
+            subcommands.filter(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
+        subcommands.next()
+    }
+}

@@ -1,0 +1,59 @@
+//! TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+
+use super::{Command, Group};
+use crate::context::{Context, Run};
+
+const fn asking(
+    name: &'static str,
+    since: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        since,
+        group: Group::Generic,
+        summary,
+        ..Command::read(name, 2, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    asking(
+        "ttl",
+        "1.0.0",
+        |context| ask(context, 1000, true),
+        "Returns the expiration time in seconds of a key.",
+    ),
+    asking(
+        "pttl",
+        "2.6.0",
+        |context| ask(context, 1, true),
+        "Returns the expiration time in milliseconds of a key.",
+    ),
+    asking(
+        "expiretime",
+        "7.0.0",
+        |context| ask(context, 1000, false),
+        "Returns the expiration time of a key as a Unix timestamp.",
+    ),
+    asking(
+        "pexpiretime",
+        "7.0.0",
+        |context| ask(context, 1, false),
+        "Returns the expiration time of a key as a Unix milliseconds timestamp.",
+    ),
+];
+
+/// Replies the time in units of `unit_ms`, rounded; -1 for a key without, -2 for none.
+fn ask(context: &mut Context<'_>, unit_ms: u64, relative: bool) -> Run {
+    let Some(row) = context.read(context.argument(1))? else {
+        return context.integer(-2);
+    };
+    let Some(expiry) = row.expiry else {
+        return context.integer(-1);
+    };
+    let base = if relative { context.now_ms } else { 0 };
+    let time = expiry.deadline.saturating_sub(base);
+    let rounded = time.saturating_add(unit_ms / 2) / unit_ms;
+    context.integer(i64::try_from(rounded).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,299 @@
+//! SCAN, KEYS, DBSIZE: commands over a whole database.
+//!
+//! An iteration goes leaf by leaf in the order of stored keys, lets others run after some leaves,
+//! and goes on where it was. A key that is there from beginning to end is found; one that comes or
+//! goes meanwhile may be.
+
+use std::ops::Bound;
+
+use pando_resp::Writer;
+use pandodb::nonblocking::Attempt;
+
+use super::{Command, Flags, Group, Keys, Kind, replies};
+use crate::context::progress::{Position, Walk};
+use crate::context::{Context, Halt, Run};
+use crate::cursor::Place;
+use crate::glob;
+use crate::keyspace::Row;
+
+/// Leaves that are looked at before others get their turn.
+const LEAVES_PER_TURN: usize = 8;
+/// Keys that SCAN looks at if not told.
+const SCAN_COUNT: u64 = 10;
+
+const fn over_all(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::READONLY,
+        keys: Keys::NONE,
+        group: Group::Generic,
+        kind: Kind::Read,
+        complexity: "O(N) with N being the number of keys in the database.",
+        summary,
+        ..Command::new(name, arity, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        since: "2.8.0",
+        complexity: "O(1) for every call. O(N) for a complete iteration.",
+        ..over_all(
+            "scan",
+            -2,
+            scan,
+            "Iterates over the key names in the database.",
+        )
+    },
+    over_all(
+        "keys",
+        2,
+        keys,
+        "Returns all key names that match a pattern.",
+    ),
+    Command {
+        flags: Flags::READONLY.and(Flags::FAST),
+        group: Group::Server,
+        complexity: "O(1)",
+        ..over_all(
+            "dbsize",
+            1,
+            size,
+            "Returns the number of keys in the database.",
+        )
+    },
+];
+
+/// What an iteration looks for.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    pattern: Option<&'a [u8]>,
+    /// Keys to look at.
+    limit: u64,
+    /// Nothing has the type that is asked for.
+    nothing: bool,
+}
+
+impl Request<'_> {
+    fn takes(&self, key: &[u8]) -> bool {
+        !self.nothing
+            && self
+                .pattern
+                .is_none_or(|pattern| glob::matches(pattern, key))
+    }
+}
+
+/// Goes on with the iteration of this command until it is done.
+fn advance(
+    context: &mut Context<'_>,
+    request: Request<'_>,
+    start: impl FnOnce(&Context<'_>) -> Option<Vec<u8>>,
+) -> Result<Walk, Halt> {
+    let index = context.exec_index.unwrap_or(0);
+    let mut walk = context.progress.take_walk(index);
+    if !walk.begun {
+        walk.begun = true;
+        walk.start = start(context);
+        walk.position = walk.start.clone().map(Position::Behind);
+    }
+    let mut result = Ok(());
+    for _ in 0..LEAVES_PER_TURN {
+        if walk.done || result.is_err() {
+            break;
+        }
+        result = leaf(context, &mut walk, request);
+    }
+    match result {
+        Ok(()) if walk.done => Ok(walk),
+        Ok(()) => {
+            context.progress.keep_walk(index, walk);
+            Err(Halt::Yield)
+        }
+        Err(halt) => {
+            context.progress.keep_walk(index, walk);
+            Err(halt)
+        }
+    }
+}
+
+/// Looks at one leaf.
+fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run {
+    let (number, now_ms) = (context.session.database, context.now_ms);
+    let (version, database) = (context.session.version, context.database());
+    let data = context.data();
+    let from = walk
+        .position
+        .as_ref()
+        .map_or(Bound::Unbounded, Position::bound);
+    let scratch = &mut *data.scratch;
+    let scanned = database.keys.try_scan(from, &mut scratch.page)?;
+    if let Attempt::Pending(pending) = scanned {
+        return Err(Halt::Pending(pending));
+    }
+    for (stored, value) in scratch.page.iter() {
+        // A long value is not in the leaf; its head is needed all the same.
+        let value = match value {
+            Some(value) => Some(value),
+            None => {
+                scratch.value.clear();
+                match database.keys.try_get(stored, &mut scratch.value)? {
+                    Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+                    Attempt::Ready(true) => Some(scratch.value.as_slice()),
+                    Attempt::Ready(false) => None,
+                }
+            }
+        };
+        let hidden = data.overlay.as_deref();
+        let hidden = hidden.is_some_and(|overlay| overlay.hides(number, stored));
+        if let Some(value) = value.filter(|_| !hidden) {
+            let row = Row::decode(stored, value)?;
+            let key = row.user_key(stored, value);
+            if !row.is_over(now_ms) && request.takes(key) {
+                Writer::new(&mut walk.found, version).bulk(key);
+                walk.count += 1;
+            }
+        }
+        walk.position = Some(Position::Behind(stored.to_vec()));
+        walk.examined += 1;
+        if walk.examined >= request.limit {
+            walk.done = true;
+            return Ok(());
+        }
+    }
+    if walk.found.len() > data.engine.reply_bytes_max {
+        return Err(Halt::ReplyTooLong);
+    }
+    match scratch.page.next.take() {
+        Some(next) => walk.position = Some(Position::At(next)),
+        None => {
+            walk.at_end = true;
+            walk.done = true;
+        }
+    }
+    Ok(())
+}
+
+/// Replies the keys of a finished iteration; those that EXEC made in its range included.
+fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Request<'_>) -> Run {
+    let number = context.session.database;
+    let version = context.session.version;
+    let (mut extra, mut extra_count) = (Vec::new(), 0);
+    let overlay = context.data().overlay.as_deref();
+    for (stored, key) in overlay.iter().flat_map(|overlay| overlay.touched(number)) {
+        let begun = walk.start.as_deref().is_none_or(|start| stored > start);
+        let ended = match &walk.position {
+            Some(Position::Behind(last)) if !walk.at_end => stored > last.as_slice(),
+            _ => false,
+        };
+        if let Some(key) = key.filter(|key| begun && !ended && request.takes(key)) {
+            Writer::new(&mut extra, version).bulk(key);
+            extra_count += 1;
+        }
+    }
+    let mut reply = context.reply();
+    reply.array(walk.count + extra_count);
+    reply.raw(&walk.found);
+    reply.raw(&extra);
+    context.check_reply()
+}
+
+/// EXEC may begin again: what was found is not looked for again.
+fn keep(context: &mut Context<'_>, walk: Walk) {
+    if let Some(index) = context.exec_index {
+        context.progress.keep_walk(index, walk);
+    }
+}
+
+fn keys(context: &mut Context<'_>) -> Run {
+    let pattern = context.argument(1);
+    let request = Request {
+        pattern: (pattern != b"*").then_some(pattern),
+        limit: u64::MAX,
+        nothing: false,
+    };
+    let walk = advance(context, request, |_| None)?;
+    reply_keys(context, &walk, request)?;
+    keep(context, walk);
+    Ok(())
+}
+
+fn scan(context: &mut Context<'_>) -> Run {
+    let cursor = std::str::from_utf8(context.argument(1)).ok();
+    let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
+        return context.fail("ERR invalid cursor");
+    };
+    let mut request = Request {
+        pattern: None,
+        limit: SCAN_COUNT,
+        nothing: false,
+    };
+    for at in (2..context.count()).step_by(2) {
+        if at + 1 >= context.count() {
+            return context.fail(replies::SYNTAX);
+        }
+        if context.is(at, "match") {
+            let pattern = context.argument(at + 1);
+            request.pattern = (pattern != b"*").then_some(pattern);
+        } else if context.is(at, "count") {
+            request.limit = match context.integer_at(at + 1).map(u64::try_from) {
+                Ok(Ok(count)) if count > 0 => count,
+                Ok(_) => return context.fail(replies::SYNTAX),
+                Err(text) => return context.fail(text),
+            };
+        } else if context.is(at, "type") {
+            request.nothing = !context.is(at + 1, "string");
+        } else {
+            return context.fail(replies::SYNTAX);
+        }
+    }
+    let walk = advance(context, request, |context| {
+        let cursors = context.shared.cursors.lock();
+        let place = cursors.find(cursor, context.session.database);
+        place.map(|place| place.last.clone())
+    })?;
+    let next = match &walk.position {
+        Some(Position::Behind(last)) if !walk.at_end => {
+            let place = Place {
+                database: context.session.database,
+                last: last.clone(),
+            };
+            context.shared.cursors.lock().insert(place)
+        }
+        _ => 0,
+    };
+    context.reply().array(2);
+    context.reply().bulk(next.to_string().as_bytes());
+    reply_keys(context, &walk, request)?;
+    keep(context, walk);
+    Ok(())
+}
+
+fn size(context: &mut Context<'_>) -> Run {
+    let number = context.session.database;
+    let database = context.database();
+    let mut size = i64::try_from(database.keys.len()).unwrap_or(i64::MAX);
+    let data = context.data();
+    if let Some(overlay) = data.overlay.as_deref() {
+        let cleared = overlay.is_cleared(number);
+        if cleared {
+            size = 0;
+        }
+        for (stored, key) in overlay.touched(number) {
+            let was = if cleared {
+                false
+            } else {
+                data.scratch.value.clear();
+                match database.keys.try_get(stored, &mut data.scratch.value)? {
+                    Attempt::Ready(found) => found,
+                    Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+                }
+            };
+            size += i64::from(key.is_some()) - i64::from(was);
+        }
+    }
+    context.integer(size)
+}

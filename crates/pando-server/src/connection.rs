@@ -1,0 +1,388 @@
+//! One connection: bytes in, commands, bytes out.
+//!
+//! Owned by one loop. An idle connection owns no buffers: they go back to the loop's pool when all
+//! input is executed and all replies are sent. Input is read only while it can be used, commands
+//! are executed only while replies leave: what a peer can make the server hold is bounded.
+
+use std::io::{self, Read as _, Write as _};
+use std::task::Waker;
+
+use mio::net::TcpStream;
+use pando_resp::{Limits, Parsed, Parser};
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_sync::time::{Instant, unix_ms};
+use pandodb::Lsn;
+
+use crate::client::ClientRecord;
+use crate::context::progress::Progress;
+use crate::executor::{Running, Step};
+use crate::loop_data::Turn;
+use crate::loop_handle::TokenWake;
+use crate::output::Output;
+use crate::session::Session;
+
+/// Commands that a connection executes in one turn.
+const COMMANDS_PER_TURN: usize = 1024;
+/// Bytes that a connection reads in one turn.
+const READ_BYTES_PER_TURN: usize = 512 * 1024;
+/// Unexecuted input beyond which nothing is read.
+const INPUT_BYTES_AHEAD: usize = 128 * 1024;
+/// Unsent replies of a peer that has not authenticated, beyond which nothing is executed.
+const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Memory that buffers keep in the pool.
+const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+/// Longest argument while the engine is opening.
+const LOADING_BULK_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a connection holds while it is not idle.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) input: Vec<u8>,
+    /// The current command begins here in `input`.
+    pub(crate) offset: usize,
+    pub(crate) parser: Parser,
+    pub(crate) output: Output,
+    pub(crate) progress: Progress,
+}
+
+impl Buffers {
+    /// As new, with some memory kept.
+    pub(crate) fn recycle(&mut self) {
+        self.input.clear();
+        self.input.shrink_to(BUFFER_BYTES_KEPT);
+        self.offset = 0;
+        self.parser.clear();
+        self.parser.shrink_to(64);
+        self.output.reset(BUFFER_BYTES_KEPT);
+        self.progress.clear();
+    }
+}
+
+/// Buffers of connections that are idle now.
+/// Boxed: becoming busy moves a pointer and allocates nothing.
+pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
+
+/// What the loop does with a connection after its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Next {
+    /// It has more to do at once.
+    Again,
+    /// It waits for an event or a wake-up.
+    Wait,
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) record: Arc<ClientRecord>,
+    pub(crate) wake: Arc<TokenWake>,
+    pub(crate) waker: Waker,
+    pub(crate) session: Session,
+    pub(crate) buffers: Option<Box<Buffers>>,
+    pub(crate) running: Option<Running>,
+    pub(crate) opened: Instant,
+    pub(crate) active: Instant,
+    /// Bytes of commands executed since the beginning.
+    pub(crate) position: u64,
+    /// Commands up to here have had their pages asked for.
+    pub(crate) looked_until: u64,
+    pub(crate) last_command: &'static str,
+    /// The socket may have bytes.
+    pub(crate) readable: bool,
+    /// The socket may take bytes.
+    pub(crate) writable: bool,
+    /// In the loop's run queue.
+    pub(crate) queued: bool,
+    /// In the loop's list of those that wait for the log.
+    pub(crate) gated: bool,
+    /// The peer has said that it sends nothing more.
+    pub(crate) read_closed: bool,
+    /// All that the peer sent is read.
+    pub(crate) at_end: bool,
+    /// No whole command is in the input.
+    starved: bool,
+    /// Execution has stopped until replies have left.
+    stalled: bool,
+    /// The socket has failed.
+    pub(crate) broken: bool,
+    /// When it was decided to close; a peer that does not read is not waited for long.
+    pub(crate) closing_since: Option<Instant>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: TcpStream,
+        record: Arc<ClientRecord>,
+        wake: Arc<TokenWake>,
+        now: Instant,
+        authenticated: bool,
+    ) -> Self {
+        Self {
+            stream,
+            record,
+            waker: Waker::from(wake.clone()),
+            wake,
+            session: Session {
+                authenticated,
+                ..Session::default()
+            },
+            buffers: None,
+            running: None,
+            opened: now,
+            active: now,
+            position: 0,
+            looked_until: 0,
+            last_command: "NULL",
+            readable: true,
+            writable: true,
+            queued: false,
+            gated: false,
+            read_closed: false,
+            at_end: false,
+            starved: true,
+            stalled: false,
+            broken: false,
+            closing_since: None,
+        }
+    }
+
+    /// Limits of the next request.
+    #[inline]
+    pub(crate) fn limits(&self, turn: &Turn<'_>) -> Limits {
+        let unauthenticated = !self.session.authenticated;
+        match &turn.data {
+            Some(data) => Limits {
+                bulk_bytes_max: data.engine.bulk_bytes_max,
+                request_bytes_max: data.engine.request_bytes_max,
+                unauthenticated,
+                ..Limits::default()
+            },
+            None => Limits {
+                bulk_bytes_max: LOADING_BULK_BYTES_MAX,
+                request_bytes_max: LOADING_BULK_BYTES_MAX * 4,
+                unauthenticated,
+                ..Limits::default()
+            },
+        }
+    }
+
+    /// Unsent bytes at which execution stops; `most` is the limit of known peers.
+    fn output_bytes_max(&self, most: usize) -> usize {
+        if self.session.authenticated {
+            most
+        } else {
+            most.min(UNAUTHENTICATED_OUTPUT_BYTES_MAX)
+        }
+    }
+
+    /// Unexecuted bytes of input.
+    fn input_ahead(&self) -> usize {
+        let buffers = self.buffers.as_ref();
+        buffers.map_or(0, |buffers| buffers.input.len() - buffers.offset)
+    }
+
+    /// Bytes of replies that are not sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.buffers
+            .as_ref()
+            .map_or(0, |buffers| buffers.output.unsent())
+    }
+
+    /// Reads what there is, up to a turn's share.
+    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) {
+        let mut left = READ_BYTES_PER_TURN;
+        while self.readable && left > 0 && !self.at_end && !self.session.closing {
+            // A command that is still arriving is read to its end, whatever its length; its
+            // limits are the parser's.
+            if !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD {
+                return;
+            }
+            let room = turn.read_buffer.len().min(left);
+            match self.stream.read(&mut turn.read_buffer[..room]) {
+                Ok(0) => self.at_end = true,
+                Ok(count) => {
+                    left -= count;
+                    turn.handle.counters.input_bytes.add(count as u64);
+                    let buffers = self
+                        .buffers
+                        .get_or_insert_with(|| spare.pop().unwrap_or_default());
+                    buffers.input.extend_from_slice(&turn.read_buffer[..count]);
+                    // A short read has emptied the socket; the next bytes make a new event. The
+                    // end does not, if it was announced together with these bytes.
+                    if count < room && !self.read_closed {
+                        self.readable = false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.broken = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
+    /// all connections have had theirs: their writes share a flush.
+    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
+        let most = turn.shared.settings.output_bytes_max();
+        if self.unsent() < self.output_bytes_max(most) {
+            self.fill(turn, spare);
+        }
+        let mut left = COMMANDS_PER_TURN;
+        let mut next = Next::Wait;
+        while self.buffers.is_some() && !self.session.closing && !self.broken {
+            if self.unsent() >= self.output_bytes_max(most) {
+                self.stalled = true;
+                break;
+            }
+            if left == 0 {
+                next = Next::Again;
+                break;
+            }
+            let step = if self.running.is_some() {
+                self.resume(turn)
+            } else if turn.stopping {
+                break;
+            } else if let Some(consumed) = self.parse(turn) {
+                self.starved = false;
+                self.begin(turn, consumed)
+            } else {
+                self.starved = true;
+                if self.readable && !self.at_end {
+                    next = Next::Again;
+                }
+                break;
+            };
+            match step {
+                Step::Done => left -= 1,
+                Step::Suspended => break,
+                Step::Yielded => {
+                    next = Next::Again;
+                    break;
+                }
+            }
+        }
+        self.compact();
+        next
+    }
+
+    /// Finds the next command; its length.
+    #[inline]
+    fn parse(&mut self, turn: &Turn<'_>) -> Option<usize> {
+        let limits = self.limits(turn);
+        let buffers = self.buffers.as_mut()?;
+        loop {
+            let rest = &mut buffers.input[buffers.offset..];
+            match buffers.parser.parse(rest, &limits) {
+                Parsed::Command { consumed } => return Some(consumed),
+                Parsed::Nothing { consumed } => {
+                    buffers.offset += consumed;
+                    self.position += consumed as u64;
+                    buffers.parser.clear();
+                }
+                Parsed::Incomplete { .. } => return None,
+                Parsed::Broken(error) => {
+                    self.session.closing = true;
+                    self.write_error(&format!("ERR {error}"));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Drops executed input.
+    fn compact(&mut self) {
+        if let Some(buffers) = &mut self.buffers {
+            if buffers.offset == buffers.input.len() {
+                buffers.input.clear();
+            } else if buffers.offset > 0 {
+                buffers.input.drain(..buffers.offset);
+            }
+            buffers.offset = 0;
+        }
+    }
+
+    /// Ends the turn's gate; the newest LSN that replies wait for.
+    pub(crate) fn close_gate(&mut self) -> Option<Lsn> {
+        self.buffers
+            .as_mut()
+            .and_then(|buffers| buffers.output.close_gate())
+    }
+
+    /// Sends what may be sent. True if a connection that was stopped by its output can go on:
+    /// when half of what it may hold has left. `most` is the limit of known peers.
+    pub(crate) fn flush(&mut self, sent_bytes: &mut u64, most: usize) -> bool {
+        let output_bytes_max = self.output_bytes_max(most);
+        let Some(buffers) = &mut self.buffers else {
+            return false;
+        };
+        while self.writable && !self.broken {
+            let sendable = buffers.output.sendable();
+            if sendable.is_empty() {
+                break;
+            }
+            match self.stream.write(sendable) {
+                Ok(0) => self.broken = true,
+                Ok(count) => {
+                    buffers.output.advance(count);
+                    *sent_bytes += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        let goes_on = self.stalled && buffers.output.unsent() <= output_bytes_max / 2;
+        if goes_on {
+            self.stalled = false;
+        }
+        goes_on
+    }
+
+    /// True if nothing is left to do for this connection, ever.
+    pub(crate) fn is_over(&self, stopping: bool) -> bool {
+        // Relaxed: the loop was told by a message.
+        if self.broken || self.record.killed.load(Ordering::Relaxed) && !self.session.closing {
+            return true;
+        }
+        let Some(buffers) = &self.buffers else {
+            return self.session.closing || self.at_end || stopping;
+        };
+        let sent = buffers.output.unsent() == 0 && !buffers.output.is_gated();
+        if self.session.closing {
+            return sent && self.running.is_none();
+        }
+        (self.at_end && self.starved || stopping) && sent && self.running.is_none()
+    }
+
+    /// Takes the buffers away if nothing is in them.
+    pub(crate) fn take_idle_buffers(&mut self) -> Option<Box<Buffers>> {
+        let buffers = self.buffers.as_ref()?;
+        let idle = self.running.is_none() && buffers.input.is_empty() && buffers.output.is_idle();
+        if idle { self.buffers.take() } else { None }
+    }
+
+    /// Shows others how this connection stands.
+    pub(crate) fn publish(&mut self, now: Instant) {
+        // Relaxed: reports.
+        self.active = now;
+        self.record.active_ms.store(unix_ms(), Ordering::Relaxed);
+        self.record
+            .input_bytes
+            .store(self.input_ahead() as u64, Ordering::Relaxed);
+        self.record
+            .output_bytes
+            .store(self.unsent() as u64, Ordering::Relaxed);
+        let waiting = self
+            .buffers
+            .as_ref()
+            .is_some_and(|buffers| buffers.progress.waiting);
+        self.record.waiting.store(waiting, Ordering::Relaxed);
+        *self.record.command.lock() = self.last_command;
+        self.session.publish(&self.record);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a command runs in: its arguments, its reply, its session, the data.
+//!
+//! A command is a synchronous function that may be run again from its beginning. It stops with a
+//! [`Halt`] whenever it would have to wait; its reply and its uncommitted writes are dropped then,
+//! and it runs again when waiting has made sense. So a command changes its session only when
+//! nothing can halt it any more. What must outlive a halt is in [`Progress`].
+
+pub(crate) mod overlay;
+pub(crate) mod progress;
+mod rows;
+
+use pando_resp::{Arguments, Writer, parse_integer};
+use pando_sync::Arc;
+use pandodb::nonblocking::{Pending, ScanPage, Transaction};
+use std::task::Waker;
+
+use crate::client::ClientRecord;
+use crate::commands::{Command, replies};
+use crate::context::overlay::Overlay;
+use crate::context::progress::Progress;
+use crate::engine::{Database, Engine};
+use crate::keyspace::RowError;
+use crate::loop_handle::LoopHandle;
+use crate::session::Session;
+use crate::shared::Shared;
+
+pub(crate) use rows::Found;
+
+/// Why a command stopped before its end. Control flow, never shown to a client as such.
+#[must_use]
+pub(crate) enum Halt {
+    /// The engine has to fetch or to wait first.
+    Pending(Pending),
+    /// The engine has failed.
+    Engine(pandodb::Error),
+    /// A row cannot be used.
+    Row(RowError),
+    /// Others get their turn, then the command goes on.
+    Yield,
+    /// The waker of the connection is registered somewhere.
+    Wait,
+    /// The reply is beyond the limit.
+    ReplyTooLong,
+}
+
+impl From<pandodb::Error> for Halt {
+    fn from(error: pandodb::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<RowError> for Halt {
+    fn from(error: RowError) -> Self {
+        Self::Row(error)
+    }
+}
+
+/// How a run of a command ends.
+pub(crate) type Run = Result<(), Halt>;
+
+/// Buffers that commands use one after the other; one set for each loop.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Value of the row that was read last.
+    pub(crate) value: Vec<u8>,
+    /// Stored key.
+    pub(crate) stored: Vec<u8>,
+    /// Row or entry to be written.
+    pub(crate) encoded: Vec<u8>,
+    pub(crate) page: ScanPage,
+}
+
+impl Scratch {
+    /// Gives the memory of unusually large values back.
+    pub(crate) fn trim(&mut self, bytes: usize) {
+        for buffer in [&mut self.value, &mut self.stored, &mut self.encoded] {
+            if buffer.capacity() > bytes {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// Access to the data. Exists only when the engine is open.
+pub(crate) struct Data<'a> {
+    pub(crate) engine: &'a Engine,
+    /// Of commands that write, or read several keys; plain reads have none.
+    pub(crate) transaction: Option<&'a mut Transaction>,
+    pub(crate) scratch: &'a mut Scratch,
+    /// What EXEC has changed so far.
+    pub(crate) overlay: Option<&'a mut Overlay>,
+}
+
+/// The surroundings of one run of one command.
+pub(crate) struct Context<'a> {
+    pub(crate) arguments: Arguments<'a>,
+    pub(crate) command: &'static Command,
+    pub(crate) session: &'a mut Session,
+    pub(crate) out: &'a mut Vec<u8>,
+    /// Where in `out` the reply begins, that of EXEC for commands inside.
+    pub(crate) reply_start: usize,
+    pub(crate) shared: &'a Shared,
+    pub(crate) local: &'a Arc<LoopHandle>,
+    pub(crate) record: &'a ClientRecord,
+    pub(crate) data: Option<Data<'a>>,
+    pub(crate) progress: &'a mut Progress,
+    pub(crate) waker: &'a Waker,
+    pub(crate) now_ms: u64,
+    /// Place of the command in its EXEC; `None` outside.
+    pub(crate) exec_index: Option<usize>,
+}
+
+impl<'a> Context<'a> {
+    /// A command of EXEC, in the same surroundings.
+    pub(crate) fn nested<'b>(
+        &'b mut self,
+        command: &'static Command,
+        arguments: Arguments<'b>,
+        index: usize,
+        overlay: &'b mut Overlay,
+    ) -> Context<'b> {
+        let data = self.data.as_mut().map(|data| Data {
+            engine: data.engine,
+            transaction: data.transaction.as_deref_mut(),
+            scratch: data.scratch,
+            overlay: Some(overlay),
+        });
+        Context {
+            arguments,
+            command,
+            session: self.session,
+            out: self.out,
+            reply_start: self.reply_start,
+            shared: self.shared,
+            local: self.local,
+            record: self.record,
+            data,
+            progress: self.progress,
+            waker: self.waker,
+            now_ms: self.now_ms,
+            exec_index: Some(index),
+        }
+    }
+
+    /// The writer of the reply.
+    #[inline]
+    pub(crate) fn reply(&mut self) -> Writer<'_> {
+        Writer::new(self.out, self.session.version)
+    }
+
+    /// Replies an error and ends.
+    pub(crate) fn fail(&mut self, text: &str) -> Run {
+        self.reply().error(text);
+        Ok(())
+    }
+
+    /// Replies `OK` and ends.
+    #[inline]
+    pub(crate) fn ok(&mut self) -> Run {
+        self.reply().ok();
+        Ok(())
+    }
+
+    /// Replies an integer and ends.
+    pub(crate) fn integer(&mut self, value: i64) -> Run {
+        self.reply().integer(value);
+        Ok(())
+    }
+
+    /// How many arguments there are, the name included.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Argument `index`; the table of commands has checked that it is there.
+    #[inline]
+    pub(crate) fn argument(&self, index: usize) -> &'a [u8] {
+        self.arguments.at(index)
+    }
+
+    /// True if argument `index` is the word `word`, in any case.
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
+        self.arguments
+            .get(index)
+            .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Argument `index` as an integer, or the text of the error.
+    pub(crate) fn integer_at(&self, index: usize) -> Result<i64, &'static str> {
+        parse_integer(self.argument(index)).ok_or(replies::NOT_AN_INTEGER)
+    }
+
+    /// # Panics
+    /// While the engine is opening: commands that need data are not run then.
+    #[inline]
+    pub(crate) fn data(&mut self) -> &mut Data<'a> {
+        self.data
+            .as_mut()
+            .expect("commands with data run when the engine is open")
+    }
+
+    /// The open engine.
+    #[inline]
+    pub(crate) fn engine(&self) -> &'a Engine {
+        let data = self.data.as_ref();
+        data.expect("commands with data run when the engine is open")
+            .engine
+    }
+
+    /// The selected database.
+    #[inline]
+    pub(crate) fn database(&self) -> &'a Database {
+        &self.engine().databases[self.session.database]
+    }
+
+    /// Stops a reply that has become too long.
+    #[inline]
+    pub(crate) fn check_reply(&self) -> Run {
+        if self.out.len() - self.reply_start > self.engine().reply_bytes_max {
+            return Err(Halt::ReplyTooLong);
+        }
+        Ok(())
+    }
+}

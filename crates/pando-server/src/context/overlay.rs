@@ -1,0 +1,46 @@
+//! What the commands of one EXEC have changed before its commit, for those of them that look at a
+//! whole database (KEYS, SCAN, DBSIZE) and not at keys the transaction would answer for.
+
+use std::collections::BTreeMap;
+
+use crate::keyspace::DATABASES;
+
+/// Changes of one EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    cleared: [bool; DATABASES],
+    /// By database and stored key: the user key, or `None` if the key is deleted.
+    keys: BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+}
+
+impl Overlay {
+    pub(crate) fn put(&mut self, database: usize, stored: &[u8], key: &[u8]) {
+        self.keys
+            .insert((database, stored.to_vec()), Some(key.to_vec()));
+    }
+
+    pub(crate) fn delete(&mut self, database: usize, stored: &[u8]) {
+        self.keys.insert((database, stored.to_vec()), None);
+    }
+
+    pub(crate) fn clear(&mut self, database: usize) {
+        self.cleared[database] = true;
+        self.keys.retain(|(of, _), _| *of != database);
+    }
+
+    pub(crate) fn is_cleared(&self, database: usize) -> bool {
+        self.cleared[database]
+    }
+
+    /// True if the store's own row at `stored` no longer speaks for itself.
+    pub(crate) fn hides(&self, database: usize, stored: &[u8]) -> bool {
+        self.cleared[database] || self.keys.contains_key(&(database, stored.to_vec()))
+    }
+
+    /// Stored keys of `database` that were touched, with the user key of those that exist.
+    pub(crate) fn touched(&self, database: usize) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.keys
+            .range((database, Vec::new())..(database + 1, Vec::new()))
+            .map(|((_, stored), key)| (stored.as_slice(), key.as_deref()))
+    }
+}

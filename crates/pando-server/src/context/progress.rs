@@ -1,0 +1,111 @@
+//! What a long command keeps while it waits or yields. Dropped when the command has ended.
+
+use std::ops::Bound;
+use std::task::Waker;
+
+use pando_sync::time::Instant;
+use pando_sync::{Arc, Mutex};
+
+/// An iteration over a database that has come some way.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// The stored key behind which the iteration began; `None` for the beginning.
+    pub(crate) start: Option<Vec<u8>>,
+    /// Where it goes on; `None` at the beginning.
+    pub(crate) position: Option<Position>,
+    /// Keys looked at.
+    pub(crate) examined: u64,
+    /// Keys in `found`.
+    pub(crate) count: usize,
+    /// Encoded replies of the keys that match.
+    pub(crate) found: Vec<u8>,
+    /// The end of the database is reached.
+    pub(crate) at_end: bool,
+    /// Began, so `start` is decided.
+    pub(crate) begun: bool,
+    pub(crate) done: bool,
+}
+
+/// A place between two stored keys.
+#[derive(Debug)]
+pub(crate) enum Position {
+    /// Go on with this key, or the first behind it.
+    At(Vec<u8>),
+    /// Go on behind this key.
+    Behind(Vec<u8>),
+}
+
+impl Position {
+    /// Its form for the engine.
+    pub(crate) fn bound(&self) -> Bound<&[u8]> {
+        match self {
+            Self::At(key) => Bound::Included(key),
+            Self::Behind(key) => Bound::Excluded(key),
+        }
+    }
+}
+
+/// Work that a thread of its own does for a connection.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Guarded by its lock, held for a look or a change.
+    result: Mutex<Option<Result<(), String>>>,
+    waker: Waker,
+}
+
+impl Job {
+    pub(crate) fn new(waker: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            result: Mutex::new(None),
+            waker,
+        })
+    }
+
+    /// The work is done.
+    pub(crate) fn finish(&self, result: Result<(), String>) {
+        *self.result.lock() = Some(result);
+        self.waker.wake_by_ref();
+    }
+
+    /// The result, once there is one.
+    pub(crate) fn result(&self) -> Option<Result<(), String>> {
+        self.result.lock().clone()
+    }
+}
+
+/// State of the running command of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Iterations, by the place of their command in EXEC.
+    walks: Vec<(usize, Walk)>,
+    pub(crate) job: Option<Arc<Job>>,
+    /// When the command stops waiting; the loop wakes it then.
+    pub(crate) deadline: Option<Instant>,
+    /// The command has begun to wait.
+    pub(crate) waiting: bool,
+}
+
+impl Progress {
+    /// The iteration of the command at `index`, taken out: put it back before halting.
+    pub(crate) fn take_walk(&mut self, index: usize) -> Walk {
+        match self.walks.iter().position(|(of, _)| *of == index) {
+            Some(at) => self.walks.swap_remove(at).1,
+            None => Walk::default(),
+        }
+    }
+
+    pub(crate) fn keep_walk(&mut self, index: usize, walk: Walk) {
+        self.walks.push((index, walk));
+    }
+
+    /// Forgets everything; keeps no memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if !self.walks.is_empty() {
+            self.walks = Vec::new();
+        }
+        self.job = None;
+        self.deadline = None;
+        self.waiting = false;
+    }
+}

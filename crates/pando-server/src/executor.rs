@@ -1,0 +1,397 @@
+//! One command, from its arguments to the gate of its reply.
+//!
+//! ```text
+//!            begin                    run: Ok             try_commit: Committed
+//!   (none) ---------> Run ------------------------> Commit --------------------> done
+//!                     ^ | Pending, Yield, Wait       | ^ | Pending
+//!                     | v                            | | v
+//!                   parked                           | parked
+//!                     ^------------------------------'
+//!                         Conflict: all over again
+//! ```
+//!
+//! While parked the command's reply is held or taken back, its arguments stay in the input buffer,
+//! and its transaction stays with the connection.
+
+use pando_resp::Writer;
+use pando_sync::time::{now, unix_ms};
+use pandodb::Lsn;
+use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
+
+use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
+use crate::connection::{Buffers, Connection};
+use crate::context::{Context, Data, Halt, Run};
+use crate::lookahead::Outlook;
+use crate::loop_data::Turn;
+use crate::options::Durability;
+
+/// Conflicts after which others get their turn.
+const CONFLICTS_PER_TURN: u32 = 8;
+
+/// A command that has begun.
+pub(crate) struct Running {
+    index: usize,
+    command: &'static Command,
+    /// Bytes of input it takes.
+    pub(crate) consumed: usize,
+    /// Its run is over, its commit is not.
+    committing: bool,
+    transaction: Option<Box<Transaction>>,
+    conflicts: u32,
+}
+
+/// How a turn of a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Step {
+    /// Its reply is complete.
+    Done,
+    /// It goes on when the connection is woken.
+    Suspended,
+    /// It goes on in the next turn.
+    Yielded,
+}
+
+impl Connection {
+    /// Begins the command that the parser has found, of `consumed` bytes: checks it, and refuses,
+    /// queues or runs it.
+    pub(crate) fn begin(&mut self, turn: &mut Turn<'_>, consumed: usize) -> Step {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        buffers.output.hold();
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let checked = match turn.shared.commands.find(arguments.at(0)) {
+            Some((index, command)) => CommandIndex::resolve(command, arguments)
+                .map(|resolved| (index, resolved))
+                .map_err(|text| (Some(index), text)),
+            None => {
+                let name = arguments.at(0);
+                // A browser was tricked into talking to us.
+                if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+                    self.session.closing = true;
+                    return self.finish(turn, consumed, None);
+                }
+                Err((None, CommandIndex::unknown(arguments)))
+            }
+        };
+        let admitted = checked.and_then(|(index, command)| match self.admit(turn, command) {
+            Ok(()) => Ok((index, command)),
+            Err(text) => Err((Some(index), text.to_owned())),
+        });
+        let (index, command) = match admitted {
+            Ok(admitted) => admitted,
+            Err((index, text)) => return self.refuse(turn, consumed, index, &text),
+        };
+        if self.session.multi.is_some() && !commands::runs_at_once(command) {
+            return self.queue(turn, consumed, index);
+        }
+        self.running = Some(Running {
+            index,
+            command,
+            consumed,
+            committing: false,
+            transaction: None,
+            conflicts: 0,
+        });
+        self.resume(turn)
+    }
+
+    /// Checks that do not depend on arguments.
+    #[inline]
+    fn admit(&self, turn: &Turn<'_>, command: &Command) -> Result<(), &'static str> {
+        if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
+            return Err(replies::NO_AUTH);
+        }
+        if self.session.multi.is_some() && command.flags.has(Flags::NO_MULTI) {
+            return Err("ERR Command not allowed inside a transaction");
+        }
+        if turn.data.is_none() && !command.flags.has(Flags::LOADING) {
+            return Err(replies::LOADING);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(
+        &mut self,
+        turn: &mut Turn<'_>,
+        consumed: usize,
+        index: Option<usize>,
+        text: &str,
+    ) -> Step {
+        if let Some(multi) = &mut self.session.multi {
+            multi.dirty = true;
+        }
+        if let Some(index) = index {
+            turn.handle.counters.commands[index].rejected.add(1);
+        }
+        self.write_error(text);
+        self.finish(turn, consumed, None)
+    }
+
+    fn queue(&mut self, turn: &mut Turn<'_>, consumed: usize, index: usize) -> Step {
+        let limit = turn
+            .data
+            .as_ref()
+            .map_or(1024 * 1024, |data| data.engine.request_bytes_max);
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        if let Err(text) = commands::queue(&mut self.session, index, arguments, limit) {
+            return self.refuse(turn, consumed, Some(index), text);
+        }
+        Writer::new(&mut buffers.output.bytes, self.session.version).simple("QUEUED");
+        self.finish(turn, consumed, None)
+    }
+
+    /// Runs the command that has begun as far as it goes.
+    pub(crate) fn resume(&mut self, turn: &mut Turn<'_>) -> Step {
+        let mut running = self.running.take().expect("a command has begun");
+        loop {
+            if !running.committing {
+                match self.run_once(turn, &mut running) {
+                    Ok(()) => running.committing = true,
+                    Err(halt) => match self.halted(turn, &mut running, halt) {
+                        Step::Done => return self.end(turn, running, None),
+                        step => {
+                            self.running = Some(running);
+                            return step;
+                        }
+                    },
+                }
+            }
+            let ends_here = match running.command.kind {
+                Kind::Session | Kind::Read | Kind::Watch => true,
+                Kind::ReadMany | Kind::Transaction => running.transaction.is_none(),
+                Kind::Exec => self.session.multi.is_none() || running.transaction.is_none(),
+            };
+            if ends_here {
+                return self.end(turn, running, None);
+            }
+            match self.commit(turn, &mut running) {
+                Ok(lsn) => return self.end(turn, running, lsn),
+                Err(None) => {}
+                Err(Some(step)) => {
+                    self.running = Some(running);
+                    return step;
+                }
+            }
+        }
+    }
+
+    /// Runs the command's function once.
+    #[inline]
+    fn run_once(&mut self, turn: &mut Turn<'_>, running: &mut Running) -> Run {
+        let Buffers {
+            input,
+            offset,
+            parser,
+            output,
+            progress,
+        } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
+        let arguments = parser.arguments(&input[*offset..]);
+        let transactional = match running.command.kind {
+            Kind::Session | Kind::Read => false,
+            Kind::ReadMany => arguments.len() > 2,
+            Kind::Transaction | Kind::Watch | Kind::Exec => true,
+        };
+        if let Some(data) = turn.data.as_mut()
+            && transactional
+        {
+            match running.transaction.as_mut() {
+                Some(transaction) => transaction.reset(),
+                None => running.transaction = Some(data.transaction()),
+            }
+        }
+        let reply_start = output.bytes.len();
+        let data = turn.data.as_mut().map(|data| Data {
+            engine: &data.engine,
+            transaction: running.transaction.as_deref_mut(),
+            scratch: &mut data.scratch,
+            overlay: None,
+        });
+        let mut context = Context {
+            arguments,
+            command: running.command,
+            session: &mut self.session,
+            out: &mut output.bytes,
+            reply_start,
+            shared: turn.shared,
+            local: turn.handle,
+            record: &self.record,
+            data,
+            progress,
+            waker: &self.waker,
+            now_ms: unix_ms(),
+            exec_index: None,
+        };
+        (running.command.run)(&mut context)
+    }
+
+    /// The run has stopped: parks it, or ends it with an error.
+    fn halted(&mut self, turn: &mut Turn<'_>, running: &mut Running, halt: Halt) -> Step {
+        self.take_back();
+        let text = match halt {
+            Halt::Pending(pending) => match self.park(turn, running, pending) {
+                Ok(()) => return Step::Suspended,
+                Err(error) => engine_error(&error),
+            },
+            Halt::Yield => return Step::Yielded,
+            Halt::Wait => return Step::Suspended,
+            Halt::Engine(error) => engine_error(&error),
+            Halt::Row(error) => format!("ERR the value of this key cannot be used: {error:?}"),
+            Halt::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
+        };
+        self.write_error(&text);
+        Step::Done
+    }
+
+    /// Registers for the wake-up, and has the engine fetch what comes behind, too.
+    fn park(
+        &mut self,
+        turn: &mut Turn<'_>,
+        running: &Running,
+        pending: Pending,
+    ) -> pandodb::Result<()> {
+        turn.handle.counters.suspended.add(1);
+        let limits = self.limits(turn);
+        let data = turn
+            .data
+            .as_mut()
+            .expect("only the engine makes commands wait");
+        data.reactor.park(pending, &self.waker)?;
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        if self.position < self.looked_until {
+            return Ok(());
+        }
+        let rest = &buffers.input[buffers.offset..];
+        let outlook = Outlook {
+            shared: turn.shared,
+            engine: &data.engine,
+            session: &self.session,
+            limits: &limits,
+        };
+        let command = (running.command, buffers.parser.arguments(rest));
+        let behind = &rest[running.consumed..];
+        let looked = data
+            .prefetch
+            .run(&outlook, &mut data.reactor, command, behind)?;
+        self.looked_until = self.position + (running.consumed + looked) as u64;
+        Ok(())
+    }
+
+    /// Tries to commit. `Err(None)`: run again; `Err(Some(step))`: not now.
+    fn commit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        running: &mut Running,
+    ) -> Result<Option<Lsn>, Option<Step>> {
+        let data = turn
+            .data
+            .as_mut()
+            .expect("a transaction is one of the engine");
+        let transaction = running.transaction.as_mut();
+        let transaction = transaction.expect("what is committed is a transaction");
+        match transaction.try_commit(&mut data.reactor) {
+            Ok(Attempt::Ready(Outcome::Committed(lsn))) => Ok(lsn),
+            Ok(Attempt::Ready(Outcome::Conflict { watched })) => {
+                self.take_back();
+                self.undo_exec();
+                if watched && running.command.kind == Kind::Exec {
+                    let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+                    Writer::new(&mut buffers.output.bytes, self.session.version).null_array();
+                    return Ok(None);
+                }
+                turn.handle.counters.conflicts.add(1);
+                let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+                buffers.progress.clear();
+                running.committing = false;
+                running.conflicts += 1;
+                let pause = running.conflicts.is_multiple_of(CONFLICTS_PER_TURN);
+                Err(pause.then_some(Step::Yielded))
+            }
+            Ok(Attempt::Pending(pending)) => match self.park(turn, running, pending) {
+                Ok(()) => Err(Some(Step::Suspended)),
+                Err(error) => self.commit_failed(&error),
+            },
+            Err(error) => self.commit_failed(&error),
+        }
+    }
+
+    #[cold]
+    fn commit_failed(&mut self, error: &pandodb::Error) -> Result<Option<Lsn>, Option<Step>> {
+        self.take_back();
+        self.undo_exec();
+        self.write_error(&engine_error(error));
+        Ok(None)
+    }
+
+    /// What the commands of an EXEC that is not committed did to the session is undone.
+    fn undo_exec(&mut self) {
+        if let Some(mut multi) = self.session.multi.take() {
+            multi.enter(&mut self.session);
+            self.session.multi = Some(multi);
+        }
+    }
+
+    /// The command is over.
+    fn end(&mut self, turn: &mut Turn<'_>, running: Running, lsn: Option<Lsn>) -> Step {
+        if let (Some(transaction), Some(data)) = (running.transaction, turn.data.as_mut()) {
+            data.give_back(transaction);
+        }
+        if running.command.kind == Kind::Exec {
+            self.session.end_transaction();
+        }
+        let counters = &turn.handle.counters.commands[running.index];
+        let time = now();
+        let elapsed = time.duration_since(turn.clock).as_nanos();
+        turn.clock = time;
+        counters.calls.add(1);
+        counters
+            .nanoseconds
+            .add(u64::try_from(elapsed).unwrap_or(u64::MAX));
+        let output = &self
+            .buffers
+            .as_ref()
+            .expect("a command is in the buffers")
+            .output;
+        if output.running().first() == Some(&b'-') {
+            counters.failed.add(1);
+        }
+        self.last_command = running.command.name;
+        self.finish(turn, running.consumed, lsn)
+    }
+
+    /// The reply is complete: it waits for `lsn` if it must, and the input moves on.
+    fn finish(&mut self, turn: &mut Turn<'_>, consumed: usize, lsn: Option<Lsn>) -> Step {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let reply = buffers.output.running();
+        if reply.first() == Some(&b'-') {
+            turn.handle.counters.error(reply);
+        }
+        if lsn.is_some() {
+            self.session.last_write = lsn;
+        }
+        let gate = lsn.filter(|_| turn.shared.settings.durability() == Durability::Durable);
+        buffers.output.release(gate);
+        buffers.offset += consumed;
+        self.position += consumed as u64;
+        buffers.parser.clear();
+        buffers.progress.clear();
+        Step::Done
+    }
+
+    fn take_back(&mut self) {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        buffers.output.take_back();
+    }
+
+    /// Appends an error to the replies.
+    pub(crate) fn write_error(&mut self, text: &str) {
+        let version = self.session.version;
+        let buffers = self.buffers.as_mut().expect("replies go into the buffers");
+        Writer::new(&mut buffers.output.bytes, version).error(text);
+    }
+}
+
+fn engine_error(error: &pandodb::Error) -> String {
+    format!("ERR {error}")
+}

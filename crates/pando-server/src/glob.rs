@@ -1,0 +1,166 @@
+//! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
+//!
+//! The matcher keeps one place to go back to, the last star: its work is at most pattern times
+//! text, and it needs no stack, whatever the pattern.
+
+/// True if `text` matches `pattern` as a whole.
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |a, b| a == b)
+}
+
+/// As [`matches`], small and capital letters being the same.
+pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
+}
+
+fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // After the last star: where the pattern goes on, and how much text the star has taken.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            while p < pattern.len() && pattern[p] == b'*' {
+                p += 1;
+            }
+            star = Some((p, t));
+            continue;
+        }
+        if p < pattern.len()
+            && let Some(next) = one(pattern, p, text[t], &same)
+        {
+            p = next;
+            t += 1;
+            continue;
+        }
+        match star {
+            Some((after, taken)) => {
+                p = after;
+                t = taken + 1;
+                star = Some((after, t));
+            }
+            None => return false,
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// Where the pattern goes on if its element at `p` takes `byte`.
+fn one(pattern: &[u8], p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> Option<usize> {
+    match pattern[p] {
+        b'?' => Some(p + 1),
+        b'[' => class(pattern, p + 1, byte, same),
+        b'\\' if p + 1 < pattern.len() => same(pattern[p + 1], byte).then_some(p + 2),
+        literal => same(literal, byte).then_some(p + 1),
+    }
+}
+
+fn class(pattern: &[u8], mut p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> Option<usize> {
+    let negated = pattern.get(p) == Some(&b'^');
+    if negated {
+        p += 1;
+    }
+    let mut found = false;
+    // A class that is not closed ends with the pattern.
+    while p < pattern.len() && pattern[p] != b']' {
+        if pattern[p] == b'\\' && p + 1 < pattern.len() {
+            found |= same(pattern[p + 1], byte);
+            p += 2;
+        } else if p + 2 < pattern.len() && pattern[p + 1] == b'-' {
+            let (low, high) = (
+                pattern[p].min(pattern[p + 2]),
+                pattern[p].max(pattern[p + 2]),
+            );
+            found |= (low..=high).contains(&byte)
+                || same(b'a', b'A') && in_range_ignoring_case(low, high, byte);
+            p += 3;
+        } else {
+            found |= same(pattern[p], byte);
+            p += 1;
+        }
+    }
+    (found != negated).then_some((p + 1).min(pattern.len()))
+}
+
+fn in_range_ignoring_case(low: u8, high: u8, byte: u8) -> bool {
+    (low..=high).contains(&byte.to_ascii_lowercase())
+        || (low..=high).contains(&byte.to_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        let cases = [
+            ("*", "", true),
+            ("*", "abc", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abbd", false),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hello", false),
+            ("h[^e]llo", "hbllo", true),
+            ("h[a-b]llo", "hbllo", true),
+            ("h[b-a]llo", "hallo", true),
+            ("a\\*b", "a*b", true),
+            ("a\\*b", "axb", false),
+            ("[", "a", false),
+            ("[a", "a", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a", "", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("[\\]]", "]", true),
+            ("\\", "\\", true),
+            ("ab", "AB", false),
+            ("[^a", "b", true),
+        ];
+        for (pattern, text, expected) in cases {
+            let got = matches(pattern.as_bytes(), text.as_bytes());
+            assert_eq!(got, expected, "{pattern} {text}");
+        }
+        assert!(matches_ignoring_case(b"MAX*[A-C]", b"maxmemoryb"));
+    }
+
+    #[test]
+    fn a_hostile_pattern_is_answered_at_once() {
+        let pattern = b"*a".repeat(5_000);
+        let text = vec![b'a'; 4_000];
+        assert!(!matches(&pattern, &text));
+    }
+
+    /// The naive twin.
+    fn simple(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern, text) {
+            ([], []) => true,
+            ([b'*', rest @ ..], _) => (0..=text.len()).any(|taken| simple(rest, &text[taken..])),
+            ([b'?', rest @ ..], [_, text @ ..]) => simple(rest, text),
+            ([literal, rest @ ..], [byte, text @ ..]) => literal == byte && simple(rest, text),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn stars_agree_with_the_naive_matcher(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+            prop_assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                simple(pattern.as_bytes(), text.as_bytes())
+            );
+        }
+
+        #[test]
+        fn any_bytes_are_matched_without_panic(
+            pattern in prop::collection::vec(prop_oneof![
+                Just(b'['), Just(b']'), Just(b'^'), Just(b'-'), Just(b'\\'), Just(b'*'), any::<u8>()
+            ], 0..20),
+            text in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let _ = matches(&pattern, &text);
+        }
+    }
+}

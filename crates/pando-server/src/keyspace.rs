@@ -1,0 +1,315 @@
+//! How server data lies in the tables of the engine.
+//!
+//! Database N (0 to 15) is two tables: `db/N/keys` and `db/N/elements`.
+//!
+//! **Stored key**, key of a row of `db/N/keys` (L = longest key of the engine - 10):
+//!
+//! | user key          | stored key                                                              |
+//! |-------------------|-------------------------------------------------------------------------|
+//! | up to L - 1 bytes | `00`, user key                                                          |
+//! | longer            | `01`, first L - 17 bytes of the user key, SipHash-2-4-128 of the whole   |
+//!
+//! The hash has 16 bytes (two little-endian words) and is keyed with the key of the store. A folded
+//! row holds the whole user key; a row whose whole key is another one is an error, never another
+//! key's value.
+//!
+//! **Value** of a row of `db/N/keys`, little-endian:
+//!
+//! | bytes   | what                                                                              |
+//! |---------|-----------------------------------------------------------------------------------|
+//! | 1       | type: 1 = string                                                                  |
+//! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key; others are 0             |
+//! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
+//! | 8       | with bit 0: the time of the row's expiry entry, never later than the deadline     |
+//! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
+//! | rest    | payload: the string                                                               |
+//!
+//! **Expiry entry**, key of a row of `db/N/elements` with an empty value: `00`, `45` ("E"), time as
+//! 8 bytes big-endian, stored key. A row with a deadline has one entry, which it names. A later
+//! deadline leaves the entry where it is: the cleaner moves it when it comes due. An entry that no
+//! row names is garbage that the cleaner removes when it comes due.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+/// How many databases there are.
+pub(crate) const DATABASES: usize = 16;
+
+const PLAIN: u8 = 0;
+const FOLDED: u8 = 1;
+const HASH_BYTES: usize = 16;
+/// What an expiry entry has before the stored key.
+const ENTRY_PREFIX_BYTES: usize = 10;
+/// First bytes of all expiry entries.
+pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
+
+const TYPE_STRING: u8 = 1;
+const HAS_DEADLINE: u8 = 1;
+const HAS_WHOLE_KEY: u8 = 2;
+/// Type, flags, deadline and entry, length of the whole key.
+const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
+
+/// A row that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowError {
+    /// The bytes are no value of this version.
+    Damaged,
+    /// Two long keys share first bytes and hash.
+    OtherKey,
+}
+
+/// Turns user keys into stored keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyFolder {
+    hash_key: [u64; 2],
+    stored_bytes_max: usize,
+}
+
+impl KeyFolder {
+    /// For an engine whose keys have at most `key_bytes_max` bytes.
+    pub(crate) fn new(hash_key: [u64; 2], key_bytes_max: usize) -> Self {
+        assert!(
+            key_bytes_max > ENTRY_PREFIX_BYTES + 1 + HASH_BYTES,
+            "keys of the engine are long enough for a hash"
+        );
+        Self {
+            hash_key,
+            stored_bytes_max: key_bytes_max - ENTRY_PREFIX_BYTES,
+        }
+    }
+
+    /// True if the row of `key` must hold the whole key.
+    pub(crate) fn folds(&self, key: &[u8]) -> bool {
+        key.len() >= self.stored_bytes_max
+    }
+
+    /// Replaces `out` by the stored key of `key`.
+    #[inline]
+    pub(crate) fn store(&self, key: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        if !self.folds(key) {
+            out.push(PLAIN);
+            out.extend_from_slice(key);
+            return;
+        }
+        let mut hasher = SipHasher24::new_with_keys(self.hash_key[0], self.hash_key[1]);
+        hasher.write(key);
+        let hash = hasher.finish128();
+        out.push(FOLDED);
+        out.extend_from_slice(&key[..self.stored_bytes_max - 1 - HASH_BYTES]);
+        out.extend_from_slice(&hash.h1.to_le_bytes());
+        out.extend_from_slice(&hash.h2.to_le_bytes());
+        debug_assert_eq!(out.len(), self.stored_bytes_max);
+    }
+}
+
+/// What the head of a value says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) expiry: Option<Expiry>,
+    /// Where the payload begins.
+    pub(crate) payload: usize,
+    /// Length of the whole key in front of the payload; 0 if there is none.
+    whole_key_bytes: usize,
+}
+
+/// When a row ends, and which entry says so to the cleaner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    pub(crate) deadline: u64,
+    pub(crate) entry: u64,
+}
+
+impl Row {
+    /// Reads the head of `value`, the row at `stored`.
+    #[inline]
+    pub(crate) fn decode(stored: &[u8], value: &[u8]) -> Result<Self, RowError> {
+        let (&[kind, flags], mut rest) = value.split_first_chunk().ok_or(RowError::Damaged)?;
+        if kind != TYPE_STRING || flags & !(HAS_DEADLINE | HAS_WHOLE_KEY) != 0 {
+            return Err(RowError::Damaged);
+        }
+        let mut expiry = None;
+        if flags & HAS_DEADLINE != 0 {
+            let (deadline, after) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
+            let (entry, after) = after.split_first_chunk().ok_or(RowError::Damaged)?;
+            rest = after;
+            expiry = Some(Expiry {
+                deadline: u64::from_le_bytes(*deadline),
+                entry: u64::from_le_bytes(*entry),
+            });
+        }
+        let folded = stored.first() == Some(&FOLDED);
+        if folded != (flags & HAS_WHOLE_KEY != 0) {
+            return Err(RowError::Damaged);
+        }
+        let mut whole_key_bytes = 0;
+        if folded {
+            let (length, after) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
+            whole_key_bytes = u32::from_le_bytes(*length) as usize;
+            rest = after.get(whole_key_bytes..).ok_or(RowError::Damaged)?;
+        }
+        Ok(Self {
+            expiry,
+            payload: value.len() - rest.len(),
+            whole_key_bytes,
+        })
+    }
+
+    /// The user key of the row at `stored` with this head.
+    pub(crate) fn user_key<'a>(&self, stored: &'a [u8], value: &'a [u8]) -> &'a [u8] {
+        if self.whole_key_bytes == 0 {
+            stored.get(1..).unwrap_or_default()
+        } else {
+            &value[self.payload - self.whole_key_bytes..self.payload]
+        }
+    }
+
+    /// True if the row has ended at `now_ms`.
+    #[inline]
+    pub(crate) fn is_over(&self, now_ms: u64) -> bool {
+        self.expiry.is_some_and(|expiry| expiry.deadline <= now_ms)
+    }
+}
+
+/// Replaces `out` by a value; `whole_key` is for folded keys.
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    whole_key: Option<&[u8]>,
+    expiry: Option<Expiry>,
+    payload: &[u8],
+) {
+    let flags = if expiry.is_some() { HAS_DEADLINE } else { 0 }
+        | if whole_key.is_some() {
+            HAS_WHOLE_KEY
+        } else {
+            0
+        };
+    out.clear();
+    out.reserve(HEADER_BYTES_MAX + payload.len());
+    out.extend_from_slice(&[TYPE_STRING, flags]);
+    if let Some(expiry) = expiry {
+        assert!(expiry.entry <= expiry.deadline, "an entry is never late");
+        out.extend_from_slice(&expiry.deadline.to_le_bytes());
+        out.extend_from_slice(&expiry.entry.to_le_bytes());
+    }
+    if let Some(key) = whole_key {
+        let length = u32::try_from(key.len()).expect("requests are below 4 GiB");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(payload);
+}
+
+/// Longest string that fits a value of the engine, for any key that is not folded.
+pub(crate) fn string_bytes_max(value_bytes_max: usize) -> usize {
+    value_bytes_max.saturating_sub(HEADER_BYTES_MAX)
+}
+
+/// Replaces `out` by the key of an expiry entry.
+pub(crate) fn entry_key(out: &mut Vec<u8>, time: u64, stored: &[u8]) {
+    out.clear();
+    out.extend_from_slice(&ENTRY_TAG);
+    out.extend_from_slice(&time.to_be_bytes());
+    out.extend_from_slice(stored);
+}
+
+/// Time and stored key of an expiry entry.
+pub(crate) fn decode_entry(key: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = key.strip_prefix(&ENTRY_TAG)?;
+    let (time, stored) = rest.split_first_chunk()?;
+    Some((u64::from_be_bytes(*time), stored))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn long_keys_are_folded_and_keep_their_order_of_first_bytes() {
+        let folder = KeyFolder::new([1, 2], 110);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        folder.store(&[b'x'; 99], &mut a);
+        assert_eq!((a.len(), a[0]), (100, PLAIN));
+        folder.store(&[b'x'; 100], &mut a);
+        assert_eq!((a.len(), a[0]), (100, FOLDED));
+        folder.store(&[b'x'; 101], &mut b);
+        assert_ne!(a, b);
+        assert_eq!(a[..84], b[..84]);
+    }
+
+    #[test]
+    fn damaged_values_are_errors() {
+        let stored = [PLAIN, b'k'];
+        let damaged = [
+            &b""[..],
+            b"\x01",
+            b"\x02\x00",
+            b"\x01\x04",
+            b"\x01\x01abc",
+            b"\x01\x02",
+        ];
+        for value in damaged {
+            assert_eq!(Row::decode(&stored, value), Err(RowError::Damaged));
+        }
+        let long = b"\x01\x02\xff\xff\xff\xffabc";
+        assert_eq!(Row::decode(&[FOLDED], long), Err(RowError::Damaged));
+        assert_eq!(
+            Row::decode(&[FOLDED], b"\x01\x00abc"),
+            Err(RowError::Damaged)
+        );
+    }
+
+    #[test]
+    fn entries_are_ordered_by_time() {
+        let mut keys: Vec<Vec<u8>> = [300_u64, 2, 1 << 40]
+            .iter()
+            .map(|time| {
+                let mut key = Vec::new();
+                entry_key(&mut key, *time, b"\0k");
+                key
+            })
+            .collect();
+        keys.sort();
+        let times: Vec<u64> = keys
+            .iter()
+            .map(|key| decode_entry(key).unwrap().0)
+            .collect();
+        assert_eq!(times, [2, 300, 1 << 40]);
+        assert_eq!(decode_entry(b"\0X12345678k"), None);
+        assert_eq!(decode_entry(b"\0E123"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(
+            key in prop::collection::vec(any::<u8>(), 0..80),
+            payload in prop::collection::vec(any::<u8>(), 0..50),
+            times in prop::option::of((0..u64::MAX, 0..1000_u64)),
+        ) {
+            let folder = KeyFolder::new([3, 4], 60);
+            let mut stored = Vec::new();
+            folder.store(&key, &mut stored);
+            let expiry = times.map(|(deadline, earlier)| Expiry {
+                deadline,
+                entry: deadline.saturating_sub(earlier),
+            });
+            let whole = folder.folds(&key).then_some(key.as_slice());
+            let mut value = Vec::new();
+            encode(&mut value, whole, expiry, &payload);
+            let row = Row::decode(&stored, &value).unwrap();
+            prop_assert_eq!(row.expiry, expiry);
+            prop_assert_eq!(&value[row.payload..], payload.as_slice());
+            prop_assert_eq!(row.user_key(&stored, &value), key.as_slice());
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_without_panic(
+            stored in prop::collection::vec(0..3_u8, 0..3),
+            value in prop::collection::vec(0..4_u8, 0..40),
+        ) {
+            let _ = Row::decode(&stored, &value).map(|row| row.user_key(&stored, &value).len());
+        }
+    }
+}

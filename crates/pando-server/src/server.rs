@@ -1,0 +1,205 @@
+//! Start and stop.
+
+use std::io;
+use std::net::SocketAddr;
+
+use mio::net::TcpListener;
+use mio::{Interest, Poll};
+use pando_sync::{Arc, thread};
+use pandodb::Db;
+
+use crate::acceptor;
+use crate::commands::CommandIndex;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::event_loop::{EventLoop, WAKER};
+use crate::loop_handle::{LoopHandle, Message};
+use crate::options::ServerOptions;
+use crate::settings::Settings;
+use crate::shared::Shared;
+
+/// Open files beside those of clients.
+const OTHER_FILES: u64 = 128;
+
+/// A server that listens but does not serve yet.
+pub struct Server {
+    shared: Arc<Shared>,
+    polls: Vec<Poll>,
+    acceptor: Poll,
+    listeners: Vec<TcpListener>,
+}
+
+/// A hold on a running server, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Begins a graceful stop: no new connections, no new commands; what runs is finished, its
+    /// replies are sent, the store is closed. Returns at once.
+    pub fn shutdown(&self) {
+        self.shared.stop();
+    }
+
+    /// The text of INFO with all sections.
+    pub fn info(&self) -> String {
+        crate::commands::info_all(&self.shared)
+    }
+
+    /// True once recovery is done and the server has not begun to stop.
+    pub fn is_serving(&self) -> bool {
+        self.shared.stage() == crate::shared::Stage::Serving
+    }
+}
+
+impl Server {
+    /// Listens on all addresses of `options`. Clients that connect wait until [`Server::serve`].
+    ///
+    /// # Errors
+    /// An address is taken or not ours, or the system has no more to give.
+    pub fn bind(options: ServerOptions) -> Result<Self, Error> {
+        let io = |operation| move |source| Error::Io { operation, source };
+        let acceptor = Poll::new().map_err(io("waiting for connections"))?;
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for address in &options.listen {
+            let (listener, address) = listen(&acceptor, *address, listeners.len() + 1)?;
+            listeners.push(listener);
+            addresses.push(address);
+        }
+        let threads = match options.threads {
+            0 => pando_sync::core_count(),
+            threads => threads,
+        };
+        let commands = CommandIndex::new();
+        let (mut polls, mut loops) = (Vec::new(), Vec::new());
+        for _ in 0..threads {
+            let poll = Poll::new().map_err(io("waiting for events"))?;
+            let waker = mio::Waker::new(poll.registry(), WAKER).map_err(io("making a waker"))?;
+            loops.push(Arc::new(LoopHandle::new(waker, commands.all().len())));
+            polls.push(poll);
+        }
+        let waker = mio::Waker::new(acceptor.registry(), WAKER).map_err(io("making a waker"))?;
+        let settings = Settings::new(&options, allowed_clients(options.maxclients));
+        Ok(Self {
+            shared: Arc::new(Shared::new(
+                options, settings, addresses, loops, commands, waker,
+            )),
+            polls,
+            acceptor,
+            listeners,
+        })
+    }
+
+    /// Where it listens, in the order of the options; ports that were 0 are known now.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.addresses
+    }
+
+    /// A hold on the server, to stop it.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Serves until a [`Handle`] or SHUTDOWN stops it. `opener` opens the store on a thread of
+    /// its own; commands that need it are answered with `-LOADING` until it returns.
+    ///
+    /// # Errors
+    /// The store did not open or did not close, or a thread could not be started.
+    pub fn serve(
+        mut self,
+        opener: impl FnOnce() -> pandodb::Result<Db> + Send + 'static,
+    ) -> Result<(), Error> {
+        let mut threads = Vec::new();
+        for (index, poll) in self.polls.drain(..).enumerate() {
+            let handle = self.shared.loops[index].clone();
+            let shared = self.shared.clone();
+            let run = move || EventLoop::new(index, poll, handle, shared).run();
+            threads.push(spawn("pando-loop", run)?);
+        }
+        let shared = self.shared.clone();
+        let opening = spawn("pando-open", move || match opener().and_then(Engine::new) {
+            Ok(engine) => shared.set_engine(engine),
+            Err(error) => shared.fail(error),
+        })?;
+        let accepted = acceptor::run(&mut self.acceptor, &self.listeners, &self.shared);
+        // Nobody waits in the backlog of a server that stops.
+        self.listeners.clear();
+        self.shared.stop();
+        for handle in &self.shared.loops {
+            handle.send(Message::Stop);
+        }
+        let mut result = accepted.map_err(|source| Error::Io {
+            operation: "waiting for connections",
+            source,
+        });
+        for thread in threads {
+            let ended = thread
+                .join()
+                .map_err(|_| Error::Panicked { thread: "loop" });
+            let ended = ended.and_then(|ended| {
+                ended.map_err(|source| Error::Io {
+                    operation: "waiting for events",
+                    source,
+                })
+            });
+            result = result.and(ended);
+        }
+        // A recovery that still runs is left alone: it ends with the process.
+        if opening.is_finished() {
+            let joined = opening
+                .join()
+                .map_err(|_| Error::Panicked { thread: "opening" });
+            result = result.and(joined);
+        }
+        if let Some(error) = self.shared.take_failure() {
+            result = result.and(Err(Error::Engine(error)));
+        }
+        if let Some(engine) = self.shared.take_engine() {
+            let db = engine.db.clone();
+            drop(engine);
+            let closed = db.close().map_err(Error::Engine);
+            result = result.and(closed);
+        }
+        result
+    }
+}
+
+fn listen(
+    acceptor: &Poll,
+    address: SocketAddr,
+    token: usize,
+) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Listen { address, source };
+    let mut listener = TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    acceptor
+        .registry()
+        .register(&mut listener, mio::Token(token), Interest::READABLE)
+        .map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<thread::JoinHandle<T>, Error> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map_err(|source: io::Error| Error::Io {
+        operation: "starting a thread",
+        source,
+    })
+}
+
+/// Raises the limit of open files for `wanted` clients; how many it allows.
+fn allowed_clients(wanted: usize) -> usize {
+    let needed = wanted as u64 + OTHER_FILES;
+    match rlimit::increase_nofile_limit(needed) {
+        Ok(files) if files < needed => {
+            usize::try_from(files.saturating_sub(OTHER_FILES)).map_or(wanted, |most| most.max(1))
+        }
+        _ => wanted,
+    }
+}

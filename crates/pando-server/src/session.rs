@@ -1,0 +1,120 @@
+//! What a connection remembers between commands.
+
+use pando_resp::{Arguments, Span, Version};
+use pando_sync::atomic::Ordering;
+use pandodb::Lsn;
+use pandodb::nonblocking::Watch;
+
+use crate::client::ClientRecord;
+
+/// A key of WATCH.
+pub(crate) struct WatchedKey {
+    pub(crate) watch: Watch,
+    pub(crate) database: usize,
+    pub(crate) key: Vec<u8>,
+    /// Deadline of the value that was there: its passing is a change.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Multi {
+    /// A command was refused: EXEC will be.
+    pub(crate) dirty: bool,
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Index in the table of commands, and the end of its spans.
+    commands: Vec<(usize, usize)>,
+    /// Database and version when EXEC first began.
+    before: Option<(usize, Version)>,
+}
+
+impl Multi {
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Memory that the queue holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len() + self.spans.len() * size_of::<Span>() + self.commands.len() * 16
+    }
+
+    /// EXEC begins, perhaps again: what its commands did to the session is undone.
+    pub(crate) fn enter(&mut self, session: &mut Session) {
+        match self.before {
+            Some((database, version)) => {
+                session.database = database;
+                session.version = version;
+            }
+            None => self.before = Some((session.database, session.version)),
+        }
+    }
+
+    pub(crate) fn push(&mut self, command: usize, arguments: Arguments<'_>) {
+        for argument in arguments.from(0) {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(argument);
+            self.spans.push(Span::new(start, self.bytes.len()));
+        }
+        self.commands.push((command, self.spans.len()));
+    }
+
+    /// Command `index` and its arguments.
+    pub(crate) fn at(&self, index: usize) -> (usize, Arguments<'_>) {
+        let from = match index {
+            0 => 0,
+            _ => self.commands[index - 1].1,
+        };
+        let (command, to) = self.commands[index];
+        (command, Arguments::new(&self.bytes, &self.spans[from..to]))
+    }
+}
+
+/// State of one connection that commands change.
+#[derive(Default)]
+pub(crate) struct Session {
+    pub(crate) database: usize,
+    pub(crate) version: Version,
+    pub(crate) authenticated: bool,
+    /// After the replies so far are sent, the connection ends.
+    pub(crate) closing: bool,
+    pub(crate) multi: Option<Multi>,
+    pub(crate) watches: Vec<WatchedKey>,
+    /// The newest write of this connection.
+    pub(crate) last_write: Option<Lsn>,
+}
+
+impl Session {
+    /// Forgets MULTI and WATCH.
+    pub(crate) fn end_transaction(&mut self) {
+        self.multi = None;
+        self.watches.clear();
+    }
+
+    /// Shows others what CLIENT LIST tells of this session.
+    pub(crate) fn publish(&self, record: &ClientRecord) {
+        // Relaxed throughout: each field is a report of its own.
+        let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        record
+            .database
+            .store(small(self.database), Ordering::Relaxed);
+        let version = if self.version == Version::Resp3 { 3 } else { 2 };
+        record.version.store(version, Ordering::Relaxed);
+        let queued = match &self.multi {
+            Some(multi) => i64::try_from(multi.len()).unwrap_or(i64::MAX),
+            None => -1,
+        };
+        record.queued.store(queued, Ordering::Relaxed);
+        record
+            .watched
+            .store(small(self.watches.len()), Ordering::Relaxed);
+    }
+
+    /// RESET: as after connecting.
+    pub(crate) fn reset(&mut self, authenticated: bool) {
+        self.end_transaction();
+        self.database = 0;
+        self.version = Version::Resp2;
+        self.authenticated = authenticated;
+    }
+}

@@ -1,0 +1,134 @@
+//! Settings that may change while the server runs.
+
+use std::time::Duration;
+
+use pando_sync::RwLock;
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::options::{Durability, ServerOptions};
+
+/// Changed by `CONFIG SET`, read by the loops. Relaxed throughout: each is a value of its own.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    password: RwLock<Option<String>>,
+    has_password: AtomicBool,
+    protected_mode: AtomicBool,
+    durability: AtomicU8,
+    maxclients: AtomicU64,
+    /// Idle time after which a connection is closed; 0 is never.
+    timeout_s: AtomicU64,
+    output_bytes_max: AtomicU64,
+}
+
+impl Settings {
+    pub(crate) fn new(options: &ServerOptions, maxclients: usize) -> Self {
+        let settings = Self {
+            password: RwLock::new(None),
+            has_password: AtomicBool::new(false),
+            protected_mode: AtomicBool::new(options.protected_mode),
+            durability: AtomicU8::new(0),
+            maxclients: AtomicU64::new(maxclients as u64),
+            timeout_s: AtomicU64::new(0),
+            output_bytes_max: AtomicU64::new(options.output_bytes_max as u64),
+        };
+        settings.set_durability(options.durability);
+        settings.set_password(options.requirepass.clone().unwrap_or_default());
+        settings
+    }
+
+    /// True if clients must authenticate.
+    #[inline]
+    pub(crate) fn has_password(&self) -> bool {
+        self.has_password.load(Ordering::Relaxed)
+    }
+
+    /// An empty password asks for none.
+    pub(crate) fn set_password(&self, password: String) {
+        let mut held = self.password.write();
+        self.has_password
+            .store(!password.is_empty(), Ordering::Relaxed);
+        *held = (!password.is_empty()).then_some(password);
+    }
+
+    /// True if `given` is the password, or none is asked for. Takes the same time for any two
+    /// passwords of the same length.
+    pub(crate) fn is_password(&self, given: &[u8]) -> bool {
+        match self.password.read().as_deref() {
+            None => true,
+            Some(password) => {
+                let password = password.as_bytes();
+                let differs = |sum, (index, byte): (usize, &u8)| {
+                    sum | (byte ^ password[index % password.len()])
+                };
+                given.iter().enumerate().fold(0, differs) == 0 && given.len() == password.len()
+            }
+        }
+    }
+
+    pub(crate) fn protected_mode(&self) -> bool {
+        self.protected_mode.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_protected_mode(&self, on: bool) {
+        self.protected_mode.store(on, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn durability(&self) -> Durability {
+        match self.durability.load(Ordering::Relaxed) {
+            0 => Durability::Durable,
+            1 => Durability::Periodic,
+            _ => Durability::None,
+        }
+    }
+
+    pub(crate) fn set_durability(&self, durability: Durability) {
+        let code = match durability {
+            Durability::Durable => 0,
+            Durability::Periodic => 1,
+            Durability::None => 2,
+        };
+        self.durability.store(code, Ordering::Relaxed);
+    }
+
+    pub(crate) fn maxclients(&self) -> u64 {
+        self.maxclients.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_maxclients(&self, count: u64) {
+        self.maxclients.store(count, Ordering::Relaxed);
+    }
+
+    /// Idle time after which a connection is closed.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let seconds = self.timeout_s.load(Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
+    pub(crate) fn set_timeout_s(&self, seconds: u64) {
+        self.timeout_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Unsent bytes at which a connection stops executing.
+    #[inline]
+    pub(crate) fn output_bytes_max(&self) -> usize {
+        usize::try_from(self.output_bytes_max.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_password_is_the_password() {
+        let settings = Settings::new(&ServerOptions::default(), 10);
+        assert!(settings.is_password(b"anything"));
+        settings.set_password("secret".into());
+        assert!(settings.has_password());
+        assert!(settings.is_password(b"secret"));
+        for wrong in [&b""[..], b"secre", b"secrets", b"secretsecret", b"Secret"] {
+            assert!(!settings.is_password(wrong));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What all loops share. Nothing here is touched by a GET.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use pando_sync::time::{Instant, now, unix_ms};
+use pando_sync::{Arc, Mutex};
+
+use crate::client::Registry;
+use crate::commands::CommandIndex;
+use crate::counters::LoopCounters;
+use crate::cursor::CursorRing;
+use crate::engine::Engine;
+use crate::loop_handle::{LoopHandle, Message};
+use crate::options::ServerOptions;
+use crate::settings::Settings;
+
+/// How far the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The engine recovers: commands that need it answer -LOADING.
+    Loading,
+    /// Commands are executed.
+    Serving,
+    /// What runs is finished, nothing new begins.
+    Stopping,
+}
+
+/// Shared by acceptor, loops and handles.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) settings: Settings,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) commands: CommandIndex,
+    pub(crate) clients: Registry,
+    /// Guarded by its lock, held for one look-up or insertion.
+    pub(crate) cursors: Mutex<CursorRing>,
+    pub(crate) loops: Vec<Arc<LoopHandle>>,
+    stage: AtomicU8,
+    /// Set once, when recovery is done.
+    engine: Mutex<Option<Arc<Engine>>>,
+    /// Why the engine did not open.
+    failure: Mutex<Option<pandodb::Error>>,
+    acceptor: mio::Waker,
+    pub(crate) started: Instant,
+    pub(crate) started_ms: u64,
+    pub(crate) run_id: String,
+    /// A SAVE runs.
+    pub(crate) saving: Arc<AtomicBool>,
+    /// Last ended SAVE failed.
+    pub(crate) save_failed: Arc<AtomicBool>,
+    /// Connections refused by the acceptor.
+    pub(crate) refused: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        options: ServerOptions,
+        settings: Settings,
+        addresses: Vec<SocketAddr>,
+        loops: Vec<Arc<LoopHandle>>,
+        commands: CommandIndex,
+        acceptor: mio::Waker,
+    ) -> Self {
+        let started_ms = unix_ms();
+        // Unpredictable enough for names of a run: hashers are seeded by the system.
+        let random = || {
+            use std::hash::BuildHasher as _;
+            std::hash::RandomState::new().hash_one(started_ms)
+        };
+        Self {
+            settings,
+            addresses,
+            commands,
+            clients: Registry::default(),
+            cursors: Mutex::new(CursorRing::new(random())),
+            loops,
+            stage: AtomicU8::new(0),
+            engine: Mutex::new(None),
+            failure: Mutex::new(None),
+            acceptor,
+            started: now(),
+            started_ms,
+            run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() >> 32),
+            saving: Arc::new(AtomicBool::new(false)),
+            save_failed: Arc::new(AtomicBool::new(false)),
+            refused: AtomicU64::new(0),
+            options,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn stage(&self) -> Stage {
+        // Acquire: pairs with the Release in set_engine and stop.
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Loading,
+            1 => Stage::Serving,
+            _ => Stage::Stopping,
+        }
+    }
+
+    /// The open engine, once it is.
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.lock().clone()
+    }
+
+    /// Takes the engine out, to close it when all loops have ended.
+    pub(crate) fn take_engine(&self) -> Option<Arc<Engine>> {
+        self.engine.lock().take()
+    }
+
+    /// Recovery is done: loops serve.
+    pub(crate) fn set_engine(&self, engine: Engine) {
+        *self.engine.lock() = Some(Arc::new(engine));
+        // AcqRel: pairs with the Acquire in stage; a stop that came first stays.
+        let _ = self
+            .stage
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        for handle in &self.loops {
+            handle.send(Message::EngineReady);
+        }
+    }
+
+    /// The engine cannot be used: the server stops, and says why at its end.
+    pub(crate) fn fail(&self, error: pandodb::Error) {
+        self.failure.lock().get_or_insert(error);
+        self.stop();
+    }
+
+    /// Why the engine could not be used.
+    pub(crate) fn take_failure(&self) -> Option<pandodb::Error> {
+        self.failure.lock().take()
+    }
+
+    /// Begins the end: the acceptor is woken, and tells the loops.
+    pub(crate) fn stop(&self) {
+        // Release: pairs with the Acquire in stage.
+        self.stage.store(2, Ordering::Release);
+        let _ = self.acceptor.wake();
+    }
+
+    /// A counter summed over all loops.
+    pub(crate) fn sum(&self, counter: impl Fn(&LoopCounters) -> u64) -> u64 {
+        self.loops
+            .iter()
+            .map(|handle| counter(&handle.counters))
+            .sum()
+    }
+
+    /// Errors by code, over all loops.
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for handle in &self.loops {
+            handle.counters.add_errors(&mut sums);
+        }
+        sums
+    }
+}

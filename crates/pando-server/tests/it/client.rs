@@ -1,0 +1,147 @@
+//! A blocking client that shows replies as short text.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use pando_resp::Answer;
+
+/// A connection to a server.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// The bytes of a command.
+pub(crate) fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        let argument = argument.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Words of a command; `''` is the empty one.
+pub(crate) fn words(command: &str) -> Vec<&str> {
+    let word = |word| if word == "''" { "" } else { word };
+    command.split_whitespace().map(word).collect()
+}
+
+/// A reply as text: `+OK`, `-ERR ...`, `:1`, `"bulk"`, `nil`, `[array]`, `{map}`, `~(set)`.
+pub(crate) fn show(answer: &Answer) -> String {
+    let list = |items: &[Answer]| items.iter().map(show).collect::<Vec<_>>().join(" ");
+    match answer {
+        Answer::Simple(text) => format!("+{text}"),
+        Answer::Error(text) => format!("-{text}"),
+        Answer::Integer(value) => format!(":{value}"),
+        Answer::Bulk(bytes) => format!("\"{}\"", String::from_utf8_lossy(bytes)),
+        Answer::Null => "nil".to_owned(),
+        Answer::Array(items) => format!("[{}]", list(items)),
+        Answer::Set(items) => format!("~({})", list(items)),
+        Answer::Push(items) => format!(">({})", list(items)),
+        Answer::Map(pairs) => {
+            let mut text = String::new();
+            for (key, value) in pairs {
+                let _ = write!(text, "{}={} ", show(key), show(value));
+            }
+            format!("{{{}}}", text.trim_end())
+        }
+        Answer::Double(value) => format!(",{value}"),
+        Answer::Boolean(value) => format!("#{value}"),
+        Answer::BigNumber(digits) => format!("({digits}"),
+        Answer::Verbatim(text) => format!("={text}"),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next reply; `None` if the server has closed.
+    pub(crate) fn try_answer(&mut self) -> Option<Answer> {
+        loop {
+            if let Some((answer, length)) = Answer::parse(&self.buffer).unwrap() {
+                self.buffer.drain(..length);
+                return Some(answer);
+            }
+            let mut chunk = [0; 65536];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no reply: {error}"),
+            }
+        }
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
+        self.try_answer()
+            .expect("the server has closed the connection")
+    }
+
+    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Answer {
+        self.send(&encode(arguments));
+        self.answer()
+    }
+
+    /// Sends the words of `command`; the reply as text.
+    pub(crate) fn run(&mut self, command: &str) -> String {
+        show(&self.call(&words(command)))
+    }
+
+    /// Each command has the reply beside it.
+    #[track_caller]
+    pub(crate) fn check(&mut self, script: &[(&str, &str)]) {
+        for (command, expected) in script {
+            assert_eq!(self.run(command), *expected, "{command}");
+        }
+    }
+
+    /// True if the server has closed the connection and sent nothing more.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.try_answer().is_none()
+    }
+
+    /// An integer reply.
+    pub(crate) fn integer(&mut self, command: &str) -> i64 {
+        match self.call(&words(command)) {
+            Answer::Integer(value) => value,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+
+    /// A text reply.
+    pub(crate) fn text(&mut self, command: &str) -> String {
+        match self.call(&words(command)) {
+            Answer::Bulk(bytes) => String::from_utf8(bytes).unwrap(),
+            Answer::Verbatim(text) => text,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+}
+
+impl Client {
+    /// The reply to PING, if the server takes this client at all.
+    pub(crate) fn try_answer_to_ping(&mut self) -> Option<String> {
+        self.stream.write_all(b"PING\r\n").ok()?;
+        self.try_answer().map(|answer| show(&answer))
+    }
+}

@@ -1,0 +1,184 @@
+//! Keys that end.
+
+use pando_sync::thread;
+use pando_sync::time::{Duration, now, unix_ms};
+
+use crate::fixture::Fixture;
+
+#[test]
+fn deadlines_are_set_asked_and_removed() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("EXPIRE none 10", ":0"),
+        ("TTL none", ":-2"),
+        ("SET a 1", "+OK"),
+        ("TTL a", ":-1"),
+        ("PERSIST a", ":0"),
+        ("EXPIRE a 100", ":1"),
+        ("TTL a", ":100"),
+        ("EXPIRE a 200 NX", ":0"),
+        ("EXPIRE a 50 GT", ":0"),
+        ("EXPIRE a 200 GT", ":1"),
+        ("EXPIRE a 300 LT", ":0"),
+        ("EXPIRE a 150 LT", ":1"),
+        ("EXPIRE a 120 XX", ":1"),
+        ("TTL a", ":120"),
+        ("PERSIST a", ":1"),
+        ("TTL a", ":-1"),
+        ("EXPIRE a 10 XX", ":0"),
+        ("EXPIRE a 10 GT", ":0"),
+        ("EXPIRE a 10 LT", ":1"),
+        (
+            "EXPIRE a 10 NX GT",
+            "-ERR NX and XX, GT or LT options at the same time are not compatible",
+        ),
+        (
+            "EXPIRE a 10 GT LT",
+            "-ERR GT and LT options at the same time are not compatible",
+        ),
+        ("EXPIRE a 10 what", "-ERR Unsupported option what"),
+        ("EXPIRE a x", "-ERR value is not an integer or out of range"),
+        (
+            "EXPIRE a 9223372036854775807",
+            "-ERR invalid expire time in 'expire' command",
+        ),
+        (
+            "PEXPIRE a 9223372036854775807",
+            "-ERR invalid expire time in 'pexpire' command",
+        ),
+    ]);
+}
+
+#[test]
+fn deadlines_are_kept_and_replaced_by_other_commands() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SET a 1", "+OK"),
+        ("EXPIREAT a 33177117420", ":1"),
+        ("EXPIRETIME a", ":33177117420"),
+        ("PEXPIRETIME a", ":33177117420000"),
+        ("PEXPIREAT a 33177117420123", ":1"),
+        ("PEXPIRETIME a", ":33177117420123"),
+        ("GET a", "\"1\""),
+        ("SET a 2 KEEPTTL", "+OK"),
+        ("PEXPIRETIME a", ":33177117420123"),
+        ("SET a 2", "+OK"),
+        ("TTL a", ":-1"),
+        ("GETEX a EX 100", "\"2\""),
+        ("TTL a", ":100"),
+        ("GETEX a", "\"2\""),
+        ("TTL a", ":100"),
+        ("GETEX a PERSIST", "\"2\""),
+        ("TTL a", ":-1"),
+        ("GETEX a EX 1 PERSIST", "-ERR syntax error"),
+        (
+            "GETEX a EX -1",
+            "-ERR invalid expire time in 'getex' command",
+        ),
+        ("EXPIRE a -1", ":1"),
+        ("EXISTS a", ":0"),
+        ("SET a 1", "+OK"),
+        ("EXPIREAT a 1", ":1"),
+        ("GET a", "nil"),
+        ("DBSIZE", ":0"),
+    ]);
+    let at = unix_ms() / 1000 + 100;
+    client.run(&format!("SET b 1 EXAT {at}"));
+    assert_eq!(client.run("EXPIRETIME b"), format!(":{at}"));
+}
+
+#[test]
+fn ended_keys_are_gone_when_read() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a 1 PX 30");
+    client.run("SET b 1");
+    assert_eq!(client.run("PEXPIRE b 30"), ":1");
+    thread::sleep(Duration::from_millis(40));
+    client.check(&[
+        ("MGET a b", "[nil nil]"),
+        ("EXISTS a b", ":0"),
+        ("KEYS *", "[]"),
+        ("SET a 2 NX", "+OK"),
+        ("TTL a", ":-1"),
+        ("INCR b", ":1"),
+        ("TTL b", ":-1"),
+    ]);
+    thread::sleep(Duration::from_millis(300));
+    client.check(&[("MGET a b", "[\"2\" \"1\"]"), ("DBSIZE", ":2")]);
+}
+
+fn wait_for_size(client: &mut crate::client::Client, size: i64) {
+    let limit = now() + Duration::from_secs(10);
+    while client.integer("DBSIZE") != size {
+        assert!(
+            now() < limit,
+            "{} keys are still there",
+            client.integer("DBSIZE")
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn ended_keys_are_removed_without_being_read() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for database in [0, 1, 15] {
+        client.run(&format!("SELECT {database}"));
+        for key in 0..300 {
+            client.run(&format!("SET k{key} v PX {}", 1 + key % 50));
+        }
+        client.run("SET stays v");
+        client.run("SET extended v PX 10");
+        client.run("EXPIRE extended 1000");
+    }
+    for database in [0, 1, 15] {
+        client.run(&format!("SELECT {database}"));
+        wait_for_size(&mut client, 2);
+        client.check(&[("GET stays", "\"v\"")]);
+        let left = client.integer("TTL extended");
+        assert!((900..=1000).contains(&left), "{left}");
+    }
+    let info = client.text("INFO stats");
+    assert!(info.contains("expired_keys:900"), "{info}");
+}
+
+#[test]
+fn an_entry_follows_its_key() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    // One entry for each key, moved only to be earlier; INFO counts entries.
+    let expires = |client: &mut crate::client::Client| {
+        let info = client.text("INFO keyspace");
+        let at = info.find("expires=").unwrap() + 8;
+        info[at..]
+            .split(',')
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    client.run("SET other v");
+    for command in [
+        "SET a 1 EX 1000",
+        "EXPIRE a 2000",
+        "EXPIRE a 500",
+        "SET a 2 EX 100",
+        "SET a 3 KEEPTTL",
+        "APPEND a x",
+    ] {
+        client.run(command);
+        assert_eq!(expires(&mut client), 1, "{command}");
+    }
+    client.run("SET a plain");
+    assert_eq!(expires(&mut client), 0);
+    client.run("SET a 1 EX 1000");
+    client.run("PERSIST a");
+    assert_eq!(expires(&mut client), 0);
+    client.run("SET a 1 EX 1000");
+    client.run("DEL a");
+    assert_eq!(expires(&mut client), 0);
+}

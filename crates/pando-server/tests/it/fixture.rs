@@ -1,0 +1,90 @@
+//! A running server that stops when the test ends.
+
+use std::net::SocketAddr;
+
+use pando_server::{Error, Handle, Server, ServerOptions};
+use pando_sync::thread::{self, JoinHandle};
+use pandodb::Db;
+
+use crate::client::Client;
+
+/// Opens a store in a directory that is removed with the guard.
+pub(crate) fn open(directory: &std::path::Path) -> pandodb::Result<Db> {
+    Db::open(directory)
+}
+
+/// A server and its store.
+pub(crate) struct Fixture {
+    pub(crate) address: SocketAddr,
+    pub(crate) handle: Handle,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+    _directory: tempfile::TempDir,
+}
+
+/// Options for tests: port 0, two loops.
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        threads: 2,
+        maxclients: 500,
+        ..ServerOptions::default()
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(options())
+    }
+
+    pub(crate) fn with(options: ServerOptions) -> Self {
+        Self::opened_by(options, open)
+    }
+
+    pub(crate) fn opened_by(
+        options: ServerOptions,
+        opener: impl FnOnce(&std::path::Path) -> pandodb::Result<Db> + Send + 'static,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::bind(options).unwrap();
+        let (address, handle) = (server.addresses()[0], server.handle());
+        let path = directory.path().to_owned();
+        let thread = thread::spawn(move || server.serve(move || opener(&path)));
+        Self {
+            address,
+            handle,
+            thread: Some(thread),
+            _directory: directory,
+        }
+    }
+
+    /// A client of a server that is ready.
+    pub(crate) fn client(&self) -> Client {
+        let client = self.raw_client();
+        while !self.handle.is_serving() {
+            thread::yield_now();
+        }
+        client
+    }
+
+    /// A client, ready or not.
+    pub(crate) fn raw_client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    pub(crate) fn join(&mut self) -> Result<(), Error> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Clients that mean no good.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+
+use pando_server::ServerOptions;
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, options};
+
+#[test]
+fn breaches_of_the_protocol_are_told_and_closed() {
+    let server = Fixture::new();
+    let cases: &[(&[u8], &str)] = &[
+        (b"*2147483647\r\n", "invalid multibulk length"),
+        (b"*x\r\n", "invalid multibulk length"),
+        (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+        (b"*1\r\n$-5\r\n", "invalid bulk length"),
+        (b"*1\r\n*1\r\n*1\r\n", "expected '$', got '*'"),
+        (b"*1\r\n+PING\r\n", "expected '$', got '+'"),
+        (b"set 'a\r\n", "unbalanced quotes in request"),
+    ];
+    for (bytes, text) in cases {
+        let mut client = server.client();
+        client.send(b"PING\r\n");
+        client.send(bytes);
+        assert_eq!(show(&client.answer()), "+PONG");
+        assert_eq!(
+            show(&client.answer()),
+            format!("-ERR Protocol error: {text}")
+        );
+        assert!(client.is_closed());
+    }
+    let mut client = server.client();
+    client.send(&vec![b'a'; 70_000]);
+    assert_eq!(
+        show(&client.answer()),
+        "-ERR Protocol error: too big inline request"
+    );
+    // Negative counts are nothing.
+    let mut client = server.client();
+    client.send(b"*-1\r\n*0\r\n*-2147483648\r\nPING\r\n");
+    assert_eq!(show(&client.answer()), "+PONG");
+    for greeting in [&b"POST / HTTP/1.1\r\n"[..], b"Host: example\r\n"] {
+        let mut client = server.client();
+        client.send(greeting);
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn an_unknown_peer_can_send_little() {
+    let server = Fixture::with(ServerOptions {
+        requirepass: Some("secret".into()),
+        ..options()
+    });
+    let mut client = server.client();
+    client.send(b"*11\r\n");
+    let text = "-ERR Protocol error: unauthenticated multibulk length";
+    assert_eq!(show(&client.answer()), text);
+    assert!(client.is_closed());
+    let mut client = server.client();
+    client.send(b"*2\r\n$4\r\nAUTH\r\n$20000\r\n");
+    let text = "-ERR Protocol error: unauthenticated bulk length";
+    assert_eq!(show(&client.answer()), text);
+    assert!(client.is_closed());
+    // Replies that are read late come all.
+    let mut slow = server.client();
+    slow.send(&b"PING\r\n".repeat(8000));
+    thread::sleep(Duration::from_millis(100));
+    for _ in 0..8000 {
+        assert_eq!(show(&slow.answer()), "-NOAUTH Authentication required.");
+    }
+    // A flood that is never read is stopped, and others are served.
+    let mut flood = server.client();
+    let sent = write_until_stuck(&mut flood, &b"PING\r\n".repeat(1000));
+    assert!(sent < 64 << 20, "{sent} bytes were taken");
+    assert_eq!(server.client().run("AUTH secret"), "+OK");
+}
+
+/// Writes `bytes` over and over until the server takes no more for a while; how many it took.
+fn write_until_stuck(client: &mut Client, bytes: &[u8]) -> usize {
+    client.stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut since) = (0, now());
+    let mut at = 0;
+    while since.elapsed() < Duration::from_millis(300) && sent < 256 << 20 {
+        match client.stream.write(&bytes[at..]) {
+            Ok(count) => {
+                sent += count;
+                at = (at + count) % bytes.len();
+                since = now();
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(_) => break,
+        }
+    }
+    client.stream.set_nonblocking(false).unwrap();
+    sent
+}
+
+#[test]
+fn replies_that_are_never_read_stop_their_connection_only() {
+    let server = Fixture::new();
+    let mut other = server.client();
+    let value = "x".repeat(100_000);
+    other.run(&format!("SET big {value}"));
+    let mut flood = server.client();
+    let get = encode(&["GET", "big"]);
+    let sent = write_until_stuck(&mut flood, &get.repeat(100));
+    assert!(sent < 64 << 20, "{sent} bytes were taken");
+    let list = other.text("CLIENT LIST");
+    for line in list.lines() {
+        let field = line
+            .split(' ')
+            .find(|field| field.starts_with("obl="))
+            .unwrap();
+        let unsent: usize = field[4..].parse().unwrap();
+        assert!(unsent < 3 << 20, "{unsent} bytes of replies are held");
+    }
+    assert_eq!(other.run("PING"), "+PONG");
+    // The flood goes on where it stopped, and every reply is whole.
+    let whole = sent / get.len();
+    for _ in 0..whole.min(200) {
+        assert_eq!(show(&flood.answer()).len(), value.len() + 2);
+    }
+}
+
+#[test]
+fn declared_lengths_cost_nothing() {
+    let server = Fixture::new();
+    let mut clients: Vec<_> = (0..100).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send(b"*1048576\r\n$1048576\r\nabc");
+    }
+    let mut other = server.client();
+    let list = other.text("CLIENT LIST");
+    for line in list.lines() {
+        let field = line
+            .split(' ')
+            .find(|field| field.starts_with("qbuf="))
+            .unwrap();
+        assert!(field[5..].parse::<usize>().unwrap() < 1000, "{line}");
+    }
+    assert_eq!(other.run("PING"), "+PONG");
+}
+
+#[test]
+fn random_bytes_do_no_harm() {
+    let server = Fixture::new();
+    let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let pieces: [&[u8]; 12] = [
+        b"*1\r\n",
+        b"*3\r\n",
+        b"$3\r\n",
+        b"SET\r\n",
+        b"GET a\r\n",
+        b"\r\n",
+        b"MULTI\r\n",
+        b"EXEC\r\n",
+        b"$-1\r\n",
+        b"*-1\r\n",
+        b"\"",
+        b"INCR n\r\n",
+    ];
+    for _ in 0..60 {
+        let mut client = server.client();
+        let mut bytes = Vec::new();
+        for _ in 0..next() % 40 {
+            let piece = pieces[usize::try_from(next() % 12).unwrap()];
+            bytes.extend_from_slice(piece);
+            if next() % 8 == 0 {
+                bytes.extend_from_slice(&next().to_le_bytes());
+            }
+        }
+        client.send(&bytes);
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut replies = Vec::new();
+        let _ = client.stream.read_to_end(&mut replies);
+    }
+    assert_eq!(server.client().run("PING"), "+PONG");
+}
+
+#[test]
+fn a_hostile_pattern_does_not_stop_others() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for n in 0..200 {
+        client.run(&format!("SET {}{n} v", "a".repeat(200)));
+    }
+    let pattern = "*a".repeat(100) + "b";
+    assert_eq!(client.run(&format!("KEYS {pattern}")), "[]");
+}
+
+#[test]
+fn a_queue_that_grows_forever_is_refused() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    assert_eq!(client.run("MULTI"), "+OK");
+    let value = vec![b'x'; 1 << 20];
+    let command = encode(&[b"SET", &b"k"[..], &value]);
+    let mut refused = false;
+    for _ in 0..2000 {
+        client.send(&command);
+        if show(&client.answer()).starts_with("-ERR transaction exceeds") {
+            refused = true;
+            break;
+        }
+    }
+    assert!(refused);
+    assert!(client.run("EXEC").starts_with("-EXECABORT"));
+}

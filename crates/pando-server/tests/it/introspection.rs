@@ -1,0 +1,196 @@
+//! COMMAND, CONFIG, CLIENT, INFO, TIME.
+
+use pando_resp::Answer;
+
+use crate::client::show;
+use crate::fixture::Fixture;
+
+#[test]
+fn the_table_describes_its_commands() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let count = client.integer("COMMAND COUNT");
+    let Answer::Array(all) = client.call(&["COMMAND"]) else {
+        panic!("COMMAND replies an array");
+    };
+    assert_eq!(i64::try_from(all.len()).unwrap(), count);
+    let get = "\"get\" :2 [+readonly +fast] :1 :1 :1 [+@read +@string +@fast] []";
+    assert!(
+        client
+            .run("COMMAND INFO get")
+            .starts_with(&format!("[[{get}"))
+    );
+    client.check(&[
+        ("COMMAND INFO nosuch", "[nil]"),
+        ("COMMAND GETKEYS MSET a 1 b 2", "[\"a\" \"b\"]"),
+        ("COMMAND GETKEYS GET a", "[\"a\"]"),
+        ("COMMAND GETKEYS DEL a b c", "[\"a\" \"b\" \"c\"]"),
+        (
+            "COMMAND GETKEYS PING",
+            "-ERR The command has no key arguments",
+        ),
+        ("COMMAND GETKEYS NOSUCH", "-ERR Invalid command specified"),
+        (
+            "COMMAND GETKEYS GET",
+            "-ERR Invalid number of arguments specified for command",
+        ),
+        (
+            "COMMAND LIST FILTERBY PATTERN mse*",
+            "[\"mset\" \"msetnx\"]",
+        ),
+        ("COMMAND LIST FILTERBY MODULE x", "[]"),
+        (
+            "COMMAND WHAT",
+            "-ERR unknown subcommand 'WHAT'. Try COMMAND HELP.",
+        ),
+    ]);
+    client.run("HELLO 3");
+    let docs = client.run("COMMAND DOCS get client|id");
+    assert!(docs.starts_with("{\"get\"={\"summary\"=\"Returns the string value of a key.\""));
+    assert!(docs.contains("\"client|id\"={"));
+    let Answer::Map(all) = client.call(&["COMMAND", "DOCS"]) else {
+        panic!("COMMAND DOCS replies a map");
+    };
+    assert_eq!(i64::try_from(all.len()).unwrap(), count);
+}
+
+#[test]
+fn parameters_are_shown_and_set_together() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("CONFIG GET save", "[\"save\" \"\"]"),
+        ("CONFIG GET appendonly databases", "[\"appendonly\" \"yes\" \"databases\" \"16\"]"),
+        ("CONFIG GET nosuch", "[]"),
+        ("CONFIG SET timeout 100 protected-mode no", "+OK"),
+        ("CONFIG GET timeout", "[\"timeout\" \"100\"]"),
+        (
+            "CONFIG SET timeout 200 databases 3",
+            "-ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config",
+        ),
+        ("CONFIG GET timeout", "[\"timeout\" \"100\"]"),
+        (
+            "CONFIG SET nosuch 1",
+            "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'",
+        ),
+        (
+            "CONFIG SET timeout x",
+            "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument couldn't be parsed into an integer",
+        ),
+        (
+            "CONFIG SET timeout 1 timeout 2",
+            "-ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter",
+        ),
+        ("CONFIG SET timeout", "-ERR wrong number of arguments for 'config|set' command"),
+        ("CONFIG SET save ''", "+OK"),
+        ("CONFIG SET durability periodic", "+OK"),
+        ("CONFIG GET appendfsync", "[\"appendfsync\" \"everysec\"]"),
+        ("CONFIG RESETSTAT", "+OK"),
+        ("CONFIG REWRITE", "-ERR The server is running without a config file"),
+    ]);
+    assert!(
+        client
+            .run("CONFIG GET max*")
+            .contains("\"maxmemory-policy\" \"noeviction\"")
+    );
+}
+
+#[test]
+fn clients_are_named_listed_and_killed() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let (id, other_id) = (client.integer("CLIENT ID"), other.integer("CLIENT ID"));
+    assert_ne!(id, other_id);
+    client.check(&[
+        ("CLIENT GETNAME", "nil"),
+        ("CLIENT SETNAME me", "+OK"),
+        ("CLIENT GETNAME", "\"me\""),
+        ("CLIENT SETINFO LIB-NAME lib", "+OK"),
+        ("CLIENT SETINFO LIB-VER 1.2", "+OK"),
+        ("CLIENT SETINFO WHAT x", "-ERR Unrecognized option 'WHAT'"),
+        ("CLIENT NO-EVICT on", "+OK"),
+        ("CLIENT KILL 1.2.3.4:5", "-ERR No such client"),
+        (
+            "CLIENT KILL ID 0",
+            "-ERR client-id should be greater than 0",
+        ),
+        ("CLIENT KILL WHAT x", "-ERR syntax error"),
+        ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"),
+        ("SELECT 4", "+OK"),
+    ]);
+    assert_eq!(
+        show(&client.call(&["CLIENT", "SETNAME", "a b"])),
+        "-ERR Client names cannot contain spaces, newlines or special characters."
+    );
+    let info = client.text("CLIENT INFO");
+    for part in [
+        &format!("id={id} "),
+        "name=me ",
+        "db=4 ",
+        "lib-name=lib lib-ver=1.2",
+        "cmd=client|info",
+        "resp=2",
+    ] {
+        assert!(info.contains(part), "{part} in {info}");
+    }
+    assert_eq!(client.text("CLIENT LIST").lines().count(), 2);
+    assert_eq!(
+        client
+            .text(&format!("CLIENT LIST ID {other_id}"))
+            .lines()
+            .count(),
+        1
+    );
+    client.check(&[(&format!("CLIENT KILL ID {other_id}"), ":1")]);
+    assert!(other.is_closed());
+    client.send(b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$6\r\nSKIPME\r\n$2\r\nno\r\n");
+    assert_eq!(show(&client.answer()), ":1");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn info_has_the_names_that_exporters_read() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a 1");
+    client.run("GET a");
+    client.run("GET none");
+    client.run("NOSUCH");
+    client.run("SELECT 5");
+    client.run("SET b 1 EX 100");
+    let info = client.text("INFO all");
+    for part in [
+        "# Server\r\nredis_version:7.2.",
+        "\r\npando_version:",
+        "\r\narch_bits:64\r\n",
+        "# Clients\r\nconnected_clients:1\r\n",
+        "\r\nmaxmemory:",
+        "\r\nloading:0\r\n",
+        "\r\nkeyspace_hits:1\r\n",
+        "\r\nkeyspace_misses:1\r\n",
+        "\r\nrole:master\r\n",
+        "\r\nused_cpu_user:",
+        "\r\ncluster_enabled:0\r\n",
+        "\r\ncmdstat_get:calls=2,usec=",
+        "\r\nerrorstat_ERR:count=1\r\n",
+        "\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n",
+        "\r\ndb5:keys=1,expires=1,avg_ttl=0\r\n",
+        "\r\nrun_id:",
+        "\r\nprocess_id:",
+        "\r\nmaster_repl_offset:0\r\n",
+    ] {
+        assert!(info.contains(part), "{part} in {info}");
+    }
+    let some = client.text("INFO server KEYSPACE");
+    assert!(some.starts_with("# Server\r\n") && some.contains("\r\n\r\n# Keyspace\r\n"));
+    assert!(!some.contains("# Stats"));
+    assert!(!client.text("INFO").contains("cmdstat_"));
+    client.run("CONFIG RESETSTAT");
+    assert!(client.text("INFO stats").contains("keyspace_hits:0\r\n"));
+    assert_eq!(client.text("INFO nosuch"), "");
+    let Answer::Array(time) = client.call(&["TIME"]) else {
+        panic!("TIME replies an array");
+    };
+    assert_eq!(time.len(), 2);
+    assert!(server.handle.info().contains("db5:keys=1"));
+}

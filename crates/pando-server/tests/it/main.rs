@@ -1,0 +1,28 @@
+//! Tests over real sockets: a server in this process on port 0, and a small blocking client.
+
+#[cfg(test)]
+mod client;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod concurrency;
+#[cfg(test)]
+mod durability;
+#[cfg(test)]
+mod expiry;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod introspection;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod pipeline;
+#[cfg(test)]
+mod scan;
+#[cfg(test)]
+mod transactions;
