@@ -134,6 +134,28 @@ impl CrashCase {
     }
 }
 
+/// Crashes at up to `points` sync points of the workload of `case`, as evenly spread as they fit,
+/// and after half as many writes. `done` is called after each crash.
+///
+/// # Errors
+/// What the first case that failed says.
+pub fn sweep(case: CrashCase, points: u64, mut done: impl FnMut(CrashPoint)) -> Result<CrashCounts> {
+    let mut counts = CrashCase { point: CrashPoint::End, ..case }.run()?;
+    done(CrashPoint::End);
+    let (syncs, writes) = (counts.syncs, counts.writes);
+    let spread = |all: u64, points: u64| {
+        let points = points.clamp(1, all.max(1));
+        (0..points).map(move |index| 1 + index * all / points)
+    };
+    let at_syncs = spread(syncs, points).map(CrashPoint::Sync);
+    let at_writes = spread(writes, points / 2).map(CrashPoint::Write);
+    for point in at_syncs.chain(at_writes) {
+        counts.add(CrashCase { point, ..case }.run()?);
+        done(point);
+    }
+    Ok(counts)
+}
+
 struct Lives {
     case: CrashCase,
     counts: CrashCounts,

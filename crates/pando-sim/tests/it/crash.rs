@@ -1,8 +1,8 @@
 //! A store crashes at every sync point and at sampled writes, and recovers.
+//!
+//! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) ask for more.
 
-use pando_sim::crash::{CrashCase, CrashCounts, CrashPoint};
-use pando_sim::random::Random;
-use pando_sync::time::{self, Duration};
+use pando_sim::crash::{self, CrashCase, CrashPoint};
 
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
@@ -11,17 +11,22 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-fn run(seed: u64, point: CrashPoint, lives: u32) -> CrashCounts {
-    let case = CrashCase { seed, point, steps: 240, lives };
-    match case.run() {
-        Ok(counts) => counts,
-        Err(failure) => panic!("{failure}"),
+fn check(seeds: std::ops::RangeInclusive<u64>, steps: usize, points: u64) {
+    for seed in seeds {
+        let case = CrashCase { seed, point: CrashPoint::End, steps, lives: 2 };
+        if let Err(failure) = crash::sweep(case, points, |_| ()) {
+            panic!("{failure}");
+        }
     }
 }
 
 #[test]
-fn a_crash_at_the_end_of_a_workload_loses_nothing_that_was_promised() {
-    for seed in 1..=number("PANDO_SEEDS", 6) {
-        run(seed, CrashPoint::End, 1);
-    }
+fn every_sync_point_of_a_workload_may_be_its_last() {
+    check(1..=number("PANDO_SEEDS", 2), 200, number("PANDO_CRASH_POINTS", 50));
+}
+
+#[test]
+fn many_workloads_crash_at_a_few_points() {
+    let seeds = number("PANDO_SEEDS", 6);
+    check(1001..=1000 + seeds, 300, number("PANDO_CRASH_POINTS", 8));
 }
