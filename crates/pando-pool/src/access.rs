@@ -221,12 +221,32 @@ impl<'a> Exclusive<'a> {
         }
     }
 
+    /// What has to come before [`Exclusive::free`], while nothing has changed: if a running
+    /// checkpoint still needs what the page holds, its image is started.
+    ///
+    /// # Errors
+    /// As [`Exclusive::modify`].
+    pub fn prepare_free(&self, stay: &Stay) -> Attempt<()> {
+        match self.pool.header(self.frame).dirty_epoch() {
+            Some(epoch) if epoch < stay.epoch => self.save_for_checkpoint(epoch),
+            _ => Ok(()),
+        }
+    }
+
     /// Frees the page: its id and frame may be used for another one. The caller has taken it out
     /// of its tree, or never linked it.
+    ///
+    /// # Panics
+    /// When a running checkpoint needs the page and [`Exclusive::prepare_free`] was not called.
     pub fn free(self, stay: &Stay) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
+        assert!(
+            header.dirty_epoch().is_none_or(|epoch| epoch == stay.epoch)
+                || header.image() == Some(self.version),
+            "{page} is freed while a checkpoint needs it"
+        );
         assert!(
             !header.is_wired(),
             "{page} is wired: unwire it before it is freed"
@@ -313,7 +333,10 @@ impl Hold<'_> {
 impl Pool {
     /// Ends the hold of a token of this pool.
     pub fn release_hold(&self, token: HoldToken) {
-        drop(Hold { pool: self, frame: token.0 });
+        drop(Hold {
+            pool: self,
+            frame: token.0,
+        });
     }
 }
 
@@ -436,11 +459,13 @@ impl Pool {
     /// Frees a page of a tree that is being taken apart, without reading it.
     ///
     /// # Errors
-    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
+    /// [`Restart::Conflict`] when it is latched or being loaded, [`Restart::Wait`] as
+    /// [`Exclusive::prepare_free`]: come back later.
     pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
                 let exclusive = self.exclusive(page)?;
+                exclusive.prepare_free(stay)?;
                 exclusive.unwire();
                 exclusive.free(stay);
                 Ok(())

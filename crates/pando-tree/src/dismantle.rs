@@ -47,12 +47,12 @@ impl Tree {
         let fork = path.fork();
         let freed = if let Some((depth, fork)) = fork {
             let mut fork_latch = fork.node.upgrade()?;
-            let chain = Chain::latch(&path, depth + 1, leaf)?;
+            let chain = Chain::latch(&path, depth + 1, leaf, stay)?;
             let mut fork_page = fork_latch.modify(stay)?;
             edit::remove(&mut fork_page, fork.index);
             chain.free(pool, stay)
         } else {
-            Chain::latch(&path, 0, leaf)?.free(pool, stay)
+            Chain::latch(&path, 0, leaf, stay)?.free(pool, stay)
         };
         let pages_freed = freed + scratch.doomed.len() as u32;
         scratch.free_doomed(pool, stay);

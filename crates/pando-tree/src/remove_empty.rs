@@ -22,12 +22,19 @@ pub(crate) struct Chain<'p> {
 }
 
 impl<'p> Chain<'p> {
-    /// Latches all nodes of `path` below `depth`, and the leaf.
-    pub(crate) fn latch(path: &Path<'p>, depth: usize, leaf: Optimistic<'p>) -> Attempt<Self> {
+    /// Latches all nodes of `path` below `depth`, and the leaf, ready to be freed.
+    pub(crate) fn latch(
+        path: &Path<'p>,
+        depth: usize,
+        leaf: Optimistic<'p>,
+        stay: &Stay,
+    ) -> Attempt<Self> {
         let mut latches = std::array::from_fn(|_| None);
         let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
         for (place, node) in latches.iter_mut().zip(nodes) {
-            *place = Some(node.upgrade()?);
+            let latch = node.upgrade()?;
+            latch.prepare_free(stay)?;
+            *place = Some(latch);
         }
         Ok(Self { latches })
     }
@@ -96,11 +103,11 @@ impl Tree {
         let mut fork_latch = fork.node.upgrade()?;
         // Latches are only ever tried, so their order cannot matter to a deadlock.
         let (chain, mut heir_latch) = if fork.index == 0 {
-            let chain = Chain::latch(path, depth + 1, leaf)?;
+            let chain = Chain::latch(path, depth + 1, leaf, stay)?;
             (chain, heir.upgrade()?)
         } else {
             let heir_latch = heir.upgrade()?;
-            (Chain::latch(path, depth + 1, leaf)?, heir_latch)
+            (Chain::latch(path, depth + 1, leaf, stay)?, heir_latch)
         };
         let mut fork_page = fork_latch.modify(stay)?;
         let mut heir_page = heir_latch.modify(stay)?;
@@ -144,6 +151,7 @@ impl Tree {
         };
         let mut root_latch = root.upgrade()?;
         let child_latch = child.upgrade()?;
+        child_latch.prepare_free(stay)?;
         let mut root_page = root_latch.modify(stay)?;
         let words = child.words().slice();
         let child_node = Node::open(words);
