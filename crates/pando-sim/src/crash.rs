@@ -61,7 +61,10 @@ impl FromStr for CrashPoint {
     type Err = Failure;
 
     fn from_str(text: &str) -> Result<Self> {
-        let number = |n: &str| n.parse().map_err(|_| Failure::new(format!("'{n}' is no number")));
+        let number = |n: &str| {
+            n.parse()
+                .map_err(|_| Failure::new(format!("'{n}' is no number")))
+        };
         match text.split_once(':') {
             Some(("sync", n)) => Ok(Self::Sync(number(n)?)),
             Some(("write", n)) => Ok(Self::Write(number(n)?)),
@@ -129,7 +132,9 @@ impl CrashCase {
         };
         match lives.all() {
             Ok(()) => Ok(lives.counts),
-            Err(failure) => Err(failure.within(format!("{}\n  replay: {}", self.point, self.command()))),
+            Err(failure) => {
+                Err(failure.within(format!("{}\n  replay: {}", self.point, self.command())))
+            }
         }
     }
 }
@@ -139,8 +144,16 @@ impl CrashCase {
 ///
 /// # Errors
 /// What the first case that failed says.
-pub fn sweep(case: CrashCase, points: u64, mut done: impl FnMut(CrashPoint)) -> Result<CrashCounts> {
-    let mut counts = CrashCase { point: CrashPoint::End, ..case }.run()?;
+pub fn sweep(
+    case: CrashCase,
+    points: u64,
+    mut done: impl FnMut(CrashPoint),
+) -> Result<CrashCounts> {
+    let mut counts = CrashCase {
+        point: CrashPoint::End,
+        ..case
+    }
+    .run()?;
     done(CrashPoint::End);
     let (syncs, writes) = (counts.syncs, counts.writes);
     let spread = |all: u64, points: u64| {
@@ -236,7 +249,11 @@ impl Lives {
             Err(_) => (untouched(plan.threads, initial), existed),
         };
         self.counts.crashes += 1;
-        self.counts.commits += run.histories.iter().map(|h| h.steps().len() as u64).sum::<u64>();
+        self.counts.commits += run
+            .histories
+            .iter()
+            .map(|h| h.steps().len() as u64)
+            .sum::<u64>();
         Ok(Remains { run, opened })
     }
 
@@ -293,7 +310,9 @@ impl Lives {
             let inner = MODES[random.index(MODES.len())];
             self.counts.crashes += 1;
             self.recover(&again, inner, random.number(), remains, existed, depth + 1)
-                .map_err(|failure| failure.within(format!("crash {depth} in recovery, {inner:?}")))?;
+                .map_err(|failure| {
+                    failure.within(format!("crash {depth} in recovery, {inner:?}"))
+                })?;
         }
         Ok(())
     }

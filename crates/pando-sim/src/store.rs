@@ -75,7 +75,10 @@ pub fn read_all(db: &Db, threads: usize) -> Result<Vec<State>> {
             count += 1;
         }
         if table.len() != count {
-            return fail(format!("{name} counts {} entries, {count} are there", table.len()));
+            return fail(format!(
+                "{name} counts {} entries, {count} are there",
+                table.len()
+            ));
         }
     }
     Ok(states)
@@ -88,7 +91,10 @@ pub fn read_all(db: &Db, threads: usize) -> Result<Vec<State>> {
 pub fn verify(device: &FaultyDevice) -> Result<()> {
     match VerifyReport::of_device(&AnyDevice::from(device.clone())) {
         Ok(report) if report.damages.is_empty() => Ok(()),
-        Ok(report) => fail(format!("verify: {:?}", &report.damages[..report.damages.len().min(6)])),
+        Ok(report) => fail(format!(
+            "verify: {:?}",
+            &report.damages[..report.damages.len().min(6)]
+        )),
         Err(error) => fail(format!("verify: {error}")),
     }
 }

@@ -36,7 +36,11 @@ impl Plan {
     /// A plan for `seed`: one to three threads.
     pub fn of_seed(seed: u64, steps: usize) -> Self {
         let mut random = Random::new(seed).part(0x91a5);
-        let threads = if random.once_in(2) { 1 } else { 2 + random.index(2) };
+        let threads = if random.once_in(2) {
+            1
+        } else {
+            2 + random.index(2)
+        };
         Self {
             seed,
             threads,
@@ -280,7 +284,9 @@ impl Worker {
         let value = self.value();
         let (options, durable) = self.durability();
         let effects = vec![Effect::Put(place.clone(), value.clone())];
-        self.commit(effects, durable, || table.put_with(&place.1, &value, options))
+        self.commit(effects, durable, || {
+            table.put_with(&place.1, &value, options)
+        })
     }
 
     fn delete(&mut self) -> End<()> {
@@ -379,12 +385,19 @@ impl Worker {
             found.reverse();
         }
         let expected = self.history.now().table(&name);
-        if !found.iter().map(|(k, v)| (k, v)).eq(expected.map(|((_, k), v)| (k, v))) {
+        if !found
+            .iter()
+            .map(|(k, v)| (k, v))
+            .eq(expected.map(|((_, k), v)| (k, v)))
+        {
             return wrong(format!("scan of {name} found {} entries", found.len()));
         }
         let len = table.len();
         if len != found.len() as u64 {
-            return wrong(format!("{name} counts {len} entries, a scan {}", found.len()));
+            return wrong(format!(
+                "{name} counts {len} entries, a scan {}",
+                found.len()
+            ));
         }
         Ok(())
     }

@@ -13,7 +13,12 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn check(seeds: std::ops::RangeInclusive<u64>, steps: usize, points: u64) {
     for seed in seeds {
-        let case = CrashCase { seed, point: CrashPoint::End, steps, lives: 2 };
+        let case = CrashCase {
+            seed,
+            point: CrashPoint::End,
+            steps,
+            lives: 2,
+        };
         if let Err(failure) = crash::sweep(case, points, |_| ()) {
             panic!("{failure}");
         }
@@ -22,7 +27,11 @@ fn check(seeds: std::ops::RangeInclusive<u64>, steps: usize, points: u64) {
 
 #[test]
 fn every_sync_point_of_a_workload_may_be_its_last() {
-    check(1..=number("PANDO_SEEDS", 2), 200, number("PANDO_CRASH_POINTS", 50));
+    check(
+        1..=number("PANDO_SEEDS", 2),
+        200,
+        number("PANDO_CRASH_POINTS", 50),
+    );
 }
 
 #[test]
