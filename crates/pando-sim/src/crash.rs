@@ -36,6 +36,11 @@ const DEPTH_MAX: u32 = 3;
 /// A case that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// After how long a case is said to hang.
+pub(crate) fn limit() -> Duration {
+    LIMIT
+}
+
 /// When a crash happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
@@ -242,6 +247,7 @@ impl Lives {
                     return fail(format!("without a fault: {error}"));
                 }
                 device.crash_now();
+                store::check_threads(&db)?;
                 drop(db);
                 (run, true)
             }

@@ -105,6 +105,19 @@ impl History {
     }
 }
 
+/// Checks that `found`, by thread, is what a store that never crashed holds: every commit that
+/// returned, and of each thread its last one or not if it did not return.
+///
+/// # Errors
+/// What is lost, or there in part.
+pub fn check_live(histories: &[History], found: &[State]) -> Result<()> {
+    for (history, found) in histories.iter().zip(found) {
+        // Every return comes before this stamp.
+        history.prefix(found, &[u64::MAX])?;
+    }
+    Ok(())
+}
+
 fn summary(effects: &[Effect]) -> String {
     let text = format!("{effects:?}");
     text.chars().take(200).collect()

@@ -22,6 +22,7 @@
 
 pub mod crash;
 pub mod failure;
+pub mod faults;
 pub mod history;
 pub mod random;
 pub mod state;

@@ -3,11 +3,16 @@
 use std::process::ExitCode;
 
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
+use pando_sim::faults::{self, FaultCase, FaultCounts};
+use pando_sim::random::Random;
 use pando_sim::failure::{Failure, Result, fail};
 
 const USAGE: &str = "usage:
   pando-sim crash --seed N [--at sync:N|write:N|end] [--steps 200] [--lives 2] [--repeat 1]
-  pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]";
+  pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]
+  pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
+  pando-sim faults [--seed 1] [--count 100]
+  pando-sim full [--seed 1] [--seeds 1]";
 
 /// `--name value` pairs.
 struct Flags(Vec<(String, String)>);
@@ -76,6 +81,38 @@ fn sweep(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
+fn fault(mut flags: Flags) -> Result<String> {
+    let case: FaultCase = flags.get("case", String::new())?.parse()?;
+    let repeat = flags.get("repeat", 1)?;
+    flags.end()?;
+    let mut counts = FaultCounts::default();
+    for _ in 0..repeat {
+        counts.add(case.run()?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
+fn many_faults(mut flags: Flags) -> Result<String> {
+    let (seed, count) = (flags.get("seed", 1)?, flags.get("count", 100)?);
+    flags.end()?;
+    let mut random = Random::new(seed);
+    let mut counts = FaultCounts::default();
+    for _ in 0..count {
+        counts.add(FaultCase::choose(&mut random).run()?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
+fn full(mut flags: Flags) -> Result<String> {
+    let (seed, seeds) = (flags.get("seed", 1)?, flags.get("seeds", 1)?);
+    flags.end()?;
+    let mut counts = FaultCounts::default();
+    for seed in seed..seed + seeds {
+        counts.add(faults::fill_disk(seed)?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
 fn run() -> Result<String> {
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
@@ -83,6 +120,9 @@ fn run() -> Result<String> {
     match command.as_str() {
         "crash" => crash(flags),
         "sweep" => sweep(flags),
+        "fault" => fault(flags),
+        "faults" => many_faults(flags),
+        "full" => full(flags),
         _ => fail(USAGE),
     }
 }

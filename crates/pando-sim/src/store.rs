@@ -98,3 +98,14 @@ pub fn verify(device: &FaultyDevice) -> Result<()> {
         Err(error) => fail(format!("verify: {error}")),
     }
 }
+
+/// Fails if a thread of the engine has panicked.
+///
+/// # Errors
+/// What the engine is poisoned with, then.
+pub fn check_threads(db: &Db) -> Result<()> {
+    match db.report().poisoned {
+        Some(cause) if cause.contains("panicked") => fail(cause),
+        _ => Ok(()),
+    }
+}

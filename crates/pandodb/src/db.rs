@@ -280,6 +280,7 @@ impl Db {
     /// [`Error::Poisoned`].
     pub fn flush(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_poison()?;
         engine
             .log
             .flush_now()

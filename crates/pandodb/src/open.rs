@@ -553,6 +553,6 @@ impl Replay<'_> {
         // The index is that of the change among changes: they come before all writes.
         let change = Change { name, old, new };
         self.store
-            .apply_change(change, lsn, index as u32, &mut self.scratch)
+            .apply_change(change, None, lsn, index as u32, &mut self.scratch)
     }
 }
