@@ -9,7 +9,7 @@
 
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
 use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
-use pando_sync::atomic::{Ordering, fence};
+use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 use pando_sync::words::prefetch;
 
@@ -342,13 +342,7 @@ impl Pool {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the fence in eviction: what was read under the hold was read before.
-        let before = self
-            .pool
-            .header(self.frame)
-            .holds
-            .fetch_sub(1, Ordering::Release);
-        assert!(before > 0, "a hold was given back twice");
+        self.pool.header(self.frame).release_hold();
     }
 }
 
@@ -491,18 +485,14 @@ impl Pool {
     /// As [`Pool::optimistic`].
     pub fn hold(&self, page: PageId) -> Attempt<Hold<'_>> {
         let seen = self.optimistic(page, 0)?;
-        let header = self.header(seen.frame);
-        header.holds.fetch_add(1, Ordering::Relaxed);
-        let hold = Hold {
-            pool: self,
-            frame: seen.frame,
-        };
-        // SeqCst: pairs with the fence in Pool::try_evict; see the module's argument.
-        fence(Ordering::SeqCst);
-        if header.latch.is_exclusive() || header.page() != page {
-            return Err(Restart::Conflict);
+        if self.header(seen.frame).try_hold(page) {
+            Ok(Hold {
+                pool: self,
+                frame: seen.frame,
+            })
+        } else {
+            Err(Restart::Conflict)
         }
-        Ok(hold)
     }
 
     /// Where the newest complete image of `page` lies, for `stat` and `verify`.

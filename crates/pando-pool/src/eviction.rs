@@ -6,7 +6,7 @@
 
 use pando_format::{Epoch, FrameIndex, PageId};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::{CoreLocal, Mutex, WaitList, thread};
 
 use crate::access::Exclusive;
@@ -141,7 +141,7 @@ impl Pool {
             header.set_heat(HEAT_COLD);
             return Passed::Kept;
         }
-        if header.holds.load(Ordering::Relaxed) > 0 || header.image().is_some() {
+        if !header.seems_unheld() || header.image().is_some() {
             return Passed::Kept;
         }
         if header.dirty_epoch().is_some() {
@@ -157,18 +157,10 @@ impl Pool {
     /// Empties a frame whose page is clean and not needed.
     fn try_evict(&self, frame: FrameIndex) -> bool {
         let header = self.header(frame);
-        let Some(version) = header.latch.read() else {
+        let Some(version) = header.latch_unheld() else {
             return false;
         };
-        if !header.latch.try_exclusive(version) {
-            return false;
-        }
         let latched = Exclusive::of_frame(self, frame, version);
-        // SeqCst: pairs with the fence in Pool::hold; see the argument in `access`.
-        fence(Ordering::SeqCst);
-        if header.holds.load(Ordering::Acquire) > 0 {
-            return false;
-        }
         let page = header.page();
         let busy = header.is_wired() || header.dirty_epoch().is_some() || header.image().is_some();
         if page == PageId::NONE || busy {

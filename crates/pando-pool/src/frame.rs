@@ -1,7 +1,7 @@
 //! Headers of frames: one cache line each, apart from the pages.
 
 use pando_format::{Epoch, PageId, StoredPage};
-use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::latch::Latch;
 
@@ -21,7 +21,7 @@ pub(crate) struct FrameHeader {
     /// The page, or NONE while the frame is free or its page is not yet valid.
     page: AtomicU32,
     /// Operations that need the page to stay. Counted by anybody; looked at by eviction.
-    pub(crate) holds: AtomicU32,
+    holds: AtomicU32,
     /// Where the newest complete image lies, 0 if there is none.
     stored: AtomicU64,
     /// Epoch of that image.
@@ -137,6 +137,48 @@ impl FrameHeader {
         self.heat.store(heat, Ordering::Relaxed);
     }
 
+    /// Keeps the page in the frame until [`FrameHeader::release_hold`]; false if the frame does
+    /// not hold `page`, or may be losing it right now.
+    pub(crate) fn try_hold(&self, page: PageId) -> bool {
+        self.holds.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in latch_unheld; see the argument in `access`.
+        fence(Ordering::SeqCst);
+        // The Acquire in read: a page id that an earlier holder of the latch cleared is seen.
+        if self.latch.read().is_none() || self.page() != page {
+            self.release_hold();
+            return false;
+        }
+        true
+    }
+
+    pub(crate) fn release_hold(&self) {
+        // Release: pairs with the Acquire in latch_unheld: what was read under the hold was read
+        // before the frame is emptied.
+        let before = self.holds.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a hold was given back twice");
+    }
+
+    /// True if nobody holds the page at the moment; for a first look without the latch.
+    pub(crate) fn seems_unheld(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the exclusive latch of a frame that nobody holds; returns the version before it.
+    pub(crate) fn latch_unheld(&self) -> Option<u64> {
+        let version = self.latch.read()?;
+        if !self.latch.try_exclusive(version) {
+            return None;
+        }
+        // SeqCst: pairs with the fence in try_hold; see the argument in `access`.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the Release in release_hold.
+        if self.holds.load(Ordering::Acquire) > 0 {
+            self.latch.release_exclusive(version);
+            return None;
+        }
+        Some(version)
+    }
+
     /// Counts a use. Writes nothing once the page is warm (P1).
     #[inline]
     pub(crate) fn touch(&self) {
@@ -144,5 +186,40 @@ impl FrameHeader {
         if heat < HEAT_WARM {
             self.set_heat(heat + 1);
         }
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-pool --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use super::*;
+    use pando_sync::{Arc, thread};
+
+    const PAGE: PageId = PageId(7);
+
+    /// An evictor and a holder: never both succeed at the same time.
+    #[test]
+    fn a_held_frame_is_never_emptied() {
+        loom::model(|| {
+            let header = Arc::new(FrameHeader::new());
+            header.set_page(PAGE);
+            let evictor = thread::spawn({
+                let header = header.clone();
+                move || {
+                    if let Some(version) = header.latch_unheld() {
+                        header.set_page(PageId::NONE);
+                        header.latch.release_exclusive(version);
+                    }
+                }
+            });
+            if header.try_hold(PAGE) {
+                // The page must stay for as long as the hold lasts.
+                assert_eq!(header.page(), PAGE);
+                thread::yield_now();
+                assert_eq!(header.page(), PAGE);
+                header.release_hold();
+            }
+            evictor.join().unwrap();
+        });
     }
 }

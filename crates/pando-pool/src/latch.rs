@@ -119,12 +119,6 @@ impl Latch {
             "a share that nobody took was given back"
         );
     }
-
-    /// True while somebody holds the latch exclusively.
-    #[inline]
-    pub fn is_exclusive(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
-    }
 }
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
@@ -152,5 +146,110 @@ mod tests {
     #[should_panic(expected = "nobody took")]
     fn a_share_is_given_back_once() {
         Latch::new().release_shared();
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-pool --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use super::*;
+    use pando_sync::{Arc, thread};
+
+    struct Frame {
+        latch: Latch,
+        words: [AtomicU64; 2],
+    }
+
+    fn frame() -> Arc<Frame> {
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        Arc::new(Frame {
+            latch: Latch::new(),
+            words,
+        })
+    }
+
+    fn write(frame: &Frame, value: u64) {
+        while let Some(version) = frame.latch.read() {
+            if frame.latch.try_exclusive(version) {
+                for word in &frame.words {
+                    word.store(value, Ordering::Relaxed);
+                }
+                frame.latch.release_exclusive(version);
+                return;
+            }
+        }
+    }
+
+    /// What an optimistic reader validates is of one state.
+    #[test]
+    fn a_validated_read_is_never_torn() {
+        loom::model(|| {
+            let frame = frame();
+            let writer = thread::spawn({
+                let frame = frame.clone();
+                move || write(&frame, 1)
+            });
+            if let Some(version) = frame.latch.read() {
+                let first = frame.words[0].load(Ordering::Relaxed);
+                let second = frame.words[1].load(Ordering::Relaxed);
+                if frame.latch.validate(version) {
+                    assert_eq!(first, second);
+                }
+            }
+            writer.join().unwrap();
+        });
+    }
+
+    /// Two writers exclude each other, and the second sees what the first wrote.
+    #[test]
+    fn exclusive_holds_follow_each_other() {
+        loom::model(|| {
+            let frame = frame();
+            let add = |frame: &Frame| {
+                if let Some(version) = frame.latch.read()
+                    && frame.latch.try_exclusive(version)
+                {
+                    let value = frame.words[0].load(Ordering::Relaxed);
+                    frame.words[0].store(value + 1, Ordering::Relaxed);
+                    frame.latch.release_exclusive(version);
+                    return 1;
+                }
+                0
+            };
+            let other = thread::spawn({
+                let frame = frame.clone();
+                move || add(&frame)
+            });
+            let mine = add(&frame);
+            let both = mine + other.join().unwrap();
+            assert_eq!(frame.words[0].load(Ordering::Relaxed), both);
+            assert_eq!(frame.latch.read(), Some(2 * both));
+        });
+    }
+
+    /// A reader under a share is not written beside.
+    #[test]
+    fn a_share_keeps_writers_out() {
+        loom::model(|| {
+            let frame = frame();
+            let writer = thread::spawn({
+                let frame = frame.clone();
+                move || {
+                    if let Some(version) = frame.latch.read()
+                        && frame.latch.try_exclusive(version)
+                    {
+                        frame.words[0].store(1, Ordering::Relaxed);
+                        frame.words[1].store(1, Ordering::Relaxed);
+                        frame.latch.release_exclusive(version);
+                    }
+                }
+            });
+            if frame.latch.try_shared().is_some() {
+                let first = frame.words[0].load(Ordering::Relaxed);
+                assert_eq!(first, frame.words[1].load(Ordering::Relaxed));
+                frame.latch.release_shared();
+            }
+            writer.join().unwrap();
+        });
     }
 }

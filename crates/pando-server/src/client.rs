@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use pando_sync::time::unix_ms;
@@ -25,6 +26,7 @@ pub(crate) struct ClientRecord {
     pub(crate) id: u64,
     pub(crate) address: SocketAddr,
     pub(crate) local_address: SocketAddr,
+    pub(crate) file: RawFd,
     pub(crate) loop_index: usize,
     pub(crate) token: Token,
     pub(crate) created_ms: u64,
@@ -48,6 +50,7 @@ impl ClientRecord {
     pub(crate) fn new(
         id: u64,
         addresses: (SocketAddr, SocketAddr),
+        file: RawFd,
         loop_index: usize,
         token: Token,
     ) -> Self {
@@ -56,6 +59,7 @@ impl ClientRecord {
             id,
             address: addresses.0,
             local_address: addresses.1,
+            file,
             loop_index,
             token,
             created_ms: now,
@@ -91,13 +95,14 @@ impl ClientRecord {
         }
         let _ = write!(
             into,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
              ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 \
              rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
+            self.file,
             names.name,
             now.saturating_sub(self.created_ms) / 1000,
             now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000,

@@ -7,6 +7,11 @@ use crate::keyspace::{DATABASES, KeyFolder, string_bytes_max};
 
 const MIB: u64 = 1024 * 1024;
 
+/// A count of bytes of the engine's report.
+pub(crate) fn bytes<T: TryInto<u64>>(count: T) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
+}
+
 /// The two tables of a database.
 #[derive(Clone)]
 pub(crate) struct Database {
@@ -48,7 +53,7 @@ impl Engine {
                 elements: db.table(&format!("db/{number}/elements"))?,
             });
         }
-        let quarter = db.report().max_memory / 4;
+        let quarter = bytes(db.report().max_memory) / 4;
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
         let value_bytes_max = db.value_bytes_max();
         // One byte more than a value may have is taken, to be refused by name and not by protocol.

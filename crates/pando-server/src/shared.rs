@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex};
 
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) cursors: Mutex<CursorRing>,
     pub(crate) loops: Vec<Arc<LoopHandle>>,
     stage: AtomicU8,
+    /// Loops that serve.
+    ready: AtomicUsize,
     /// Set once, when recovery is done.
     engine: Mutex<Option<Arc<Engine>>>,
     /// Why the engine did not open.
@@ -77,6 +79,7 @@ impl Shared {
             cursors: Mutex::new(CursorRing::new(random())),
             loops,
             stage: AtomicU8::new(0),
+            ready: AtomicUsize::new(0),
             engine: Mutex::new(None),
             failure: Mutex::new(None),
             acceptor,
@@ -100,6 +103,17 @@ impl Shared {
         }
     }
 
+    /// One more loop serves. When all do, so does the server.
+    pub(crate) fn loop_is_ready(&self) {
+        // AcqRel: the last loop to come has seen all others.
+        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.loops.len() {
+            // AcqRel: pairs with the Acquire in stage; a stop that came first stays.
+            let _ = self
+                .stage
+                .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
     /// The open engine, once it is.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         self.engine.lock().clone()
@@ -110,13 +124,9 @@ impl Shared {
         self.engine.lock().take()
     }
 
-    /// Recovery is done: loops serve.
+    /// Recovery is done: loops are told to serve.
     pub(crate) fn set_engine(&self, engine: Engine) {
         *self.engine.lock() = Some(Arc::new(engine));
-        // AcqRel: pairs with the Acquire in stage; a stop that came first stays.
-        let _ = self
-            .stage
-            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         for handle in &self.loops {
             handle.send(Message::EngineReady);
         }

@@ -10,12 +10,13 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`words`], [`core_local`],
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`words`], [`core_local`],
 //! [`audit`], [`time`].
 
 pub mod atomic;
 pub mod audit;
 pub mod core_local;
+pub mod gate;
 pub mod lock;
 pub mod thread;
 pub mod time;
@@ -23,6 +24,7 @@ pub mod waiting;
 pub mod words;
 
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
+pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
 pub use waiting::{SequenceWaiters, WaitList, park, thread_waker};
 pub use words::WordArena;

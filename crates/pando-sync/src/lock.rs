@@ -1,21 +1,14 @@
 //! Blocking locks. A lock whose holder panicked is entered all the same: the engine poisons itself
 //! as a whole (see `pandodb`), so poisoning single locks would only hide the first error.
 
-#[cfg(not(any(pando_loom, pando_shuttle)))]
-use std::sync as imp;
-#[cfg(not(any(pando_loom, pando_shuttle)))]
-pub use std::sync::{Arc, Weak};
-
 #[cfg(pando_loom)]
 use loom::sync as imp;
-#[cfg(pando_loom)]
-pub use loom::sync::Arc;
-#[cfg(pando_loom)]
-pub use std::sync::Weak;
-
 #[cfg(all(pando_shuttle, not(pando_loom)))]
 use shuttle::sync as imp;
-#[cfg(all(pando_shuttle, not(pando_loom)))]
+#[cfg(not(any(pando_loom, pando_shuttle)))]
+use std::sync as imp;
+
+/// Reference counting is not modelled: nothing here depends on when the last one goes.
 pub use std::sync::{Arc, Weak};
 
 use std::sync::PoisonError;

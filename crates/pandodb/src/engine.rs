@@ -10,13 +10,12 @@ use pando_pool::{Attempt, Hold, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, park, thread_waker};
+use pando_sync::{Arc, CoreLocal, Gate, park, thread_waker};
 use pando_tree::{Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
 use crate::error::{Error, Result};
-use crate::gate::Gate;
 use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;

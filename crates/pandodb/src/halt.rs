@@ -95,7 +95,7 @@ impl Engine {
             }
             Stop::Restart(_) => true,
             Stop::Gate => {
-                self.gate.waiters.register(waker);
+                self.gate.waiters().register(waker);
                 !self.gate.is_closed()
             }
             Stop::Stripe(stripe) => {

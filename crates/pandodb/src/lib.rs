@@ -43,7 +43,6 @@ mod commit;
 mod db;
 mod engine;
 mod error;
-mod gate;
 mod halt;
 mod holds;
 mod iter;

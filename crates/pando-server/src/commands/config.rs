@@ -5,6 +5,7 @@ use pando_sync::atomic::Ordering;
 
 use super::{Command, Flags, replies};
 use crate::context::{Context, Run};
+use crate::engine::bytes;
 use crate::glob;
 use crate::keyspace::DATABASES;
 use crate::options::Durability;
@@ -159,7 +160,7 @@ fn port(shared: &Shared) -> String {
 fn maxmemory(shared: &Shared) -> String {
     let engine = shared.engine();
     engine
-        .map_or(0, |engine| engine.db.report().max_memory)
+        .map_or(0, |engine| bytes(engine.db.report().max_memory))
         .to_string()
 }
 

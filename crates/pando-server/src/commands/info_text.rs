@@ -7,6 +7,7 @@ use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
 use crate::counters::Counter;
+use crate::engine::bytes;
 use crate::shared::{Shared, Stage};
 
 /// A part of INFO.
@@ -129,8 +130,10 @@ fn resident_bytes() -> u64 {
 
 fn memory(shared: &Shared, text: &mut String) {
     let report = shared.engine().map(|engine| engine.db.report());
-    let used = report.as_ref().map_or(0, |report| report.memory_used);
-    let most = report.as_ref().map_or(0, |report| report.max_memory);
+    let used = report
+        .as_ref()
+        .map_or(0, |report| bytes(report.memory_used));
+    let most = report.as_ref().map_or(0, |report| bytes(report.max_memory));
     let resident = resident_bytes();
     let mebibytes = |bytes: u64| format!("{:.2}M", bytes as f64 / 1_048_576.0);
     field(text, "used_memory", used);
@@ -163,7 +166,7 @@ fn persistence(shared: &Shared, text: &mut String) {
         .map_or(0, |engine| engine.db.last_checkpoint_unix_ms() / 1000);
     let log_bytes = engine
         .as_ref()
-        .map_or(0, |engine| engine.db.report().log_bytes);
+        .map_or(0, |engine| bytes(engine.db.report().log_bytes));
     // Relaxed: reports.
     let saving = u8::from(shared.saving.load(Ordering::Relaxed));
     let saved = if shared.save_failed.load(Ordering::Relaxed) {

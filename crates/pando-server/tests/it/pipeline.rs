@@ -1,9 +1,10 @@
 //! Many commands at once, and bytes in any pieces.
 
+use pando_server::{Durability, ServerOptions};
 use pando_sync::thread;
 
 use crate::client::{encode, show};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, options};
 
 #[test]
 fn a_pipeline_means_the_same_however_its_bytes_arrive() {
@@ -73,16 +74,20 @@ fn a_long_pipeline_is_answered_in_order() {
 
 #[test]
 fn what_was_sent_before_the_end_is_answered() {
-    let server = Fixture::new();
-    let mut client = server.client();
-    let bytes = encode(&["INCR", "n"]).repeat(5000);
-    client.send(&bytes);
-    client.send(b"*2\r\n$4\r\nINC");
-    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
-    for n in 1..=5000 {
-        assert_eq!(show(&client.answer()), format!(":{n}"));
+    for durability in [Durability::Durable, Durability::None] {
+        let server = Fixture::with(ServerOptions {
+            durability,
+            ..options()
+        });
+        let mut client = server.client();
+        let bytes = encode(&["INCR", "n"]).repeat(5000);
+        client.send(&[bytes.as_slice(), b"*2\r\n$4\r\nINC"].concat());
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        for n in 1..=5000 {
+            assert_eq!(show(&client.answer()), format!(":{n}"));
+        }
+        assert!(client.is_closed());
     }
-    assert!(client.is_closed());
 }
 
 #[test]

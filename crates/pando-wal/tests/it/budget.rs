@@ -7,7 +7,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
 use pando_wal::{Error, Log};
 
-use crate::support::{Random, SEGMENT, TestDevice, append_waiting, open, options, read};
+use crate::support::{Random, Report, SEGMENT, TestDevice, append_waiting, open, options, read};
 
 #[test]
 fn sixteen_writers_share_two_segments_with_a_truncator() {
@@ -142,9 +142,12 @@ fn a_dropped_credit_wakes_who_waits_for_room() {
     while let Some(credit) = log.try_reserve(log.max_batch_bytes()).unwrap() {
         credits.push(credit);
     }
-    let waiter = thread::spawn(move || append_waiting(&log, &[1; 100]));
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    assert!(!report.woken());
     drop(credits);
-    waiter.join().unwrap().unwrap();
+    assert!(report.woken());
+    append_waiting(&log, &[1; 100]).unwrap();
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Those that cannot block: the log thread flushes for them and wakes them.
 
-use std::task::{Wake, Waker};
-
-use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
-use pando_sync::{Arc, park, thread, thread_waker};
+use pando_sync::{park, thread, thread_waker};
 
-use crate::support::{TestDevice, append, open, options, read};
+use crate::support::{Report, TestDevice, append, open, options, read};
 
 #[test]
 fn the_log_thread_flushes_for_event_loops() {
@@ -82,24 +80,15 @@ fn a_half_full_buffer_is_flushed_without_being_asked_for() {
     flusher.join().unwrap();
 }
 
-struct Report(AtomicBool);
-
-impl Wake for Report {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn poison_wakes_event_loops() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
-    let report = Arc::new(Report(AtomicBool::new(false)));
-    let waker = Waker::from(report.clone());
+    let (report, waker) = Report::new();
     let lsn = append(&log, b"lost");
     device.control.fail_sync.store(1, Ordering::SeqCst);
     assert!(!log.request_durable(lsn, &waker).unwrap());
     log.run_flusher(None);
-    assert!(report.0.load(Ordering::SeqCst));
+    assert!(report.woken());
     assert!(log.request_durable(lsn, &waker).is_err());
 }

@@ -1,11 +1,12 @@
 //! A device that fails, is full, or takes its writer with it.
 
+use pando_device::Device;
 use pando_format::log::RecordKind;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Arc, park, thread, thread_waker};
+use pando_sync::{Arc, thread, thread_waker};
 use pando_wal::{Error, Log};
 
-use crate::support::{TestDevice, append, append_waiting, open, options, read};
+use crate::support::{Report, TestDevice, append, append_waiting, open, options, read};
 
 /// 16 committers until the device fails; nobody is acknowledged beyond what was durable before.
 fn poisoned_by(plan: impl Fn(&TestDevice)) {
@@ -143,6 +144,11 @@ fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
     device.control.full.store(true, Ordering::SeqCst);
     let capacity = log.capacity_bytes();
     assert!(log.prepare_segments().unwrap_err().is_full());
+    assert_eq!(
+        device.list().unwrap().len(),
+        2,
+        "nothing is left of the third"
+    );
     assert_eq!(log.capacity_bytes(), capacity);
     assert!(log.poisoned().is_none());
     device.control.full.store(false, Ordering::SeqCst);
@@ -157,21 +163,16 @@ fn poison_wakes_those_that_wait_for_applied_and_for_space() {
     let log = open(&device, options(2, 1, 0));
     let credit = log.try_reserve(5).unwrap().unwrap();
     let lsn = log.append(credit, RecordKind::Batch, 0, b"never");
-    let applied = thread::spawn({
+    let (applied, waker) = Report::new();
+    assert!(!log.request_applied(lsn, &waker).unwrap());
+    let (space, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    let blocked = thread::spawn({
         let log = log.clone();
         move || log.wait_applied(lsn)
     });
-    let space = thread::spawn({
-        let log = log.clone();
-        move || loop {
-            log.space_waiters().register(&thread_waker());
-            if log.poisoned().is_some() {
-                return;
-            }
-            park();
-        }
-    });
     log.poison(Error::Abandoned);
-    assert!(matches!(applied.join().unwrap(), Err(Error::Abandoned)));
-    space.join().unwrap();
+    assert!(applied.woken());
+    assert!(space.woken());
+    assert!(matches!(blocked.join().unwrap(), Err(Error::Abandoned)));
 }

@@ -73,7 +73,7 @@ fn one_committer_flushes_once_for_each_commit() {
 #[test]
 fn two_committers_share_flushes() {
     let flushes = check(2, 800, 60);
-    assert!(flushes < 1500, "{flushes} flushes for 1600 commits");
+    assert!(flushes < 1250, "{flushes} flushes for 1600 commits");
 }
 
 #[test]

@@ -152,7 +152,12 @@ fn damaged_headers_are_reported_or_ignored_without_a_panic() {
     assert_eq!(put(&header).unwrap().0.len(), 1, "of an earlier life");
     header.incarnation = 1;
     header.segment = Some(1);
-    assert_eq!(put(&header).unwrap().0.len(), 1);
+    let (records, end) = put(&header).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(2 * SEGMENT)));
+    header.identity = *b"of another store";
+    let (records, end) = put(&header).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(SEGMENT)));
+    header.identity = IDENTITY;
     header.segment_bytes *= 2;
     assert!(put(&header).unwrap_err().is_corruption());
 }

@@ -1,7 +1,7 @@
 //! A device in memory that counts, slows down and fails on command, and short ways to use a log.
 
 use std::collections::BTreeMap;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use pando_device::{
     Channel, Completion, Device, Error as DeviceError, File, IoBuf, MemoryDevice, OpenOptions,
@@ -267,6 +267,27 @@ pub(crate) fn read<D: Device>(
     })?;
     assert_eq!(end.records, records.len() as u64);
     Ok((records, end))
+}
+
+/// A waker that remembers that it was woken.
+#[derive(Debug, Default)]
+pub(crate) struct Report(AtomicBool);
+
+impl Wake for Report {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Report {
+    pub(crate) fn new() -> (Arc<Self>, Waker) {
+        let report = Arc::new(Self::default());
+        (report.clone(), Waker::from(report))
+    }
+
+    pub(crate) fn woken(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// Steps of a seeded generator (xorshift).

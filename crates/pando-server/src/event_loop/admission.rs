@@ -1,0 +1,101 @@
+//! Messages from other threads: connections that come in, the engine that is open, the end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
+use std::task::Waker;
+
+use mio::Interest;
+use mio::net::TcpStream;
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_sync::time::now;
+
+use super::EventLoop;
+use crate::cleaner::Cleaner;
+use crate::client::ClientRecord;
+use crate::connection::Connection;
+use crate::keyspace::DATABASES;
+use crate::loop_data::LoopData;
+use crate::loop_handle::{Message, Token, TokenWake};
+
+impl EventLoop {
+    pub(super) fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Accept(stream, address) => {
+                if self.stop_at.is_none() && self.accept(stream, address).is_ok() {
+                    return;
+                }
+                self.handle.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+            Message::Kill(token) => self.touch(token),
+            Message::EngineReady => self.engine_ready(),
+            Message::Stop => {
+                self.stop_at = Some(now() + self.shared.options.shutdown_timeout);
+                for token in self.connections.tokens() {
+                    // What waits for an event that may never come is not waited for.
+                    if let Some(connection) = self.connections.get(token)
+                        && connection
+                            .buffers
+                            .as_ref()
+                            .is_some_and(|of| of.progress.waiting)
+                    {
+                        connection.broken = true;
+                    }
+                    self.touch(token);
+                }
+            }
+        }
+    }
+
+    pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+        let local_address = stream.local_addr()?;
+        stream.set_nodelay(true)?;
+        let (shared, handle, loop_index) = (&self.shared, &self.handle, self.index);
+        let registry = self.poll.registry();
+        let mut registered = Ok(());
+        let token = self.connections.insert(|token| {
+            if let Token::Connection { index, .. } = token {
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                let mio_token = mio::Token(index as usize + 1);
+                registered = registry.register(&mut stream, mio_token, interest);
+            }
+            let id = shared.clients.next_id();
+            let addresses = (address, local_address);
+            let file = stream.as_raw_fd();
+            let record = Arc::new(ClientRecord::new(id, addresses, file, loop_index, token));
+            shared.clients.insert(record.clone());
+            let wake = TokenWake::new(token, handle.clone());
+            let authenticated = !shared.settings.has_password();
+            Connection::new(stream, record, wake, now(), authenticated)
+        });
+        if let Err(error) = registered {
+            if let Some(connection) = self.connections.remove(token) {
+                self.shared.clients.remove(connection.record.id);
+            }
+            return Err(error);
+        }
+        self.handle.counters.accepted.add(1);
+        self.enqueue(token);
+        Ok(())
+    }
+
+    pub(super) fn engine_ready(&mut self) {
+        let Some(engine) = self.shared.engine() else {
+            return;
+        };
+        let loops = self.shared.loops.len();
+        let databases = (0..DATABASES)
+            .filter(|number| number % loops == self.index)
+            .collect();
+        let waker = Waker::from(self.cleaner_wake.clone());
+        self.cleaner = Some(Cleaner::new(&engine, databases, waker));
+        match LoopData::new(engine, Waker::from(self.reactor_wake.clone())) {
+            Ok(data) => {
+                self.data = Some(data);
+                self.shared.loop_is_ready();
+            }
+            Err(error) => self.shared.fail(error),
+        }
+    }
+}

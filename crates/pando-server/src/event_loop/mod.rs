@@ -1,0 +1,8 @@
+//! The loop of one core.
+
+mod admission;
+mod durability;
+mod patrol;
+mod rounds;
+
+pub(crate) use rounds::{EventLoop, WAKER};

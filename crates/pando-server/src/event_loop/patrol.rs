@@ -1,0 +1,82 @@
+//! What is done now and then: cleaning, timeouts; and how a connection is closed.
+
+use std::io;
+
+use pando_sync::atomic::Ordering;
+use pando_sync::time::{Duration, Instant, now};
+
+use super::EventLoop;
+use crate::cleaner::Cleaned;
+use crate::loop_handle::Token;
+
+/// How often the cleaner looks for what is due.
+const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
+/// How often connections are looked over for timeouts.
+const PATROL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a connection that is to be closed may take to read its last replies.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl EventLoop {
+    pub(super) fn close(&mut self, token: Token) {
+        let Some(mut connection) = self.connections.remove(token) else {
+            return;
+        };
+        self.shared.clients.remove(connection.record.id);
+        // Relaxed: a hint for the acceptor.
+        self.handle.connections.fetch_sub(1, Ordering::Relaxed);
+        // A socket that cannot be deregistered is closed all the same.
+        let _: io::Result<()> = self.poll.registry().deregister(&mut connection.stream);
+    }
+
+    /// Removes what has ended.
+    pub(super) fn clean(&mut self) {
+        let now = now();
+        let (Some(data), Some(cleaner)) = (&mut self.data, &mut self.cleaner) else {
+            self.next_clean = now + PATROL_INTERVAL;
+            return;
+        };
+        if now >= self.next_clean {
+            let entries = cleaner.has_entries(&data.engine);
+            self.cleaning |= entries;
+            self.next_clean = now
+                + if entries {
+                    CLEAN_INTERVAL
+                } else {
+                    PATROL_INTERVAL
+                };
+        }
+        if self.cleaning && self.stop_at.is_none() {
+            let counters = &self.handle.counters;
+            let cleaned = cleaner.step(&data.engine, &mut data.reactor, counters);
+            self.cleaning = cleaned == Cleaned::More;
+        } else {
+            self.cleaning = false;
+        }
+    }
+
+    /// Closes connections that take too long.
+    pub(super) fn patrol(&mut self) {
+        let now = now();
+        if now < self.next_patrol {
+            return;
+        }
+        self.next_patrol = now + PATROL_INTERVAL;
+        let idle_timeout = self.shared.settings.timeout();
+        let handshake = self.shared.options.handshake_timeout;
+        for token in self.connections.tokens() {
+            let Some(connection) = self.connections.get(token) else {
+                continue;
+            };
+            let since = |time: Instant| now.saturating_duration_since(time);
+            let idle = connection.running.is_none() && connection.unsent() == 0;
+            let late = !connection.session.authenticated && since(connection.opened) > handshake
+                || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
+                || connection
+                    .closing_since
+                    .is_some_and(|time| since(time) > CLOSING_TIMEOUT);
+            if late {
+                self.close(token);
+            }
+        }
+    }
+}

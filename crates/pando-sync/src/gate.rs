@@ -1,0 +1,209 @@
+//! A gate that many pass at the same time and one may close: the engine's apply gate. Every change
+//! of a page happens while its thread is counted in here, so that closing the gate and waiting for
+//! the counts yields one moment at which all batches up to an LSN are applied and none behind it.
+//!
+//! # The ordering argument
+//!
+//! Entering: count += 1; `fence(SeqCst)`; look at `closed`. Closing: `closed` = true;
+//! `fence(SeqCst)`; look at the counts. Of the two fences one comes first: either the entrant sees
+//! the gate closed and takes its count back, or the closer sees the count and waits for it.
+//! Leaving is a Release that the closer's look at 0 acquires, so all that was changed inside is
+//! seen; opening is a Release that the next entrant's look acquires. (Fences, not SeqCst accesses:
+//! a model checker that takes those for acquire and release checks this as it is.)
+
+use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::lock::{Mutex, MutexGuard};
+use crate::{CoreLocal, WaitList, thread};
+
+/// The gate of one engine.
+#[derive(Debug)]
+pub struct Gate {
+    counts: CoreLocal<AtomicU64>,
+    closed: AtomicBool,
+    /// One closer at a time.
+    closing: Mutex<()>,
+    /// Those that found the gate closed.
+    waiters: WaitList,
+}
+
+/// Being inside. Leaves on drop, from the very slot that was entered.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    gate: &'a Gate,
+    slot: usize,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the load in close; see the module's argument.
+        let before = self
+            .gate
+            .counts
+            .at(self.slot)
+            .fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "the gate was left twice");
+    }
+}
+
+/// The gate is closed and nobody is inside. Opens on drop.
+#[derive(Debug)]
+pub struct Closed<'a> {
+    gate: &'a Gate,
+    _one: MutexGuard<'a, ()>,
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in try_enter: what was changed while closed is seen inside.
+        self.gate.closed.store(false, Ordering::Release);
+        self.gate.waiters.notify_all();
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    /// An open gate.
+    pub fn new() -> Self {
+        Self {
+            counts: CoreLocal::new("gate", |_| AtomicU64::new(0)),
+            closed: AtomicBool::new(false),
+            closing: Mutex::new(()),
+            waiters: WaitList::new(),
+        }
+    }
+
+    /// Wakers of those that found the gate closed: woken when it opens.
+    pub fn waiters(&self) -> &WaitList {
+        &self.waiters
+    }
+
+    /// Goes in, unless the gate is closed.
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
+        let slot = self.counts.index();
+        self.counts.at(slot).fetch_add(1, Ordering::Relaxed);
+        let pass = Pass { gate: self, slot };
+        // SeqCst: pairs with the fence in close.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the Release of the opening.
+        if self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(pass)
+    }
+
+    /// True while the gate is closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Closes the gate and waits until nobody is inside. Blocks; never called from inside.
+    pub fn close(&self) -> Closed<'_> {
+        let one = self.closing.lock();
+        self.closed.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in try_enter.
+        fence(Ordering::SeqCst);
+        for count in self.counts.iter() {
+            let mut turns = 0_u32;
+            // Acquire: pairs with the Release in Pass::drop.
+            while count.load(Ordering::Acquire) != 0 {
+                turns += 1;
+                if turns < 64 {
+                    thread::spin_loop();
+                } else {
+                    thread::yield_now();
+                }
+            }
+        }
+        Closed {
+            gate: self,
+            _one: one,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Arc;
+
+    #[test]
+    fn nobody_is_inside_while_the_gate_is_closed() {
+        let gate = Arc::new(Gate::new());
+        let inside = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (gate, inside, stop) = (gate.clone(), inside.clone(), stop.clone());
+                thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        if let Some(_pass) = gate.try_enter() {
+                            inside.fetch_add(1, Ordering::Relaxed);
+                            thread::yield_now();
+                            inside.fetch_sub(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..40 {
+            let closed = gate.close();
+            assert!(gate.is_closed());
+            assert_eq!(inside.load(Ordering::Relaxed), 0);
+            thread::yield_now();
+            assert_eq!(inside.load(Ordering::Relaxed), 0);
+            drop(closed);
+            thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(
+            gate.counts
+                .iter()
+                .all(|count| count.load(Ordering::Relaxed) == 0)
+        );
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-sync --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use super::*;
+    use crate::Arc;
+
+    /// While the gate is closed nobody is inside, and what was done inside is seen.
+    #[test]
+    fn closing_waits_for_everybody_inside() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.max_branches = 100_000;
+        model.check(|| {
+            let gate = Arc::new(Gate::new());
+            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let worker = thread::spawn({
+                let (gate, words) = (gate.clone(), words.clone());
+                move || {
+                    if let Some(_pass) = gate.try_enter() {
+                        words[0].store(1, Ordering::Relaxed);
+                        words[1].store(1, Ordering::Relaxed);
+                    }
+                }
+            });
+            let closed = gate.close();
+            let first = words[0].load(Ordering::Relaxed);
+            assert_eq!(
+                first,
+                words[1].load(Ordering::Relaxed),
+                "somebody is inside"
+            );
+            drop(closed);
+            worker.join().unwrap();
+        });
+    }
+}
