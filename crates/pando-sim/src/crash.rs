@@ -224,6 +224,7 @@ impl Lives {
     fn plan(&self, life: u32) -> Plan {
         let plan = Plan::of_seed(self.case.seed, self.case.steps);
         Plan {
+            round: u64::from(life),
             steps: plan.steps >> life.min(4),
             ..plan
         }

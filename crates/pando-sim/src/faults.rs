@@ -93,7 +93,11 @@ impl FromStr for FaultCase {
     type Err = Failure;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Failure::new(format!("'{text}': seed:stage:operation:full|io:sticky|once:n"));
+        let wrong = || {
+            Failure::new(format!(
+                "'{text}': seed:stage:operation:full|io:sticky|once:n"
+            ))
+        };
         let words: Vec<&str> = text.split(':').collect();
         let [seed, stage, operation, kind, times, nth] = words[..] else {
             return Err(wrong());
@@ -141,7 +145,11 @@ impl FaultCase {
     /// Any case that `random` chooses.
     pub fn choose(random: &mut Random) -> Self {
         let (_, stage) = STAGES[random.index(6).saturating_sub(3)];
-        let stage = if random.once_in(2) { Stage::Work } else { stage };
+        let stage = if random.once_in(2) {
+            Stage::Work
+        } else {
+            stage
+        };
         Self {
             seed: random.below(1 << 20),
             stage,
@@ -207,9 +215,13 @@ impl FaultCase {
             drop(db);
             return self.recover(&device, &first, counts);
         }
+        db.flush().map_err(unexpected("flushing"))?;
         self.arm(&device);
         let relief = self.relieve_later(&device);
-        let again = Plan { seed: self.seed + 1, ..self.plan() };
+        let again = Plan {
+            round: 1,
+            ..self.plan()
+        };
         let run = workload::run(&db, again, &initial);
         device.clear_faults();
         if let Some(relief) = relief {
@@ -276,14 +288,13 @@ impl FaultCase {
             .map_err(|failure| failure.within("reading after the fault"))?;
         history::check_live(&run.histories, &found)
             .map_err(|failure| failure.within("while open"))?;
-        if poisoned.is_none() {
-            let table = db.table("probe").map_err(unexpected("creating a table"))?;
-            table.put(b"key", b"value").map_err(unexpected("writing"))?;
-            db.checkpoint().map_err(unexpected("a checkpoint"))?;
-            drop(table);
-            db.drop_table("probe").map_err(unexpected("dropping a table"))?;
+        match probe(db) {
+            Ok(()) if poisoned.is_none() => Ok(()),
+            Ok(()) => fail("a poisoned store takes writes"),
+            // A thread of the engine may have met the fault only now.
+            Err(_) if struck && db.report().poisoned.is_some() => no_more_acknowledgements(db),
+            Err(error) => fail(format!("probing: {error}")),
         }
-        Ok(())
     }
 
     /// Closes or crashes, opens again, checks.
@@ -344,6 +355,15 @@ impl FaultCase {
     }
 }
 
+/// Does a little of everything.
+fn probe(db: &Db) -> pandodb::Result<()> {
+    let table = db.table(store::PROBE)?;
+    table.put(b"key", b"value")?;
+    db.checkpoint()?;
+    drop(table);
+    db.drop_table(store::PROBE)
+}
+
 fn unexpected(what: &'static str) -> impl Fn(Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
@@ -373,7 +393,10 @@ fn no_more_acknowledgements(db: &Db) -> Result<()> {
     batch.put(&table, b"poisoned", b"1");
     let accepted = [
         ("put", table.put(b"poisoned", b"1").is_ok()),
-        ("put without durability", table.put_with(b"poisoned", b"1", none).is_ok()),
+        (
+            "put without durability",
+            table.put_with(b"poisoned", b"1", none).is_ok(),
+        ),
         ("batch", db.write(&mut batch, none).is_ok()),
         ("flush", db.flush().is_ok()),
         ("checkpoint", db.checkpoint().is_ok()),
@@ -400,15 +423,22 @@ fn fill(seed: u64) -> Result<FaultCounts> {
     let device = FaultyDevice::new(seed);
     // The first files are 8 MiB of pages and 2 MiB of log.
     device.set_capacity(13 << 20);
-    let plan = Plan { keys: 600, ..Plan::of_seed(seed, 2400) };
+    let plan = Plan {
+        keys: 600,
+        ..Plan::of_seed(seed, 2400)
+    };
     let db = open(seed, &device)?;
-    let table = db.table("ballast").map_err(unexpected("creating a table"))?;
+    let table = db
+        .table("ballast")
+        .map_err(unexpected("creating a table"))?;
     let none = WriteOptions::durability(Durability::None);
     let mut stored = 0_u64;
     let refused = loop {
         match table.put_with(&stored.to_be_bytes(), &[7; 20_000], none) {
             Ok(()) => stored += 1,
-            Err(Error::Full { what }) if what.is_empty() => return fail("refused without a reason"),
+            Err(Error::Full { what }) if what.is_empty() => {
+                return fail("refused without a reason");
+            }
             Err(Error::Full { .. }) => break stored,
             Err(error) => return fail(format!("put {stored} on a full disk: {error}")),
         }
@@ -418,7 +448,10 @@ fn fill(seed: u64) -> Result<FaultCounts> {
     };
     let count = table.iter().filter(|entry| entry.is_ok()).count() as u64;
     if count != stored || table.len() != stored {
-        return fail(format!("{stored} were put, {count} are there, {} counted", table.len()));
+        return fail(format!(
+            "{stored} were put, {count} are there, {} counted",
+            table.len()
+        ));
     }
     for number in 0..stored / 2 {
         match table.delete_with(&number.to_be_bytes(), none) {
@@ -437,10 +470,15 @@ fn fill(seed: u64) -> Result<FaultCounts> {
         thread::sleep(Duration::from_millis(10));
     }
     drop(table);
-    db.drop_table("ballast").map_err(unexpected("dropping a table"))?;
+    db.drop_table("ballast")
+        .map_err(unexpected("dropping a table"))?;
     let run = workload::run(&db, plan, &[])?;
     no_errors(&run)?;
     db.close().map_err(unexpected("closing"))?;
     store::verify(&device)?;
-    Ok(FaultCounts { cases: 1, refused, ..FaultCounts::default() })
+    Ok(FaultCounts {
+        cases: 1,
+        refused,
+        ..FaultCounts::default()
+    })
 }

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
+use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{self, FaultCase, FaultCounts};
 use pando_sim::random::Random;
-use pando_sim::failure::{Failure, Result, fail};
 
 const USAGE: &str = "usage:
   pando-sim crash --seed N [--at sync:N|write:N|end] [--steps 200] [--lives 2] [--repeat 1]

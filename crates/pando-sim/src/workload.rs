@@ -24,6 +24,8 @@ const VALUE_BYTES_MAX: u64 = 30_000;
 pub struct Plan {
     /// Decides everything but the schedule.
     pub seed: u64,
+    /// Tells workloads on the same store apart.
+    pub round: u64,
     /// Number of threads.
     pub threads: usize,
     /// What each of them does.
@@ -43,6 +45,7 @@ impl Plan {
         };
         Self {
             seed,
+            round: 0,
             threads,
             steps: steps / threads,
             keys: 20 + random.below(200),
@@ -147,7 +150,7 @@ impl Worker {
         Self {
             db,
             plan,
-            random: Random::new(plan.seed).part(100 + history.thread as u64),
+            random: Random::new(plan.seed).part(plan.round * 1000 + 100 + history.thread as u64),
             history,
             shared: shared.clone(),
             tables: Vec::new(),

@@ -10,7 +10,7 @@
 use pando_device::File;
 use pando_format::mapping::Group;
 use pando_format::superblock::Superblock;
-use pando_format::{Epoch, Extent, Lsn, PageId, TreeId};
+use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
@@ -133,11 +133,6 @@ impl Engine {
                 last = time::now();
                 match self.checkpoint_once() {
                     Ok(()) => {}
-                    Err(Error::Full { .. }) => {
-                        // Nothing is lost: the same checkpoint is tried again.
-                        self.checkpoint.wanted.store(true, Ordering::Release);
-                        thread::park_timeout(FULL_PAUSE);
-                    }
                     Err(error) => {
                         self.poison(error);
                         self.checkpoint.finished_waiters.notify(u64::MAX);
@@ -166,7 +161,9 @@ impl Engine {
         let served = self.checkpoint.asked.load(Ordering::Acquire);
         self.check_poison()?;
         let cut = self.cut();
-        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))?;
+        // The epoch has ended: there is no way back.
+        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))
+            .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finished.fetch_max(served, Ordering::AcqRel);
         self.checkpoint.finished_waiters.notify(served);
         if files.mapping.wants_merge() {
@@ -253,8 +250,8 @@ impl crate::store::Store {
             pairs: epochs.take_pairs(cut.epoch),
             counts: cut.counts,
         };
-        self.data.sync().map_err(Error::io("syncing pages"))?;
-        self.append_group(files, &group)?;
+        self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
+        self.when_not_full(|| files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let superblock = Superblock {
             generation: cut.epoch,
@@ -267,7 +264,7 @@ impl crate::store::Store {
             data_blocks: self.space.blocks(),
             ..files.superblock
         };
-        write_superblock(&files.superblock_file, &superblock)?;
+        self.when_not_full(|| write_superblock(&files.superblock_file, &superblock))?;
         files.superblock = superblock;
         files.mapping.remove_obsolete()?;
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
@@ -277,12 +274,11 @@ impl crate::store::Store {
         Ok(())
     }
 
-    /// Appends the group; on a full disk as soon as there is room, since the checkpoint cannot be
-    /// begun anew. Reads and deletes that need no new block go on meanwhile.
-    fn append_group(&self, files: &mut Files, group: &Group) -> Result<()> {
-        debug_assert!(group.pairs.iter().all(|(page, _)| *page != PageId::NONE));
+    /// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
+    /// Reads and deletes that need no new block go on meanwhile.
+    fn when_not_full(&self, mut write: impl FnMut() -> Result<()>) -> Result<()> {
         loop {
-            match files.mapping.append(group) {
+            match write() {
                 Err(Error::Full { .. }) if !self.is_stopping() => thread::park_timeout(FULL_PAUSE),
                 other => return other,
             }

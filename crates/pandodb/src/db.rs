@@ -367,6 +367,9 @@ fn run_thread(engine: &Engine, body: Box<dyn FnOnce(&Engine) + Send>) {
         fn drop(&mut self) {
             if self.1 {
                 self.0.poison("an engine thread panicked");
+                // What the thread would have answered.
+                self.0.checkpoint.stop();
+                self.0.jobs.close();
             }
         }
     }

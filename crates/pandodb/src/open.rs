@@ -410,6 +410,11 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     budget.segment_bytes = u64::from(superblock.segment_bytes);
     budget.segments = (log_bytes / budget.segment_bytes).max(2) as u32;
     remove_strays(&device, &superblock)?;
+    // The life before may have ended before its last names were durable: the mark of creation must
+    // not come back.
+    device
+        .sync_directory()
+        .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
     let mut replay = Replay {
         store: &store,

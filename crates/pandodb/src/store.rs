@@ -113,6 +113,12 @@ impl Store {
         self.space.growth.notify_all();
     }
 
+    /// Poisons, and says so: for changes that have begun and cannot end.
+    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
+        self.poison(cause);
+        self.poison_error()
+    }
+
     /// # Errors
     /// [`Error::Poisoned`].
     #[inline]

@@ -181,7 +181,7 @@ impl Engine {
         }
         let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
         self.apply_structure(set, &new_trees, lsn, &mut scratch)
-            .inspect_err(|error| self.poison(error))?;
+            .map_err(|error| self.poisoned_by(&error))?;
         self.log.mark_applied(lsn);
         drop(closed);
         drop(promise);

@@ -4,12 +4,7 @@
 
 use pando_sim::crash::{self, CrashCase, CrashPoint};
 
-fn number(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap(),
-        Err(_) => default,
-    }
-}
+use crate::number;
 
 fn check(seeds: std::ops::RangeInclusive<u64>, steps: usize, points: u64) {
     for seed in seeds {

@@ -1,3 +1,12 @@
 //! Crashes, faults, damage and linearizability of whole stores.
 
 mod crash;
+mod faults;
+
+/// A number from the environment: how much to do.
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => default,
+    }
+}
