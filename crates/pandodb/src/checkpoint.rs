@@ -235,6 +235,8 @@ impl crate::store::Store {
         incarnation: Option<u64>,
         sync_log: impl FnOnce(Lsn) -> Result<()>,
     ) -> Result<()> {
+        // Who opens a store on a full disk is told so.
+        let patient = || incarnation.is_none() && !self.is_stopping();
         let epochs = self.pool.epochs();
         let mut turns = 0;
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
@@ -251,7 +253,7 @@ impl crate::store::Store {
             counts: cut.counts,
         };
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
-        self.when_not_full(|| files.mapping.append(&group))?;
+        when_not_full(&patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let superblock = Superblock {
             generation: cut.epoch,
@@ -264,7 +266,9 @@ impl crate::store::Store {
             data_blocks: self.space.blocks(),
             ..files.superblock
         };
-        self.when_not_full(|| write_superblock(&files.superblock_file, &superblock))?;
+        when_not_full(&patient, || {
+            write_superblock(&files.superblock_file, &superblock)
+        })?;
         files.superblock = superblock;
         files.mapping.remove_obsolete()?;
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
@@ -273,15 +277,15 @@ impl crate::store::Store {
         self.statistics.tick(Ticker::Checkpoints, 1);
         Ok(())
     }
+}
 
-    /// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
-    /// Reads and deletes that need no new block go on meanwhile.
-    fn when_not_full(&self, mut write: impl FnMut() -> Result<()>) -> Result<()> {
-        loop {
-            match write() {
-                Err(Error::Full { .. }) if !self.is_stopping() => thread::park_timeout(FULL_PAUSE),
-                other => return other,
-            }
+/// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
+/// Reads and deletes that need no new block go on meanwhile.
+fn when_not_full(patient: impl Fn() -> bool, mut write: impl FnMut() -> Result<()>) -> Result<()> {
+    loop {
+        match write() {
+            Err(Error::Full { .. }) if patient() => thread::park_timeout(FULL_PAUSE),
+            other => return other,
         }
     }
 }
