@@ -226,6 +226,11 @@ impl Worker {
     }
 
     fn step(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, 2);
+        if !self.history.now().tables().contains(&name) {
+            // A full disk has refused to create it again.
+            self.create(name)?;
+        }
         match self.random.below(100) {
             0..36 => self.put(),
             36..48 => self.delete(),

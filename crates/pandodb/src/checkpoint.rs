@@ -244,6 +244,8 @@ impl crate::store::Store {
             self.statistics
                 .tick(Ticker::CheckpointPages, written as u64);
             if written == 0 {
+                // A frame whose image was abandoned stays dirty for good.
+                self.check_poison()?;
                 pause(&mut turns);
             }
         }
