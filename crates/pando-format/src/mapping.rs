@@ -78,7 +78,7 @@ pub struct Group {
     pub generation: Epoch,
     /// Page and its word (0: freed), in the order of the events.
     pub pairs: Vec<(PageId, u64)>,
-    /// Entries of each tree whose count changed.
+    /// Entries of each table's tree.
     pub counts: Vec<(TreeId, u64)>,
 }
 
@@ -114,7 +114,9 @@ impl Group {
     /// [`Damage`] when no group starts there.
     pub fn encoded_bytes(section: &[u8]) -> Result<u64, Damage> {
         if section.len() < GROUP_HEADER_BYTES || u32_at(section, 0) != GROUP_MAGIC {
-            return Err(Damage::new("mapping journal: no group where one should start"));
+            return Err(Damage::new(
+                "mapping journal: no group where one should start",
+            ));
         }
         let entries = u64::from(u32_at(section, 16)) + u64::from(u32_at(section, 20));
         let bytes = GROUP_HEADER_BYTES as u64 + entries * ENTRY_BYTES as u64;

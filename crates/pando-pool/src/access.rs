@@ -13,6 +13,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 use pando_sync::words::prefetch;
 
+use crate::frame::HEAT_COLD;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
@@ -35,7 +36,7 @@ pub struct Stay {
 pub struct Marks {
     /// LSN of the batch.
     pub lsn: Lsn,
-    /// The same for a batch of several leaves, 0 for one that changes a single leaf.
+    /// The same for a batch of two or more writes, 0 for a single one.
     pub multi_lsn: Lsn,
 }
 
@@ -221,38 +222,26 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// What has to come before [`Exclusive::free`], while nothing has changed: if a running
-    /// checkpoint still needs what the page holds, its image is started.
-    ///
-    /// # Errors
-    /// As [`Exclusive::modify`].
-    pub fn prepare_free(&self, stay: &Stay) -> Attempt<()> {
-        match self.pool.header(self.frame).dirty_epoch() {
-            Some(epoch) if epoch < stay.epoch => self.save_for_checkpoint(epoch),
-            _ => Ok(()),
-        }
-    }
-
     /// Frees the page: its id and frame may be used for another one. The caller has taken it out
     /// of its tree, or never linked it.
     ///
     /// # Panics
-    /// When a running checkpoint needs the page and [`Exclusive::prepare_free`] was not called.
+    /// When a running checkpoint still needs what the page holds: [`Exclusive::modify`] comes
+    /// first, before anything is changed.
     pub fn free(self, stay: &Stay) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
-        assert!(
-            header.dirty_epoch().is_none_or(|epoch| epoch == stay.epoch)
-                || header.image() == Some(self.version),
-            "{page} is freed while a checkpoint needs it"
-        );
         assert!(
             !header.is_wired(),
             "{page} is wired: unwire it before it is freed"
         );
         epochs.push_pair(stay.epoch, page, None);
         if let Some(epoch) = header.dirty_epoch() {
+            assert_eq!(
+                epoch, stay.epoch,
+                "{page} is freed before a checkpoint has its image"
+            );
             header.set_dirty_epoch(None);
             epochs.dirty_ended(epoch);
         }
@@ -442,6 +431,7 @@ impl Pool {
         words[WORD_KIND].store(kind, Ordering::Relaxed);
         let header = self.header(latched.frame);
         header.set_stored(None, Epoch(0));
+        header.set_heat(HEAT_COLD);
         header.set_dirty_epoch(Some(stay.epoch));
         self.epochs().dirty_began(stay.epoch);
         header.set_page(page);
@@ -453,13 +443,12 @@ impl Pool {
     /// Frees a page of a tree that is being taken apart, without reading it.
     ///
     /// # Errors
-    /// [`Restart::Conflict`] when it is latched or being loaded, [`Restart::Wait`] as
-    /// [`Exclusive::prepare_free`]: come back later.
+    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
     pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
-                let exclusive = self.exclusive(page)?;
-                exclusive.prepare_free(stay)?;
+                let mut exclusive = self.exclusive(page)?;
+                exclusive.modify(stay)?;
                 exclusive.unwire();
                 exclusive.free(stay);
                 Ok(())

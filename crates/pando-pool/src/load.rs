@@ -18,7 +18,11 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::Attempt;
 
-const WAITER_SHARDS: usize = 64;
+const WAITER_SHARDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
+    2
+} else {
+    64
+};
 
 /// A page that the holder has to read, or to give up.
 #[derive(Debug)]
@@ -244,5 +248,91 @@ impl Pool {
     pub fn wait_for_load(&self, page: PageId, waker: &Waker) -> bool {
         self.load_waiters().register(page, waker);
         !matches!(self.table().get(page), Place::Loading(_))
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-pool --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use std::task::Wake;
+
+    use pando_format::Extent;
+    use pando_sync::atomic::AtomicBool;
+    use pando_sync::{Arc, thread};
+
+    use super::*;
+    use crate::page_table::PageTable;
+
+    const PAGE: PageId = PageId(0);
+    const STORED: StoredPage = StoredPage {
+        extent: Extent {
+            block: 3,
+            blocks: 1,
+        },
+        tag: 0,
+        names_chunks: false,
+    };
+
+    fn table(place: Place) -> PageTable {
+        let table = PageTable::new(1).unwrap();
+        table.set(PAGE, Place::Free, place);
+        table
+    }
+
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Of two threads that miss a page one reads it, and the other finds it being read.
+    #[test]
+    fn one_claim_wins() {
+        loom::model(|| {
+            let table = Arc::new(table(Place::OnDisk(STORED)));
+            let claim = |table: &PageTable, frame| {
+                table.swap(
+                    PAGE,
+                    Place::OnDisk(STORED),
+                    Place::Loading(FrameIndex(frame)),
+                )
+            };
+            let other = thread::spawn({
+                let table = table.clone();
+                move || claim(&table, 1)
+            });
+            let mine = claim(&table, 2);
+            let theirs = other.join().unwrap();
+            assert!(mine ^ theirs);
+            let winner = if mine { 2 } else { 1 };
+            assert_eq!(table.get(PAGE), Place::Loading(FrameIndex(winner)));
+        });
+    }
+
+    /// Whoever registers and still sees the page being read is woken.
+    #[test]
+    fn a_waiter_is_never_forgotten() {
+        loom::model(|| {
+            let frame = FrameIndex(1);
+            let table = Arc::new(table(Place::Loading(frame)));
+            let waiters = Arc::new(LoadWaiters::new());
+            let loader = thread::spawn({
+                let (table, waiters) = (table.clone(), waiters.clone());
+                move || {
+                    table.set(PAGE, Place::Loading(frame), Place::Resident(frame));
+                    waiters.wake(PAGE);
+                }
+            });
+            let flag = Arc::new(Flag(AtomicBool::new(false)));
+            waiters.register(PAGE, &Waker::from(flag.clone()));
+            let waits = table.get(PAGE) == Place::Loading(frame);
+            loader.join().unwrap();
+            assert!(
+                !waits || flag.0.load(Ordering::Relaxed),
+                "nobody woke the waiter"
+            );
+        });
     }
 }

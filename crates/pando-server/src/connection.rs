@@ -11,7 +11,7 @@ use mio::net::TcpStream;
 use pando_resp::{Limits, Parsed, Parser};
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{Instant, unix_ms};
+use pando_sync::time::Instant;
 use pandodb::Lsn;
 
 use crate::client::ClientRecord;
@@ -367,10 +367,10 @@ impl Connection {
     }
 
     /// Shows others how this connection stands.
-    pub(crate) fn publish(&mut self, now: Instant) {
+    pub(crate) fn publish(&mut self, now: Instant, now_ms: u64) {
         // Relaxed: reports.
         self.active = now;
-        self.record.active_ms.store(unix_ms(), Ordering::Relaxed);
+        self.record.active_ms.store(now_ms, Ordering::Relaxed);
         self.record
             .input_bytes
             .store(self.input_ahead() as u64, Ordering::Relaxed);
@@ -384,5 +384,16 @@ impl Connection {
         self.record.waiting.store(waiting, Ordering::Relaxed);
         *self.record.command.lock() = self.last_command;
         self.session.publish(&self.record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_about_one_kibibyte() {
+        let bytes = size_of::<Connection>() + size_of::<ClientRecord>() + size_of::<TokenWake>();
+        assert!(bytes <= 1024, "{bytes} bytes");
     }
 }

@@ -14,7 +14,7 @@
 //! and its transaction stays with the connection.
 
 use pando_resp::Writer;
-use pando_sync::time::{now, unix_ms};
+use pando_sync::time::now;
 use pandodb::Lsn;
 use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
 
@@ -220,7 +220,7 @@ impl Connection {
             data,
             progress,
             waker: &self.waker,
-            now_ms: unix_ms(),
+            now_ms: turn.now_ms,
             exec_index: None,
         };
         (running.command.run)(&mut context)

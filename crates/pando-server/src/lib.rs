@@ -6,7 +6,10 @@
 //! the other connections go on meanwhile. Locks that loops take are held for a push, a swap or a
 //! copy, never across a call.
 //!
-//! Reading order: [`options`], `server` (start and stop), `acceptor`, `event_loop`, `connection`
+//! A reply to a write waits for the log as the durability setting says; a read may show a write of
+//! another client that is not yet durable.
+//!
+//! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
 //! (expiry), `commands` (the table and one file for each family).

@@ -77,6 +77,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) read_buffer: &'a mut [u8],
     /// When the current command began, or the last one ended.
     pub(crate) clock: Instant,
+    /// Time by which deadlines are judged: that of the turn's beginning.
+    pub(crate) now_ms: u64,
     /// Nothing new begins.
     pub(crate) stopping: bool,
 }

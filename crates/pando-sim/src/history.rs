@@ -118,6 +118,20 @@ pub fn check_live(histories: &[History], found: &[State]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that `found`, by thread, is some prefix of the commits, whatever was acknowledged.
+///
+/// # Errors
+/// What is there in part.
+pub fn check_any_prefix(histories: &[History], found: &[State]) -> Result<()> {
+    for (history, found) in histories.iter().zip(found) {
+        if !history.prints.contains(&found.print()) {
+            let what = history.now.differences(found);
+            return fail(format!("no prefix of the commits; against all:\n  {what}"));
+        }
+    }
+    Ok(())
+}
+
 fn summary(effects: &[Effect]) -> String {
     let text = format!("{effects:?}");
     text.chars().take(200).collect()

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod damage;
 pub mod failure;
 pub mod faults;
 pub mod history;

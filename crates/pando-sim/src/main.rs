@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
 use pando_sim::failure::{Failure, Result, fail};
+use pando_sim::damage::{DamageCase, DamageCounts};
 use pando_sim::faults::{self, FaultCase, FaultCounts};
 use pando_sim::random::Random;
 
@@ -12,6 +13,7 @@ const USAGE: &str = "usage:
   pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]
   pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
   pando-sim faults [--seed 1] [--count 100]
+  pando-sim damage [--case SEED:FILE:HARM] [--seed 1] [--count 50] [--repeat 2]
   pando-sim full [--seed 1] [--seeds 1]";
 
 /// `--name value` pairs.
@@ -103,6 +105,22 @@ fn many_faults(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
+fn damage(mut flags: Flags) -> Result<String> {
+    let case: String = flags.get("case", String::new())?;
+    let (seed, count) = (flags.get("seed", 1)?, flags.get("count", 50)?);
+    let repeat = flags.get("repeat", 2)?;
+    flags.end()?;
+    if !case.is_empty() {
+        return Ok(format!("{:?}", case.parse::<DamageCase>()?.run(repeat)?));
+    }
+    let mut random = Random::new(seed);
+    let mut counts = DamageCounts::default();
+    for _ in 0..count {
+        counts.add(DamageCase::choose(&mut random).run(repeat)?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
 fn full(mut flags: Flags) -> Result<String> {
     let (seed, seeds) = (flags.get("seed", 1)?, flags.get("seeds", 1)?);
     flags.end()?;
@@ -122,6 +140,7 @@ fn run() -> Result<String> {
         "sweep" => sweep(flags),
         "fault" => fault(flags),
         "faults" => many_faults(flags),
+        "damage" => damage(flags),
         "full" => full(flags),
         _ => fail(USAGE),
     }

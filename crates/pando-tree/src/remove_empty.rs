@@ -22,7 +22,8 @@ pub(crate) struct Chain<'p> {
 }
 
 impl<'p> Chain<'p> {
-    /// Latches all nodes of `path` below `depth`, and the leaf, ready to be freed.
+    /// Latches all nodes of `path` below `depth`, and the leaf, and makes them ready to be freed:
+    /// a running checkpoint has what it needs of them.
     pub(crate) fn latch(
         path: &Path<'p>,
         depth: usize,
@@ -32,9 +33,7 @@ impl<'p> Chain<'p> {
         let mut latches = std::array::from_fn(|_| None);
         let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
         for (place, node) in latches.iter_mut().zip(nodes) {
-            let latch = node.upgrade()?;
-            latch.prepare_free(stay)?;
-            *place = Some(latch);
+            place.insert(node.upgrade()?).modify(stay)?;
         }
         Ok(Self { latches })
     }
@@ -150,8 +149,8 @@ impl Tree {
             result => result?,
         };
         let mut root_latch = root.upgrade()?;
-        let child_latch = child.upgrade()?;
-        child_latch.prepare_free(stay)?;
+        let mut child_latch = child.upgrade()?;
+        child_latch.modify(stay)?;
         let mut root_page = root_latch.modify(stay)?;
         let words = child.words().slice();
         let child_node = Node::open(words);

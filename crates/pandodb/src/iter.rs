@@ -128,6 +128,14 @@ fn load(table: &Table, end: &mut End) -> Result<()> {
         on_tree(&table.state, tree, leaf)?;
         engine.check_mark(end.leaf.multi_lsn())
     })?;
+    if end.leaf.is_empty()
+        && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
+            (&end.bound, table.state.tree())
+    {
+        // Perhaps emptied before a crash, when nobody could take it out any more.
+        engine.empty_leaves.push(tree, key);
+        engine.space.growth.notify_all();
+    }
     engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
     end.next = Some(0);
     Ok(())

@@ -93,7 +93,9 @@ impl Engine {
         }
     }
 
-    fn remove_empty_leaves(&self) -> Result<bool> {
+    /// Takes all emptied leaves out that are noted; at close before the last checkpoint, since
+    /// what is noted is not stored.
+    pub(crate) fn remove_empty_leaves(&self) -> Result<bool> {
         let mut any = false;
         while let Some((tree, key)) = self.empty_leaves.pop() {
             any = true;
@@ -105,9 +107,6 @@ impl Engine {
                     other => other.map(drop),
                 }
             })?;
-            if self.is_stopping() {
-                break;
-            }
         }
         Ok(any)
     }

@@ -57,9 +57,15 @@ fn a_random_history_matches_its_twin_and_checkpoints_match_their_moment() {
                     for page in moment.keys().take(3) {
                         rig.write(*page, step + 1_000_000);
                     }
+                    for page in moment.keys().skip(3).take(2) {
+                        rig.drive(|| rig.pool.free_unread(&rig.stay(), *page));
+                    }
                 });
                 for page in moment.keys().take(3) {
                     twin.insert(*page, step + 1_000_000);
+                }
+                for page in moment.keys().skip(3).take(2) {
+                    twin.remove(page);
                 }
                 for (page, word) in pairs {
                     if word == 0 {
@@ -207,8 +213,8 @@ fn a_page_freed_while_a_checkpoint_needs_it_is_in_the_checkpoint() {
     let unread = rig.create(2);
     let pairs = rig.checkpoint(Lsn(1), || {
         let stay = rig.stay();
-        let latched = rig.pool.exclusive(written).unwrap();
-        latched.prepare_free(&stay).unwrap();
+        let mut latched = rig.pool.exclusive(written).unwrap();
+        latched.modify(&stay).unwrap();
         latched.free(&stay);
         rig.pool.free_unread(&stay, unread).unwrap();
     });

@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use mio::{Events, Poll};
 use pando_sync::Arc;
-use pando_sync::time::{Duration, Instant, now};
+use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pandodb::Lsn;
 
 use crate::cleaner::Cleaner;
@@ -44,6 +44,8 @@ pub(crate) struct EventLoop {
     pub(super) timers: Vec<(Instant, Token)>,
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
+    /// The engine has completions that nobody has taken.
+    pub(super) completions: bool,
     /// The cleaner has something to do.
     pub(super) cleaning: bool,
     pub(super) spare: SpareBuffers,
@@ -80,6 +82,7 @@ impl EventLoop {
             timers: Vec::new(),
             data: None,
             cleaner: None,
+            completions: false,
             cleaning: false,
             spare: Vec::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
@@ -124,11 +127,13 @@ impl EventLoop {
             for token in woken.drain(..) {
                 self.take_wake(token);
             }
+            self.completions = false;
             if let Some(data) = &mut self.data {
                 // A failed engine answers each command by itself.
                 let _: pandodb::Result<usize> = data.reactor.poll();
             }
-            // Completions that were just handed out are not left for the next round.
+            // Those that completions have just woken are not left for the next round. Completions
+            // that come meanwhile are, and the loop does not sleep before.
             self.handle.drain_woken(&mut woken);
             for token in woken.drain(..) {
                 self.take_wake(token);
@@ -149,7 +154,7 @@ impl EventLoop {
 
     /// How long the loop may sleep.
     fn timeout(&self) -> Option<Duration> {
-        if !self.runnable.is_empty() || self.cleaning {
+        if !self.runnable.is_empty() || self.cleaning || self.completions {
             return Some(Duration::ZERO);
         }
         let now = now();
@@ -205,7 +210,10 @@ impl EventLoop {
                     self.enqueue(token);
                 }
             }
-            Token::Reactor => self.reactor_wake.taken(),
+            Token::Reactor => {
+                self.reactor_wake.taken();
+                self.completions = true;
+            }
             Token::Durable => {
                 self.durable_wake.taken();
                 self.asked = None;
@@ -242,6 +250,7 @@ impl EventLoop {
             data: self.data.as_mut(),
             read_buffer: &mut self.read_buffer,
             clock: now(),
+            now_ms: unix_ms(),
             stopping: self.stop_at.is_some(),
         };
         for _ in 0..self.runnable.len() {
@@ -253,8 +262,9 @@ impl EventLoop {
             };
             connection.queued = false;
             turn.clock = now();
+            turn.now_ms = unix_ms();
             let next = connection.advance(&mut turn, &mut self.spare);
-            connection.publish(turn.clock);
+            connection.publish(turn.clock, turn.now_ms);
             if next == Next::Again {
                 connection.queued = true;
                 self.runnable.push_back(token);

@@ -3,7 +3,7 @@
 use pando_server::{Durability, ServerOptions};
 
 use crate::client::{encode, show};
-use crate::fixture::{Fixture, options};
+use crate::fixture::{Fixture, open_on_disk, options};
 
 fn flushes(client: &mut crate::client::Client) -> u64 {
     let info = client.text("INFO pando");
@@ -13,7 +13,7 @@ fn flushes(client: &mut crate::client::Client) -> u64 {
 
 #[test]
 fn a_pipeline_of_writes_is_one_flush() {
-    let server = Fixture::new();
+    let server = Fixture::opened_by(options(), open_on_disk);
     let mut client = server.client();
     client.run("SET warm 1");
     let before = flushes(&mut client);
@@ -59,7 +59,7 @@ fn waitaof_reports_the_own_log_and_no_replica() {
 
 #[test]
 fn saves_are_taken_and_dated() {
-    let server = Fixture::new();
+    let server = Fixture::opened_by(options(), open_on_disk);
     let mut client = server.client();
     client.check(&[
         ("SET a 1", "+OK"),

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod cold;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod concurrency;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pando_resp::Answer;
 
 use crate::client::{Client, encode, show};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, open_on_disk, options};
 
 /// A generator that is the same on every machine.
 struct Random(u64);
@@ -189,12 +189,18 @@ fn batch(client: &mut Client, twin: &mut Twin, random: &mut Random) {
 
 #[test]
 fn random_commands_have_the_replies_of_the_naive_twin() {
-    let server = Fixture::new();
-    for seed in [1, 0x9e37_79b9, 0xdead_beef] {
+    let in_memory = Fixture::new();
+    let on_disk = Fixture::opened_by(options(), open_on_disk);
+    let rounds = [
+        (&in_memory, 1, 400),
+        (&in_memory, 0x9e37_79b9, 400),
+        (&on_disk, 0xdead_beef, 100),
+    ];
+    for (server, seed, batches) in rounds {
         let mut client = server.client();
         client.run("FLUSHALL");
         let (mut twin, mut random) = (Twin::default(), Random(seed));
-        for _ in 0..400 {
+        for _ in 0..batches {
             batch(&mut client, &mut twin, &mut random);
         }
     }

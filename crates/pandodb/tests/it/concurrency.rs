@@ -159,7 +159,7 @@ fn a_batch_of_more_leaves_than_frames_is_applied() {
                 .iter()
                 .filter(|e| e.as_ref().unwrap().1[0] == round)
                 .count(),
-            600
+            300
         );
     }
 }
@@ -173,7 +173,7 @@ fn nobody_sees_half_a_batch() {
         .open_in_memory()
         .unwrap();
     let table = db.table("t").unwrap();
-    let keys: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 600]).collect();
+    let keys: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 300]).collect();
     let write = |value: u64| {
         let mut batch = Batch::new();
         for key in &keys {

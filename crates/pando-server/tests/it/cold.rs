@@ -1,0 +1,165 @@
+//! Data that do not fit into memory: commands wait for pages, and mean the same.
+
+use std::collections::BTreeSet;
+
+use pando_resp::Answer;
+use pando_server::{Durability, ServerOptions};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, open_small, options};
+
+const KEYS: usize = 4000;
+
+fn value(n: usize) -> String {
+    format!("{n:x}-").repeat(120)
+}
+
+/// A server whose database has `KEYS` keys and is several times its pool.
+fn filled() -> (Fixture, Client) {
+    let server = Fixture::opened_by(
+        ServerOptions {
+            durability: Durability::None,
+            ..options()
+        },
+        open_small,
+    );
+    let mut client = server.client();
+    for chunk in (0..KEYS).collect::<Vec<_>>().chunks(100) {
+        let sets = chunk
+            .iter()
+            .map(|n| encode(&["SET", &format!("key:{n}"), &value(*n)]));
+        client.send(&sets.collect::<Vec<_>>().concat());
+        for _ in chunk {
+            assert_eq!(show(&client.answer()), "+OK");
+        }
+    }
+    (server, client)
+}
+
+fn suspended(client: &mut Client) -> u64 {
+    let info = client.text("INFO stats");
+    let at = info.find("suspended_commands:").unwrap() + 19;
+    info[at..].lines().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn commands_that_wait_for_pages_have_the_same_replies() {
+    let (_server, mut client) = filled();
+    let order: Vec<usize> = (0..KEYS).map(|n| n * 1237 % KEYS).collect();
+    let (before, began) = (suspended(&mut client), now());
+    for chunk in order.chunks(200) {
+        let gets = chunk.iter().map(|n| encode(&["GET", &format!("key:{n}")]));
+        client.send(&gets.collect::<Vec<_>>().concat());
+        for n in chunk {
+            assert_eq!(
+                client.answer(),
+                Answer::Bulk(value(*n).into_bytes()),
+                "key:{n}"
+            );
+        }
+    }
+    let waits = usize::try_from(suspended(&mut client) - before).unwrap();
+    assert!(waits > 0, "nothing had to be fetched");
+    assert!(
+        waits < KEYS * 5 / 8,
+        "{waits} waits: the pipeline is fetched key by key"
+    );
+    // A completion that waits for a timer of the loop takes hundreds of milliseconds, each.
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+    for chunk in order.chunks(7).take(60) {
+        let keys: Vec<String> = chunk.iter().map(|n| format!("key:{n}")).collect();
+        let values: Vec<_> = chunk
+            .iter()
+            .map(|n| Answer::Bulk(value(*n).into_bytes()))
+            .collect();
+        let words: Vec<&str> = ["MGET"]
+            .into_iter()
+            .chain(keys.iter().map(String::as_str))
+            .collect();
+        assert_eq!(client.call(&words), Answer::Array(values));
+        client.run("MULTI");
+        for key in &keys {
+            client.run(&format!("APPEND {key} x"));
+            client.run(&format!("EXISTS {key}"));
+        }
+        let lengths = chunk.iter().map(|n| format!(":{} :1", value(*n).len() + 1));
+        let expected = lengths.collect::<Vec<_>>().join(" ");
+        assert_eq!(client.run("EXEC"), format!("[{expected}]"));
+    }
+    let found: BTreeSet<String> = match client.call(&["KEYS", "*"]) {
+        Answer::Array(keys) => keys.iter().map(show).collect(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found.len(), KEYS);
+}
+
+#[test]
+fn one_client_waits_and_its_neighbours_go_on() {
+    let (server, mut client) = filled();
+    client.run("SET hot v");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cold = server.client();
+            for n in 0..400 {
+                cold.send(&encode(&[
+                    "INCRBYFLOAT",
+                    &format!("key:{}", n * 37 % KEYS),
+                    "1",
+                ]));
+                assert_eq!(show(&cold.answer()), "-ERR value is not a valid float");
+            }
+        });
+        for _ in 0..400 {
+            assert_eq!(client.run("GET hot"), "\"v\"");
+        }
+    });
+}
+
+#[test]
+fn keys_that_are_not_in_memory_end_all_the_same() {
+    let (_server, mut client) = filled();
+    for n in 0..600 {
+        client.run(&format!("PEXPIRE key:{} {}", n * 6, 1 + n % 100));
+    }
+    let limit = now() + Duration::from_secs(15);
+    let left = i64::try_from(KEYS - 600).unwrap();
+    while client.integer("DBSIZE") != left {
+        assert!(now() < limit, "{} keys", client.integer("DBSIZE"));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_clean_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    for durability in [Durability::Durable, Durability::Periodic, Durability::None] {
+        for round in 0..2 {
+            let path = directory.path().to_owned();
+            let options = ServerOptions {
+                durability,
+                ..options()
+            };
+            let mut server = Fixture::opened_by(options, move |_| open_small(&path));
+            let mut client = server.client();
+            let name = durability.name();
+            if round == 0 {
+                client.run(&format!("SET {name} v"));
+                client.run(&format!("SET {name}:long {} EX 1000", "x".repeat(50_000)));
+            } else {
+                client.check(&[
+                    (&format!("GET {name}"), "\"v\""),
+                    (&format!("STRLEN {name}:long"), ":50000"),
+                    (&format!("EXISTS {name} {name}:long"), ":2"),
+                ]);
+            }
+            server.handle.shutdown();
+            server.join().unwrap();
+        }
+    }
+}
