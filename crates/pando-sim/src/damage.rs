@@ -64,7 +64,13 @@ pub struct DamageCase {
 impl fmt::Display for DamageCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = HARMS.iter().find(|(_, harm)| *harm == self.harm);
-        write!(f, "{}:{}:{}", self.seed, self.file, name.map_or("?", |(name, _)| name))
+        write!(
+            f,
+            "{}:{}:{}",
+            self.seed,
+            self.file,
+            name.map_or("?", |(name, _)| name)
+        )
     }
 }
 
@@ -79,8 +85,15 @@ impl FromStr for DamageCase {
         };
         Ok(Self {
             seed: seed.parse().map_err(|_| wrong())?,
-            file: FILES.iter().find(|known| **known == file).ok_or_else(wrong)?,
-            harm: HARMS.iter().find(|(name, _)| *name == harm).ok_or_else(wrong)?.1,
+            file: FILES
+                .iter()
+                .find(|known| **known == file)
+                .ok_or_else(wrong)?,
+            harm: HARMS
+                .iter()
+                .find(|(name, _)| *name == harm)
+                .ok_or_else(wrong)?
+                .1,
         })
     }
 }
@@ -157,7 +170,11 @@ impl DamageCase {
 
     fn victim(&self, random: &mut Random, time: u64) -> Result<Victim> {
         let device = FaultyDevice::new(self.seed);
-        let plan = Plan { round: time, threads: 1, ..Plan::of_seed(self.seed, 200) };
+        let plan = Plan {
+            round: time,
+            threads: 1,
+            ..Plan::of_seed(self.seed, 200)
+        };
         let db = store::open(self.seed, &device).map_err(failed("opening"))?;
         let first = workload::run(&db, plan, &[])?;
         let wrong = match self.harm {
@@ -170,7 +187,10 @@ impl DamageCase {
             device.fail(FaultPlan::once(Operation::Write, self.file, nth, fault));
         }
         let initial = [first.histories[0].now().clone()];
-        let again = Plan { round: plan.round + 1000, ..plan };
+        let again = Plan {
+            round: plan.round + 1000,
+            ..plan
+        };
         // With a write that went wrong, reads may already meet it.
         let run = workload::run(&db, again, &initial);
         device.clear_faults();
@@ -196,14 +216,24 @@ impl DamageCase {
             let db = store::open(self.seed, &copy).map_err(failed("opening undamaged"))?;
             store::read_all(&db, 1)?
         };
-        Ok(Victim { device, histories, synced, content })
+        Ok(Victim {
+            device,
+            histories,
+            synced,
+            content,
+        })
     }
 
     /// Does the damage; says where.
     fn harm(&self, device: &FaultyDevice, random: &mut Random) -> Result<String> {
         let any = AnyDevice::from(device.clone());
-        let names = any.list().map_err(|error| Failure::new(error.to_string()))?;
-        let names: Vec<_> = names.iter().filter(|name| name.starts_with(self.file)).collect();
+        let names = any
+            .list()
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let names: Vec<_> = names
+            .iter()
+            .filter(|name| name.starts_with(self.file))
+            .collect();
         let Some(name) = names.get(random.index(names.len().max(1))) else {
             return fail(format!("no file begins with {}", self.file));
         };
@@ -222,7 +252,9 @@ impl DamageCase {
             }
             Harm::Cut => {
                 let file = any.open(name, OpenOptions::write()).map_err(failed)?;
-                file.set_len(offset).and_then(|()| file.sync()).map_err(failed)?;
+                file.set_len(offset)
+                    .and_then(|()| file.sync())
+                    .map_err(failed)?;
             }
             Harm::Missing => any.remove(name).map_err(failed)?,
             Harm::Lost | Harm::Misdirected => {}
@@ -230,9 +262,16 @@ impl DamageCase {
         Ok(format!("{name} at {offset}"))
     }
 
-    fn judge(&self, device: &FaultyDevice, victim: &Victim, counts: &mut DamageCounts) -> Result<()> {
+    fn judge(
+        &self,
+        device: &FaultyDevice,
+        victim: &Victim,
+        counts: &mut DamageCounts,
+    ) -> Result<()> {
         let verified = VerifyReport::of_device(&AnyDevice::from(device.clone()));
-        let sound = verified.as_ref().is_ok_and(|report| report.damages.is_empty());
+        let sound = verified
+            .as_ref()
+            .is_ok_and(|report| report.damages.is_empty());
         if let Err(error) = &verified {
             check_words(error)?;
         }
@@ -327,11 +366,15 @@ impl DamageCase {
 /// Every place that was ever written.
 fn places(histories: &[History]) -> std::collections::BTreeSet<Place> {
     let steps = histories.iter().flat_map(History::steps);
-    let written = steps.flat_map(|step| &step.effects).filter_map(|effect| match effect {
-        Effect::Put(place, _) | Effect::Delete(place) => Some(place.clone()),
-        _ => None,
-    });
-    let there = histories.iter().flat_map(|history| history.now().entries().keys().cloned());
+    let written = steps
+        .flat_map(|step| &step.effects)
+        .filter_map(|effect| match effect {
+            Effect::Put(place, _) | Effect::Delete(place) => Some(place.clone()),
+            _ => None,
+        });
+    let there = histories
+        .iter()
+        .flat_map(|history| history.now().entries().keys().cloned());
     written.chain(there).collect()
 }
 

@@ -25,6 +25,7 @@ pub mod damage;
 pub mod failure;
 pub mod faults;
 pub mod history;
+pub mod linear;
 pub mod random;
 pub mod state;
 pub mod store;

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
-use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::damage::{DamageCase, DamageCounts};
+use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{self, FaultCase, FaultCounts};
 use pando_sim::random::Random;
 
