@@ -1,3 +1,50 @@
-//! Developer commands.
+//! Developer commands: `cargo xtask COMMAND`.
+//!
+//! Owns nothing of the product and is not in any of its builds. Each command says on standard error
+//! what it does, and ends with 0 only if everything that it stands for was done and was right.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod audit;
+mod mutants;
+mod nightly;
+mod run;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+  tidy                       rules about the text of the project and its crate graph
+  ci                         all that must hold before a change is merged (.ci/run)
+  nightly [--minutes N]      what takes longer: sanitizers, seeds, models, fuzzing, mutants
+  audit [--cores N]          cache-line transfers of the engine on N simulated cores
+  mutants [--only TEXT] [--list]
+                             plants known bugs and checks that their tests fail";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("--help", &[][..]),
+    };
+    let result = run::project_root().and_then(|root| match command {
+        "tidy" => tidy::check(&root),
+        "ci" => run::run(run::command("bash", &root).arg(".ci/run").args(rest)),
+        "nightly" => nightly::run_command(&root, rest),
+        "audit" => audit::run_command(&root, rest),
+        "mutants" => mutants::run_command(&root, rest),
+        "--help" | "-h" | "help" => {
+            eprintln!("{USAGE}");
+            Ok(())
+        }
+        other => Err(format!("unknown command '{other}'\n{USAGE}")),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {command}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

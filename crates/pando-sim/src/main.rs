@@ -6,6 +6,7 @@ use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
 use pando_sim::damage::{DamageCase, DamageCounts};
 use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{self, FaultCase, FaultCounts};
+use pando_sim::kill::{self, KillPlan};
 use pando_sim::random::Random;
 
 const USAGE: &str = "usage:
@@ -14,6 +15,7 @@ const USAGE: &str = "usage:
   pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
   pando-sim faults [--seed 1] [--count 100]
   pando-sim damage [--case SEED:FILE:HARM] [--seed 1] [--count 50] [--repeat 2]
+  pando-sim kill --server PATH [--rounds 20] [--seed 1] [--clients 8] [--dir DIR]
   pando-sim full [--seed 1] [--seeds 1]";
 
 /// `--name value` pairs.
@@ -121,6 +123,26 @@ fn damage(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
+fn kill(mut flags: Flags) -> Result<String> {
+    let server = std::env::var("PANDO_SERVER").unwrap_or_else(|_| "target/release/pando".into());
+    let place = std::env::temp_dir().join(format!("pando-sim-{}", std::process::id()));
+    let plan = KillPlan {
+        server: flags.get("server", server.into())?,
+        directory: flags.get("dir", place.clone())?,
+        rounds: flags.get("rounds", 20)?,
+        clients: flags.get("clients", 8)?,
+        seed: flags.get("seed", 1)?,
+    };
+    flags.end()?;
+    let counts = kill::run(&plan)?;
+    if plan.directory == place {
+        // What a failure leaves is kept to be looked at.
+        let _ = std::fs::remove_dir_all(&place);
+        let _ = std::fs::remove_file(place.with_extension("stderr"));
+    }
+    Ok(format!("{counts:?}"))
+}
+
 fn full(mut flags: Flags) -> Result<String> {
     let (seed, seeds) = (flags.get("seed", 1)?, flags.get("seeds", 1)?);
     flags.end()?;
@@ -141,6 +163,7 @@ fn run() -> Result<String> {
         "fault" => fault(flags),
         "faults" => many_faults(flags),
         "damage" => damage(flags),
+        "kill" => kill(flags),
         "full" => full(flags),
         _ => fail(USAGE),
     }

@@ -1,8 +1,8 @@
 //! The regions that share a lock: the upper level of the bitmap, and extents that are likely free.
 //!
 //! A group keeps, for each common size, places where such a run was seen. They are hints: the bits
-//! alone decide, so a hint that has gone stale costs one test, and nothing has to be given back when
-//! space runs out.
+//! alone decide, so a hint that has gone stale costs one test, and nothing has to be given back
+//! when space runs out.
 
 use std::ops::Range;
 

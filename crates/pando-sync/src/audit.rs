@@ -1,6 +1,6 @@
 //! The coherence audit: which cache lines move between cores, and which structure owns them.
 //!
-//! Built with `--cfg pando_audit`, every atomic access of a thread that called [`enter_core`] is
+//! Built with `--cfg pando_audit`, every atomic access of a thread that called `enter_core` is
 //! reported to a model of cache-line ownership (the sharing part of MESI: a line is either shared
 //! by the cores that read it or owned by the one that wrote it last). A *transfer* is an access
 //! that would have to fetch the line from another core. Structures name their memory once with

@@ -54,7 +54,8 @@ pub struct Closed<'a> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in try_enter: what was changed while closed is seen inside.
+        // Release: pairs with the Acquire in try_enter: what was changed while closed is seen
+        // inside.
         self.gate.closed.store(false, Ordering::Release);
         self.gate.waiters.notify_all();
     }

@@ -10,8 +10,8 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`words`], [`core_local`],
-//! [`audit`], [`time`].
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`words`],
+//! [`core_local`], [`audit`], [`time`].
 
 pub mod atomic;
 pub mod audit;

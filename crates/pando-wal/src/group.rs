@@ -11,9 +11,9 @@
 //!
 //! Whoever finds no flush in flight leads. The leader *gathers*: it yields until as many committers
 //! have joined as were active lately (batch size decides, not flush speed), at most
-//! [`GATHER_YIELDS`] times and for at most [`GATHER_MAX`] committers. A committer that is alone never
-//! yields. Who waits yields for about one flush time when many are active, since a sleeper costs
-//! two system calls; otherwise it sleeps at once.
+//! [`GATHER_YIELDS`] times and for at most [`GATHER_MAX`] committers. A committer that is alone
+//! never yields. Who waits yields for about one flush time when many are active, since a sleeper
+//! costs two system calls; otherwise it sleeps at once.
 //!
 //! # No lost wake-up
 //!

@@ -206,8 +206,8 @@ impl<D: Device> Log<D> {
     }
 
     /// True if the record of `lsn` is durable. Otherwise the log thread flushes, and `waker` is
-    /// woken when it is, or when the log is poisoned; a waker that asks for several is woken for the
-    /// least, and asks again. Never blocks.
+    /// woken when it is, or when the log is poisoned; a waker that asks for several is woken for
+    /// the least, and asks again. Never blocks.
     ///
     /// # Errors
     /// As [`Log::wait_durable`].

@@ -1,5 +1,5 @@
-//! How a committer sleeps: the thread's own parking, or a flag under loom, whose `unpark` would also
-//! end a wait for a lock or for the end of a thread.
+//! How a committer sleeps: the thread's own parking, or a flag under loom, whose `unpark` would
+//! also end a wait for a lock or for the end of a thread.
 
 use std::task::Waker;
 

@@ -1,9 +1,9 @@
 //! Reads what a crash left of the log: every batch behind a checkpoint, in order, up to the end.
 //!
-//! The end is the first position without a valid record of this life. That is how a torn tail looks,
-//! and lost or rotten records look the same; so the rest of this life's segments is searched for a
-//! valid record which knew that the end was already durable when it was reserved. One that did
-//! proves that an acknowledged record is gone: damage, never silently the end.
+//! The end is the first position without a valid record of this life. That is how a torn tail
+//! looks, and lost or rotten records look the same; so the rest of this life's segments is searched
+//! for a valid record which knew that the end was already durable when it was reserved. One that
+//! did proves that an acknowledged record is gone: damage, never silently the end.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +210,8 @@ impl<F: File> Directory<F> {
         Ok(())
     }
 
-    /// The first place from `position` on, in segment `number`, that could be a record of this life.
+    /// The first place from `position` on, in segment `number`, that could be a record of this
+    /// life.
     fn candidate(&mut self, number: u64, mut position: u64) -> Result<Option<u64>, Error> {
         let size = self.segment_bytes();
         let incarnation = self.options.incarnation;

@@ -1,7 +1,7 @@
 //! The files of the log: opened, prepared, looked up by slot. The only place that names them.
 //!
-//! A file is prepared before its first use: allocated, written with real bytes and synced, so that a
-//! flush is an overwrite that changes no metadata. Its header comes last, so that a file whose
+//! A file is prepared before its first use: allocated, written with real bytes and synced, so that
+//! a flush is an overwrite that changes no metadata. Its header comes last, so that a file whose
 //! preparation was cut short is prepared again.
 
 use pando_device::{Create, Device, File, IoBuf, OpenOptions};

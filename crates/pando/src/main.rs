@@ -1,3 +1,62 @@
-//! The `pando` binary.
+//! The `pando` binary: command line, configuration, what is said at start and at the end.
+//!
+//! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
+//! one set of values), `serve`, `inspect` (`stat`, `verify`), `bench`. The work itself is
+//! done in libraries; here it is started, and what goes wrong becomes a sentence and an exit code.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod backend;
+mod bench;
+mod command_line;
+mod failure;
+mod inspect;
+mod layers;
+mod memory;
+mod nearest;
+mod output;
+mod progress;
+mod quantity;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command_line::{Command, CommandLine};
+use failure::{Code, Failure};
+
+fn main() -> ExitCode {
+    let result = match CommandLine::try_parse() {
+        Ok(line) => run(line),
+        Err(error) => {
+            // Help and version are no errors; they go to standard output.
+            let code = if error.use_stderr() {
+                Code::Usage
+            } else {
+                Code::Fine
+            };
+            // A closed pipe has nobody left to tell.
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    match result {
+        Ok(()) => Code::Fine.into(),
+        Err(Failure { code, text }) => {
+            eprintln!("pando: {text}");
+            code.into()
+        }
+    }
+}
+
+fn run(line: CommandLine) -> Result<(), Failure> {
+    match line.command {
+        None => serve::run(&line.serve),
+        Some(Command::Serve(flags)) => serve::run(&flags),
+        Some(Command::Stat(target)) => inspect::stat(&target),
+        Some(Command::Verify(target)) => inspect::verify(&target),
+        Some(Command::Bench { layer }) => bench::run(layer),
+    }
+}

@@ -6,11 +6,11 @@
 //! 4. Apply it, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
 //!
-//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again when
-//! what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for nothing
-//! that anybody in the gate holds. From the append on nothing is undone: an error poisons the engine.
+//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again
+//! when what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for
+//! nothing that anybody in the gate holds. From the append on nothing is undone: an error poisons
+//! the engine.
 
-use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;

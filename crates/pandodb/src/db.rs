@@ -24,6 +24,9 @@ use crate::write_set::{TableChange, WriteSet};
 /// Bytes that a store in memory may take beside its budget.
 const MEMORY_DEVICE_BYTES: u64 = 1 << 40;
 
+/// What a thread of the engine does until the store is closed.
+type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
+
 /// An open store. Clones are handles of the same one; the last one to go closes it.
 #[derive(Debug, Clone)]
 pub struct Db {
@@ -119,7 +122,7 @@ impl Db {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),
         };
-        let bodies: [(&str, Box<dyn FnOnce(&Engine) + Send>); 5] = [
+        let bodies: [(&str, ThreadBody); 5] = [
             ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
             ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
             (
@@ -366,7 +369,7 @@ impl Db {
 }
 
 /// A thread of the engine that panics poisons it.
-fn run_thread(engine: &Engine, body: Box<dyn FnOnce(&Engine) + Send>) {
+fn run_thread(engine: &Engine, body: ThreadBody) {
     struct Alarm<'a>(&'a Engine, bool);
     impl Drop for Alarm<'_> {
         fn drop(&mut self) {

@@ -119,11 +119,10 @@ fn space_keeper(file: &AnyFile, blocks: u64, block_bytes: u64) -> SpaceKeeper {
     SpaceKeeper::new(space, file.clone(), block_bytes)
 }
 
-fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
-    let began = time::now();
-    let page_size = options.check()?;
+/// Marks the directory as unfinished, and removes what an earlier try has left.
+fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
     if !leftovers.iter().any(|name| name == CREATING) {
-        create_file(&device, CREATING)?;
+        create_file(device, CREATING)?;
         device
             .sync_directory()
             .map_err(Error::io("creating the store"))?;
@@ -136,6 +135,13 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
             .remove(name)
             .map_err(Error::io("removing an unfinished store"))?;
     }
+    Ok(())
+}
+
+fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
+    let began = time::now();
+    let page_size = options.check()?;
+    begin_creation(&device, leftovers)?;
     let mut options = options;
     limit_log(&device, &mut options)?;
     let budget = Budget::new(&options, page_size);

@@ -250,9 +250,8 @@ impl Budget {
         let fixed = 2 * log_buffer + images * page + table + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);
         let frames = options.frames.unwrap_or(frames as usize).max(64);
-        let log_bytes = options
-            .log_bytes
-            .unwrap_or((memory * 2).clamp(16 << 20, 1 << 30));
+        let log_bytes_default = (memory * 2).clamp(16 << 20, 1 << 30);
+        let log_bytes = options.log_bytes.unwrap_or(log_bytes_default);
         let segment_bytes = (log_bytes / 8)
             .clamp(4 * log_buffer, 64 << 20)
             .max(64 << 10)

@@ -326,10 +326,10 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             };
             for page in pages {
                 stat.overflow_pages += 1;
-                if self.own(page, name) {
-                    if let Err(error) = self.store.fetch(page) {
-                        self.damage(page.to_string(), error.to_string());
-                    }
+                if self.own(page, name)
+                    && let Err(error) = self.store.fetch(page)
+                {
+                    self.damage(page.to_string(), error.to_string());
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! The threads that read, and the channels that feed them.
 //!
 //! One queue for all channels of a device, under one lock; a request owns its buffer, its file and
-//! its channel's completions, so a channel may go away at any time. Threads end when the last handle
-//! of the device (a clone, or a channel) has gone and the queue is empty.
+//! its channel's completions, so a channel may go away at any time. Threads end when the last
+//! handle of the device (a clone, or a channel) has gone and the queue is empty.
 
 use std::collections::VecDeque;
 use std::task::Waker;

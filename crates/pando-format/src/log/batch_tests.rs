@@ -96,7 +96,10 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_or_longer_batch_is_damage(operations in operations(), cut in any::<prop::sample::Index>()) {
+    fn a_cut_or_longer_batch_is_damage(
+        operations in operations(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let mut payload = written(&operations);
         prop_assert!(read_all(&payload[..cut.index(payload.len())]).is_err());
         payload.push(0);
@@ -104,7 +107,10 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bits_never_panic(operations in operations(), flips in prop::collection::vec(any::<prop::sample::Index>(), 1..4)) {
+    fn flipped_bits_never_panic(
+        operations in operations(),
+        flips in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+    ) {
         let mut payload = written(&operations);
         let bits = payload.len() * 8;
         for flip in flips {

@@ -69,7 +69,7 @@ impl Rig {
             let extent = self.store(image.bytes());
             while let Err(back) = self.pool.complete_image(image, extent) {
                 image = back;
-                std::thread::yield_now();
+                pando_sync::thread::yield_now();
             }
         }
         for extent in self.pool.epochs().take_free_now() {
@@ -103,14 +103,14 @@ impl Rig {
     /// Does what a blocking driver does with a restart.
     pub(crate) fn serve(&self, restart: Restart) {
         match restart {
-            Restart::Conflict => std::thread::yield_now(),
+            Restart::Conflict => pando_sync::thread::yield_now(),
             Restart::Fault(page) => match self.pool.begin_load(page) {
                 Ok(LoadStart::Claimed(ticket)) => {
                     let block = ticket.stored().extent.block;
                     let bytes = self.disk.lock().blocks[&block].clone();
                     self.pool.finish_load(ticket, &bytes).unwrap();
                 }
-                Ok(_) => std::thread::yield_now(),
+                Ok(_) => pando_sync::thread::yield_now(),
                 Err(restart) => self.serve(restart),
             },
             Restart::Wait(Resource::Frames | Resource::Images) => {

@@ -186,7 +186,7 @@ fn space_of_dropped_tables_comes_back() {
         }
         db.clear_tables(&[&table]).unwrap();
         while db.garbage_left() {
-            std::thread::yield_now();
+            pando_sync::thread::yield_now();
         }
         db.checkpoint().unwrap();
     }

@@ -251,7 +251,7 @@ fn a_storm_of_clears_beside_readers_and_writers() {
                     let key = [thread.to_be_bytes(), (step % 400).to_be_bytes()].concat();
                     tables[(step & 1) as usize].put(&key, &[1; 500]).unwrap();
                     tables[(step >> 1 & 1) as usize].get(&key).unwrap();
-                    if step % 100 == 0 {
+                    if step.is_multiple_of(100) {
                         for entry in tables[0].iter() {
                             entry.unwrap();
                         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pandodb::{Batch, Builder, Db, Durability, WriteOptions};
+use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
 
 struct Random(u64);
 
@@ -34,6 +34,24 @@ impl Random {
     }
 }
 
+type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A few entries from a random key on, in a random direction.
+fn compare_range(random: &mut Random, table: &Table, twin: &Twin) {
+    let (start, backward) = (random.key(), random.below(2) == 0);
+    let take = random.below(200) as usize;
+    let own = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+    if backward {
+        let ours = table.range(..=&start[..]).rev().map(Result::unwrap);
+        let expected = twin.range(..=start).rev().map(own);
+        assert!(ours.take(take).eq(expected.take(take)));
+    } else {
+        let ours = table.range(&start[..]..).map(Result::unwrap);
+        let expected = twin.range(start..).map(own);
+        assert!(ours.take(take).eq(expected.take(take)));
+    }
+}
+
 fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
@@ -44,7 +62,7 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
     };
     let mut db = open();
     let mut table = db.table("t").unwrap();
-    let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut twin = Twin::new();
     let mut random = Random(seed);
     for _ in 0..steps {
         match random.below(100) {
@@ -76,23 +94,7 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
                 }
                 db.write(&mut batch, WriteOptions::default()).unwrap();
             }
-            93..97 => {
-                let (start, backward) = (random.key(), random.below(2) == 0);
-                let take = random.below(200) as usize;
-                if backward {
-                    let ours = table
-                        .range(..=&start[..])
-                        .rev()
-                        .take(take)
-                        .map(Result::unwrap);
-                    let expected = twin.range(..=start.clone()).rev().take(take);
-                    assert!(ours.eq(expected.map(|(k, v)| (k.clone(), v.clone()))));
-                } else {
-                    let ours = table.range(&start[..]..).take(take).map(Result::unwrap);
-                    let expected = twin.range(start.clone()..).take(take);
-                    assert!(ours.eq(expected.map(|(k, v)| (k.clone(), v.clone()))));
-                }
-            }
+            93..97 => compare_range(&mut random, &table, &twin),
             97 => db.checkpoint().unwrap(),
             98 => {
                 drop(table);

@@ -1,0 +1,107 @@
+//! Keys: from the number of a key to its bytes, and back where that is possible.
+
+use std::io::Write;
+
+use crate::options::KeyKind;
+use crate::random::mix;
+
+/// Bytes of a key that looks random.
+const RANDOM_BYTES: usize = 16;
+
+/// How numbers become keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keys {
+    kind: KeyKind,
+    bytes: usize,
+    seed: u64,
+}
+
+impl Keys {
+    pub(crate) fn new(kind: KeyKind, bytes: usize, seed: u64) -> Self {
+        Self { kind, bytes, seed }
+    }
+
+    /// Why keys of this size cannot be told apart, if they cannot.
+    pub(crate) fn check(&self, count: u64) -> Option<String> {
+        let needed = match self.kind {
+            KeyKind::Decimal => count.saturating_sub(1).max(1).ilog10() as usize + 1,
+            KeyKind::Binary | KeyKind::Random => 8,
+        };
+        (self.bytes < needed).then(|| {
+            format!(
+                "{} bytes; at least {needed} tell {count} keys apart",
+                self.bytes
+            )
+        })
+    }
+
+    /// Replaces `out` by the key of `number`.
+    pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
+        out.clear();
+        match self.kind {
+            KeyKind::Decimal => {
+                write!(out, "{number:0width$}", width = self.bytes).expect("a vector takes all");
+            }
+            KeyKind::Binary => out.extend_from_slice(&number.to_be_bytes()),
+            KeyKind::Random => {
+                // The first half is a bijection, so that keys differ.
+                let first = mix(number ^ mix(self.seed));
+                let mut text = [0; RANDOM_BYTES];
+                text[..8].copy_from_slice(&first.to_be_bytes());
+                text[8..].copy_from_slice(&mix(first ^ 1).to_be_bytes());
+                out.extend_from_slice(&text);
+            }
+        }
+        out.resize(self.bytes, b'0');
+    }
+
+    /// Replaces `out` by a key that no workload writes, behind that of `number`.
+    pub(crate) fn write_missing(&self, number: u64, out: &mut Vec<u8>) {
+        self.write(number, out);
+        out.push(b'.');
+    }
+
+    /// The number of a key, unless it only looks random.
+    pub(crate) fn number(&self, key: &[u8]) -> Option<u64> {
+        match self.kind {
+            KeyKind::Decimal => std::str::from_utf8(key).ok()?.parse().ok(),
+            KeyKind::Binary => Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?)),
+            KeyKind::Random => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+    use crate::options::KeyKind;
+
+    fn key(kind: KeyKind, number: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Keys::new(kind, 16, 1).write(number, &mut out);
+        out
+    }
+
+    #[test]
+    fn keys_look_as_those_of_the_peers() {
+        assert_eq!(key(KeyKind::Decimal, 42), b"0000000000000042");
+        assert_eq!(key(KeyKind::Binary, 258), b"\0\0\0\0\0\0\x01\x0200000000");
+        assert_eq!(key(KeyKind::Random, 1).len(), 16);
+        assert_ne!(key(KeyKind::Random, 1), key(KeyKind::Random, 2));
+    }
+
+    #[test]
+    fn numbers_come_back() {
+        for kind in [KeyKind::Decimal, KeyKind::Binary] {
+            let keys = Keys::new(kind, 16, 1);
+            assert_eq!(keys.number(&key(kind, 123_456)), Some(123_456));
+        }
+    }
+
+    #[test]
+    fn keys_that_are_too_short_are_refused() {
+        assert!(Keys::new(KeyKind::Decimal, 3, 1).check(1000).is_none());
+        assert!(Keys::new(KeyKind::Decimal, 3, 1).check(1001).is_some());
+        assert!(Keys::new(KeyKind::Binary, 7, 1).check(10).is_some());
+    }
+}

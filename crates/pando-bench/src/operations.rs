@@ -1,0 +1,317 @@
+//! One call of each workload.
+//!
+//! An [`Operations`] belongs to one thread. Each call does one operation, checks what it read, and
+//! says how many keys it was for.
+
+use pandodb::{Batch, Iter, Table, WriteOptions};
+
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::options::{Distribution, KvOptions, Workload};
+use crate::permutation::Permutation;
+use crate::random::Random;
+use crate::values::Values;
+use crate::zipf::Zipf;
+
+/// Exponent of `latest`.
+const LATEST_EXPONENT: f64 = 0.99;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) options: &'a KvOptions,
+    pub(crate) workload: Workload,
+    pub(crate) table: &'a Table,
+    pub(crate) values: &'a Values,
+    pub(crate) keys: Keys,
+    permutation: Permutation,
+    zipf: Option<Zipf>,
+}
+
+/// What a call did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Done {
+    pub(crate) keys: u64,
+    pub(crate) found: u64,
+}
+
+/// The calls of one thread.
+#[derive(Debug)]
+pub(crate) struct Operations<'a> {
+    plan: &'a Plan<'a>,
+    random: Random,
+    /// Numbers that a fill has still to write.
+    fill: std::ops::Range<u64>,
+    batch: Batch,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    scratch: Vec<u8>,
+    many: Vec<(u64, Vec<u8>)>,
+    iter: Option<Iter>,
+    last: Option<Vec<u8>>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(
+        options: &'a KvOptions,
+        workload: Workload,
+        table: &'a Table,
+        values: &'a Values,
+    ) -> Self {
+        let exponent = match options.distribution {
+            Distribution::Uniform => None,
+            Distribution::Zipf(exponent) => Some(exponent),
+            Distribution::Latest => Some(LATEST_EXPONENT),
+        };
+        Self {
+            options,
+            workload,
+            table,
+            values,
+            keys: options.keys(),
+            permutation: Permutation::new(options.num, options.seed),
+            zipf: exponent.map(|exponent| Zipf::new(options.num, exponent)),
+        }
+    }
+
+    /// Number of a key, chosen as the options say.
+    fn choose(&self, random: &mut Random) -> u64 {
+        match (self.options.distribution, &self.zipf) {
+            (Distribution::Latest, Some(zipf)) => self.options.num - 1 - zipf.rank(random),
+            (_, Some(zipf)) => self.permutation.at(zipf.rank(random)),
+            (_, None) => random.below(self.options.num),
+        }
+    }
+
+    /// The share of `total` that belongs to `thread`.
+    pub(crate) fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
+        let (threads, thread) = (self.options.threads as u128, thread as u128);
+        let at = |part: u128| (u128::from(total) * part / threads) as u64;
+        at(thread)..at(thread + 1)
+    }
+
+    /// Keys that a call is for.
+    pub(crate) fn call_keys(&self) -> u64 {
+        match self.workload {
+            Workload::FillSeq
+            | Workload::FillRandom
+            | Workload::Overwrite
+            | Workload::DeleteRandom
+            | Workload::MultiReadRandom => self.options.batch,
+            _ => 1,
+        }
+    }
+
+    fn wrong(&self, what: String) -> Error {
+        Error::Wrong {
+            workload: self.workload.name(),
+            what,
+        }
+    }
+}
+
+impl<'a> Operations<'a> {
+    pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
+        let stream = (plan.workload as u64) << 32 | thread as u64;
+        Self {
+            plan,
+            random: Random::new(plan.options.seed, stream),
+            fill: plan.share(plan.options.num, thread),
+            batch: Batch::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            scratch: Vec::new(),
+            many: Vec::new(),
+            iter: None,
+            last: None,
+        }
+    }
+
+    /// The next call, for at most `limit` keys; None: there is no more to do.
+    pub(crate) fn call(&mut self, limit: u64) -> Result<Option<Done>> {
+        match self.plan.workload {
+            Workload::FillSeq | Workload::FillRandom => return self.fill(),
+            Workload::Overwrite => self.write_batch(limit, true),
+            Workload::DeleteRandom => self.write_batch(limit, false),
+            Workload::ReadRandom => self.read(false),
+            Workload::ReadMissing => self.read(true),
+            Workload::MultiReadRandom => self.read_many(limit),
+            Workload::ReadSeq => self.iterate(Iter::next),
+            Workload::ReadReverse => self.iterate(Iter::next_back),
+            Workload::SeekRandom => self.seek(),
+            Workload::UpdateRandom => self.update(),
+        }
+        .map(Some)
+    }
+
+    fn fill(&mut self) -> Result<Option<Done>> {
+        let plan = self.plan;
+        self.batch.clear();
+        for index in self.fill.by_ref().take(plan.options.batch as usize) {
+            let number = match plan.workload {
+                Workload::FillSeq => index,
+                _ => plan.permutation.at(index),
+            };
+            plan.keys.write(number, &mut self.key);
+            plan.values.write(number, 0, &mut self.value);
+            self.batch.put(plan.table, &self.key, &self.value);
+        }
+        let keys = self.batch.len() as u64;
+        if keys == 0 {
+            return Ok(None);
+        }
+        self.commit()?;
+        Ok(Some(Done { keys, found: 0 }))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let db = self.plan.table.db();
+        Ok(db.write(&mut self.batch, WriteOptions::default())?)
+    }
+
+    fn write_batch(&mut self, limit: u64, put: bool) -> Result<Done> {
+        let plan = self.plan;
+        let keys = plan.options.batch.min(limit);
+        self.batch.clear();
+        for _ in 0..keys {
+            let number = plan.choose(&mut self.random);
+            plan.keys.write(number, &mut self.key);
+            if put {
+                let version = self.random.next() as u32;
+                plan.values.write(number, version, &mut self.value);
+                self.batch.put(plan.table, &self.key, &self.value);
+            } else {
+                self.batch.delete(plan.table, &self.key);
+            }
+        }
+        self.commit()?;
+        Ok(Done { keys, found: 0 })
+    }
+
+    fn read(&mut self, missing: bool) -> Result<Done> {
+        let plan = self.plan;
+        let number = plan.choose(&mut self.random);
+        match missing {
+            true => plan.keys.write_missing(number, &mut self.key),
+            false => plan.keys.write(number, &mut self.key),
+        }
+        let found = plan.table.get_into(&self.key, &mut self.value)?;
+        if found && missing {
+            return Err(plan.wrong(format!("key {number} with a dot behind it is there")));
+        }
+        if found {
+            check_value(plan, number, &self.value, &mut self.scratch)?;
+        }
+        Ok(Done {
+            keys: 1,
+            found: found.into(),
+        })
+    }
+
+    fn read_many(&mut self, limit: u64) -> Result<Done> {
+        let plan = self.plan;
+        let keys = plan.options.batch.min(limit);
+        self.many.resize_with(keys as usize, Default::default);
+        for (number, key) in &mut self.many {
+            *number = plan.choose(&mut self.random);
+            plan.keys.write(*number, key);
+        }
+        let wanted: Vec<&[u8]> = self.many.iter().map(|(_, key)| &key[..]).collect();
+        let values = plan.table.get_many(&wanted)?;
+        let mut found = 0;
+        for ((number, _), value) in self.many.iter().zip(values) {
+            if let Some(value) = value {
+                found += 1;
+                check_value(plan, *number, &value, &mut self.scratch)?;
+            }
+        }
+        Ok(Done { keys, found })
+    }
+
+    fn iterate(
+        &mut self,
+        next: fn(&mut Iter) -> Option<pandodb::Result<pandodb::Entry>>,
+    ) -> Result<Done> {
+        let plan = self.plan;
+        let iter = self.iter.get_or_insert_with(|| plan.table.iter());
+        let entry = match next(iter) {
+            Some(entry) => Some(entry),
+            // Once more from the start: a run may be longer than the table.
+            None => {
+                self.last = None;
+                next(self.iter.insert(plan.table.iter()))
+            }
+        };
+        let Some(entry) = entry else {
+            let what = "the table is empty; fill it first".to_owned();
+            return Err(Error::option("workloads", what));
+        };
+        let (key, value) = entry?;
+        let in_order = self.last.as_ref().is_none_or(|last| match plan.workload {
+            Workload::ReadSeq => *last < key,
+            _ => *last > key,
+        });
+        if !in_order {
+            return Err(plan.wrong(format!("key {key:?} is out of order")));
+        }
+        if let Some(number) = plan.keys.number(&key) {
+            check_value(plan, number, &value, &mut self.scratch)?;
+        }
+        self.last = Some(key);
+        Ok(Done { keys: 1, found: 1 })
+    }
+
+    fn seek(&mut self) -> Result<Done> {
+        let plan = self.plan;
+        let number = plan.choose(&mut self.random);
+        plan.keys.write(number, &mut self.key);
+        let entry = plan.table.range(&self.key[..]..).next().transpose()?;
+        let found = entry.is_some();
+        if let Some((key, value)) = entry {
+            if key < self.key {
+                return Err(plan.wrong(format!("found {key:?} from {:?} on", self.key)));
+            }
+            if let Some(number) = plan.keys.number(&key) {
+                check_value(plan, number, &value, &mut self.scratch)?;
+            }
+        }
+        Ok(Done {
+            keys: 1,
+            found: found.into(),
+        })
+    }
+
+    fn update(&mut self) -> Result<Done> {
+        let plan = self.plan;
+        let number = plan.choose(&mut self.random);
+        plan.keys.write(number, &mut self.key);
+        let (value, scratch) = (&mut self.value, &mut self.scratch);
+        let (mut found, mut wrong) = (false, false);
+        plan.table.update(&self.key, |old| {
+            found = old.is_some();
+            let version = old.map_or(Some(0), |old| plan.values.check(number, old, scratch));
+            wrong = version.is_none();
+            let next = version.unwrap_or_default().wrapping_add(1);
+            plan.values.write(number, next, value);
+            Some(value.clone())
+        })?;
+        if wrong {
+            return Err(plan.wrong(format!("key {number} had the value of another one")));
+        }
+        Ok(Done {
+            keys: 1,
+            found: found.into(),
+        })
+    }
+}
+
+fn check_value(plan: &Plan<'_>, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+    match plan.values.check(number, value, scratch) {
+        Some(_) => Ok(()),
+        None => Err(plan.wrong(format!(
+            "key {number} has a value of {} bytes that was not written for it (a store filled with \
+             other --value-size, --value-compress or --seed also reads so)",
+            value.len()
+        ))),
+    }
+}

@@ -1,0 +1,329 @@
+//! What a run is asked for.
+
+use std::path::PathBuf;
+
+use pando_sync::time::Duration;
+use pandodb::{Durability, IoBackend};
+
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+
+macro_rules! workloads {
+    ($($variant:ident $name:literal $help:literal;)*) => {
+        /// A workload.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Workload {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Workload {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in options and records: that of `db_bench`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// One line of help.
+            pub fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)* }
+            }
+        }
+    };
+}
+
+workloads! {
+    FillSeq "fillseq" "Writes each key once, in order.";
+    FillRandom "fillrandom" "Writes each key once, in the order of a seeded permutation.";
+    Overwrite "overwrite" "Writes random keys.";
+    ReadRandom "readrandom" "Reads random keys.";
+    ReadMissing "readmissing" "Reads keys that are not there.";
+    MultiReadRandom "multireadrandom" "Reads random keys, several in one call.";
+    ReadSeq "readseq" "Iterates forward.";
+    ReadReverse "readreverse" "Iterates backward.";
+    SeekRandom "seekrandom" "Finds the first entry from a random key on.";
+    UpdateRandom "updaterandom" "Reads, changes and writes random keys.";
+    DeleteRandom "deleterandom" "Deletes random keys.";
+}
+
+/// Workloads of the same naming that this version does not have.
+const PLANNED: [&str; 8] = [
+    "readwhilewriting",
+    "readwhilescanning",
+    "ycsba",
+    "ycsbb",
+    "ycsbc",
+    "ycsbd",
+    "ycsbe",
+    "ycsbf",
+];
+
+impl Workload {
+    /// The workload of a name.
+    ///
+    /// # Errors
+    /// Nobody knows the name, or this version does not have it.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let known = Self::ALL.iter().find(|workload| workload.name() == name);
+        known.copied().ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|workload| workload.name()).collect();
+            let why = match PLANNED.contains(&name) {
+                true => "is not there in this version",
+                false => "is no workload",
+            };
+            Error::option(
+                "workloads",
+                format!("'{name}' {why}; there are {}", names.join(", ")),
+            )
+        })
+    }
+
+    /// True if it writes each key once, whatever the duration.
+    pub fn is_fill(self) -> bool {
+        matches!(self, Self::FillSeq | Self::FillRandom)
+    }
+}
+
+/// Which keys are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Distribution {
+    /// All alike.
+    #[default]
+    Uniform,
+    /// By Zipf's law with this exponent; frequent keys lie anywhere.
+    Zipf(f64),
+    /// By Zipf's law, the last keys most.
+    Latest,
+}
+
+impl Distribution {
+    /// The distribution of `uniform`, `zipf:S` or `latest`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let exponent = |text: &str| text.parse().ok().filter(|s| (0.01..=10.0).contains(s));
+        match name {
+            "uniform" => Ok(Self::Uniform),
+            "latest" => Ok(Self::Latest),
+            _ => name
+                .strip_prefix("zipf:")
+                .and_then(exponent)
+                .map(Self::Zipf)
+                .ok_or_else(|| {
+                    let what =
+                        format!("'{name}' is not uniform, latest or zipf:S, S in 0.01 to 10");
+                    Error::option("distribution", what)
+                }),
+        }
+    }
+
+    /// Its name in records.
+    pub fn name(self) -> String {
+        match self {
+            Self::Uniform => "uniform".to_owned(),
+            Self::Zipf(exponent) => format!("zipf:{exponent}"),
+            Self::Latest => "latest".to_owned(),
+        }
+    }
+}
+
+/// What keys look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyKind {
+    /// A number with leading zeros.
+    #[default]
+    Decimal,
+    /// Eight big-endian bytes, padded with the character 0.
+    Binary,
+    /// Sixteen bytes that look random.
+    Random,
+}
+
+impl KeyKind {
+    /// Its name in options and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decimal => "decimal",
+            Self::Binary => "binary",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// Options of `bench kv`; the defaults are those of the command line.
+#[derive(Debug, Clone)]
+pub struct KvOptions {
+    /// What to run, in this order.
+    pub workloads: Vec<Workload>,
+    /// Number of keys.
+    pub num: u64,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// To what share values compress; 1: not at all.
+    pub value_compress: f64,
+    /// Threads that run operations.
+    pub threads: usize,
+    /// Length of workloads that do not fill; None: `num` operations.
+    pub duration: Option<Duration>,
+    /// Time that is in no figure.
+    pub warmup: Duration,
+    /// Memory budget of the engine, in bytes.
+    pub max_memory: u64,
+    /// What a write waits for.
+    pub durability: Durability,
+    /// Keys of a batch of writes, and of a call of multireadrandom.
+    pub batch: u64,
+    /// Which keys are chosen.
+    pub distribution: Distribution,
+    /// What keys look like.
+    pub key_kind: KeyKind,
+    /// Keys a second of an open loop; None: each thread begins when it is done.
+    pub rate: Option<f64>,
+    /// Of all choices.
+    pub seed: u64,
+    /// Where the store lies; None: a temporary directory.
+    pub dir: Option<PathBuf>,
+    /// Uses the store in `dir`, and what is in it.
+    pub use_existing_db: bool,
+    /// Way to the disk.
+    pub io_backend: IoBackend,
+    /// Most reads in flight of an event loop.
+    pub queue_depth: Option<usize>,
+    /// Threads of the back end, where it has such.
+    pub completion_threads: Option<usize>,
+    /// Bytes of a page; None: the engine's default.
+    pub page_bytes: Option<usize>,
+    /// Length of the steps of the series over time.
+    pub interval: Option<Duration>,
+}
+
+impl Default for KvOptions {
+    fn default() -> Self {
+        Self {
+            workloads: vec![
+                Workload::FillSeq,
+                Workload::FillRandom,
+                Workload::ReadRandom,
+            ],
+            num: 1_000_000,
+            key_bytes: 16,
+            value_bytes: 100,
+            value_compress: 1.0,
+            threads: 1,
+            duration: None,
+            warmup: Duration::ZERO,
+            max_memory: 1 << 30,
+            durability: Durability::None,
+            batch: 128,
+            distribution: Distribution::Uniform,
+            key_kind: KeyKind::Decimal,
+            rate: None,
+            seed: 1,
+            dir: None,
+            use_existing_db: false,
+            io_backend: IoBackend::Auto,
+            queue_depth: None,
+            completion_threads: None,
+            page_bytes: None,
+            interval: None,
+        }
+    }
+}
+
+impl KvOptions {
+    /// Name of the durability, in records.
+    pub fn durability_name(&self) -> &'static str {
+        match self.durability {
+            Durability::Durable => "durable",
+            Durability::Periodic => "periodic",
+            Durability::None => "none",
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Keys {
+        Keys::new(self.key_kind, self.key_bytes, self.seed)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let needed = |flag, fine: bool| match fine {
+            true => Ok(()),
+            false => Err(Error::option(flag, "at least 1 is needed")),
+        };
+        needed("workloads", !self.workloads.is_empty())?;
+        needed("num", self.num > 0)?;
+        needed("threads", self.threads > 0)?;
+        needed("batch", self.batch > 0)?;
+        if !(self.value_compress > 0.0 && self.value_compress <= 1.0) {
+            return Err(Error::option(
+                "value-compress",
+                "a share above 0, at most 1, is needed",
+            ));
+        }
+        if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+            return Err(Error::option("rate", "a number above 0 is needed"));
+        }
+        if self
+            .interval
+            .is_some_and(|interval| interval < Duration::from_millis(1))
+        {
+            return Err(Error::option(
+                "interval",
+                "at least a millisecond is needed",
+            ));
+        }
+        if self.use_existing_db && self.dir.is_none() {
+            return Err(Error::option("use-existing-db", "needs --dir"));
+        }
+        match self.keys().check(self.num) {
+            Some(what) => Err(Error::option("key-size", what)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distribution, KvOptions, Workload};
+
+    #[test]
+    fn names_come_back() {
+        for workload in Workload::ALL {
+            assert_eq!(Workload::from_name(workload.name()).unwrap(), *workload);
+        }
+        for name in ["uniform", "latest", "zipf:0.99"] {
+            assert_eq!(Distribution::from_name(name).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let text = Workload::from_name("ycsba").unwrap_err().to_string();
+        assert!(text.contains("not there in this version"), "{text}");
+        let text = Workload::from_name("fillsec").unwrap_err().to_string();
+        assert!(text.contains("is no workload; there are fillseq"), "{text}");
+        assert!(Distribution::from_name("zipf:x").is_err());
+        assert!(Distribution::from_name("zipf:-1").is_err());
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        assert!(KvOptions::default().check().is_ok());
+        let wrong: [fn(&mut KvOptions); 6] = [
+            |options| options.num = 0,
+            |options| options.threads = 0,
+            |options| options.key_bytes = 2,
+            |options| options.value_compress = 0.0,
+            |options| options.use_existing_db = true,
+            |options| options.rate = Some(0.0),
+        ];
+        for change in wrong {
+            let mut options = KvOptions::default();
+            change(&mut options);
+            assert!(options.check().is_err(), "{options:?}");
+        }
+    }
+}

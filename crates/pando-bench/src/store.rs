@@ -1,0 +1,80 @@
+//! The store that a run works on: a temporary one, a named one, or one in memory.
+
+use std::path::Path;
+
+use pandodb::{Db, IoBackend, Table};
+use tempfile::TempDir;
+
+use crate::error::{Error, Result};
+use crate::options::KvOptions;
+
+const TABLE: &str = "bench";
+/// A file that stores have and other directories do not.
+const STORE_FILE: &str = "superblock";
+
+/// An open store. A temporary directory goes with it.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) db: Db,
+    pub(crate) table: Table,
+    _directory: Option<TempDir>,
+}
+
+impl Store {
+    pub(crate) fn open(options: &KvOptions) -> Result<Self> {
+        let mut builder = Db::builder()
+            .max_memory(options.max_memory)
+            .durability(options.durability)
+            .io_backend(options.io_backend);
+        if let Some(reads) = options.queue_depth {
+            builder = builder.queue_depth(reads);
+        }
+        if let Some(threads) = options.completion_threads {
+            builder = builder.completion_threads(threads);
+        }
+        if let Some(bytes) = options.page_bytes {
+            builder = builder.page_size(bytes);
+        }
+        let (db, directory) = match (&options.dir, options.io_backend) {
+            (_, IoBackend::Memory) => (builder.open_in_memory()?, None),
+            (Some(path), _) => {
+                check_directory(path, options.use_existing_db)?;
+                (builder.open(path)?, None)
+            }
+            (None, _) => {
+                let directory = TempDir::with_prefix("pando-bench-").map_err(|source| {
+                    let during = "making a temporary directory".to_owned();
+                    Error::Io { during, source }
+                })?;
+                (builder.open(directory.path())?, Some(directory))
+            }
+        };
+        let table = db.table(TABLE)?;
+        Ok(Self {
+            db,
+            table,
+            _directory: directory,
+        })
+    }
+
+    pub(crate) fn close(self) -> Result<()> {
+        drop(self.table);
+        Ok(self.db.close()?)
+    }
+}
+
+fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
+    let holds_store = path.join(STORE_FILE).exists();
+    let shown = path.display();
+    match (holds_store, use_existing) {
+        (true, false) => Err(Error::option(
+            "dir",
+            format!("{shown} holds a store; --use-existing-db uses it, an empty directory is fine"),
+        )),
+        (false, true) => Err(Error::option(
+            "use-existing-db",
+            format!("{shown} holds no store"),
+        )),
+        _ => Ok(()),
+    }
+}

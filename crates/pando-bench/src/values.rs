@@ -1,0 +1,98 @@
+//! Values: what belongs to a key, so that a read can be checked to the last byte.
+//!
+//! A value begins with eight bytes that follow from the key's number and four that number its
+//! version; the rest follows from both. Values shorter than that have one version only.
+
+use crate::random::{Random, mix};
+
+const POOL_BYTES: usize = 1 << 20;
+const STAMP_BYTES: usize = 8;
+const HEAD_BYTES: usize = 12;
+
+/// What values look like.
+#[derive(Debug)]
+pub(crate) struct Values {
+    bytes: usize,
+    seed: u64,
+    /// Bytes of a value that do not compress; the rest repeats them.
+    dense_bytes: usize,
+    pool: Vec<u8>,
+}
+
+impl Values {
+    /// Values of `bytes` bytes that compress to `share` of that (1: not at all).
+    pub(crate) fn new(bytes: usize, share: f64, seed: u64) -> Self {
+        let mut random = Random::new(seed, u64::MAX);
+        let dense_bytes = ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1));
+        let pool_bytes = POOL_BYTES + dense_bytes;
+        let pool = (0..pool_bytes.div_ceil(8))
+            .flat_map(|_| random.next().to_le_bytes())
+            .collect();
+        Self {
+            bytes,
+            seed,
+            dense_bytes,
+            pool,
+        }
+    }
+
+    /// Replaces `out` by the value of key `number` in `version`.
+    pub(crate) fn write(&self, number: u64, version: u32, out: &mut Vec<u8>) {
+        let version = if self.bytes < HEAD_BYTES { 0 } else { version };
+        let stamp = mix(number ^ mix(self.seed ^ 0x5a5a));
+        let start = (mix(stamp ^ u64::from(version)) % POOL_BYTES as u64) as usize;
+        let dense = &self.pool[start..start + self.dense_bytes];
+        out.clear();
+        out.extend_from_slice(&stamp.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
+        while out.len() < self.bytes {
+            let left = self.bytes - out.len();
+            out.extend_from_slice(&dense[..left.min(dense.len())]);
+        }
+        out.truncate(self.bytes);
+    }
+
+    /// The version of `value`, if it is one that key `number` has been given.
+    pub(crate) fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Option<u32> {
+        let version = match value.get(STAMP_BYTES..HEAD_BYTES) {
+            Some(bytes) => u32::from_le_bytes(bytes.try_into().ok()?),
+            None => 0,
+        };
+        self.write(number, version, scratch);
+        (scratch == value).then_some(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Values;
+
+    #[test]
+    fn a_value_is_told_from_every_other() {
+        let (mut value, mut scratch) = (Vec::new(), Vec::new());
+        for bytes in [0, 1, 8, 100, 5000] {
+            let values = Values::new(bytes, 1.0, 3);
+            values.write(7, 2, &mut value);
+            assert_eq!(value.len(), bytes);
+            let version = if bytes < 12 { 0 } else { 2 };
+            assert_eq!(values.check(7, &value, &mut scratch), Some(version));
+            for at in 0..bytes {
+                value[at] ^= 1;
+                assert_eq!(
+                    values.check(7, &value, &mut scratch),
+                    None,
+                    "{bytes} at {at}"
+                );
+                value[at] ^= 1;
+            }
+            assert!(bytes == 0 || values.check(8, &value, &mut scratch).is_none());
+        }
+    }
+
+    #[test]
+    fn compressible_values_repeat() {
+        let mut value = Vec::new();
+        Values::new(1012, 0.25, 3).write(1, 1, &mut value);
+        assert_eq!(value[12..265], value[265..518]);
+    }
+}

@@ -1,0 +1,167 @@
+//! The command line. Values of `serve` are texts here: they mean the same in file and environment,
+//! and are read in one place, `settings`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::bench::KvFlags;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 fine, 1 usage or configuration, 2 in use by another process, 3 damage found, 4 I/O error.
+Sizes: a number and k, m, g or t (powers of 1,024). Durations: seconds, or with ms, s, m, h.";
+
+const SERVE_LAYERS: &str = "\
+Values come from, later ones win: defaults, the configuration file (TOML; keys are the flags with _), \
+the environment (PANDO_MAX_MEMORY and so on), flags.";
+
+/// PandoDB: a key-value store for data larger than memory that Redis clients talk to.
+#[derive(Debug, Parser)]
+#[command(name = "pando", version, propagate_version = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: ServeFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a directory to Redis clients (also without a command).
+    #[command(after_help = SERVE_LAYERS)]
+    Serve(Box<ServeFlags>),
+    /// Figures of the store in a directory that nobody has open.
+    Stat(Target),
+    /// Check every checksum and structure of a store; changes nothing.
+    Verify(Target),
+    /// Measure a layer.
+    Bench {
+        #[command(subcommand)]
+        layer: BenchLayer,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchLayer {
+    /// The embedded engine.
+    Kv(Box<KvFlags>),
+    /// Layers that this version does not measure.
+    #[command(external_subcommand)]
+    Other(Vec<String>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// Directory of the store.
+    pub(crate) dir: PathBuf,
+    /// JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeFlags {
+    /// Configuration file [default: ./pando.toml if it exists].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory of the store, made if absent [default: ./pando-data].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+    /// Where to listen, may be given several times [default: 127.0.0.1:6379].
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<String>,
+    /// The memory budget, at least 16m [default: half of the memory of machine or cgroup].
+    #[arg(long, value_name = "SIZE")]
+    max_memory: Option<String>,
+    /// What a reply promises: durable, periodic or none [default: durable].
+    #[arg(long, value_name = "LEVEL")]
+    durability: Option<String>,
+    /// Interval of periodic, in milliseconds [default: 1000].
+    #[arg(long, value_name = "N")]
+    periodic_ms: Option<String>,
+    /// Bytes of a page, when the store is created [default: 4k].
+    #[arg(long, value_name = "SIZE")]
+    page_size: Option<String>,
+    /// Bytes of a block, when the store is created [default: 4k].
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<String>,
+    /// Way to the disk: auto, uring, libaio or pread; with a !: fail rather than fall back
+    /// [default: auto].
+    #[arg(long, value_name = "NAME")]
+    io_backend: Option<String>,
+    /// Most reads in flight of one event loop [default: 128].
+    #[arg(long, value_name = "N")]
+    queue_depth: Option<String>,
+    /// Threads that read for the event loops, where the back end has such [default: 16].
+    #[arg(long, value_name = "N")]
+    completion_threads: Option<String>,
+    /// Event loops [default: one per core].
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Password that clients must give [default: none].
+    #[arg(long, value_name = "PASSWORD")]
+    requirepass: Option<String>,
+    /// Where to serve metrics; not there in this version [default: off].
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics_listen: Option<String>,
+}
+
+impl ServeFlags {
+    /// Keys that are given, with their values.
+    pub(crate) fn given(&self) -> Vec<(&'static str, Vec<String>)> {
+        let single = [
+            ("dir", &self.dir),
+            ("max_memory", &self.max_memory),
+            ("durability", &self.durability),
+            ("periodic_ms", &self.periodic_ms),
+            ("page_size", &self.page_size),
+            ("block_size", &self.block_size),
+            ("io_backend", &self.io_backend),
+            ("queue_depth", &self.queue_depth),
+            ("completion_threads", &self.completion_threads),
+            ("threads", &self.threads),
+            ("requirepass", &self.requirepass),
+            ("metrics_listen", &self.metrics_listen),
+        ];
+        let mut given: Vec<_> = single
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, vec![value.clone()?])))
+            .collect();
+        if !self.listen.is_empty() {
+            given.push(("listen", self.listen.clone()));
+        }
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, CommandLine};
+    use crate::layers::KEYS;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_definition_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn every_key_has_its_flag() {
+        let mut arguments = vec!["pando".to_owned()];
+        for key in KEYS {
+            arguments.extend([format!("--{}", key.replace('_', "-")), "1".to_owned()]);
+        }
+        let line = CommandLine::try_parse_from(&arguments).unwrap();
+        let mut given: Vec<_> = line.serve.given().into_iter().map(|(key, _)| key).collect();
+        let mut keys = KEYS.to_vec();
+        given.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(given, keys);
+        arguments.insert(1, "serve".to_owned());
+        let line = CommandLine::try_parse_from(&arguments).unwrap();
+        assert!(
+            matches!(line.command, Some(Command::Serve(flags)) if flags.given().len() == KEYS.len())
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! `pando stat` and `pando verify`: look at a store that nobody has open, and change nothing.
+
+use pandodb::{Damage, Error, StoreStat, TableStat, VerifyReport};
+use serde_json::{Value, json};
+
+use crate::command_line::Target;
+use crate::failure::{Code, Failure};
+use crate::output;
+use crate::progress::Progress;
+use crate::quantity::show_size;
+
+pub(crate) fn stat(target: &Target) -> Result<(), Failure> {
+    check_directory(target)?;
+    let stat = pandodb::stat(&target.dir)?;
+    if target.json {
+        output::line(stat_json(&stat));
+        return Ok(());
+    }
+    print_stat(&stat);
+    Ok(())
+}
+
+pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
+    check_directory(target)?;
+    let mut progress = Progress::new();
+    let checked = pandodb::verify(&target.dir, |done, all| {
+        progress.update("pages checked", done as f64 / all.max(1) as f64);
+    });
+    progress.finish();
+    let report = match checked {
+        Ok(report) => report,
+        Err(error) => {
+            if target.json && error.is_corruption() {
+                output::line(json!({ "sound": false, "damages": [unloadable(&error)] }));
+            }
+            return Err(error.into());
+        }
+    };
+    if target.json {
+        output::line(verify_json(&report));
+    } else {
+        for Damage { place, what } in &report.damages {
+            output::line(format_args!("{place}: {what}"));
+        }
+        output::line(format_args!("{} pages checked", report.pages_checked));
+    }
+    match report.damages.len() {
+        0 => {
+            if !target.json {
+                output::line("No damage found.");
+            }
+            Ok(())
+        }
+        count => Err(Failure::new(
+            Code::Damage,
+            format!("{count} damages found; restore the directory from a copy"),
+        )),
+    }
+}
+
+fn check_directory(target: &Target) -> Result<(), Failure> {
+    let dir = target.dir.display();
+    if target.dir.is_dir() {
+        return Ok(());
+    }
+    let what = match target.dir.exists() {
+        true => "is no directory",
+        false => "does not exist",
+    };
+    Err(Failure::usage(format!(
+        "{dir} {what}; name the directory of a store"
+    )))
+}
+
+fn unloadable(error: &Error) -> Value {
+    json!({ "place": "store", "what": error.to_string() })
+}
+
+fn table_json(table: &TableStat) -> Value {
+    json!({
+        "name": table.name,
+        "entries": table.entries,
+        "levels": table.levels,
+        "pages": table.pages,
+        "used_bytes": table.used_bytes,
+        "overflow_pages": table.overflow_pages,
+    })
+}
+
+fn stat_json(stat: &StoreStat) -> Value {
+    json!({
+        "generation": stat.generation,
+        "checkpoint_lsn": stat.checkpoint_lsn,
+        "page_size": stat.page_size,
+        "data_bytes": stat.data_bytes,
+        "used_bytes": stat.used_bytes,
+        "log_batches": stat.log_batches,
+        "log_bytes": stat.log_bytes,
+        "tables": stat.tables.iter().map(table_json).collect::<Vec<_>>(),
+    })
+}
+
+fn verify_json(report: &VerifyReport) -> Value {
+    let damage = |damage: &Damage| json!({ "place": damage.place, "what": damage.what });
+    json!({
+        "sound": report.damages.is_empty(),
+        "pages_checked": report.pages_checked,
+        "damages": report.damages.iter().map(damage).collect::<Vec<_>>(),
+        "stat": stat_json(&report.stat),
+    })
+}
+
+fn print_stat(stat: &StoreStat) {
+    output::line(format_args!(
+        "checkpoint  generation {}, LSN {}; entries below are as of it",
+        stat.generation, stat.checkpoint_lsn
+    ));
+    output::line(format_args!(
+        "data        {}, of which pages use {}; pages of {} bytes",
+        show_size(stat.data_bytes),
+        show_size(stat.used_bytes),
+        stat.page_size
+    ));
+    output::line(format_args!(
+        "log         {} batches behind the checkpoint, {}",
+        stat.log_batches,
+        show_size(stat.log_bytes)
+    ));
+    output::line(format_args!(
+        "{:<24} {:>14} {:>7} {:>12} {:>10} {:>8}",
+        "table", "entries", "levels", "pages", "overflow", "fill %"
+    ));
+    for table in stat.tables.iter().filter(|table| table.entries > 0) {
+        let pages: u64 = table.pages.iter().sum();
+        let used: u64 = table.used_bytes.iter().sum();
+        let room = pages * u64::from(stat.page_size);
+        output::line(format_args!(
+            "{:<24} {:>14} {:>7} {:>12} {:>10} {:>8.1}",
+            table.name,
+            table.entries,
+            table.levels,
+            pages,
+            table.overflow_pages,
+            100.0 * used as f64 / room.max(1) as f64
+        ));
+    }
+    let empty = stat
+        .tables
+        .iter()
+        .filter(|table| table.entries == 0)
+        .count();
+    if empty > 0 {
+        output::line(format_args!("and {empty} empty tables"));
+    }
+}

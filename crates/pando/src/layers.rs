@@ -1,0 +1,209 @@
+//! Where values come from: defaults < file < environment < flags. Each knows its origin, so that an
+//! error names the place to change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::failure::{Code, Failure};
+use crate::nearest::{distance, nearest};
+
+/// Everything that can be configured; the flags have `-` for `_`.
+pub(crate) const KEYS: [&str; 13] = [
+    "dir",
+    "listen",
+    "max_memory",
+    "durability",
+    "periodic_ms",
+    "page_size",
+    "block_size",
+    "io_backend",
+    "queue_depth",
+    "completion_threads",
+    "threads",
+    "requirepass",
+    "metrics_listen",
+];
+/// The configuration file that is read without being asked for.
+const FILE: &str = "pando.toml";
+const PREFIX: &str = "PANDO_";
+
+/// A value as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// One text; `listen` may have several.
+    pub(crate) texts: Vec<String>,
+    /// For people: flag, variable, or key and file.
+    pub(crate) origin: String,
+}
+
+/// The values of all layers, the strongest of each key.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    values: BTreeMap<&'static str, Value>,
+    /// The configuration file that was read; empty without one.
+    pub(crate) file: String,
+}
+
+impl Layers {
+    /// Reads all layers.
+    pub(crate) fn read(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: Vec<(&'static str, Vec<String>)>,
+    ) -> Result<Self, Failure> {
+        let mut layers = Self::default();
+        let named = file.is_some();
+        let path = file.unwrap_or_else(|| Path::new(FILE));
+        if named || path.exists() {
+            let shown = path.display().to_string();
+            let text = fs::read_to_string(path)
+                .map_err(|error| Failure::new(Code::Usage, format!("--config {shown}: {error}")))?;
+            layers.add_file(&shown, &text)?;
+            layers.file = shown;
+        }
+        layers.add_environment(environment)?;
+        for (key, texts) in flags {
+            let origin = format!("--{}", key.replace('_', "-"));
+            layers.values.insert(key, Value { texts, origin });
+        }
+        Ok(layers)
+    }
+
+    fn add_file(&mut self, path: &str, text: &str) -> Result<(), Failure> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        for (name, value) in table {
+            let Some(key) = KEYS.into_iter().find(|key| *key == name) else {
+                let known = nearest(&name, &KEYS);
+                let text = format!("{path}: unknown key '{name}'; the nearest is '{known}'");
+                return Err(Failure::usage(text));
+            };
+            let texts = match &value {
+                toml::Value::Array(values) if key == "listen" => {
+                    values.iter().map(text_of).collect()
+                }
+                one => text_of(one).map(|text| vec![text]),
+            };
+            let origin = format!("{key} in {path}");
+            let Some(texts) = texts else {
+                let what = format!("{origin}: a text or a number is needed");
+                return Err(Failure::usage(what));
+            };
+            self.values.insert(key, Value { texts, origin });
+        }
+        Ok(())
+    }
+
+    /// Variables of our prefix that are no keys are others' (tests have some), unless they look
+    /// like a mistyped key.
+    fn add_environment(
+        &mut self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), Failure> {
+        for (name, text) in environment {
+            let Some(wanted) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let wanted = wanted.to_ascii_lowercase();
+            let Some(key) = KEYS.into_iter().find(|key| *key == wanted) else {
+                let known = nearest(&wanted, &KEYS);
+                if distance(&wanted, known) <= 2 {
+                    let known = format!("{PREFIX}{}", known.to_ascii_uppercase());
+                    let text = format!("unknown variable {name}; the nearest is {known}");
+                    return Err(Failure::usage(text));
+                }
+                continue;
+            };
+            let texts = match key {
+                "listen" => text.split(',').map(|one| one.trim().to_owned()).collect(),
+                _ => vec![text],
+            };
+            self.values.insert(
+                key,
+                Value {
+                    texts,
+                    origin: name,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// The value of `key`, one of [`KEYS`].
+    pub(crate) fn get(&self, key: &'static str) -> Option<&Value> {
+        debug_assert!(KEYS.contains(&key), "{key}");
+        self.values.get(key)
+    }
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layers, Value};
+    use crate::failure::Failure;
+    use std::fs;
+
+    fn read(
+        file: &str,
+        environment: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> Result<Layers, Failure> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.toml");
+        fs::write(&path, file).unwrap();
+        let own = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        let flags = flags
+            .iter()
+            .map(|(key, text)| (*key, vec![(*text).to_owned()]));
+        Layers::read(Some(&path), environment.iter().map(own), flags.collect())
+    }
+
+    fn text(layers: &Layers, key: &'static str) -> String {
+        layers
+            .get(key)
+            .map_or_else(String::new, |value| value.texts.join("|"))
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let file = "threads = 1\nmax_memory = \"1g\"\ndir = 'a'\nlisten = ['a:1', 'b:2']\n";
+        let environment = [("PANDO_THREADS", "2"), ("PANDO_DIR", "b"), ("OTHER", "x")];
+        let layers = read(file, &environment, &[("threads", "3")]).unwrap();
+        assert_eq!(text(&layers, "threads"), "3");
+        assert_eq!(text(&layers, "dir"), "b");
+        assert_eq!(text(&layers, "max_memory"), "1g");
+        assert_eq!(text(&layers, "listen"), "a:1|b:2");
+        assert_eq!(text(&layers, "requirepass"), "");
+        let origin = |key| layers.get(key).map(|value: &Value| value.origin.clone());
+        assert_eq!(origin("threads").as_deref(), Some("--threads"));
+        assert_eq!(origin("dir").as_deref(), Some("PANDO_DIR"));
+        assert!(origin("max_memory").unwrap().starts_with("max_memory in "));
+    }
+
+    #[test]
+    fn unknown_keys_name_the_nearest_known_one() {
+        let error = |result: Result<Layers, Failure>| result.unwrap_err().text;
+        assert!(error(read("max_memry = 1\n", &[], &[])).contains("nearest is 'max_memory'"));
+        let environment = [("PANDO_MAX_MEMROY", "1g")];
+        assert!(error(read("", &environment, &[])).contains("PANDO_MAX_MEMORY"));
+        assert!(read("", &[("PANDO_SEEDS", "4")], &[]).is_ok());
+        assert!(error(read("dir = [1]\n", &[], &[])).contains("dir in "));
+        assert!(error(read("dir = \n", &[], &[])).contains("x.toml"));
+    }
+
+    #[test]
+    fn lists_in_the_environment_have_commas() {
+        let layers = read("", &[("PANDO_LISTEN", "a:1, b:2")], &[]).unwrap();
+        assert_eq!(text(&layers, "listen"), "a:1|b:2");
+    }
+}

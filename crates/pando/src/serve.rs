@@ -1,0 +1,159 @@
+//! `pando serve`: opens the directory, listens, says where, and stops well when told to.
+
+use std::path::Path;
+
+use pando_server::{Server, ServerOptions};
+use pando_sync::thread;
+use pandodb::{Builder, Db, Durability, Report};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::command_line::ServeFlags;
+use crate::failure::{Code, Failure};
+use crate::layers::Layers;
+use crate::output;
+use crate::quantity::show_size;
+use crate::settings::Settings;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let layers = Layers::read(flags.config.as_deref(), environment, flags.given())?;
+    let settings = Settings::new(&layers)?;
+    let server = Server::bind(server_options(&settings))?;
+    stop_on_signals(&server)?;
+    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let builder = builder(&settings);
+    server.serve(move || {
+        let db = builder.open(&settings.dir)?;
+        report(&db, &settings, &addresses);
+        Ok(db)
+    })?;
+    Ok(())
+}
+
+fn server_options(settings: &Settings) -> ServerOptions {
+    let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
+    ServerOptions {
+        listen: settings.listen.clone(),
+        threads: settings.threads,
+        requirepass: settings.requirepass.clone(),
+        durability: settings.durability,
+        periodic_ms: settings.periodic_ms,
+        dir: dir.display().to_string(),
+        config_file: settings.config_file.clone(),
+        version: VERSION.to_owned(),
+        ..ServerOptions::default()
+    }
+}
+
+fn builder(settings: &Settings) -> Builder {
+    let durability = match settings.durability {
+        pando_server::Durability::Durable => Durability::Durable,
+        pando_server::Durability::Periodic => Durability::Periodic,
+        pando_server::Durability::None => Durability::None,
+    };
+    let mut builder = Db::builder()
+        .max_memory(settings.max_memory)
+        .durability(durability)
+        .periodic(pando_sync::time::Duration::from_millis(
+            settings.periodic_ms,
+        ))
+        .io_backend(settings.backend.chosen);
+    if let Some(bytes) = settings.page_size {
+        builder = builder.page_size(bytes);
+    }
+    if let Some(bytes) = settings.block_size {
+        builder = builder.block_size(bytes);
+    }
+    if let Some(reads) = settings.queue_depth {
+        builder = builder.queue_depth(reads);
+    }
+    if let Some(threads) = settings.completion_threads {
+        builder = builder.completion_threads(threads);
+    }
+    builder
+}
+
+/// SIGINT and SIGTERM end what runs and close the store.
+fn stop_on_signals(server: &Server) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::Io, format!("signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let handle = server.handle();
+    let wait = move || {
+        for _ in signals.forever() {
+            handle.shutdown();
+        }
+    };
+    thread::Builder::new()
+        .name("pando-signals".to_owned())
+        .spawn(wait)
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Says what is served, and how to reach it.
+fn report(db: &Db, settings: &Settings, addresses: &[String]) {
+    let engine = db.report();
+    let dir = Path::canonicalize(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
+    output::line(format_args!("PandoDB {VERSION} is ready."));
+    output::line(format_args!("  address     {}", addresses.join(", ")));
+    output::line(format_args!("  directory   {}", dir.display()));
+    let from = match settings.max_memory_is_default {
+        true => " (half of what there is; --max-memory changes it)",
+        false => "",
+    };
+    output::line(format_args!(
+        "  memory      {}{from}",
+        show_size(engine.max_memory)
+    ));
+    output::line(format_args!("  I/O         {}", io_line(&engine, settings)));
+    output::line(format_args!("  durability  {}", durability_line(settings)));
+    output::line(format_args!(
+        "  recovery    in {} ms, {} batches replayed",
+        engine.recovery_ms, engine.recovery_batches
+    ));
+    if let Some(address) = addresses.first()
+        && let Some((host, port)) = address.rsplit_once(':')
+    {
+        let host = host.trim_matches(['[', ']']);
+        let auth = if settings.requirepass.is_some() {
+            " --askpass"
+        } else {
+            ""
+        };
+        output::line(format_args!(
+            "Connect with: redis-cli -h {host} -p {port}{auth}"
+        ));
+    }
+}
+
+fn io_line(engine: &Report, settings: &Settings) -> String {
+    let cache = match (engine.direct_io, engine.direct_log) {
+        (true, true) => "past the page cache",
+        (true, false) => "pages past the page cache, the log through it",
+        (false, _) => "through the page cache (the file system has no direct I/O)",
+    };
+    let note = settings.backend.note.as_ref();
+    format!(
+        "{}, {cache}, pages of {} bytes{}",
+        engine.io_backend,
+        engine.page_size,
+        note.map(|note| format!(" ({note})")).unwrap_or_default()
+    )
+}
+
+fn durability_line(settings: &Settings) -> String {
+    match settings.durability {
+        pando_server::Durability::Durable => "durable: a reply means on disk".to_owned(),
+        pando_server::Durability::Periodic => format!(
+            "periodic: a crash may lose the last {} ms",
+            settings.periodic_ms
+        ),
+        pando_server::Durability::None => {
+            "none: a crash may lose everything since the last checkpoint".to_owned()
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What a server is started with: the layers' texts, read and checked.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use pando_server::Durability;
+
+use crate::backend::{self, Backend};
+use crate::failure::Failure;
+use crate::layers::{Layers, Value};
+use crate::memory;
+use crate::quantity::{parse_size, show_size};
+
+/// Smallest memory budget of a server.
+const MAX_MEMORY_MIN: u64 = 16 << 20;
+
+/// Settings of `pando serve`.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) dir: PathBuf,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) max_memory: u64,
+    /// The budget follows from the machine.
+    pub(crate) max_memory_is_default: bool,
+    pub(crate) durability: Durability,
+    pub(crate) periodic_ms: u64,
+    pub(crate) page_size: Option<usize>,
+    pub(crate) block_size: Option<usize>,
+    pub(crate) backend: Backend,
+    pub(crate) queue_depth: Option<usize>,
+    pub(crate) completion_threads: Option<usize>,
+    pub(crate) threads: usize,
+    pub(crate) requirepass: Option<String>,
+    pub(crate) config_file: String,
+}
+
+fn wrong(value: &Value, what: impl std::fmt::Display) -> Failure {
+    Failure::usage(format!("{}: {what}", value.origin))
+}
+
+/// Reads the value of `key` with `parse`, if there is one.
+fn read<T>(
+    layers: &Layers,
+    key: &'static str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let Some(value) = layers.get(key) else {
+        return Ok(None);
+    };
+    let text = value.texts.last().map_or("", String::as_str);
+    parse(text).map(Some).map_err(|what| wrong(value, what))
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.trim().parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("'{text}' is no number from 1 on"))
+}
+
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    usize::try_from(bytes).map_err(|_| format!("'{text}' is more than this machine can address"))
+}
+
+fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    text.to_socket_addrs()
+        .map(Iterator::collect)
+        .map_err(|error| format!("'{text}' is no ADDR:PORT, as in 127.0.0.1:6379 ({error})"))
+}
+
+impl Settings {
+    /// Reads all settings of `layers`.
+    pub(crate) fn new(layers: &Layers) -> Result<Self, Failure> {
+        let text = |text: &str| Ok(text.to_owned());
+        if let Some(value) = layers.get("metrics_listen") {
+            return Err(wrong(
+                value,
+                "metrics are not there in this version; INFO has them",
+            ));
+        }
+        let durability = |text: &str| {
+            Durability::from_name(text)
+                .ok_or_else(|| format!("'{text}': there are durable, periodic and none"))
+        };
+        let mut listen = Vec::new();
+        if let Some(value) = layers.get("listen") {
+            for text in &value.texts {
+                listen.extend(parse_addresses(text).map_err(|what| wrong(value, what))?);
+            }
+        } else {
+            listen.push(SocketAddr::from(([127, 0, 0, 1], 6379)));
+        }
+        let max_memory = read(layers, "max_memory", |text| match parse_size(text)? {
+            bytes if bytes < MAX_MEMORY_MIN => Err(format!(
+                "'{text}': at least {} are needed",
+                show_size(MAX_MEMORY_MIN)
+            )),
+            bytes => Ok(bytes),
+        })?;
+        let half = (memory::available() / 2).max(MAX_MEMORY_MIN);
+        let backend = read(layers, "io_backend", text)?;
+        Ok(Self {
+            dir: read(layers, "dir", text)?.map_or_else(|| "./pando-data".into(), PathBuf::from),
+            listen,
+            max_memory: max_memory.unwrap_or(half),
+            max_memory_is_default: max_memory.is_none(),
+            durability: read(layers, "durability", durability)?.unwrap_or_default(),
+            periodic_ms: read(layers, "periodic_ms", parse_count)?.unwrap_or(1000) as u64,
+            page_size: read(layers, "page_size", parse_bytes)?,
+            block_size: read(layers, "block_size", parse_bytes)?,
+            backend: backend::choose(backend.as_deref().unwrap_or("auto"), false)?,
+            queue_depth: read(layers, "queue_depth", parse_count)?,
+            completion_threads: read(layers, "completion_threads", parse_count)?,
+            threads: read(layers, "threads", parse_count)?.unwrap_or(0),
+            requirepass: read(layers, "requirepass", text)?.filter(|word| !word.is_empty()),
+            config_file: layers.file.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+    use crate::failure::Failure;
+    use crate::layers::Layers;
+    use pando_server::Durability;
+    use std::path::Path;
+
+    fn read(flags: &[(&'static str, &str)]) -> Result<Settings, Failure> {
+        let flags = flags
+            .iter()
+            .map(|(key, text)| (*key, vec![(*text).to_owned()]));
+        let layers = Layers::read(
+            Some(Path::new("/dev/null")),
+            [].into_iter(),
+            flags.collect(),
+        );
+        Settings::new(&layers.unwrap())
+    }
+
+    #[test]
+    fn defaults_need_nothing() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.dir.to_str(), Some("./pando-data"));
+        assert_eq!(settings.listen[0].to_string(), "127.0.0.1:6379");
+        assert_eq!(settings.durability, Durability::Durable);
+        assert!(settings.max_memory >= 16 << 20 && settings.max_memory_is_default);
+    }
+
+    #[test]
+    fn values_are_read() {
+        let settings = read(&[
+            ("max_memory", "64M"),
+            ("listen", "[::1]:7000"),
+            ("durability", "Periodic"),
+            ("periodic_ms", "250"),
+            ("page_size", "8k"),
+            ("threads", "3"),
+            ("requirepass", "secret"),
+        ]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.max_memory, 64 << 20);
+        assert_eq!(settings.listen[0].to_string(), "[::1]:7000");
+        assert_eq!(settings.durability, Durability::Periodic);
+        assert_eq!(
+            (settings.periodic_ms, settings.page_size),
+            (250, Some(8192))
+        );
+        assert_eq!(settings.threads, 3);
+        assert_eq!(settings.requirepass.as_deref(), Some("secret"));
+    }
+
+    #[test]
+    fn wrong_values_name_their_flag() {
+        for (key, text, part) in [
+            (
+                "max_memory",
+                "15m",
+                "--max-memory: '15m': at least 16.0 MiB",
+            ),
+            ("max_memory", "much", "--max-memory: 'much' is no size"),
+            ("listen", "6379", "--listen: '6379' is no ADDR:PORT"),
+            ("durability", "sometimes", "--durability: 'sometimes'"),
+            ("threads", "0", "--threads: '0'"),
+            ("io_backend", "disk", "--io-backend 'disk'"),
+            ("metrics_listen", "127.0.0.1:1", "not there in this version"),
+        ] {
+            let text = read(&[(key, text)]).unwrap_err().text;
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The binary as people and scripts use it: exit codes, reports, signals, files.
+
+#![cfg(not(any(pando_loom, pando_shuttle)))]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod running;
+mod tools;
+mod usage;

@@ -1,0 +1,185 @@
+//! A running server, and tests of how it starts and stops.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// The binary, in `directory`, without what the environment may say.
+pub(crate) fn pando(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PANDO_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+/// A server that is ended with the test.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) report: Vec<String>,
+    pub(crate) address: String,
+}
+
+impl Running {
+    /// Starts `pando` with `arguments` in `directory` and waits until it has said all.
+    pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let mut child = pando(directory)
+            .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut report = Vec::new();
+        for line in out.lines() {
+            report.push(line.unwrap());
+            if report.last().unwrap().starts_with("Connect") {
+                break;
+            }
+        }
+        let address = report
+            .iter()
+            .find_map(|line| line.trim().strip_prefix("address"));
+        let address = address.expect("the server has started").trim().to_owned();
+        Self {
+            child,
+            report,
+            address,
+        }
+    }
+
+    /// Sends `request`, lines of an inline command, and reads as many bytes as `reply` has.
+    pub(crate) fn expect(&self, request: &str, reply: &str) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        // Until the store is open, and its tables are there.
+        loop {
+            stream
+                .write_all(format!("{request}\r\n").as_bytes())
+                .unwrap();
+            let mut got = vec![0; reply.len()];
+            stream.read_exact(&mut got[..1]).unwrap();
+            if got[0] == b'-' && !reply.starts_with('-') {
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                assert!(line.starts_with("LOADING"), "{line}");
+                continue;
+            }
+            stream.read_exact(&mut got[1..]).unwrap();
+            assert_eq!(String::from_utf8_lossy(&got), reply, "{request}");
+            return;
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub(crate) fn stop(mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing behind; one that is done has waited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_stop_by_either_signal_keeps_every_write_at_every_durability() {
+    for (durability, signal) in [("durable", "TERM"), ("periodic", "INT"), ("none", "TERM")] {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--durability", durability];
+        let server = Running::start(directory.path(), &flags);
+        server.expect("SET key value", "+OK\r\n");
+        assert_eq!(server.stop(signal).code(), Some(0), "{durability}");
+        let server = Running::start(directory.path(), &flags);
+        server.expect("GET key", "$5\r\nvalue\r\n");
+        assert_eq!(server.stop(signal).code(), Some(0));
+    }
+}
+
+#[test]
+fn a_killed_server_starts_again_with_what_it_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("SET key value", "+OK\r\n");
+    server.stop("KILL");
+    let server = Running::start(directory.path(), &[]);
+    server.expect("GET key", "$5\r\nvalue\r\n");
+}
+
+#[test]
+fn the_report_says_where_how_and_what_was_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &["--io-backend", "uring"]);
+    let report = server.report.join("\n");
+    let store = directory.path().canonicalize().unwrap().join("pando-data");
+    for part in [
+        "ready",
+        &server.address,
+        &store.display().to_string(),
+        "16.0 MiB",
+        "pread",
+        "uring is not there in this version",
+        "durable: a reply means on disk",
+        "recovery    in ",
+        "redis-cli -h 127.0.0.1 -p ",
+    ] {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+}
+
+#[test]
+fn a_port_or_a_directory_in_use_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("PING", "+PONG\r\n");
+    let other = tempfile::tempdir().unwrap();
+    let port = pando(other.path())
+        .args(["serve", "--listen", &server.address])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&port.stderr).into_owned();
+    assert_eq!(port.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("--listen") && text.contains(&server.address),
+        "{text}"
+    );
+    for command in ["serve", "stat", "verify"] {
+        let mut second = pando(directory.path());
+        second.arg(command);
+        match command {
+            "serve" => second.args(["--listen", "127.0.0.1:0", "--max-memory", "16m"]),
+            _ => second.arg("pando-data"),
+        };
+        let output = second.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command}: {text}");
+        assert!(text.contains("in use"), "{text}");
+    }
+}
+
+#[test]
+fn a_password_from_the_file_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(
+        directory.path().join("pando.toml"),
+        "requirepass = 'secret'\n",
+    )
+    .unwrap();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("GET key", "-NOAUTH");
+    assert!(server.report.last().unwrap().ends_with("--askpass"));
+}

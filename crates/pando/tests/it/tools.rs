@@ -1,0 +1,160 @@
+//! `stat`, `verify` and `bench` on directories.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::running::{Running, pando};
+
+/// A store with some entries.
+fn store(directory: &Path) {
+    let flags = [
+        "--workloads=fillrandom",
+        "--num=3000",
+        "--dir=store",
+        "--max-memory=16m",
+    ];
+    let bench = pando(directory)
+        .args(["bench", "kv"])
+        .args(flags)
+        .output()
+        .unwrap();
+    assert_eq!(
+        bench.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&bench.stderr)
+    );
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = pando(directory).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn a_sound_store_is_measured_and_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let (code, out, _) = run(here, &["stat", "store"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("bench") && out.contains("3000"), "{out}");
+    let (code, out, _) = run(here, &["stat", "store", "--json"]);
+    let stat: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &stat["tables"][0]["entries"]),
+        (0, &Value::from(3000))
+    );
+    let (code, out, err) = run(here, &["verify", "store"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("No damage found"), "{out}");
+    let (code, out, _) = run(here, &["verify", "store", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["sound"]), (0, &Value::Bool(true)));
+}
+
+#[test]
+fn damage_is_found_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    // Every page of the data file gets a wrong byte in its middle.
+    let path = here.join("store/data");
+    let mut data = fs::read(&path).unwrap();
+    data.iter_mut()
+        .skip(2048)
+        .step_by(4096)
+        .for_each(|byte| *byte ^= 0xff);
+    fs::write(&path, data).unwrap();
+    let (code, out, err) = run(here, &["verify", "store"]);
+    assert_eq!(code, 3, "{out}{err}");
+    assert!(out.contains("page") || err.contains("page"), "{out}{err}");
+    let (code, out, _) = run(here, &["verify", "store", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["sound"]), (3, &Value::Bool(false)));
+    assert!(!report["damages"].as_array().unwrap().is_empty());
+    let (code, _, err) = run(here, &["stat", "store"]);
+    assert_eq!(code, 3, "{err}");
+}
+
+#[test]
+fn the_store_of_a_server_can_be_looked_at_when_it_has_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("SET key value", "+OK\r\n");
+    server.stop("TERM");
+    let (code, out, err) = run(directory.path(), &["verify", "pando-data"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let (_, out, _) = run(directory.path(), &["stat", "pando-data", "--json"]);
+    let stat: Value = serde_json::from_str(&out).unwrap();
+    let tables = stat["tables"].as_array().unwrap();
+    let keys = tables
+        .iter()
+        .find(|table| table["name"] == "db/0/keys")
+        .unwrap();
+    assert_eq!(keys["entries"], 1);
+}
+
+#[test]
+fn records_are_lines_of_json_in_the_order_of_the_workloads() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let arguments = [
+        "bench",
+        "kv",
+        "--num=2k",
+        "--workloads=fillseq,readrandom,readseq",
+        "--json=out.jsonl",
+    ];
+    // `2k` is a size; --num counts.
+    assert_eq!(run(here, &arguments).0, 1);
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .map(|word| {
+            if *word == "--num=2k" {
+                "--num=2000"
+            } else {
+                word
+            }
+        })
+        .chain(["--cache-size=16m", "--statistics", "--io-backend=memory"])
+        .collect();
+    let (code, out, err) = run(here, &arguments);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains("fillseq") && out.contains("page_reads"),
+        "{out}"
+    );
+    let text = fs::read_to_string(here.join("out.jsonl")).unwrap();
+    let records: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<_> = records
+        .iter()
+        .map(|record| record["workload"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["fillseq", "readrandom", "readseq"]);
+    for record in &records {
+        for field in [
+            "variant",
+            "threads",
+            "ops_per_s",
+            "p50_us",
+            "p99_us",
+            "p999_us",
+            "io_backend",
+        ] {
+            assert!(!record[field].is_null(), "{field} in {record}");
+        }
+        assert_eq!(record["max_memory"], 16 << 20);
+        assert_eq!(record["io_backend"], "memory");
+    }
+}

@@ -1,0 +1,137 @@
+//! Planted bugs: each entry of `xtask/mutants.toml` changes one place, and the named test must
+//! fail.
+//!
+//! Works on a copy of the tree, never on the tree itself. The tests are run
+//! without a change first: what fails anyway proves nothing. A test that does not end counts as one
+//! that fails.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::run::{Result, cargo, command, option, project_files, succeeds, target};
+
+const LIST: &str = "xtask/mutants.toml";
+/// Seconds that a test may take before it counts as hanging.
+const TEST_SECONDS: &str = "120";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    mutant: Vec<Mutant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mutant {
+    /// The file, from the root of the project.
+    file: String,
+    /// Text that occurs in it; its first occurrence is replaced.
+    old: String,
+    /// What takes its place.
+    new: String,
+    /// Arguments of `cargo test` that must fail.
+    test: String,
+}
+
+enum Verdict {
+    Caught,
+    Survived,
+    Broken(&'static str),
+}
+
+/// The command.
+pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
+    let only = option(arguments, "--only", &["--list"])?.unwrap_or_default();
+    let text = fs::read_to_string(root.join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
+    let list: List = toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))?;
+    let chosen = |mutant: &&Mutant| mutant.file.contains(&only) || mutant.test.contains(&only);
+    let mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        for mutant in &mutants {
+            eprintln!("{}: {:?} -> {:?}", mutant.file, mutant.old, mutant.new);
+        }
+        return Ok(());
+    }
+    let tree = target(root, "mutants/tree");
+    copy(root, &tree)?;
+    let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
+    for test in tests {
+        if !build(&tree, test) || !passes(&tree, test) {
+            return Err(format!("cargo test {test}: fails without any change"));
+        }
+    }
+    let mut wrong = 0;
+    for mutant in &mutants {
+        let (word, fine) = match plant(&tree, mutant)? {
+            Verdict::Caught => ("caught", true),
+            Verdict::Survived => ("SURVIVED", false),
+            Verdict::Broken(why) => (why, false),
+        };
+        wrong += usize::from(!fine);
+        eprintln!("{word}: {}: {:?}", mutant.file, mutant.new);
+    }
+    match wrong {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{wrong} of {} planted bugs were not caught",
+            mutants.len()
+        )),
+    }
+}
+
+/// Makes `tree` hold the files of the project. Files that are equal keep their time, so that only
+/// what has changed is compiled.
+fn copy(root: &Path, tree: &Path) -> Result<()> {
+    for file in project_files(root)? {
+        let (from, to) = (root.join(&file), tree.join(&file));
+        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+        let content = fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?;
+        if fs::read(&to).is_ok_and(|known| known == content) {
+            continue;
+        }
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        fs::write(&to, content).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
+    let path = tree.join(&mutant.file);
+    let failed = |error: std::io::Error| format!("{}: {error}", mutant.file);
+    let sound = fs::read_to_string(&path).map_err(failed)?;
+    if !sound.contains(&mutant.old) {
+        return Ok(Verdict::Broken("NOT FOUND"));
+    }
+    fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1)).map_err(failed)?;
+    let verdict = if !build(tree, &mutant.test) {
+        Verdict::Broken("DOES NOT COMPILE")
+    } else if passes(tree, &mutant.test) {
+        Verdict::Survived
+    } else {
+        Verdict::Caught
+    };
+    fs::write(&path, sound).map_err(failed)?;
+    Ok(verdict)
+}
+
+fn build(tree: &Path, test: &str) -> bool {
+    let arguments = test.split_whitespace().take_while(|word| *word != "--");
+    let mut build = cargo(tree, None);
+    build.args(["test", "--no-run"]).args(arguments);
+    succeeds(build.env("CARGO_TARGET_DIR", tree.with_file_name("target")))
+}
+
+fn passes(tree: &Path, test: &str) -> bool {
+    // `timeout` ends the test's own processes, too.
+    let mut limited = command("timeout", tree);
+    limited
+        .args(["--kill-after=5", TEST_SECONDS, "cargo", "test"])
+        .args(test.split_whitespace())
+        .env("CARGO_TARGET_DIR", tree.with_file_name("target"));
+    succeeds(&mut limited)
+}

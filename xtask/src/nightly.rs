@@ -1,0 +1,148 @@
+//! What takes longer than a change can wait: release tests with assertions, many seeds, models with
+//! a higher bound, sanitizers, fuzzing, planted bugs.
+//!
+//! A step whose tool is not installed is not run, and is named at the end.
+
+use std::path::Path;
+
+use crate::run::{Result, cargo, command, option, output, run, succeeds, target};
+use crate::{audit, mutants};
+
+/// Crates whose threads share memory.
+const CONCURRENT: [&str; 7] = [
+    "pando-sync",
+    "pando-stats",
+    "pando-space",
+    "pando-pool",
+    "pando-wal",
+    "pando-tree",
+    "pandodb",
+];
+/// Crates that have loom models.
+const MODELLED: [&str; 3] = ["pando-sync", "pando-pool", "pando-wal"];
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Seeds of the simulation for each minute that is given.
+const SEEDS_PER_MINUTE: u64 = 40;
+
+#[derive(Default)]
+struct Tally {
+    failed: Vec<String>,
+    left_out: Vec<String>,
+}
+
+impl Tally {
+    fn step(&mut self, name: &str, result: Result<()>) {
+        if let Err(error) = result {
+            eprintln!("xtask: {name} failed: {error}");
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    fn left_out(&mut self, name: &str, reason: &str) {
+        self.left_out.push(format!("{name} ({reason})"));
+    }
+}
+
+/// The command: all steps, about `--minutes` for each that can be long (default 10).
+pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
+    let minutes = match option(arguments, "--minutes", &[])? {
+        None => 10,
+        Some(text) => text
+            .parse::<u64>()
+            .map_err(|error| format!("--minutes {text}: {error}"))?,
+    };
+    let mut tally = Tally::default();
+    tally.step("release tests with assertions", release_tests(root));
+    tally.step("simulation", simulation(root, minutes));
+    tally.step("loom models", models(root));
+    sanitizers(root, &mut tally);
+    fuzz(root, minutes, &mut tally);
+    tally.step("coherence audit", audit::run_on(root, 16));
+    tally.step("mutants", mutants::run_command(root, &[]));
+    for step in &tally.left_out {
+        eprintln!("xtask: not run: {step}");
+    }
+    match tally.failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("failed: {}", tally.failed.join(", "))),
+    }
+}
+
+fn release_tests(root: &Path) -> Result<()> {
+    run(cargo(root, None)
+        .args(["test", "--workspace", "--release"])
+        .env("CARGO_TARGET_DIR", target(root, "nightly"))
+        .args(["--config", "profile.release.debug-assertions=true"])
+        .args(["--config", "profile.release.overflow-checks=true"]))
+}
+
+fn simulation(root: &Path, minutes: u64) -> Result<()> {
+    run(cargo(root, None)
+        .args(["test", "--release", "-p", "pando-sim"])
+        .env("CARGO_TARGET_DIR", target(root, "nightly"))
+        .args(["--config", "profile.release.debug-assertions=true"])
+        .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string())
+        .env(
+            "PANDO_CRASH_POINTS",
+            (minutes * SEEDS_PER_MINUTE * 10).to_string(),
+        ))
+}
+
+/// Loom with one preemption more than CI allows.
+fn models(root: &Path) -> Result<()> {
+    for name in MODELLED {
+        run(cargo(root, None)
+            .args(["test", "--release", "-p", name, "--lib"])
+            .env("CARGO_TARGET_DIR", target(root, "loom"))
+            .env("RUSTFLAGS", "--cfg pando_loom")
+            .env("LOOM_MAX_PREEMPTIONS", "3"))?;
+    }
+    run(cargo(root, None)
+        .args(["test", "--release", "-p", "pando-tree", "--test", "shuttle"])
+        .env("CARGO_TARGET_DIR", target(root, "shuttle"))
+        .env("RUSTFLAGS", "--cfg pando_shuttle"))
+}
+
+fn sanitizers(root: &Path, tally: &mut Tally) {
+    let sysroot = output(command("rustc", root).args(["+nightly", "--print", "sysroot"]));
+    let library = |sysroot: String| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library");
+    if !sysroot.map(library).is_ok_and(|library| library.is_dir()) {
+        tally.left_out(
+            "sanitizers",
+            "rustup component add rust-src --toolchain nightly",
+        );
+        return;
+    }
+    for sanitizer in ["thread", "address"] {
+        let mut tests = cargo(root, Some("nightly"));
+        tests
+            .args(["test", "-Zbuild-std", "--target", TARGET, "--tests"])
+            .env("CARGO_TARGET_DIR", target(root, sanitizer))
+            .args(CONCURRENT.iter().flat_map(|name| ["-p", name]))
+            .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
+            .env("TSAN_OPTIONS", "halt_on_error=1");
+        tally.step(&format!("{sanitizer} sanitizer"), run(&mut tests));
+    }
+}
+
+fn fuzz(root: &Path, minutes: u64, tally: &mut Tally) {
+    let folder = root.join("fuzz");
+    if !folder.is_dir() {
+        return tally.left_out("fuzzing", "there is no folder fuzz/");
+    }
+    if !succeeds(cargo(root, Some("nightly")).args(["fuzz", "--version"])) {
+        return tally.left_out("fuzzing", "cargo install cargo-fuzz");
+    }
+    let targets = match output(cargo(&folder, Some("nightly")).args(["fuzz", "list"])) {
+        Ok(targets) => targets,
+        Err(error) => return tally.step("fuzzing", Err(error)),
+    };
+    let targets: Vec<&str> = targets.split_whitespace().collect();
+    let seconds = minutes * 60 / targets.len().max(1) as u64;
+    for target in targets {
+        let limit = format!("-max_total_time={seconds}");
+        let mut fuzz = cargo(&folder, Some("nightly"));
+        fuzz.args(["fuzz", "run", target, "--", &limit]);
+        tally.step(&format!("fuzzing {target}"), run(&mut fuzz));
+    }
+}
