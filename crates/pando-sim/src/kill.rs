@@ -174,7 +174,7 @@ fn kill_once(
         calls: Mutex::new(Vec::new()),
         killed: AtomicBool::new(false),
     };
-    let histories = thread::scope(|scope| {
+    let histories: Vec<History> = thread::scope(|scope| {
         let workers: Vec<_> = states
             .iter()
             .enumerate()
@@ -190,13 +190,14 @@ fn kill_once(
         // Release: pairs with the Acquire in Worker::work.
         round.killed.store(true, Ordering::Release);
         let killed = server.process.kill();
-        let ended: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         if !alive || killed.is_err() {
             let words = std::fs::read_to_string(&log).unwrap_or_default();
             return fail(format!("the server ended by itself: {words}"));
         }
         let panicked = |_| Failure::new("a client panicked");
-        ended.into_iter().map(|end| end.map_err(panicked)?).collect()
+        let ended = ended.into_iter().map(|end| end.map_err(panicked)?);
+        ended.collect::<Result<_>>()
     })?;
     drop(server);
     verify(plan, &log, round, &histories, shared, counts)

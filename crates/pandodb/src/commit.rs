@@ -11,6 +11,7 @@
 //! nothing that anybody in the gate holds. From the append on nothing is undone: an error poisons
 //! the engine.
 
+use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;
