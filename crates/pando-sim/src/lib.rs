@@ -1,3 +1,37 @@
-//! Seeded workloads, crash and fault harness, linearizability checker.
+//! Seeded workloads with a model, crashes and faults under them, and a linearizability checker.
+//!
+//! One number, the seed, decides workload, faults and what a crash leaves; only the schedule of
+//! threads is the machine's. Nothing here is part of the product: the product knows nothing of it.
+//!
+//! | module       | what it does                                                               |
+//! |--------------|----------------------------------------------------------------------------|
+//! | [`random`]   | numbers from a seed                                                        |
+//! | [`state`]    | what a store holds, with a fingerprint that grows with it                  |
+//! | [`history`]  | what a thread has committed, and which of its prefixes a store holds       |
+//! | [`workload`] | does random things to a store and notes them                               |
+//! | [`store`]    | the small store under test, and reading all that it holds                  |
+//! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
+//! | [`faults`]   | operations of the device that fail, once or from then on                   |
+//! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
+//! | [`linear`]   | linearizability of histories of registers, batches and counters            |
+//! | [`resp`]     | a small client of the server                                               |
+//! | [`kill`]     | kills the server's process again and again under clients                   |
+//! | [`watchdog`] | ends a process that hangs                                                  |
 
 #![forbid(unsafe_code)]
+
+pub mod crash;
+pub mod damage;
+pub mod failure;
+pub mod faults;
+pub mod history;
+pub mod kill;
+pub mod linear;
+pub mod random;
+pub mod resp;
+pub mod state;
+pub mod store;
+pub mod watchdog;
+pub mod workload;
+
+pub use failure::{Failure, Result};

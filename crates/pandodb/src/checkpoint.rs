@@ -10,7 +10,7 @@
 use pando_device::File;
 use pando_format::mapping::Group;
 use pando_format::superblock::Superblock;
-use pando_format::{Epoch, Extent, Lsn, PageId, TreeId};
+use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
@@ -133,11 +133,6 @@ impl Engine {
                 last = time::now();
                 match self.checkpoint_once() {
                     Ok(()) => {}
-                    Err(Error::Full { .. }) => {
-                        // Nothing is lost: the same checkpoint is tried again.
-                        self.checkpoint.wanted.store(true, Ordering::Release);
-                        thread::park_timeout(FULL_PAUSE);
-                    }
                     Err(error) => {
                         self.poison(error);
                         self.checkpoint.finished_waiters.notify(u64::MAX);
@@ -166,7 +161,9 @@ impl Engine {
         let served = self.checkpoint.asked.load(Ordering::Acquire);
         self.check_poison()?;
         let cut = self.cut();
-        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))?;
+        // The epoch has ended: there is no way back.
+        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))
+            .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finished.fetch_max(served, Ordering::AcqRel);
         self.checkpoint.finished_waiters.notify(served);
         if files.mapping.wants_merge() {
@@ -238,6 +235,8 @@ impl crate::store::Store {
         incarnation: Option<u64>,
         sync_log: impl FnOnce(Lsn) -> Result<()>,
     ) -> Result<()> {
+        // Who opens a store on a full disk is told so.
+        let patient = || incarnation.is_none() && !self.is_stopping();
         let epochs = self.pool.epochs();
         let mut turns = 0;
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
@@ -245,6 +244,8 @@ impl crate::store::Store {
             self.statistics
                 .tick(Ticker::CheckpointPages, written as u64);
             if written == 0 {
+                // A frame whose image was abandoned stays dirty for good.
+                self.check_poison()?;
                 pause(&mut turns);
             }
         }
@@ -253,8 +254,8 @@ impl crate::store::Store {
             pairs: epochs.take_pairs(cut.epoch),
             counts: cut.counts,
         };
-        self.data.sync().map_err(Error::io("syncing pages"))?;
-        self.append_group(files, &group)?;
+        self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
+        when_not_full(&patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let superblock = Superblock {
             generation: cut.epoch,
@@ -267,7 +268,9 @@ impl crate::store::Store {
             data_blocks: self.space.blocks(),
             ..files.superblock
         };
-        write_superblock(&files.superblock_file, &superblock)?;
+        when_not_full(&patient, || {
+            write_superblock(&files.superblock_file, &superblock)
+        })?;
         files.superblock = superblock;
         files.mapping.remove_obsolete()?;
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
@@ -276,16 +279,15 @@ impl crate::store::Store {
         self.statistics.tick(Ticker::Checkpoints, 1);
         Ok(())
     }
+}
 
-    /// Appends the group; on a full disk as soon as there is room, since the checkpoint cannot be
-    /// begun anew. Reads and deletes that need no new block go on meanwhile.
-    fn append_group(&self, files: &mut Files, group: &Group) -> Result<()> {
-        debug_assert!(group.pairs.iter().all(|(page, _)| *page != PageId::NONE));
-        loop {
-            match files.mapping.append(group) {
-                Err(Error::Full { .. }) if !self.is_stopping() => thread::park_timeout(FULL_PAUSE),
-                other => return other,
-            }
+/// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
+/// Reads and deletes that need no new block go on meanwhile.
+fn when_not_full(patient: impl Fn() -> bool, mut write: impl FnMut() -> Result<()>) -> Result<()> {
+    loop {
+        match write() {
+            Err(Error::Full { .. }) if patient() => thread::park_timeout(FULL_PAUSE),
+            other => return other,
         }
     }
 }

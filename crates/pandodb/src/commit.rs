@@ -159,7 +159,7 @@ impl Engine {
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
         self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)
-            .inspect_err(|error| self.poison(error))?;
+            .map_err(|error| self.poisoned_by(&error))?;
         for stripe in &scratch.stripes {
             self.stripes.stamp_with(*stripe, lsn);
         }

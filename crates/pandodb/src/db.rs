@@ -288,6 +288,7 @@ impl Db {
     /// [`Error::Poisoned`].
     pub fn flush(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_poison()?;
         engine
             .log
             .flush_now()
@@ -374,6 +375,9 @@ fn run_thread(engine: &Engine, body: ThreadBody) {
         fn drop(&mut self) {
             if self.1 {
                 self.0.poison("an engine thread panicked");
+                // What the thread would have answered.
+                self.0.checkpoint.stop();
+                self.0.jobs.close();
             }
         }
     }

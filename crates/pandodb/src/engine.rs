@@ -111,7 +111,8 @@ impl Engine {
 
     /// A log that fails poisons the engine.
     pub(crate) fn log_failed(&self, error: pando_wal::Error) -> Error {
-        if error.is_full() {
+        // A sync that found the disk full has failed for good.
+        if error.is_full() && self.log.poisoned().is_none() {
             return Error::Full {
                 what: format!("{error}"),
             };

@@ -128,6 +128,15 @@ impl Error {
         }
     }
 
+    /// As [`Error::io`], for operations after whose failure nothing can be tried again: a full disk
+    /// is a failure like any other.
+    pub(crate) fn io_fatal(during: &'static str) -> impl Fn(DeviceError) -> Self {
+        move |source| Self::Io {
+            during,
+            source: Arc::new(source),
+        }
+    }
+
     pub(crate) fn corrupt(place: impl Into<String>, what: impl fmt::Display) -> Self {
         Self::Corrupt {
             place: place.into(),

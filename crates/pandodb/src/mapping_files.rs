@@ -54,7 +54,8 @@ pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Resul
     for offset in [0, SLOT_BYTES as u64] {
         file.write_at(&slot, offset)
             .map_err(Error::io("writing the superblock"))?;
-        file.sync().map_err(Error::io("syncing the superblock"))?;
+        file.sync()
+            .map_err(Error::io_fatal("syncing the superblock"))?;
     }
     Ok(())
 }
@@ -238,7 +239,7 @@ impl MappingFiles {
         write.map_err(Error::io("writing the mapping journal"))?;
         self.journal
             .sync()
-            .map_err(Error::io("syncing the mapping journal"))?;
+            .map_err(Error::io_fatal("syncing the mapping journal"))?;
         self.journal_bytes = end;
         Ok(())
     }

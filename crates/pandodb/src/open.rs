@@ -419,6 +419,11 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let log_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
     budget.segments = (log_bytes / budget.segment_bytes).max(2) as u32;
+    // The life before may have ended before its last names were durable: the mark of creation must
+    // not come back.
+    device
+        .sync_directory()
+        .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
     let mut replay = Replay {
         store: &store,
@@ -566,6 +571,6 @@ impl Replay<'_> {
         // The index is that of the change among changes: they come before all writes.
         let change = Change { name, old, new };
         self.store
-            .apply_change(change, lsn, index as u32, &mut self.scratch)
+            .apply_change(change, None, lsn, index as u32, &mut self.scratch)
     }
 }

@@ -20,6 +20,8 @@ use crate::tables::Tables;
 /// Tries without a pause, with a yield, and then with a sleep between them.
 const SPIN_TURNS: u32 = 16;
 const YIELD_TURNS: u32 = 256;
+/// Pages that a step has missed before it helps to write back.
+const FAULTS_BEFORE_HELP: u32 = 8;
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// Pages in memory and on disk.
@@ -112,6 +114,12 @@ impl Store {
         self.pool.work().notify_all();
         self.space.waiters().notify_all();
         self.space.growth.notify_all();
+    }
+
+    /// Poisons, and says so: for changes that have begun and cannot end.
+    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
+        self.poison(cause);
+        self.poison_error()
     }
 
     /// # Errors
@@ -246,7 +254,15 @@ impl Store {
                 });
             }
             Restart::Wait(_) => pause(turns),
-            Restart::Fault(page) => self.fetch(page)?,
+            Restart::Fault(page) => {
+                *turns += 1;
+                if turns.is_multiple_of(FAULTS_BEFORE_HELP) {
+                    // With few clean frames one page drives out the other: make more of them. While
+                    // a store is opened nobody else does.
+                    self.write_back_once()?;
+                }
+                self.fetch(page)?;
+            }
             Restart::Damaged(page, what) => {
                 return Err(Error::CorruptPage {
                     page,

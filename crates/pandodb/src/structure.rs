@@ -49,10 +49,11 @@ pub(crate) struct Change<'a> {
 
 impl Store {
     /// Applies one change of a table; the gate is closed, or this is recovery. `index` tells the
-    /// changes of one batch apart.
+    /// changes of one batch apart. `created` is who a new table is; None makes one.
     pub(crate) fn apply_change(
         &self,
         change: Change<'_>,
+        created: Option<&Arc<TableState>>,
         lsn: Lsn,
         index: u32,
         scratch: &mut Scratch,
@@ -95,12 +96,17 @@ impl Store {
             root: tree.root,
         };
         self.apply(CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
-        match state {
-            Some(state) => state.set_row(Some(row)),
-            None => self
-                .tables
-                .insert(Arc::new(TableState::new(change.name.to_owned(), row, 0))),
+        if let Some(state) = state {
+            state.set_row(Some(row));
+            return Ok(());
         }
+        let table = match created {
+            Some(created) => created.clone(),
+            None => Arc::new(TableState::absent(change.name.to_owned())),
+        };
+        // Whoever finds it under its name finds its tree.
+        table.set_row(Some(row));
+        self.tables.insert(table);
         Ok(())
     }
 }
@@ -176,7 +182,7 @@ impl Engine {
         }
         let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
         self.apply_structure(set, &new_trees, lsn, &mut scratch)
-            .inspect_err(|error| self.poison(error))?;
+            .map_err(|error| self.poisoned_by(&error))?;
         self.log.mark_applied(lsn);
         drop(closed);
         drop(promise);
@@ -263,9 +269,6 @@ impl Engine {
     ) -> Result<()> {
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
-            if *change == TableChange::Create {
-                self.tables.insert(table.state.clone());
-            }
             let old = match change {
                 TableChange::Create => None,
                 TableChange::Drop | TableChange::Clear => table.tree.map(|tree| tree.id),
@@ -276,7 +279,7 @@ impl Engine {
                 new: *new,
             };
             self.store
-                .apply_change(change, lsn, index as u32, scratch)?;
+                .apply_change(change, Some(&table.state), lsn, index as u32, scratch)?;
         }
         let marks = Marks {
             lsn,

@@ -84,11 +84,11 @@ impl Store {
         let extents = match written {
             Ok(extents) => extents,
             Err(error) => {
-                self.poison(&error);
+                let poisoned = self.poisoned_by(&error);
                 for image in images {
                     self.pool.abandon_image(image);
                 }
-                return Err(error);
+                return Err(poisoned);
             }
         };
         self.statistics.tick(Ticker::WritebackBatches, 1);

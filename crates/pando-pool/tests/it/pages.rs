@@ -205,3 +205,24 @@ fn page_ids_run_out_with_a_reason() {
         "a freed id is used again"
     );
 }
+
+#[test]
+fn a_page_freed_while_a_checkpoint_needs_it_is_in_the_checkpoint() {
+    let rig = Rig::new(32);
+    let written = rig.create(1);
+    let unread = rig.create(2);
+    let pairs = rig.checkpoint(Lsn(1), || {
+        let stay = rig.stay();
+        let mut latched = rig.pool.exclusive(written).unwrap();
+        latched.modify(&stay).unwrap();
+        latched.free(&stay);
+        rig.pool.free_unread(&stay, unread).unwrap();
+    });
+    let mut mapping: BTreeMap<_, _> = pairs.into_iter().collect();
+    assert_eq!(rig.stored_value(mapping[&written]), 1);
+    assert_eq!(rig.stored_value(mapping[&unread]), 2);
+    mapping.extend(rig.checkpoint(Lsn(2), || ()));
+    assert!(mapping.values().all(|word| *word == 0), "{mapping:?}");
+    rig.checkpoint(Lsn(3), || ());
+    assert_eq!(rig.owned(), 0);
+}

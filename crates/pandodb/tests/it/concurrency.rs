@@ -273,3 +273,21 @@ fn a_storm_of_clears_beside_readers_and_writers() {
     let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
     assert!(report.damages.is_empty(), "{:?}", report.damages);
 }
+
+#[test]
+fn a_table_that_others_create_can_be_used_at_once() {
+    let db = Db::builder().max_memory(4 << 20).open_in_memory().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..3_u8 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let table = db.table(&format!("t{round}")).unwrap();
+                    table.put_with(&[thread], b"v", NONE).unwrap();
+                    assert_eq!(table.get(&[thread]).unwrap().as_deref(), Some(&b"v"[..]));
+                }
+            });
+        }
+    });
+    assert_eq!(db.tables().len(), 300);
+}

@@ -135,3 +135,26 @@ fn dropped_tables_stay_dropped_and_leave_no_pages() {
         assert!(report.damages.is_empty(), "{:?}", report.damages);
     }
 }
+
+#[test]
+fn a_creation_that_ended_before_its_last_sync_is_not_begun_anew_later() {
+    use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, Operation};
+    use pandodb::device::{AnyDevice, FaultyDevice};
+    for sync in 1..10 {
+        let device = FaultyDevice::new(sync);
+        let fault = FaultPlan::once(Operation::SyncDirectory, "", sync, Fault::Io);
+        device.fail(fault);
+        let open = |device: &FaultyDevice| {
+            let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+            Db::open_device(options, AnyDevice::from(device.clone()))
+        };
+        drop(open(&device));
+        device.clear_faults();
+        let db = open(&device).unwrap();
+        db.table("t").unwrap().put(b"k", b"v").unwrap();
+        device.crash_now();
+        drop(db);
+        let db = open(&device.after_crash(1, CrashMode::AllLost)).unwrap();
+        assert_eq!(db.table("t").unwrap().len(), 1, "{sync}");
+    }
+}

@@ -1,0 +1,405 @@
+//! Files that are not as they were written: flipped bits, cut and missing files, writes that were
+//! lost or went elsewhere.
+//!
+//! Either somebody says so, naming the place, or it does not matter: never a wrong value, never a
+//! panic. What the log has lost at its end cannot be told from a torn tail, so of commits behind
+//! the checkpoint a prefix may be there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation};
+use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
+use pandodb::{Db, Error, VerifyReport};
+
+use crate::crash::limit;
+use crate::failure::{Failure, Result, fail};
+use crate::history::{self, History};
+use crate::random::Random;
+use crate::state::{Effect, Place, State};
+use crate::store;
+use crate::watchdog::Watchdog;
+use crate::workload::{self, Plan};
+
+/// What is done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// One bit is flipped.
+    Flip,
+    /// A sector is zero.
+    Zero,
+    /// The file ends early.
+    Cut,
+    /// The file is gone.
+    Missing,
+    /// A write did nothing.
+    Lost,
+    /// A write went elsewhere in the file.
+    Misdirected,
+}
+
+/// Harms by name.
+pub const HARMS: [(&str, Harm); 6] = [
+    ("flip", Harm::Flip),
+    ("zero", Harm::Zero),
+    ("cut", Harm::Cut),
+    ("missing", Harm::Missing),
+    ("lost", Harm::Lost),
+    ("misdirected", Harm::Misdirected),
+];
+/// Beginnings of the names of a store's files.
+pub const FILES: [&str; 5] = ["superblock", "map", "journal", "data", "log"];
+
+/// One damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DamageCase {
+    /// Decides the store and the place.
+    pub seed: u64,
+    /// Which file, by the beginning of its name.
+    pub file: &'static str,
+    /// What is done to it.
+    pub harm: Harm,
+}
+
+impl fmt::Display for DamageCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = HARMS.iter().find(|(_, harm)| *harm == self.harm);
+        write!(
+            f,
+            "{}:{}:{}",
+            self.seed,
+            self.file,
+            name.map_or("?", |(name, _)| name)
+        )
+    }
+}
+
+impl FromStr for DamageCase {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Failure::new(format!("'{text}': SEED:FILE:HARM"));
+        let words: Vec<&str> = text.split(':').collect();
+        let [seed, file, harm] = words[..] else {
+            return Err(wrong());
+        };
+        Ok(Self {
+            seed: seed.parse().map_err(|_| wrong())?,
+            file: FILES
+                .iter()
+                .find(|known| **known == file)
+                .ok_or_else(wrong)?,
+            harm: HARMS
+                .iter()
+                .find(|(name, _)| *name == harm)
+                .ok_or_else(wrong)?
+                .1,
+        })
+    }
+}
+
+/// What came of damages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DamageCounts {
+    /// Damages done.
+    pub cases: u64,
+    /// Opening said so.
+    pub refused: u64,
+    /// Reading said so.
+    pub met: u64,
+    /// It did not matter.
+    pub harmless: u64,
+}
+
+impl DamageCounts {
+    /// Adds what others have done.
+    pub fn add(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.refused += other.refused;
+        self.met += other.met;
+        self.harmless += other.harmless;
+    }
+}
+
+/// A store that was used and then closed, or not.
+struct Victim {
+    device: FaultyDevice,
+    histories: Vec<History>,
+    synced: Vec<u64>,
+    /// What it holds undamaged.
+    content: Vec<State>,
+}
+
+impl DamageCase {
+    /// Any case that `random` chooses.
+    pub fn choose(random: &mut Random) -> Self {
+        Self {
+            seed: random.below(1 << 20),
+            file: FILES[random.index(FILES.len())],
+            harm: HARMS[random.index(HARMS.len())].1,
+        }
+    }
+
+    /// The command that does it again.
+    pub fn command(&self) -> String {
+        format!("cargo run -p pando-sim -- damage --case {self} --repeat 10")
+    }
+
+    /// Does `times` damages of this kind to one store.
+    ///
+    /// # Errors
+    /// What is wrong, with the command that does it again.
+    pub fn run(&self, times: u64) -> Result<DamageCounts> {
+        let _watchdog = Watchdog::new(limit(), self.command());
+        let mut counts = DamageCounts::default();
+        let replay = |failure: Failure| failure.within(format!("replay: {}\n ", self.command()));
+        let mut random = Random::new(self.seed).part(0xda3a);
+        let written_wrong = matches!(self.harm, Harm::Lost | Harm::Misdirected);
+        for time in 0..times {
+            let victim = self.victim(&mut random, time).map_err(replay)?;
+            for _ in 0..if written_wrong { 1 } else { 4 } {
+                let device = victim.device.after_crash(1, CrashMode::AllSurvive);
+                let place = self.harm(&device, &mut random).map_err(replay)?;
+                counts.cases += 1;
+                self.judge(&device, &victim, &mut counts)
+                    .map_err(|failure| replay(failure.within(place)))?;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn victim(&self, random: &mut Random, time: u64) -> Result<Victim> {
+        let device = FaultyDevice::new(self.seed);
+        let plan = Plan {
+            round: time,
+            threads: 1,
+            ..Plan::of_seed(self.seed, 200)
+        };
+        let db = store::open(self.seed, &device).map_err(failed("opening"))?;
+        let first = workload::run(&db, plan, &[])?;
+        let wrong = match self.harm {
+            Harm::Lost => Some(Fault::Lost),
+            Harm::Misdirected => Some(Fault::Misdirected(4096 * random.below(64))),
+            _ => None,
+        };
+        if let Some(fault) = wrong {
+            let nth = 1 + random.below(12);
+            device.fail(FaultPlan::once(Operation::Write, self.file, nth, fault));
+        }
+        let initial = [first.histories[0].now().clone()];
+        let again = Plan {
+            round: plan.round + 1000,
+            ..plan
+        };
+        // With a write that went wrong, reads may already meet it.
+        let run = workload::run(&db, again, &initial);
+        device.clear_faults();
+        let (histories, synced) = match run {
+            Ok(run) if wrong.is_some() || run.errors.is_empty() => (run.histories, run.synced),
+            Ok(run) => return fail(format!("without damage: {:?}", run.errors)),
+            Err(failure) => return Err(failure),
+        };
+        store::check_threads(&db)?;
+        let whole = random.once_in(2) && db.report().poisoned.is_none();
+        if whole {
+            // A damaged page may stand in the way.
+            let _ = db.close();
+        } else {
+            device.crash_now();
+            drop(db);
+        }
+        let device = device.after_crash(1, CrashMode::AllSurvive);
+        let content = if wrong.is_some() {
+            Vec::new()
+        } else {
+            let copy = device.after_crash(1, CrashMode::AllSurvive);
+            let db = store::open(self.seed, &copy).map_err(failed("opening undamaged"))?;
+            store::read_all(&db, 1)?
+        };
+        Ok(Victim {
+            device,
+            histories,
+            synced,
+            content,
+        })
+    }
+
+    /// Does the damage; says where.
+    fn harm(&self, device: &FaultyDevice, random: &mut Random) -> Result<String> {
+        let any = AnyDevice::from(device.clone());
+        let names = any
+            .list()
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let names: Vec<_> = names
+            .iter()
+            .filter(|name| name.starts_with(self.file))
+            .collect();
+        let Some(name) = names.get(random.index(names.len().max(1))) else {
+            return fail(format!("no file begins with {}", self.file));
+        };
+        let bytes = device.snapshot_file(name);
+        if bytes.is_empty() || matches!(self.harm, Harm::Lost | Harm::Misdirected) {
+            return Ok((*name).clone());
+        }
+        let offset = interesting(&bytes, random);
+        let failed = |error: pando_device::Error| Failure::new(error.to_string());
+        match self.harm {
+            Harm::Flip => device.flip_bit(name, offset, random.below(8) as u8),
+            Harm::Zero => {
+                let start = offset / 512 * 512;
+                let len = (bytes.len() as u64 - start).min(512) as usize;
+                device.overwrite(name, start, &vec![0; len]);
+            }
+            Harm::Cut => {
+                let file = any.open(name, OpenOptions::write()).map_err(failed)?;
+                file.set_len(offset)
+                    .and_then(|()| file.sync())
+                    .map_err(failed)?;
+            }
+            Harm::Missing => any.remove(name).map_err(failed)?,
+            Harm::Lost | Harm::Misdirected => {}
+        }
+        Ok(format!("{name} at {offset}"))
+    }
+
+    fn judge(
+        &self,
+        device: &FaultyDevice,
+        victim: &Victim,
+        counts: &mut DamageCounts,
+    ) -> Result<()> {
+        let verified = VerifyReport::of_device(&AnyDevice::from(device.clone()));
+        let sound = verified
+            .as_ref()
+            .is_ok_and(|report| report.damages.is_empty());
+        if let Err(error) = &verified {
+            check_words(error)?;
+        }
+        let db = match store::open(self.seed, device) {
+            Ok(db) => db,
+            Err(error) => {
+                counts.refused += 1;
+                if sound {
+                    return fail(format!("verify found nothing, but opening says: {error}"));
+                }
+                return check_words(&error);
+            }
+        };
+        let met = self.read(&db, victim)?;
+        store::check_threads(&db)?;
+        drop(db);
+        match met {
+            Some(error) if sound => fail(format!("verify found nothing, but a read says: {error}")),
+            Some(_) => {
+                counts.met += 1;
+                Ok(())
+            }
+            None => {
+                counts.harmless += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads everything: an error that says what is damaged, or nothing wrong.
+    fn read(&self, db: &Db, victim: &Victim) -> Result<Option<Error>> {
+        let met = self.read_keys(db, victim)?;
+        if met.is_some() {
+            return Ok(met);
+        }
+        let found = store::read_all(db, 1)?;
+        let log_may_end_early = self.file == "log";
+        match self.harm {
+            Harm::Lost | Harm::Misdirected if !log_may_end_early => {
+                history::check(&victim.histories, &victim.synced, &found)?;
+            }
+            _ if log_may_end_early => history::check_any_prefix(&victim.histories, &found)?,
+            _ if found != victim.content => {
+                let what = victim.content[0].differences(&found[0]);
+                return fail(format!("silently different:\n  {what}"));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Point reads of every key that was ever written.
+    fn read_keys(&self, db: &Db, victim: &Victim) -> Result<Option<Error>> {
+        let mut met = None;
+        for (name, key) in places(&victim.histories) {
+            let Some(table) = db.existing_table(&name) else {
+                continue;
+            };
+            match table.get(&key) {
+                Ok(value) => {
+                    let exact = self.file != "log" && !victim.content.is_empty();
+                    let place = (name, key);
+                    if exact && value.as_ref() != victim.content[0].get(&place) {
+                        return fail(format!("{place:?} has a wrong value"));
+                    }
+                }
+                Err(error) if error.is_corruption() => {
+                    check_words(&error)?;
+                    met = Some(error);
+                }
+                Err(error) => return fail(format!("{name}: {error}")),
+            }
+        }
+        // A scan ends at the first damage.
+        for name in db.tables() {
+            let entries = db.existing_table(&name).map(|table| table.iter());
+            for entry in entries.into_iter().flatten() {
+                match entry {
+                    Ok(_) => {}
+                    Err(error) if error.is_corruption() => {
+                        met = Some(error);
+                        break;
+                    }
+                    Err(error) => return fail(format!("scanning {name}: {error}")),
+                }
+            }
+        }
+        Ok(met)
+    }
+}
+
+/// Every place that was ever written.
+fn places(histories: &[History]) -> std::collections::BTreeSet<Place> {
+    let steps = histories.iter().flat_map(History::steps);
+    let written = steps
+        .flat_map(|step| &step.effects)
+        .filter_map(|effect| match effect {
+            Effect::Put(place, _) | Effect::Delete(place) => Some(place.clone()),
+            _ => None,
+        });
+    let there = histories
+        .iter()
+        .flat_map(|history| history.now().entries().keys().cloned());
+    written.chain(there).collect()
+}
+
+/// Where a change hurts: mostly where something was written.
+fn interesting(bytes: &[u8], random: &mut Random) -> u64 {
+    let any = random.below(bytes.len() as u64);
+    if random.once_in(8) {
+        return any;
+    }
+    let written = |at: &usize| bytes[*at] != 0;
+    let behind = (any as usize..bytes.len()).find(written);
+    let found = behind.or_else(|| (0..any as usize).rev().find(written));
+    found.map_or(any, |at| at as u64)
+}
+
+fn failed(what: &'static str) -> impl Fn(Error) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}"))
+}
+
+/// The error is one of damage or of a missing file, and names a place.
+fn check_words(error: &Error) -> Result<()> {
+    let expected = error.is_corruption() || matches!(error, Error::Io { .. });
+    let text = error.to_string();
+    if !expected || text.len() < 12 || text.contains("panicked") {
+        return fail(format!("not what one says of damage: {text}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! What a run found: a text that says what is wrong, where, and how to see it again.
+
+use std::fmt;
+
+/// Result of a run.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Something is not as it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure that says `what`.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+
+    /// The same, with the place where it happened in front.
+    #[must_use]
+    pub fn within(self, place: impl fmt::Display) -> Self {
+        Self(format!("{place}: {}", self.0))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Fails with a text.
+///
+/// # Errors
+/// Always.
+pub fn fail<T>(what: impl Into<String>) -> Result<T> {
+    Err(Failure::new(what))
+}

@@ -1,0 +1,489 @@
+//! Operations of the device that fail while a store is created, used or recovered.
+//!
+//! A read that fails names its page, and nothing else happens. A write or sync that fails poisons:
+//! nothing more is acknowledged, reads go on, and what was acknowledged is there after the next
+//! opening. A full disk refuses writes, loses nothing, and passes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pando_device::FaultyDevice;
+use pando_device::faulty::{Fault, FaultPlan, Operation};
+use pando_sync::thread;
+use pando_sync::time::Duration;
+use pandodb::{Batch, Db, Durability, Error, WriteOptions};
+
+use crate::crash::{MODES, limit};
+use crate::failure::{Failure, Result, fail};
+use crate::history;
+use crate::random::Random;
+use crate::store;
+use crate::watchdog::Watchdog;
+use crate::workload::{self, Plan, Run};
+
+/// How long a disk stays full.
+const FULL_TIME: Duration = Duration::from_millis(150);
+
+/// When an operation fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// While the store is created.
+    Create,
+    /// Under a workload.
+    Work,
+    /// While it recovers from a crash.
+    Recover,
+}
+
+/// Stages by name.
+pub const STAGES: [(&str, Stage); 3] = [
+    ("create", Stage::Create),
+    ("work", Stage::Work),
+    ("recover", Stage::Recover),
+];
+/// Operations by name.
+pub const OPERATIONS: [(&str, Operation); 7] = [
+    ("open", Operation::Open),
+    ("remove", Operation::Remove),
+    ("read", Operation::Read),
+    ("write", Operation::Write),
+    ("sync", Operation::Sync),
+    ("sync-directory", Operation::SyncDirectory),
+    ("allocate", Operation::Allocate),
+];
+
+/// One failing operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultCase {
+    /// Decides the workload.
+    pub seed: u64,
+    /// When it fails.
+    pub stage: Stage,
+    /// What fails.
+    pub operation: Operation,
+    /// ENOSPC instead of EIO.
+    pub full: bool,
+    /// Every later one fails, too.
+    pub sticky: bool,
+    /// Which one fails, from 1.
+    pub nth: u64,
+}
+
+/// `seed:stage:operation:full|io:sticky|once:nth`
+impl fmt::Display for FaultCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn name<T: PartialEq>(all: &[(&'static str, T)], this: &T) -> &'static str {
+            let found = all.iter().find(|(_, value)| value == this);
+            found.map_or("?", |(name, _)| name)
+        }
+        write!(
+            f,
+            "{}:{}:{}:{}:{}:{}",
+            self.seed,
+            name(&STAGES, &self.stage),
+            name(&OPERATIONS, &self.operation),
+            if self.full { "full" } else { "io" },
+            if self.sticky { "sticky" } else { "once" },
+            self.nth
+        )
+    }
+}
+
+impl FromStr for FaultCase {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Failure::new(format!(
+                "'{text}': seed:stage:operation:full|io:sticky|once:n"
+            ))
+        };
+        let words: Vec<&str> = text.split(':').collect();
+        let [seed, stage, operation, kind, times, nth] = words[..] else {
+            return Err(wrong());
+        };
+        let stage = STAGES.iter().find(|(name, _)| *name == stage);
+        let operation = OPERATIONS.iter().find(|(name, _)| *name == operation);
+        Ok(Self {
+            seed: seed.parse().map_err(|_| wrong())?,
+            stage: stage.ok_or_else(wrong)?.1,
+            operation: operation.ok_or_else(wrong)?.1,
+            full: kind == "full",
+            sticky: times == "sticky",
+            nth: nth.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+/// What a case did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Cases.
+    pub cases: u64,
+    /// Operations that failed.
+    pub struck: u64,
+    /// Stores that were poisoned.
+    pub poisoned: u64,
+    /// Writes that were refused for lack of space.
+    pub refused: u64,
+    /// Threads that stopped at an error.
+    pub errors: u64,
+}
+
+impl FaultCounts {
+    /// Adds what another case has done.
+    pub fn add(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.struck += other.struck;
+        self.poisoned += other.poisoned;
+        self.refused += other.refused;
+        self.errors += other.errors;
+    }
+}
+
+impl FaultCase {
+    /// Any case that `random` chooses.
+    pub fn choose(random: &mut Random) -> Self {
+        let (_, stage) = STAGES[random.index(6).saturating_sub(3)];
+        let stage = if random.once_in(2) {
+            Stage::Work
+        } else {
+            stage
+        };
+        Self {
+            seed: random.below(1 << 20),
+            stage,
+            operation: OPERATIONS[random.index(OPERATIONS.len())].1,
+            full: random.once_in(2),
+            sticky: random.once_in(3),
+            nth: 1 + random.below(match stage {
+                Stage::Work => 80,
+                Stage::Create | Stage::Recover => 16,
+            }),
+        }
+    }
+
+    /// The command that does it again.
+    pub fn command(&self) -> String {
+        format!("cargo run -p pando-sim -- fault --case {self} --repeat 20")
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What is wrong, with the command that does it again.
+    pub fn run(&self) -> Result<FaultCounts> {
+        let _watchdog = Watchdog::new(limit(), self.command());
+        let mut counts = FaultCounts {
+            cases: 1,
+            ..FaultCounts::default()
+        };
+        match self.judge(&mut counts) {
+            Ok(()) => Ok(counts),
+            Err(failure) => Err(failure.within(format!("replay: {}\n ", self.command()))),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::of_seed(self.seed, 160)
+    }
+
+    fn arm(&self, device: &FaultyDevice) {
+        let fault = if self.full { Fault::Full } else { Fault::Io };
+        device.fail(if self.sticky {
+            FaultPlan::sticky(self.operation, "", self.nth, fault)
+        } else {
+            FaultPlan::once(self.operation, "", self.nth, fault)
+        });
+    }
+
+    fn judge(&self, counts: &mut FaultCounts) -> Result<()> {
+        let device = FaultyDevice::new(self.seed);
+        if self.stage == Stage::Create {
+            self.arm(&device);
+            let opened = store::open(self.seed, &device);
+            counts.struck += device.faults_struck();
+            self.check_opening(&device, opened.map(drop))?;
+            device.clear_faults();
+        }
+        let db = open(self.seed, &device)?;
+        let first = workload::run(&db, self.plan(), &[])?;
+        no_errors(&first)?;
+        let initial: Vec<_> = first.histories.iter().map(|h| h.now().clone()).collect();
+        if self.stage != Stage::Work {
+            device.crash_now();
+            drop(db);
+            return self.recover(&device, &first, counts);
+        }
+        db.flush().map_err(unexpected("flushing"))?;
+        self.arm(&device);
+        let relief = self.relieve_later(&device);
+        let again = Plan {
+            round: 1,
+            ..self.plan()
+        };
+        let run = workload::run(&db, again, &initial);
+        device.clear_faults();
+        if let Some(relief) = relief {
+            let _ = relief.join();
+        }
+        let run = run?;
+        counts.struck += device.faults_struck();
+        counts.refused += run.refused as u64;
+        counts.errors += run.errors.len() as u64;
+        self.check_open(&db, &device, &run)?;
+        counts.poisoned += u64::from(db.report().poisoned.is_some());
+        self.check_afterwards(db, &device, &run)
+    }
+
+    /// Space comes back while threads still wait for it.
+    fn relieve_later(&self, device: &FaultyDevice) -> Option<thread::JoinHandle<()>> {
+        let device = device.clone();
+        (self.full && self.sticky).then(|| {
+            thread::spawn(move || {
+                thread::sleep(FULL_TIME);
+                device.clear_faults();
+            })
+        })
+    }
+
+    /// Opening failed only because of the fault, and said so.
+    fn check_opening(
+        &self,
+        device: &FaultyDevice,
+        opened: std::result::Result<(), Error>,
+    ) -> Result<()> {
+        match opened {
+            Err(error) if device.faults_struck() == 0 => {
+                fail(format!("opening failed without a fault: {error}"))
+            }
+            Err(Error::Poisoned { cause }) if cause.contains("panicked") => fail(cause),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an open store is like after the fault.
+    fn check_open(&self, db: &Db, device: &FaultyDevice, run: &Run) -> Result<()> {
+        store::check_threads(db)?;
+        let struck = device.faults_struck() > 0;
+        let poisoned = db.report().poisoned;
+        for error in &run.errors {
+            let expected = match error {
+                Error::Poisoned { .. } => poisoned.is_some(),
+                Error::CorruptPage { .. } => self.operation == Operation::Read,
+                Error::Io { .. } | Error::Full { .. } => true,
+                _ => false,
+            };
+            if !struck || !expected {
+                return fail(format!("{error}; struck: {struck}, poisoned: {poisoned:?}"));
+            }
+        }
+        if let Some(cause) = &poisoned {
+            if !struck {
+                return fail(format!("poisoned without a fault: {cause}"));
+            }
+            no_more_acknowledgements(db)?;
+        }
+        let found = store::read_all(db, run.histories.len());
+        // Nobody is shown half of a batch whose other half could not be applied.
+        let half_applied = |failure: &Failure| failure.to_string().contains("writes are refused");
+        match found {
+            Ok(found) => history::check_live(&run.histories, &found)
+                .map_err(|failure| failure.within("while open"))?,
+            Err(failure) if poisoned.is_some() && half_applied(&failure) => {}
+            Err(failure) => return Err(failure.within("reading after the fault")),
+        }
+        match probe(db) {
+            Ok(()) if poisoned.is_none() => Ok(()),
+            Ok(()) => fail("a poisoned store takes writes"),
+            // A thread of the engine may have met the fault only now.
+            Err(_) if struck && db.report().poisoned.is_some() => no_more_acknowledgements(db),
+            Err(error) => fail(format!("probing: {error}")),
+        }
+    }
+
+    /// Closes or crashes, opens again, checks.
+    fn check_afterwards(&self, db: Db, device: &FaultyDevice, run: &Run) -> Result<()> {
+        let poisoned = db.report().poisoned.is_some();
+        let mut random = Random::new(self.seed).part(self.nth);
+        if !poisoned && random.once_in(2) {
+            db.close().map_err(unexpected("closing"))?;
+            store::verify(device)?;
+            let db = open(self.seed, device)?;
+            let found = store::read_all(&db, run.histories.len())?;
+            return history::check_live(&run.histories, &found);
+        }
+        if random.once_in(2) {
+            device.crash_now();
+        }
+        // Closing a poisoned store may fail, and says so.
+        let closed = db.close();
+        if poisoned && closed.is_ok() {
+            return fail("a poisoned store closed as if nothing had happened");
+        }
+        for mode in MODES {
+            let after = device.after_crash(random.number(), mode);
+            store::verify(&after).map_err(|failure| failure.within("before recovery"))?;
+            let db = open(self.seed, &after)?;
+            let found = store::read_all(&db, run.histories.len())?;
+            history::check(&run.histories, &run.synced, &found)
+                .map_err(|failure| failure.within(format!("after recovery, {mode:?}")))?;
+            db.close().map_err(unexpected("closing"))?;
+            store::verify(&after).map_err(|failure| failure.within("after recovery"))?;
+        }
+        Ok(())
+    }
+
+    /// A recovery that fails on the way, then one that does not.
+    fn recover(&self, device: &FaultyDevice, run: &Run, counts: &mut FaultCounts) -> Result<()> {
+        for mode in MODES {
+            let mut random = Random::new(self.seed).part(self.nth);
+            let after = device.after_crash(random.number(), mode);
+            self.arm(&after);
+            let opened = store::open(self.seed, &after);
+            counts.struck += after.faults_struck();
+            let open = opened.map(|db| {
+                after.clear_faults();
+                drop(db);
+            });
+            self.check_opening(&after, open)?;
+            after.clear_faults();
+            let again = after.after_crash(random.number(), MODES[random.index(MODES.len())]);
+            let db = open_again(self.seed, &again)?;
+            let found = store::read_all(&db, run.histories.len())?;
+            history::check(&run.histories, &run.synced, &found)
+                .map_err(|failure| failure.within(format!("after a failed recovery, {mode:?}")))?;
+            db.close().map_err(unexpected("closing"))?;
+            store::verify(&again)?;
+        }
+        Ok(())
+    }
+}
+
+/// Does a little of everything.
+fn probe(db: &Db) -> pandodb::Result<()> {
+    let table = db.table(store::PROBE)?;
+    table.put(b"key", b"value")?;
+    db.checkpoint()?;
+    drop(table);
+    db.drop_table(store::PROBE)
+}
+
+fn unexpected(what: &'static str) -> impl Fn(Error) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}"))
+}
+
+fn open(seed: u64, device: &FaultyDevice) -> Result<Db> {
+    store::open(seed, device).map_err(unexpected("opening"))
+}
+
+fn open_again(seed: u64, device: &FaultyDevice) -> Result<Db> {
+    store::open(seed, device).map_err(unexpected("opening after a failed recovery"))
+}
+
+fn no_errors(run: &Run) -> Result<()> {
+    match run.errors.first() {
+        Some(error) => fail(format!("before any fault: {error}")),
+        None => Ok(()),
+    }
+}
+
+/// Nothing that a poisoned store is asked to write succeeds.
+fn no_more_acknowledgements(db: &Db) -> Result<()> {
+    let Some(table) = db.tables().first().and_then(|name| db.existing_table(name)) else {
+        return Ok(());
+    };
+    let none = WriteOptions::durability(Durability::None);
+    let mut batch = Batch::new();
+    batch.put(&table, b"poisoned", b"1");
+    let accepted = [
+        ("put", table.put(b"poisoned", b"1").is_ok()),
+        (
+            "put without durability",
+            table.put_with(b"poisoned", b"1", none).is_ok(),
+        ),
+        ("batch", db.write(&mut batch, none).is_ok()),
+        ("flush", db.flush().is_ok()),
+        ("checkpoint", db.checkpoint().is_ok()),
+        ("clear", db.clear_tables(&[&table]).is_ok()),
+    ];
+    match accepted.iter().find(|(_, accepted)| *accepted) {
+        Some((what, _)) => fail(format!("a poisoned store accepted: {what}")),
+        None => Ok(()),
+    }
+}
+
+/// A disk that fills up, and has room again later: nothing is lost, reads go on, the store goes on
+/// by itself.
+///
+/// # Errors
+/// What is wrong.
+pub fn fill_disk(seed: u64) -> Result<FaultCounts> {
+    let command = format!("cargo run -p pando-sim -- full --seed {seed}");
+    let _watchdog = Watchdog::new(limit(), command.clone());
+    fill(seed).map_err(|failure| failure.within(format!("replay: {command}\n ")))
+}
+
+fn fill(seed: u64) -> Result<FaultCounts> {
+    let device = FaultyDevice::new(seed);
+    // The first files are 8 MiB of pages and 2 MiB of log.
+    device.set_capacity(13 << 20);
+    let plan = Plan {
+        keys: 600,
+        ..Plan::of_seed(seed, 2400)
+    };
+    let db = open(seed, &device)?;
+    let table = db
+        .table("ballast")
+        .map_err(unexpected("creating a table"))?;
+    let none = WriteOptions::durability(Durability::None);
+    let mut stored = 0_u64;
+    let refused = loop {
+        match table.put_with(&stored.to_be_bytes(), &[7; 20_000], none) {
+            Ok(()) => stored += 1,
+            Err(Error::Full { what }) if what.is_empty() => {
+                return fail("refused without a reason");
+            }
+            Err(Error::Full { .. }) => break stored,
+            Err(error) => return fail(format!("put {stored} on a full disk: {error}")),
+        }
+        if stored > 2000 {
+            return fail("a disk of 13 MiB took 40 MB");
+        }
+    };
+    let count = table.iter().filter(|entry| entry.is_ok()).count() as u64;
+    if count != stored || table.len() != stored {
+        return fail(format!(
+            "{stored} were put, {count} are there, {} counted",
+            table.len()
+        ));
+    }
+    for number in 0..stored / 2 {
+        match table.delete_with(&number.to_be_bytes(), none) {
+            Ok(true) => {}
+            other => return fail(format!("delete {number} on a full disk: {other:?}")),
+        }
+    }
+    device.set_capacity(1 << 30);
+    db.checkpoint().map_err(unexpected("a checkpoint"))?;
+    let mut tries = 0;
+    while let Err(error) = table.put_with(b"again", b"1", none) {
+        tries += 1;
+        if tries > 200 {
+            return fail(format!("still refused when there is room: {error}"));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(table);
+    db.drop_table("ballast")
+        .map_err(unexpected("dropping a table"))?;
+    let run = workload::run(&db, plan, &[])?;
+    no_errors(&run)?;
+    db.close().map_err(unexpected("closing"))?;
+    store::verify(&device)?;
+    Ok(FaultCounts {
+        cases: 1,
+        refused,
+        ..FaultCounts::default()
+    })
+}

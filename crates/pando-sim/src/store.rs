@@ -1,0 +1,117 @@
+//! The store under test, small enough that a few hundred commits evict pages, recycle log segments
+//! and write checkpoints; and reading all that it holds.
+
+use pando_device::{AnyDevice, FaultyDevice};
+use pandodb::{Builder, Db, Durability, VerifyReport};
+
+use crate::failure::{Failure, Result, fail};
+use crate::random::Random;
+use crate::state::{Effect, State, owner, table_owner};
+
+/// Frames of the pool: the least that there may be.
+const FRAMES: usize = 64;
+/// Memory of the store.
+const MEMORY_BYTES: u64 = 2 << 20;
+/// Log of the store.
+const LOG_BYTES: u64 = 1 << 20;
+
+/// A table that belongs to no thread: whether a store takes writes is tried out in it.
+pub const PROBE: &str = "probe";
+
+/// Options of the store that `seed` asks for.
+pub fn options(seed: u64) -> Builder {
+    let mut random = Random::new(seed).part(0x0971);
+    let durability = match random.below(3) {
+        0 => Durability::Durable,
+        1 => Durability::Periodic,
+        _ => Durability::None,
+    };
+    Builder::default()
+        .max_memory(MEMORY_BYTES)
+        .frames(FRAMES)
+        .log_bytes(LOG_BYTES)
+        .durability(durability)
+}
+
+/// The durability that [`options`] set for `seed` promises that a returned commit survives.
+pub fn is_durable_by_default(seed: u64) -> bool {
+    Random::new(seed).part(0x0971).below(3) == 0
+}
+
+/// Opens the store of `seed` on `device`.
+///
+/// # Errors
+/// What the store says.
+pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
+    Db::open_device(options(seed), AnyDevice::from(device.clone()))
+}
+
+/// All that a store holds, by owner. Checks order and counts on the way.
+///
+/// # Errors
+/// A damaged page, a wrong count, an entry out of order or without an owner.
+pub fn read_all(db: &Db, threads: usize) -> Result<Vec<State>> {
+    let mut states = vec![State::default(); threads];
+    for name in db.tables() {
+        if name == PROBE {
+            continue;
+        }
+        let Some(table) = db.existing_table(&name) else {
+            return fail(format!("table {name} is listed and not there"));
+        };
+        if let Some(owner) = table_owner(&name) {
+            match states.get_mut(owner) {
+                Some(state) => state.apply(&Effect::Create(name.clone())),
+                None => return fail(format!("table {name} is nobody's")),
+            }
+        }
+        let mut count = 0;
+        let mut last: Option<Vec<u8>> = None;
+        for entry in table.iter() {
+            let (key, value) =
+                entry.map_err(|error| Failure::new(format!("scanning {name}: {error}")))?;
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return fail(format!("{name}: key {key:?} behind {last:?}"));
+            }
+            let Some(state) = owner(&name, &key).and_then(|owner| states.get_mut(owner)) else {
+                return fail(format!("{name}: {key:?} is nobody's"));
+            };
+            state.apply(&Effect::Put((name.clone(), key.clone()), value));
+            last = Some(key);
+            count += 1;
+        }
+        if table.len() != count {
+            return fail(format!(
+                "{name} counts {} entries, {count} are there",
+                table.len()
+            ));
+        }
+    }
+    Ok(states)
+}
+
+/// Checks every page, owner and count of a store that nobody has open.
+///
+/// # Errors
+/// What is damaged.
+pub fn verify(device: &FaultyDevice) -> Result<()> {
+    match VerifyReport::of_device(&AnyDevice::from(device.clone())) {
+        Ok(report) if report.damages.is_empty() => Ok(()),
+        Ok(report) => fail(format!(
+            "verify: {:?}",
+            &report.damages[..report.damages.len().min(6)]
+        )),
+        Err(error) => fail(format!("verify: {error}")),
+    }
+}
+
+/// Fails if a thread of the engine has panicked.
+///
+/// # Errors
+/// What the engine is poisoned with, then.
+pub fn check_threads(db: &Db) -> Result<()> {
+    match db.report().poisoned {
+        Some(cause) if cause.contains("panicked") => fail(cause),
+        _ => Ok(()),
+    }
+}

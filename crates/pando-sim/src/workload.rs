@@ -1,0 +1,451 @@
+//! Threads that do random things to a store, and notes of what they did.
+//!
+//! Every thread writes entries of its own in tables of its own and in shared ones, checks what it
+//! reads against its notes, and stops at the first error, which the caller judges.
+
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, thread};
+use pandodb::{Batch, Db, Durability, Error, Table, WriteOptions};
+
+use crate::failure::{Failure, Result};
+use crate::history::{History, Step};
+use crate::random::Random;
+use crate::state::{Effect, Place, State, own_table, shared_table};
+use crate::store::is_durable_by_default;
+
+/// Tables of each thread, and of all together.
+const OWN_TABLES: usize = 3;
+const SHARED_TABLES: usize = 2;
+/// Longest value of a workload.
+const VALUE_BYTES_MAX: u64 = 30_000;
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Decides everything but the schedule.
+    pub seed: u64,
+    /// Tells workloads on the same store apart.
+    pub round: u64,
+    /// Number of threads.
+    pub threads: usize,
+    /// What each of them does.
+    pub steps: usize,
+    /// Keys of each thread in each table.
+    pub keys: u64,
+}
+
+impl Plan {
+    /// A plan for `seed`: one to three threads.
+    pub fn of_seed(seed: u64, steps: usize) -> Self {
+        let mut random = Random::new(seed).part(0x91a5);
+        let threads = if random.once_in(2) {
+            1
+        } else {
+            2 + random.index(2)
+        };
+        Self {
+            seed,
+            round: 0,
+            threads,
+            steps: steps / threads,
+            keys: 20 + random.below(200),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Run {
+    /// What each thread has committed.
+    pub histories: Vec<History>,
+    /// Stamps of the beginnings of calls that made everything before them durable.
+    pub synced: Vec<u64>,
+    /// The errors that threads stopped at.
+    pub errors: Vec<Error>,
+    /// Commits refused for lack of space.
+    pub refused: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    clock: AtomicU64,
+    synced: Mutex<Vec<u64>>,
+}
+
+impl Shared {
+    fn stamp(&self) -> u64 {
+        // AcqRel: stamps order calls of different threads.
+        self.clock.fetch_add(1, Ordering::AcqRel) + 1
+    }
+}
+
+/// Runs `plan` on top of `initial` (by thread; missing ones are empty).
+///
+/// # Errors
+/// A read that contradicts what the thread has committed.
+pub fn run(db: &Db, plan: Plan, initial: &[State]) -> Result<Run> {
+    let shared = Arc::new(Shared::default());
+    let workers: Vec<_> = (0..plan.threads)
+        .map(|thread| {
+            let initial = initial.get(thread).cloned().unwrap_or_default();
+            let worker = Worker::new(db.clone(), plan, History::new(thread, initial), &shared);
+            thread::spawn(move || worker.work(plan.steps))
+        })
+        .collect();
+    let mut run = Run {
+        histories: Vec::new(),
+        synced: Vec::new(),
+        errors: Vec::new(),
+        refused: 0,
+    };
+    let mut failure = None;
+    for worker in workers {
+        match worker.join() {
+            Ok((worker, end)) => {
+                run.histories.push(worker.history);
+                run.refused += worker.refused;
+                match end {
+                    Ok(()) => {}
+                    Err(Stop::Error(error)) => run.errors.push(error),
+                    Err(Stop::Failure(found)) => failure = Some(found),
+                }
+            }
+            Err(_) => failure = Some(Failure::new("a thread of the workload panicked")),
+        }
+    }
+    run.synced.append(&mut shared.synced.lock());
+    failure.map_or(Ok(run), Err)
+}
+
+enum Stop {
+    Error(Error),
+    Failure(Failure),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+type End<T> = std::result::Result<T, Stop>;
+
+fn wrong<T>(what: String) -> End<T> {
+    Err(Stop::Failure(Failure::new(what)))
+}
+
+struct Worker {
+    db: Db,
+    plan: Plan,
+    random: Random,
+    history: History,
+    shared: Arc<Shared>,
+    tables: Vec<Table>,
+    written: u64,
+    refused: usize,
+}
+
+impl Worker {
+    fn new(db: Db, plan: Plan, history: History, shared: &Arc<Shared>) -> Self {
+        Self {
+            db,
+            plan,
+            random: Random::new(plan.seed).part(plan.round * 1000 + 100 + history.thread as u64),
+            history,
+            shared: shared.clone(),
+            tables: Vec::new(),
+            written: 0,
+            refused: 0,
+        }
+    }
+
+    fn work(mut self, steps: usize) -> (Self, End<()>) {
+        let end = self.open_tables().and_then(|()| {
+            for _ in 0..steps {
+                match self.step() {
+                    Err(Stop::Error(Error::Full { .. })) => self.refused += 1,
+                    other => other?,
+                }
+            }
+            Ok(())
+        });
+        self.tables.clear();
+        (self, end)
+    }
+
+    fn open_tables(&mut self) -> End<()> {
+        for number in 0..OWN_TABLES {
+            let name = own_table(self.history.thread, number);
+            self.create(name)?;
+        }
+        for number in 0..SHARED_TABLES {
+            // Threads race to create it.
+            self.tables.push(self.db.table(&shared_table(number))?);
+        }
+        Ok(())
+    }
+
+    /// Creates a table of this thread, or finds it.
+    fn create(&mut self, name: String) -> End<()> {
+        let durable = self.default_is_durable() && !self.history.now().tables().contains(&name);
+        let db = self.db.clone();
+        let effects = vec![Effect::Create(name.clone())];
+        let table = self.commit(effects, durable, || db.table(&name))?;
+        match self.tables.iter_mut().find(|known| known.name() == name) {
+            Some(known) => *known = table,
+            None => self.tables.push(table),
+        }
+        Ok(())
+    }
+
+    fn default_is_durable(&self) -> bool {
+        is_durable_by_default(self.plan.seed)
+    }
+
+    /// Notes a commit around the call that makes it.
+    fn commit<T>(
+        &mut self,
+        effects: Vec<Effect>,
+        durable: bool,
+        call: impl FnOnce() -> pandodb::Result<T>,
+    ) -> End<T> {
+        let start = self.shared.stamp();
+        let result = call();
+        let step = Step {
+            effects,
+            start,
+            end: result.is_ok().then(|| self.shared.stamp()),
+            durable: durable && result.is_ok(),
+        };
+        match &result {
+            // Full promises that nothing was written.
+            Err(Error::Full { .. }) => {}
+            _ => self.history.push(step),
+        }
+        Ok(result?)
+    }
+
+    fn step(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, 2);
+        if !self.history.now().tables().contains(&name) {
+            // A full disk has refused to create it again.
+            self.create(name)?;
+        }
+        match self.random.below(100) {
+            0..36 => self.put(),
+            36..48 => self.delete(),
+            48..56 => self.update(),
+            56..70 => self.batch(),
+            70..86 => self.get(),
+            86..90 => self.scan(),
+            90..93 => self.checkpoint(),
+            93..95 => self.flush(),
+            95..97 => self.clear(),
+            97 => self.drop_table(),
+            _ => {
+                self.db.request_checkpoint();
+                Ok(())
+            }
+        }
+    }
+
+    fn table(&mut self) -> Table {
+        self.tables[self.random.index(self.tables.len())].clone()
+    }
+
+    fn key(&mut self, table: &Table) -> Place {
+        let number = self.random.below(self.plan.keys);
+        let thread = self.history.thread;
+        let key = match number % 10 {
+            0 => format!("{}{number}-{thread}", "long".repeat(40)),
+            1 => format!("{number}{thread}"),
+            _ => format!("key{number:05}-{thread}"),
+        };
+        (table.name().to_owned(), key.into_bytes())
+    }
+
+    /// Values name who wrote them, so that no two are alike.
+    fn value(&mut self) -> Vec<u8> {
+        let bytes = match self.random.below(24) {
+            0 => self.random.below(VALUE_BYTES_MAX),
+            1 => self.random.below(6000),
+            2 => 0,
+            _ => self.random.below(500),
+        };
+        self.written += 1;
+        let stamp = format!("{}/{}/", self.history.thread, self.written);
+        stamp.bytes().cycle().take(bytes as usize).collect()
+    }
+
+    fn durability(&mut self) -> (WriteOptions, bool) {
+        match self.random.below(8) {
+            0 => (WriteOptions::durability(Durability::Durable), true),
+            1 => (WriteOptions::durability(Durability::Periodic), false),
+            2 => (WriteOptions::default(), self.default_is_durable()),
+            _ => (WriteOptions::durability(Durability::None), false),
+        }
+    }
+
+    fn put(&mut self) -> End<()> {
+        let table = self.table();
+        let place = self.key(&table);
+        let value = self.value();
+        let (options, durable) = self.durability();
+        let effects = vec![Effect::Put(place.clone(), value.clone())];
+        self.commit(effects, durable, || {
+            table.put_with(&place.1, &value, options)
+        })
+    }
+
+    fn delete(&mut self) -> End<()> {
+        let table = self.table();
+        let place = self.key(&table);
+        let (options, durable) = self.durability();
+        let expected = self.history.now().get(&place).is_some();
+        let effects = vec![Effect::Delete(place.clone())];
+        // The delete of a missing entry commits nothing, so it promises nothing either.
+        let existed = self.commit(effects, durable && expected, || {
+            table.delete_with(&place.1, options)
+        })?;
+        if existed != expected {
+            return wrong(format!("delete {place:?}: {existed}, expected {expected}"));
+        }
+        Ok(())
+    }
+
+    fn update(&mut self) -> End<()> {
+        let table = self.table();
+        let place = self.key(&table);
+        let value = self.value();
+        let old = self.history.now().get(&place).cloned();
+        let durable = self.default_is_durable();
+        let effects = vec![Effect::Put(place.clone(), value.clone())];
+        let mut seen = None;
+        let new = Some(value);
+        if self.random.once_in(2) {
+            self.commit(effects, durable, || {
+                table.update(&place.1, |now| {
+                    seen = now.map(<[u8]>::to_vec);
+                    new.clone()
+                })
+            })?;
+        } else {
+            let done = self.commit(effects, durable, || {
+                table.compare_and_put(&place.1, old.as_deref(), new.as_deref())
+            })?;
+            if !done {
+                return wrong(format!("compare_and_put {place:?} found another value"));
+            }
+            seen.clone_from(&old);
+        }
+        if seen != old {
+            return wrong(format!("update {place:?} saw another value than was put"));
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self) -> End<()> {
+        let mut batch = Batch::new();
+        let mut effects = Vec::new();
+        let mut bytes = 0;
+        for _ in 0..2 + self.random.below(18) {
+            let table = self.table();
+            let place = self.key(&table);
+            if self.random.once_in(4) {
+                batch.delete(&table, &place.1);
+                effects.push(Effect::Delete(place));
+                continue;
+            }
+            let value = self.value();
+            bytes += value.len();
+            batch.put(&table, &place.1, &value);
+            effects.push(Effect::Put(place, value));
+            if bytes > 2 * VALUE_BYTES_MAX as usize {
+                break;
+            }
+        }
+        let (options, durable) = self.durability();
+        let db = self.db.clone();
+        self.commit(effects, durable, || db.write(&mut batch, options))
+    }
+
+    fn get(&mut self) -> End<()> {
+        let table = self.table();
+        let place = self.key(&table);
+        let found = table.get(&place.1)?;
+        if found.as_ref() != self.history.now().get(&place) {
+            return wrong(format!(
+                "get {place:?}: {:?} bytes, not what was put",
+                found.map(|value| value.len())
+            ));
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, self.random.index(OWN_TABLES));
+        let Some(table) = self.db.existing_table(&name) else {
+            return wrong(format!("{name} is not there"));
+        };
+        let mut found = table.iter().collect::<pandodb::Result<Vec<_>>>()?;
+        if self.random.once_in(2) {
+            found = table.iter().rev().collect::<pandodb::Result<Vec<_>>>()?;
+            found.reverse();
+        }
+        let expected = self.history.now().table(&name);
+        if !found
+            .iter()
+            .map(|(k, v)| (k, v))
+            .eq(expected.map(|((_, k), v)| (k, v)))
+        {
+            return wrong(format!("scan of {name} found {} entries", found.len()));
+        }
+        let len = table.len();
+        if len != found.len() as u64 {
+            return wrong(format!(
+                "{name} counts {len} entries, a scan {}",
+                found.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> End<()> {
+        let start = self.shared.stamp();
+        self.db.checkpoint()?;
+        self.shared.synced.lock().push(start);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> End<()> {
+        let start = self.shared.stamp();
+        self.db.flush()?;
+        self.shared.synced.lock().push(start);
+        Ok(())
+    }
+
+    fn clear(&mut self) -> End<()> {
+        let mut names = vec![own_table(self.history.thread, 0)];
+        if self.random.once_in(2) {
+            names.push(own_table(self.history.thread, 1));
+        }
+        let tables: Vec<Table> = names
+            .iter()
+            .filter_map(|name| self.db.existing_table(name))
+            .collect();
+        let effects = names.into_iter().map(Effect::Clear).collect();
+        let (db, durable) = (self.db.clone(), self.default_is_durable());
+        let all: Vec<&Table> = tables.iter().collect();
+        self.commit(effects, durable, || db.clear_tables(&all))
+    }
+
+    fn drop_table(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, 2);
+        let (db, durable) = (self.db.clone(), self.default_is_durable());
+        if db.existing_table(&name).is_some() {
+            let effects = vec![Effect::Drop(name.clone())];
+            self.commit(effects, durable, || db.drop_table(&name))?;
+        }
+        self.create(name)
+    }
+}

@@ -1,0 +1,36 @@
+//! A store crashes at every sync point and at sampled writes, and recovers.
+//!
+//! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) ask for more.
+
+use pando_sim::crash::{self, CrashCase, CrashPoint};
+
+use crate::number;
+
+fn check(seeds: std::ops::RangeInclusive<u64>, steps: usize, points: u64) {
+    for seed in seeds {
+        let case = CrashCase {
+            seed,
+            point: CrashPoint::End,
+            steps,
+            lives: 2,
+        };
+        if let Err(failure) = crash::sweep(case, points, |_| ()) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn every_sync_point_of_a_workload_may_be_its_last() {
+    check(
+        1..=number("PANDO_SEEDS", 2),
+        200,
+        number("PANDO_CRASH_POINTS", 50),
+    );
+}
+
+#[test]
+fn many_workloads_crash_at_a_few_points() {
+    let seeds = number("PANDO_SEEDS", 6);
+    check(1001..=1000 + seeds, 300, number("PANDO_CRASH_POINTS", 8));
+}

@@ -1,0 +1,70 @@
+//! Every operation of the device fails once, or from then on; disks fill up.
+
+use pando_device::faulty::Operation;
+use pando_sim::faults::{FaultCase, FaultCounts, STAGES, fill_disk};
+use pando_sim::random::Random;
+
+use crate::number;
+
+fn run(case: FaultCase, counts: &mut FaultCounts) {
+    match case.run() {
+        Ok(done) => counts.add(done),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+#[test]
+fn the_first_operations_of_each_kind_fail_at_every_stage() {
+    let mut counts = FaultCounts::default();
+    for (_, stage) in STAGES {
+        for operation in [
+            Operation::Read,
+            Operation::Write,
+            Operation::Sync,
+            Operation::Allocate,
+        ] {
+            for nth in [1, 2, 3, 5, 8, 13] {
+                let full = nth % 2 == 0 && operation != Operation::Read;
+                let sticky = nth % 3 == 0;
+                run(
+                    FaultCase {
+                        seed: nth,
+                        stage,
+                        operation,
+                        full,
+                        sticky,
+                        nth,
+                    },
+                    &mut counts,
+                );
+            }
+        }
+    }
+    assert!(counts.struck > 40 && counts.poisoned > 5, "{counts:?}");
+}
+
+#[test]
+fn operations_fail_at_random() {
+    let mut counts = FaultCounts::default();
+    for seed in 0..number("PANDO_SEEDS", 60) {
+        run(FaultCase::choose(&mut Random::new(seed)), &mut counts);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    for seed in 0..number("PANDO_SEEDS", 2).min(50) {
+        match fill_disk(seed) {
+            Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_case_says_all_of_it() {
+    for seed in 0..50 {
+        let case = FaultCase::choose(&mut Random::new(seed));
+        assert_eq!(case.to_string().parse::<FaultCase>().unwrap(), case);
+    }
+}

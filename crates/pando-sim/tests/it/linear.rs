@@ -1,0 +1,155 @@
+//! Threads on a store of 64 frames, and whether what they saw has an order.
+
+use std::collections::BTreeMap;
+
+use pando_sim::linear::{self, Action, Call, Key, Value};
+use pando_sim::random::Random;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Mutex, thread};
+use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
+
+use crate::number;
+
+const NONE: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+
+fn name(key: Key) -> Vec<u8> {
+    // Far apart, so that keys lie in different leaves.
+    format!("{:03}{}", key * 37 % 100, "x".repeat(60)).into_bytes()
+}
+
+fn number_of(value: Option<Vec<u8>>) -> Value {
+    value.map(|bytes| u64::from_le_bytes(bytes[..8].try_into().unwrap()))
+}
+
+/// Values of any length: some in overflow pages.
+fn bytes(value: u64) -> Vec<u8> {
+    let mut bytes = value.to_le_bytes().to_vec();
+    bytes.resize([8, 200, 1500, 6000][(value % 4) as usize], value as u8);
+    bytes
+}
+
+struct Rig {
+    db: Db,
+    table: Table,
+    clock: AtomicU64,
+    history: Mutex<Vec<Call>>,
+}
+
+impl Rig {
+    fn call(&self, act: impl FnOnce() -> Action) {
+        // AcqRel: stamps order calls of different threads.
+        let start = self.clock.fetch_add(1, Ordering::AcqRel);
+        let action = act();
+        let end = Some(self.clock.fetch_add(1, Ordering::AcqRel));
+        self.history.lock().push(Call { action, start, end });
+    }
+
+    fn step(&self, random: &mut Random, keys: Key, batches: bool, value: u64) {
+        let key = random.below(u64::from(keys)) as Key;
+        match random.below(10) {
+            0..4 => self.call(|| {
+                let found = number_of(self.table.get(&name(key)).unwrap());
+                Action::Read(vec![(key, found)])
+            }),
+            4 if batches => self.call(|| {
+                let pairs: Vec<(Key, Value)> = (0..3)
+                    .map(|step| ((key + step) % keys, Some(value)))
+                    .collect();
+                let mut batch = Batch::new();
+                for (key, value) in &pairs {
+                    batch.put(&self.table, &name(*key), &bytes(value.unwrap()));
+                }
+                self.db.write(&mut batch, NONE).unwrap();
+                Action::Write(pairs)
+            }),
+            4..7 => self.call(|| {
+                self.table
+                    .put_with(&name(key), &bytes(value), NONE)
+                    .unwrap();
+                Action::Write(vec![(key, Some(value))])
+            }),
+            7 => self.call(|| {
+                self.table.delete_with(&name(key), NONE).unwrap();
+                Action::Write(vec![(key, None)])
+            }),
+            8 => {
+                let old = number_of(self.table.get(&name(key)).unwrap());
+                self.call(|| {
+                    let old_bytes = old.map(bytes);
+                    let done = self
+                        .table
+                        .compare_and_put(&name(key), old_bytes.as_deref(), Some(&bytes(value)))
+                        .unwrap();
+                    Action::Swap(key, old, Some(value), done)
+                });
+            }
+            _ => self.call(|| {
+                let sum = self.table.update(&[b"c", &name(key)[..]].concat(), |old| {
+                    let old = old.map_or(0, |old| u64::from_le_bytes(old.try_into().unwrap()));
+                    Some((old + 1).to_le_bytes().to_vec())
+                });
+                Action::Add(1000 + key, number_of(sum.unwrap()))
+            }),
+        }
+    }
+}
+
+fn check(seed: u64, threads: u64, keys: Key, batches: bool) {
+    let options = Builder::default()
+        .max_memory(2 << 20)
+        .frames(64)
+        .log_bytes(1 << 20);
+    let db = options
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let ballast = db.table("ballast").unwrap();
+    let rig = Rig {
+        table,
+        db,
+        clock: AtomicU64::new(0),
+        history: Mutex::new(Vec::new()),
+    };
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (rig, ballast) = (&rig, &ballast);
+            scope.spawn(move || {
+                let mut random = Random::new(seed).part(thread);
+                for step in 0..400 {
+                    rig.step(&mut random, keys, batches, step * threads + thread + 1);
+                    // Something else for the pool to hold.
+                    let other = random.below(300).to_be_bytes();
+                    if random.once_in(2) {
+                        ballast.put_with(&other, &[1; 900], NONE).unwrap();
+                    } else {
+                        ballast.get(&other).unwrap();
+                    }
+                    if random.once_in(100) {
+                        rig.db.request_checkpoint();
+                    }
+                }
+            });
+        }
+    });
+    let history = std::mem::take(&mut *rig.history.lock());
+    if let Err(violation) = linear::check(&history, &BTreeMap::new()) {
+        panic!("seed {seed}: {violation}");
+    }
+}
+
+#[test]
+fn registers_and_counters_are_linearizable() {
+    for seed in 0..number("PANDO_SEEDS", 4) {
+        check(seed, 4, 6, false);
+    }
+}
+
+#[test]
+fn batches_over_several_leaves_are_seen_whole() {
+    for seed in 0..number("PANDO_SEEDS", 4) {
+        check(seed, 3, 5, true);
+    }
+}

@@ -1,0 +1,14 @@
+//! Crashes, faults, damage and linearizability of whole stores.
+
+mod crash;
+mod damage;
+mod faults;
+mod linear;
+
+/// A number from the environment: how much to do.
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => default,
+    }
+}
