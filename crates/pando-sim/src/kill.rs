@@ -83,7 +83,14 @@ impl Server {
         drop(probe);
         let errors = std::fs::File::create(log).map_err(told("making a log"))?;
         let process = Command::new(&plan.server)
-            .args(["serve", "--max-memory", "16m", "--durability", "durable", "--dir"])
+            .args([
+                "serve",
+                "--max-memory",
+                "16m",
+                "--durability",
+                "durable",
+                "--dir",
+            ])
             .arg(&plan.directory)
             .args(["--listen", &address.to_string()])
             .stdin(Stdio::null())
@@ -237,7 +244,11 @@ fn verify(
         let start = round.stamp();
         let value = read_number(&mut client, &shared_key(key))?;
         let end = Some(round.stamp());
-        calls.push(Call { action: Action::Read(vec![(key, value)]), start, end });
+        calls.push(Call {
+            action: Action::Read(vec![(key, value)]),
+            start,
+            end,
+        });
         now.extend(value.map(|value| (key, value)));
     }
     counts.calls += calls.len() as u64;
@@ -251,14 +262,19 @@ fn shared_key(key: Key) -> Vec<u8> {
 }
 
 fn own_place(thread: usize, number: u64) -> Place {
-    (own_table(thread, 0), format!("own:{thread}:{number}").into_bytes())
+    (
+        own_table(thread, 0),
+        format!("own:{thread}:{number}").into_bytes(),
+    )
 }
 
 fn number_of(reply: &Reply) -> Result<Value> {
     match reply {
         Reply::Bulk(None) => Ok(None),
         Reply::Bulk(Some(bytes)) => {
-            let number = str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+            let number = str::from_utf8(bytes)
+                .ok()
+                .and_then(|text| text.parse().ok());
             let what = || Failure::new(format!("not a number: {reply:?}"));
             number.map(Some).ok_or_else(what)
         }
@@ -364,7 +380,12 @@ impl<'r> Worker<'r> {
         let answer = Self::answered(call(&mut self.client))?;
         let end = answer.is_some().then(|| self.round.stamp());
         let durable = end.is_some();
-        self.history.push(Step { effects, start, end, durable });
+        self.history.push(Step {
+            effects,
+            start,
+            end,
+            durable,
+        });
         Ok(answer)
     }
 
@@ -451,13 +472,17 @@ impl<'r> Worker<'r> {
             _ => {
                 let value = self.random.below(1 << 40);
                 let text = value.to_string();
-                let reply = self.client.call(&[b"SET", &shared_key(key), text.as_bytes()]);
+                let reply = self
+                    .client
+                    .call(&[b"SET", &shared_key(key), text.as_bytes()]);
                 (Some(Action::Write(vec![(key, Some(value))])), reply)
             }
         };
         let reply = Self::answered(reply)?;
         let end = reply.is_some().then(|| self.round.stamp());
-        let seen = reply.as_ref().map(|reply| observe(action.as_ref(), key, reply));
+        let seen = reply
+            .as_ref()
+            .map(|reply| observe(action.as_ref(), key, reply));
         let action = seen.transpose()?.or(action);
         if let Some(action) = action {
             self.round.calls.lock().push(Call { action, start, end });
@@ -471,7 +496,8 @@ impl<'r> Worker<'r> {
         let text = value.to_string();
         self.client.push(&[b"MULTI"]);
         for key in [key, other] {
-            self.client.push(&[b"SET", &shared_key(key), text.as_bytes()]);
+            self.client
+                .push(&[b"SET", &shared_key(key), text.as_bytes()]);
         }
         self.client.push(&[b"EXEC"]);
         let reply = self.client.send().and_then(|()| {
