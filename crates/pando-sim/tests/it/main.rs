@@ -1,5 +1,7 @@
 //! Crashes, faults, damage and linearizability of whole stores.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 mod crash;
 mod damage;
 mod faults;
