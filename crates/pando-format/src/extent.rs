@@ -38,7 +38,7 @@ pub struct StoredPage {
     pub extent: Extent,
     /// Low 20 bits of the page's checksum: catches a lost write, which leaves an older valid image.
     pub tag: u32,
-    /// A leaf that names chunks of large values (none do in version 0).
+    /// A leaf that names other pages: of long values (or, later, chunks of very large ones).
     pub names_chunks: bool,
 }
 

@@ -78,7 +78,7 @@ pub struct Group {
     pub generation: Epoch,
     /// Page and its word (0: freed), in the order of the events.
     pub pairs: Vec<(PageId, u64)>,
-    /// Entries of each tree whose count changed.
+    /// Entries of each table's tree.
     pub counts: Vec<(TreeId, u64)>,
 }
 

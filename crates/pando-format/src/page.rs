@@ -9,8 +9,8 @@
 //!       13      level: 0 for a leaf, parents one above their children
 //!       14      compression: 0 none (others reserved)
 //!       15      flags, reserved
-//!  2    16..24  lsn_max: newest batch that changed the page
-//!  3    24..32  multi_lsn: newest batch of several leaves that changed it
+//!  2    16..24  lsn_max: newest batch that changed the leaf
+//!  3    24..32  multi_lsn: newest batch of two or more writes that changed it
 //!  4    32..40  epoch of this image
 //!  5    40..42  slot count
 //!       42..44  ghost count (always 0 in version 0)

@@ -13,6 +13,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 use pando_sync::words::prefetch;
 
+use crate::frame::HEAT_COLD;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
@@ -35,7 +36,7 @@ pub struct Stay {
 pub struct Marks {
     /// LSN of the batch.
     pub lsn: Lsn,
-    /// The same for a batch of several leaves, 0 for one that changes a single leaf.
+    /// The same for a batch of two or more writes, 0 for a single one.
     pub multi_lsn: Lsn,
 }
 
@@ -430,6 +431,7 @@ impl Pool {
         words[WORD_KIND].store(kind, Ordering::Relaxed);
         let header = self.header(latched.frame);
         header.set_stored(None, Epoch(0));
+        header.set_heat(HEAT_COLD);
         header.set_dirty_epoch(Some(stay.epoch));
         self.epochs().dirty_began(stay.epoch);
         header.set_page(page);

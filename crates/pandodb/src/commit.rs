@@ -1,19 +1,21 @@
 //! Commit: credits, locks, gate, log, pages, marks, in this order.
 //!
 //! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
-//! 2. Lock the stripes of the written keys; check that what was read is unchanged.
-//! 3. Enter the gate; check the tables; append the record.
+//! 2. Lock the stripes of the written keys.
+//! 3. Enter the gate; check that tables and what was read are unchanged; append the record.
 //! 4. Apply it, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
 //!
-//! Everything that may have to be waited for lies in 1 to 3, where an attempt that cannot go on
-//! gives all back and starts again. From the append on nothing is undone: an error in step 4
-//! poisons the engine.
+//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again
+//! when what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for
+//! nothing that anybody in the gate holds. From the append on nothing is undone: an error poisons
+//! the engine.
 
-use pando_format::Lsn;
 use pando_format::log::{BatchWriter, RecordKind};
-use pando_pool::{Hold, Marks};
+use pando_format::{Lsn, PageId};
+use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
 use pando_tree::Scratch;
 use pando_wal::LogCredit;
 
@@ -31,6 +33,9 @@ const PAGES_PER_WRITE: u64 = 3;
 /// Pages that a batch may make dirty on top: splits up to the root.
 const PAGES_PER_BATCH: u64 = 8;
 
+/// Most pages that are read at the same time for one batch.
+const WANTED_MAX: usize = 64;
+
 /// Working memory of commits, reused.
 #[derive(Debug, Default)]
 pub(crate) struct CommitScratch {
@@ -41,6 +46,8 @@ pub(crate) struct CommitScratch {
     /// `order`, `stripes` and `payload` are those of the write set.
     ready: bool,
     pub(crate) tree: Scratch,
+    /// After a fault: the other pages that the batch was found to need.
+    pub(crate) wanted: Vec<PageId>,
 }
 
 /// How a commit ended.
@@ -131,9 +138,6 @@ impl Engine {
             Ok(locked) => locked,
             Err(taken) => return Err(Stop::Stripe(taken).into()),
         };
-        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
-            return Ok(Outcome::Conflict { watched });
-        }
         let Some(pass) = self.gate.try_enter() else {
             return Err(Stop::Gate.into());
         };
@@ -143,6 +147,14 @@ impl Engine {
             set.refresh_trees()?;
             scratch.reset();
             return Ok(Outcome::Conflict { watched: false });
+        }
+        // Inside the gate: a batch that changes tables is either seen, or comes later.
+        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
+            self.statistics.tick(Ticker::CommitConflicts, 1);
+            return Ok(Outcome::Conflict { watched });
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed.into());
         }
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
@@ -188,16 +200,19 @@ impl Engine {
         if !self.dirty_room(pages) {
             return Err(Stop::Dirty.into());
         }
-        if self.pool.page_ids().available() < pages {
+        // Each promised block stands for a page that may be new.
+        let promised = self.space.promised_blocks() / u64::from(self.page_blocks());
+        if self.pool.page_ids().available() < promised {
             return Err(Error::Full {
                 what: self.page_ids_text(),
             }
             .into());
         }
         let Some(share) = self.holds.try_take(scratch.order.len() as u64) else {
-            return Err(Stop::Holds.into());
+            return Err(Stop::Holds(scratch.order.len() as u64).into());
         };
-        let holds = self.hold_leaves(set, &scratch.order, share.frames())?;
+        let CommitScratch { order, wanted, .. } = scratch;
+        let holds = self.hold_leaves(set, order, share.frames(), wanted)?;
         Ok(Credits {
             log,
             _blocks: promise,
@@ -216,7 +231,7 @@ impl Engine {
     }
 
     /// Pages that the batch makes dirty at worst.
-    fn pages_of(&self, set: &WriteSet) -> u64 {
+    pub(crate) fn pages_of(&self, set: &WriteSet) -> u64 {
         let page = self.pool.page_size().bytes();
         let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
         let overflow: usize = set
@@ -227,9 +242,18 @@ impl Engine {
         PAGES_PER_WRITE * set.len() as u64 + PAGES_PER_BATCH + overflow as u64
     }
 
-    /// Finds the leaves of the first writes and holds them: at most `most`.
-    fn hold_leaves(&self, set: &WriteSet, order: &[usize], most: usize) -> Step<Vec<Hold<'_>>> {
+    /// Finds the leaves of the first writes and holds them: at most `most`. When some are missing,
+    /// `wanted` names them, so that they are read at the same time.
+    fn hold_leaves(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        most: usize,
+        wanted: &mut Vec<PageId>,
+    ) -> Step<Vec<Hold<'_>>> {
+        wanted.clear();
         let mut holds: Vec<Hold<'_>> = Vec::with_capacity(most.min(order.len()));
+        let mut missing = None;
         for at in order.iter().take(most) {
             let (table, key, _) = set.write_at(*at);
             let tree = set.tables[table].tree.expect("checked in prepare");
@@ -238,10 +262,24 @@ impl Engine {
                 // Found out again, and said so, inside the gate.
                 break;
             }
-            let located = on_tree(state, tree, tree.try_locate(&self.pool, key))?;
-            holds.push(on_tree(state, tree, self.pool.hold(located.leaf))?);
+            let located = tree.try_locate(&self.pool, key);
+            let held = located.and_then(|located| self.pool.hold(located.leaf));
+            match on_tree(state, tree, held) {
+                Ok(hold) => holds.push(hold),
+                Err(Restart::Fault(page)) => {
+                    if missing.is_none() {
+                        missing = Some(page);
+                    } else if !wanted.contains(&page) && wanted.len() < WANTED_MAX {
+                        wanted.push(page);
+                    }
+                }
+                Err(restart) => return Err(restart.into()),
+            }
         }
-        Ok(holds)
+        match missing {
+            None => Ok(holds),
+            Some(page) => Err(Restart::Fault(page).into()),
+        }
     }
 
     /// Step 4. The caller is in the gate.

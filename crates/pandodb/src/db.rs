@@ -115,7 +115,8 @@ impl Db {
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_device(options: Builder, device: AnyDevice) -> Result<Self> {
-        let periodic = (options.durability == Durability::Periodic).then_some(options.periodic);
+        // Also for a store of another default: a commit may ask for it.
+        let periodic = Some(options.periodic);
         let engine = Arc::new(crate::open::open(device, options)?);
         let owner = Owner {
             engine: engine.clone(),
@@ -262,7 +263,11 @@ impl Db {
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
         let mut scratch = CommitScratch::default();
-        let outcome = engine.block(|_| engine.try_commit(set, &mut scratch))?;
+        let outcome = engine.block(|blocked| {
+            let outcome = engine.try_commit(set, &mut scratch);
+            blocked.wanted.append(&mut scratch.wanted);
+            outcome
+        })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
             self.acknowledge(lsn, options)?;
         }

@@ -10,12 +10,13 @@ use pando_pool::{Attempt, Hold, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, park, thread_waker};
+use pando_sync::{Arc, CoreLocal, Gate, Mutex, park, thread_waker};
 use pando_tree::{Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
 use crate::error::{Error, Result};
+use crate::fetcher::Fetcher;
 use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: CheckpointState,
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
+    /// Lent to blocking calls that read many pages at once.
+    pub(crate) fetchers: Mutex<Vec<Fetcher>>,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
     pub(crate) closed: AtomicBool,
@@ -81,6 +84,7 @@ impl Engine {
             empty_leaves: EmptyLeaves::default(),
             applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
             closed: AtomicBool::new(false),
+            fetchers: Mutex::new(Vec::new()),
             store: parts.store,
             log: parts.log,
             checkpoint: parts.checkpoint,
@@ -257,13 +261,15 @@ impl<'a> Blocked<'a> {
                 if self.share.is_some() {
                     break;
                 }
-                self.park_on(&Stop::Holds)?;
+                self.park_on(&Stop::Holds(POINT_HOLDS))?;
             }
         }
-        self.engine.fetch(page)?;
-        for page in std::mem::take(&mut self.wanted) {
-            self.engine.fetch(page)?;
+        if !self.wanted.is_empty() {
+            self.wanted.push(page);
+            self.engine.fetch_many(&self.wanted)?;
+            self.wanted.clear();
         }
+        self.engine.fetch(page)?;
         if let Some(share) = &self.share {
             if self.holds.len() >= share.frames() {
                 self.holds.remove(0);

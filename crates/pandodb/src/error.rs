@@ -26,7 +26,7 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// A page on disk is not what was written there.
+    /// A page on disk is not what was written there, or cannot be read.
     CorruptPage {
         /// The page.
         page: PageId,
@@ -67,7 +67,7 @@ pub enum Error {
         /// The longest.
         limit: usize,
     },
-    /// The batch is larger than this store takes at once: half of the log buffer.
+    /// The batch is larger than this store takes at once: what the log buffer holds.
     BatchTooLarge {
         /// Its size in the log.
         bytes: usize,
@@ -98,12 +98,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the same call may succeed later without anybody doing anything.
+    /// True if the same call may succeed later, once there is room again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// True if something on disk is damaged.
+    /// True if something on disk is damaged or cannot be read.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
     }
@@ -169,12 +169,12 @@ impl fmt::Display for Error {
             }
             Self::ValueTooLong { bytes, limit } => write!(
                 f,
-                "value of {bytes} bytes; the longest here is {limit} (4 MiB at most, and half of \
-                 the log buffer: raise max_memory)"
+                "value of {bytes} bytes; the longest here is {limit} (4 MiB at most, and what the \
+                 log buffer holds: raise max_memory)"
             ),
             Self::BatchTooLarge { bytes, limit } => write!(
                 f,
-                "batch of {bytes} bytes; the largest is {limit} (half of the log buffer): \
+                "batch of {bytes} bytes; the largest is {limit} (what the log buffer holds): \
                  split it, or raise max_memory"
             ),
             Self::InvalidTableName { name } => {

@@ -29,8 +29,8 @@ pub(crate) enum Stop {
     Blocks(u64),
     /// Fewer dirty frames: until [`crate::store::Store::is_dirty_high`] ends.
     Dirty,
-    /// Fewer holds.
-    Holds,
+    /// So many frames of the hold budget.
+    Holds(u64),
     /// All batches up to the LSN to be applied.
     Applied(Lsn),
     /// A job of an engine thread.
@@ -121,9 +121,9 @@ impl Engine {
                 self.pool.work().notify_all();
                 !self.is_dirty_high()
             }
-            Stop::Holds => {
+            Stop::Holds(frames) => {
                 self.holds.waiters.register(waker);
-                self.holds.available() > 0
+                self.holds.available() >= (*frames).min(self.holds.share_max())
             }
             Stop::Applied(lsn) => {
                 self.check_poison()?;

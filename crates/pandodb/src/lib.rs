@@ -43,6 +43,7 @@ mod commit;
 mod db;
 mod engine;
 mod error;
+mod fetcher;
 mod halt;
 mod holds;
 mod iter;

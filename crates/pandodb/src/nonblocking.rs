@@ -8,12 +8,10 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::task::Waker;
 
-use pando_device::{AnyChannel, Channel, Completion, Device, IoBuf};
 use pando_format::PageId;
+use pando_pool::Restart;
 use pando_pool::access::HoldToken;
-use pando_pool::{LoadStart, LoadTicket, Resource, Restart};
-use pando_sync::Arc;
-use pando_sync::time::Duration;
+use pando_sync::{Arc, Mutex};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
 use crate::commit::CommitScratch;
@@ -21,6 +19,7 @@ pub use crate::commit::Outcome;
 use crate::db::Db;
 use crate::engine::{Shared, no_such_table, on_tree};
 use crate::error::{Error, Result};
+use crate::fetcher::{Fetcher, OwnReads, Started};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
 use crate::stripes::Stamp;
@@ -32,7 +31,6 @@ use crate::write_set::{Own, TableChange, WriteSet};
 const ERRORS_MAX: usize = 64;
 /// Most pages that a reactor keeps in memory for the operations that asked for them.
 const HELD_MAX: usize = 64;
-const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// Result of an operation that does not block.
 #[derive(Debug)]
@@ -68,15 +66,9 @@ fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
 #[derive(Debug)]
 pub struct Reactor {
     engine: Shared,
-    channel: AnyChannel,
-    depth: usize,
-    /// Claims of the reads in flight, by tag.
-    tickets: Vec<Option<LoadTicket>>,
-    free_tags: Vec<usize>,
-    buffers: Vec<IoBuf>,
-    completions: Vec<Completion>,
+    fetcher: Arc<Mutex<Fetcher>>,
     errors: VecDeque<(PageId, Error)>,
-    /// Those that found the channel full.
+    /// Those that found all reads in use.
     crowded: Vec<Waker>,
     /// The pages loaded last, kept until newer ones come: whoever was woken finds them.
     held: VecDeque<HoldToken>,
@@ -96,19 +88,11 @@ impl Reactor {
             .queue_depth
             .min(engine.pool.frames() / 8)
             .max(1);
-        let channel = engine
-            .device
-            .channel(depth, notify)
-            .map_err(Error::io("making an I/O channel"))?;
+        let fetcher = Arc::new(Mutex::new(Fetcher::new(&engine, depth, notify)?));
         let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
         Ok(Self {
             engine,
-            channel,
-            depth,
-            tickets: (0..depth).map(|_| None).collect(),
-            free_tags: (0..depth).rev().collect(),
-            buffers: Vec::new(),
-            completions: Vec::new(),
+            fetcher,
             errors: VecDeque::new(),
             crowded: Vec::new(),
             held: VecDeque::new(),
@@ -122,48 +106,37 @@ impl Reactor {
     /// # Errors
     /// None in this version; failed reads are told to those that wait for the page.
     pub fn poll(&mut self) -> Result<usize> {
-        let mut completions = std::mem::take(&mut self.completions);
-        let count = self.channel.reap(&mut completions);
-        for completion in completions.drain(..) {
-            self.complete(completion);
-        }
-        self.completions = completions;
-        if count > 0 {
+        let Self {
+            engine,
+            fetcher,
+            errors,
+            held,
+            held_max,
+            ..
+        } = self;
+        let mut fetcher = fetcher.lock();
+        let count = fetcher.reap(engine, |page, result| match result {
+            Ok(()) => {
+                while held.len() >= *held_max {
+                    if let Some(token) = held.pop_front() {
+                        engine.pool.release_hold(token);
+                    }
+                }
+                if let Ok(hold) = engine.pool.hold(page) {
+                    held.push_back(hold.into_token());
+                }
+            }
+            Err(error) => {
+                errors.truncate(ERRORS_MAX - 1);
+                errors.push_front((page, error));
+            }
+        });
+        if fetcher.room() > 0 {
             for waker in self.crowded.drain(..) {
                 waker.wake();
             }
         }
         Ok(count)
-    }
-
-    fn complete(&mut self, completion: Completion) {
-        let tag = completion.tag as usize;
-        let ticket = self.tickets[tag].take().expect("each tag completes once");
-        self.free_tags.push(tag);
-        let page = ticket.page();
-        let result = match completion.result {
-            Ok(()) => self.engine.publish(ticket, &completion.buffer),
-            Err(error) => Err(self.engine.read_failed(ticket, error)),
-        };
-        self.buffers.push(completion.buffer);
-        match result {
-            Ok(()) => self.hold(page),
-            Err(error) => {
-                self.errors.truncate(ERRORS_MAX - 1);
-                self.errors.push_front((page, error));
-            }
-        }
-    }
-
-    fn hold(&mut self, page: PageId) {
-        while self.held.len() >= self.held_max {
-            if let Some(token) = self.held.pop_front() {
-                self.engine.pool.release_hold(token);
-            }
-        }
-        if let Ok(hold) = self.engine.pool.hold(page) {
-            self.held.push_back(hold.into_token());
-        }
     }
 
     /// Arranges that `waker` is woken when trying again makes sense, perhaps at once, perhaps for
@@ -172,11 +145,6 @@ impl Reactor {
     /// # Errors
     /// Why what is waited for will never come: a page that cannot be read, a poisoned store.
     pub fn park(&mut self, pending: Pending, waker: &Waker) -> Result<()> {
-        for page in pending.wanted {
-            if self.free_tags.len() > 1 {
-                self.fetch(page)?;
-            }
-        }
         let mut stop = pending.stop;
         if let Stop::Restart(Restart::Fault(page)) = stop {
             if let Some(at) = self.errors.iter().position(|(failed, _)| *failed == page)
@@ -184,11 +152,23 @@ impl Reactor {
             {
                 return Err(error);
             }
-            if let Some(instead) = self.fetch(page)? {
-                stop = instead;
+            let mut fetcher = self.fetcher.lock();
+            match fetcher.start(&self.engine, page)? {
+                Started::Reading | Started::Done => {}
+                Started::Crowded => self.crowded.push(waker.clone()),
+                Started::Refused(restart) => {
+                    // What this reactor holds may be what is missing.
+                    for token in self.held.drain(..) {
+                        self.engine.pool.release_hold(token);
+                    }
+                    stop = Stop::Restart(restart);
+                }
             }
-            if self.free_tags.is_empty() {
-                self.crowded.push(waker.clone());
+            for page in pending.wanted {
+                if fetcher.room() > 0 {
+                    // An error of a page that is only going to be needed is met when it is.
+                    let _ = fetcher.start(&self.engine, page);
+                }
             }
         }
         if self.engine.register(&stop, waker)? {
@@ -197,60 +177,15 @@ impl Reactor {
         Ok(())
     }
 
-    /// Starts the read of a page, if nobody else has. What to wait for instead, if it cannot.
-    fn fetch(&mut self, page: PageId) -> Result<Option<Stop>> {
-        if self.free_tags.is_empty() {
-            return Ok(None);
-        }
-        let ticket = match self.engine.pool.begin_load(page) {
-            Ok(LoadStart::Claimed(ticket)) => ticket,
-            Ok(_) => return Ok(None),
-            Err(restart @ Restart::Wait(Resource::Frames)) => {
-                // What this reactor holds may be what is missing.
-                while let Some(token) = self.held.pop_front() {
-                    self.engine.pool.release_hold(token);
-                }
-                return Ok(Some(Stop::Restart(restart)));
-            }
-            Err(restart) => return Ok(Some(Stop::Restart(restart))),
-        };
-        let offset = match self.engine.place_of(&ticket) {
-            Ok((offset, _)) => offset,
-            Err(error) => {
-                self.engine.pool.fail_load(ticket);
-                return Err(error);
-            }
-        };
-        let bytes = self.engine.pool.page_size().bytes();
-        let buffer = self.buffers.pop().unwrap_or_else(|| IoBuf::new(bytes));
-        let tag = self.free_tags.pop().expect("looked at above");
-        match self
-            .channel
-            .submit_read(&self.engine.data, offset, buffer, tag as u64)
-        {
-            Ok(()) => self.tickets[tag] = Some(ticket),
-            Err(buffer) => {
-                self.buffers.push(buffer);
-                self.free_tags.push(tag);
-                self.engine.pool.fail_load(ticket);
-            }
-        }
-        Ok(None)
-    }
-
     /// Reads in flight.
     pub fn in_flight(&self) -> usize {
-        self.depth - self.free_tags.len()
+        self.fetcher.lock().in_flight()
     }
 }
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        // The claims of reads in flight are ended by their completions.
-        while self.in_flight() > 0 {
-            self.channel.wait(Some(DRAIN_PAUSE));
-            let _ = self.poll();
-        }
+        self.fetcher.lock().drain(&self.engine, |_, _| ());
         for token in self.held.drain(..) {
             self.engine.pool.release_hold(token);
         }
@@ -404,7 +339,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn try_commit(&mut self, _reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+    pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+        let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
             let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
             self.engine.check_writable()?;
@@ -426,7 +362,7 @@ impl Transaction {
             }));
         }
         let step = self.engine.try_commit(&mut self.set, &mut self.scratch);
-        attempt(step, &mut Vec::new())
+        attempt(step, &mut self.scratch.wanted)
     }
 }
 

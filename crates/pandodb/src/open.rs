@@ -386,6 +386,10 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             let name = str::from_utf8(name)
                 .map_err(|_| damaged("a name that is not UTF-8".into()))?
                 .to_owned();
+            store.wire_root(Tree {
+                id: row.tree,
+                root: row.root,
+            })?;
             let count = mapping.counts.get(&row.tree).copied().unwrap_or(0);
             store
                 .tables
@@ -415,7 +419,6 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let log_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
     budget.segments = (log_bytes / budget.segment_bytes).max(2) as u32;
-    remove_strays(&device, &superblock)?;
     let mut replayed = Replayed::default();
     let mut replay = Replay {
         store: &store,
@@ -436,7 +439,9 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         superblock,
         mapping,
     };
-    finish(store, files, options, budget, end.restart, replayed, began)
+    let engine = finish(store, files, options, budget, end.restart, replayed, began)?;
+    remove_strays(&device, &superblock)?;
+    Ok(engine)
 }
 
 /// Removes mapping files that the superblock does not name: of a merge that was cut off.
@@ -469,7 +474,7 @@ impl Replay<'_> {
         let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
         let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
-        self.make_room(batch.operations());
+        self.make_room(batch.operations(), payload.len());
         for (index, operation) in batch.enumerate() {
             match operation.map_err(|damage| damaged(damage.what))? {
                 Operation::Put { tree, key, value } => self.write(tree, marks, key, Some(value))?,
@@ -499,9 +504,11 @@ impl Replay<'_> {
     }
 
     /// Blocks for the pages that the batch may make dirty.
-    fn make_room(&self, operations: u32) {
+    fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
-        store.space.want(u64::from(operations) * 4 + 64);
+        let of_values = bytes / (store.pool.page_size().bytes() / 2);
+        let pages = u64::from(operations) * 4 + of_values as u64 + 64;
+        store.space.want(pages * u64::from(store.page_blocks()));
         store.space.grow_if_wanted(store.committed_blocks());
     }
 

@@ -156,7 +156,7 @@ impl Builder {
         self
     }
 
-    /// Longest time between two checkpoints while there are changes: default five minutes.
+    /// Longest time between two checkpoints: default five minutes.
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
@@ -236,6 +236,12 @@ impl Budget {
         let log_buffer = (memory / 14)
             .clamp(256 << 10, 8 << 20)
             .next_multiple_of(4096);
+        let log_buffer = match options.log_bytes {
+            Some(bytes) => log_buffer
+                .min((bytes / 8).next_multiple_of(4096))
+                .max(256 << 10),
+            None => log_buffer,
+        };
         let images = (memory / 32 / page).clamp(16, 1024);
         // The page table: an eighth, which is enough for 64 times as much data at 4 KiB a page.
         let table = memory / 8;

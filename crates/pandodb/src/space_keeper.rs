@@ -114,6 +114,11 @@ impl SpaceKeeper {
         (taken <= free).then_some(promise)
     }
 
+    /// Blocks promised to running commits.
+    pub(crate) fn promised_blocks(&self) -> u64 {
+        self.promised.load(Ordering::Relaxed)
+    }
+
     fn low_water(&self) -> u64 {
         (self.space.blocks() / 32).clamp(256, 1 << 18)
     }
@@ -144,7 +149,8 @@ impl SpaceKeeper {
         }
     }
 
-    /// Grows the file if somebody wants blocks; called by the growth thread only.
+    /// Grows the file if somebody wants blocks; called by one thread at a time: recovery, then
+    /// the maintenance thread.
     pub(crate) fn grow_if_wanted(&self, committed: u64) {
         let wanted = self.wanted.swap(0, Ordering::Relaxed);
         let low = self.low_water();

@@ -13,6 +13,7 @@ use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_tree::{Scratch, Tree};
 
 use crate::error::{Error, Result};
+use crate::fetcher::reap_own;
 use crate::space_keeper::SpaceKeeper;
 use crate::tables::Tables;
 
@@ -161,10 +162,14 @@ impl Store {
                 Ok(LoadStart::Resident | LoadStart::Free) => return Ok(()),
                 Ok(LoadStart::Loading) => {
                     if !self.pool.wait_for_load(page, &thread_waker()) {
-                        park();
+                        if reap_own(self) {
+                            thread::park_timeout(SLEEP);
+                        } else {
+                            park();
+                        }
                     }
                 }
-                Err(restart) => self.wait_frame(restart, &mut turns)?,
+                Err(restart) => self.serve(restart, &mut turns)?,
             }
         }
     }
@@ -218,10 +223,16 @@ impl Store {
         }
     }
 
-    /// Waits until a step that needed a frame, or met a conflict, may succeed. Blocks; helps.
-    fn wait_frame(&self, restart: Restart, turns: &mut u32) -> Result<()> {
+    /// Does what a blocked step needs: fetches, helps to write back, or pauses.
+    pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
         match restart {
-            Restart::Conflict => pause(turns),
+            Restart::Conflict => {
+                if *turns >= SPIN_TURNS {
+                    // What is latched or being read may be this thread's to publish.
+                    reap_own(self);
+                }
+                pause(turns);
+            }
             Restart::Wait(Resource::Frames | Resource::Images) => {
                 self.check_poison()?;
                 if self.write_back_once()? == 0 {
@@ -247,11 +258,6 @@ impl Store {
         Ok(())
     }
 
-    /// Does what a blocked step needs: fetches, helps to write back, or pauses.
-    pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
-        self.wait_frame(restart, turns)
-    }
-
     /// Runs a step until it succeeds. Blocks; inside the gate only where that is allowed.
     pub(crate) fn drive<T>(
         &self,
@@ -264,6 +270,16 @@ impl Store {
                 Err(restart) => self.serve(restart, &mut turns)?,
             }
         }
+    }
+
+    /// Keeps the root of a tree in memory, as long as the cap on wired frames allows.
+    pub(crate) fn wire_root(&self, tree: Tree) -> Result<()> {
+        let wired = self.drive(|| self.pool.exclusive(tree.root).map(|root| root.wire()))?;
+        if !wired {
+            // The root is cached like any other page then.
+            debug_assert!(self.pool.wired() >= self.pool.wired_max());
+        }
+        Ok(())
     }
 
     /// Applies one write to a tree; the caller is in the gate. Returns the change of the number of

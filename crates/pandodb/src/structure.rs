@@ -87,6 +87,7 @@ impl Store {
             return Ok(());
         };
         let tree = self.drive(|| Tree::create(&self.pool, &self.stay(), new))?;
+        self.wire_root(tree)?;
         self.next_tree
             .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
         let row = TreeRow {
@@ -152,7 +153,7 @@ impl Engine {
                 limit,
             });
         }
-        let pages = PAGES_PER_CHANGE * (changes as u64 + set.len() as u64);
+        let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set);
         let blocks = pages * u64::from(self.page_blocks());
         let (credit, promise) = self.block(|_| {
             let credit = match self.log.try_reserve(payload.len()) {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::{Bound, RangeBounds};
 
+use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_tree::ValueReader;
 
@@ -14,6 +15,9 @@ use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
+
+/// Most pages that `get_many` reads at the same time.
+const GATHERED_MAX: usize = 64;
 
 thread_local! {
     /// Buffers of point reads of this thread.
@@ -115,12 +119,42 @@ impl Table {
         self.get_with(key, |_| ()).map(|found| found.is_some())
     }
 
-    /// The values of `keys`, in their order; committed values key by key, not of one moment.
+    /// The values of `keys`, in their order; committed values key by key, not of one moment. Pages
+    /// that are not in memory are read at the same time.
     ///
     /// # Errors
     /// As [`Table::get_into`].
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        let engine = self.db.engine();
+        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        let mut left: Vec<usize> = (0..keys.len()).collect();
+        let mut value = Vec::new();
+        while !left.is_empty() {
+            let (mut missing, mut again) = (Vec::new(), Vec::new());
+            for at in std::mem::take(&mut left) {
+                let step =
+                    with_reader(|reader| engine.try_get(&self.state, keys[at], reader, &mut value));
+                match step {
+                    Ok(found) => values[at] = found.then(|| value.clone()),
+                    Err(Halt::Stop(Stop::Restart(Restart::Fault(page)))) => {
+                        if !missing.contains(&page) && missing.len() < GATHERED_MAX {
+                            missing.push(page);
+                        }
+                        again.push(at);
+                    }
+                    Err(Halt::Stop(_)) => values[at] = self.get(keys[at])?,
+                    Err(Halt::Error(error)) => return Err(error),
+                }
+            }
+            engine.fetch_many(&missing)?;
+            // One key at least makes progress, however small the pool is.
+            if let Some(first) = again.first().copied() {
+                values[first] = self.get(keys[first])?;
+                again.remove(0);
+            }
+            left = again;
+        }
+        Ok(values)
     }
 
     /// Sets `key` to `value`.

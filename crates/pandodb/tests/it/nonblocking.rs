@@ -129,3 +129,34 @@ fn a_transaction_may_empty_a_table_and_write_to_it() {
     }
     assert!(db.durable_lsn() >= lsn);
 }
+
+#[test]
+fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    let none = WriteOptions::durability(Durability::None);
+    for round in 0..20_u8 {
+        let key = [b"long".as_slice(), &[round]].concat();
+        table.put_with(&key, &vec![round; 90_000], none).unwrap();
+        // Everything else goes through the pool: the long value is cold, its leaf perhaps too.
+        for number in 0..3000_u32 {
+            table.get(&number.to_be_bytes()).unwrap();
+        }
+        let leaf_is_there = table.contains(&key).unwrap();
+        assert!(leaf_is_there);
+        let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+        let mut out = Vec::new();
+        let waker = pando_sync::thread_waker();
+        if let Attempt::Pending(pending) = table.try_get(&key, &mut out).unwrap() {
+            reactor.park(pending, &waker).unwrap();
+        }
+        // Nobody polls: the commit frees pages that are being read for the parked get.
+        let mut transaction = Transaction::new(&db);
+        transaction.put(&table, &key, b"short").unwrap();
+        run(&mut reactor, |reactor| {
+            transaction.try_commit(reactor).unwrap()
+        });
+        assert_eq!(table.get(&key).unwrap().unwrap(), b"short");
+    }
+}
