@@ -53,7 +53,7 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
         }
         count => Err(Failure::new(
             Code::Damage,
-            format!("{count} damages found; restore the directory from a copy"),
+            format!("damage in {count} places; restore the directory from a copy"),
         )),
     }
 }
