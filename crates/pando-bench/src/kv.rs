@@ -55,7 +55,14 @@ fn record(
     let elapsed_s = measured.elapsed.as_secs_f64();
     let us = |share| measured.calls.percentile(share) as f64 / 1e3;
     let per_op = |ticker| counted.get(ticker) as f64 / measured.keys.max(1) as f64;
-    let gets = counted.get(Ticker::GetHits) > 0;
+    let reads = matches!(
+        workload,
+        Workload::ReadRandom
+            | Workload::ReadMissing
+            | Workload::MultiReadRandom
+            | Workload::SeekRandom
+            | Workload::UpdateRandom
+    );
     let writes = matches!(workload, Workload::Overwrite | Workload::DeleteRandom);
     let chooses =
         !workload.is_fill() && !matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
@@ -75,7 +82,7 @@ fn record(
         max_memory: report.max_memory,
         page_reads_per_op: per_op(Ticker::PageReads),
         page_writes_per_op: per_op(Ticker::PageWrites),
-        hits_per_op: gets.then(|| per_op(Ticker::GetHits)),
+        hits_per_op: reads.then(|| (1.0 - per_op(Ticker::Faults)).max(0.0)),
         ops: measured.keys,
         found: (!workload.is_fill() && !writes).then_some(measured.found),
         elapsed_s,

@@ -37,7 +37,7 @@ pub struct Record {
     pub page_reads_per_op: f64,
     /// Pages written to the device for each key.
     pub page_writes_per_op: f64,
-    /// Share of keys whose leaf was in memory.
+    /// Share of keys whose leaf was in memory: one less the pages that were not, for each key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hits_per_op: Option<f64>,
     /// Keys that were read, written or deleted.

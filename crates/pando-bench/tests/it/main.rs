@@ -74,6 +74,11 @@ fn every_workload_does_what_it_is_asked_for() {
                         _ => Some(2000),
                     };
                     assert_eq!(record.found, found, "{record:?}");
+                    // All of it fits into memory.
+                    assert!(
+                        record.hits_per_op.is_none_or(|hits| hits == 1.0),
+                        "{record:?}"
+                    );
                 }
             }
         }
