@@ -86,7 +86,7 @@ impl History {
         let fits = |count: &usize| self.prints[*count] == found.print();
         let mut counts = (floor..self.prints.len()).filter(fits);
         if let Some(least) = counts.next() {
-            return Ok((least, counts.last().unwrap_or(least)));
+            return Ok((least, counts.next_back().unwrap_or(least)));
         }
         let what = match (0..floor).rev().find(fits) {
             Some(count) => format!(

@@ -5,7 +5,7 @@
 //! there in part, of each client's writes a prefix is there, and the shared keys have a history
 //! that is linearizable, where what was in flight at the kill may have happened or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,14 @@ impl Server {
         drop(probe);
         let errors = std::fs::File::create(log).map_err(told("making a log"))?;
         let process = Command::new(&plan.server)
-            .args(["serve", "--max-memory", "16m", "--durability", "durable", "--dir"])
+            .args([
+                "serve",
+                "--max-memory",
+                "16m",
+                "--durability",
+                "durable",
+                "--dir",
+            ])
             .arg(&plan.directory)
             .args(["--listen", &address.to_string()])
             .stdin(Stdio::null())
@@ -231,19 +238,53 @@ fn verify(
         counts.acknowledged += acknowledged as u64;
     }
     history::check(histories, &[], &found)?;
-    let mut calls = std::mem::take(&mut *round.calls.lock());
+    let calls = std::mem::take(&mut *round.calls.lock());
+    let mut reads = Vec::new();
     let mut now = BTreeMap::new();
     for key in 0..SHARED_KEYS + COUNTERS {
         let start = round.stamp();
         let value = read_number(&mut client, &shared_key(key))?;
         let end = Some(round.stamp());
-        calls.push(Call { action: Action::Read(vec![(key, value)]), start, end });
+        reads.push(Call {
+            action: Action::Read(vec![(key, value)]),
+            start,
+            end,
+        });
         now.extend(value.map(|value| (key, value)));
     }
     counts.calls += calls.len() as u64;
-    linear::check(&calls, shared)
-        .map_err(|violation| Failure::new(format!("not linearizable: {violation}")))?;
+    check_calls(calls, reads, shared)?;
     Ok((found, now))
+}
+
+/// Checks the calls of a round, and then those of them that a kill cannot undo together with
+/// `reads`, what is there afterwards. A commit may be read before it is durable, so a read that has
+/// seen a write whose reply never came says nothing about the time after the kill.
+fn check_calls(calls: Vec<Call>, reads: Vec<Call>, shared: &BTreeMap<Key, u64>) -> Result<()> {
+    let check = |calls: &[Call], when: &str| {
+        linear::check(calls, shared).map_err(|violation| {
+            let last: Vec<_> = calls.iter().rev().take(40).collect();
+            let what =
+                format!("{when}: not linearizable: {violation}\n  the last calls: {last:#?}");
+            Failure::new(what)
+        })
+    };
+    check(&calls, "before the kill")?;
+    let unknown: BTreeSet<(Key, Value)> = calls
+        .iter()
+        .filter(|call| call.end.is_none())
+        .flat_map(|call| match &call.action {
+            Action::Write(pairs) => pairs.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let stays = |call: &Call| match &call.action {
+        Action::Read(pairs) => !pairs.iter().any(|pair| unknown.contains(pair)),
+        _ => true,
+    };
+    let mut durable: Vec<Call> = calls.into_iter().filter(stays).collect();
+    durable.extend(reads);
+    check(&durable, "after the kill")
 }
 
 fn shared_key(key: Key) -> Vec<u8> {
@@ -251,14 +292,19 @@ fn shared_key(key: Key) -> Vec<u8> {
 }
 
 fn own_place(thread: usize, number: u64) -> Place {
-    (own_table(thread, 0), format!("own:{thread}:{number}").into_bytes())
+    (
+        own_table(thread, 0),
+        format!("own:{thread}:{number}").into_bytes(),
+    )
 }
 
 fn number_of(reply: &Reply) -> Result<Value> {
     match reply {
         Reply::Bulk(None) => Ok(None),
         Reply::Bulk(Some(bytes)) => {
-            let number = str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+            let number = str::from_utf8(bytes)
+                .ok()
+                .and_then(|text| text.parse().ok());
             let what = || Failure::new(format!("not a number: {reply:?}"));
             number.map(Some).ok_or_else(what)
         }
@@ -364,7 +410,12 @@ impl<'r> Worker<'r> {
         let answer = Self::answered(call(&mut self.client))?;
         let end = answer.is_some().then(|| self.round.stamp());
         let durable = end.is_some();
-        self.history.push(Step { effects, start, end, durable });
+        self.history.push(Step {
+            effects,
+            start,
+            end,
+            durable,
+        });
         Ok(answer)
     }
 
@@ -417,10 +468,7 @@ impl<'r> Worker<'r> {
             }
             client.push(&[b"EXEC"]);
             client.send()?;
-            for _ in 0..=count {
-                client.reply()?;
-            }
-            client.reply()
+            exec_reply(client, count)
         })?;
         match answer {
             Some(Reply::Array(Some(replies))) if replies.len() == count => Ok(Some(())),
@@ -451,13 +499,17 @@ impl<'r> Worker<'r> {
             _ => {
                 let value = self.random.below(1 << 40);
                 let text = value.to_string();
-                let reply = self.client.call(&[b"SET", &shared_key(key), text.as_bytes()]);
+                let reply = self
+                    .client
+                    .call(&[b"SET", &shared_key(key), text.as_bytes()]);
                 (Some(Action::Write(vec![(key, Some(value))])), reply)
             }
         };
         let reply = Self::answered(reply)?;
         let end = reply.is_some().then(|| self.round.stamp());
-        let seen = reply.as_ref().map(|reply| observe(action.as_ref(), key, reply));
+        let seen = reply
+            .as_ref()
+            .map(|reply| observe(action.as_ref(), key, reply));
         let action = seen.transpose()?.or(action);
         if let Some(action) = action {
             self.round.calls.lock().push(Call { action, start, end });
@@ -471,18 +523,28 @@ impl<'r> Worker<'r> {
         let text = value.to_string();
         self.client.push(&[b"MULTI"]);
         for key in [key, other] {
-            self.client.push(&[b"SET", &shared_key(key), text.as_bytes()]);
+            self.client
+                .push(&[b"SET", &shared_key(key), text.as_bytes()]);
         }
         self.client.push(&[b"EXEC"]);
-        let reply = self.client.send().and_then(|()| {
-            for _ in 0..3 {
-                self.client.reply()?;
-            }
-            self.client.reply()
-        });
+        let sent = self.client.send();
+        let reply = sent.and_then(|()| exec_reply(&mut self.client, 2));
         let pairs = vec![(key, Some(value)), (other, Some(value))];
         (Some(Action::Write(pairs)), reply)
     }
+}
+
+/// The reply of EXEC behind MULTI and `count` commands, or of the first of them that was refused.
+fn exec_reply(client: &mut Client, count: usize) -> io::Result<Reply> {
+    let mut refused = None;
+    for _ in 0..=count {
+        let queued = client.reply()?;
+        if matches!(queued, Reply::Error(_)) {
+            refused.get_or_insert(queued);
+        }
+    }
+    let reply = client.reply()?;
+    Ok(refused.unwrap_or(reply))
 }
 
 /// What a call did, now that its reply is there.

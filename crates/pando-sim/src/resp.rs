@@ -60,9 +60,11 @@ impl Client {
 
     /// Adds a command to what [`Client::send`] sends.
     pub fn push(&mut self, words: &[&[u8]]) {
-        self.request.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        self.request
+            .extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
         for word in words {
-            self.request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.request
+                .extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
             self.request.extend_from_slice(word);
             self.request.extend_from_slice(b"\r\n");
         }

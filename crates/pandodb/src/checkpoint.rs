@@ -255,7 +255,7 @@ impl crate::store::Store {
             counts: cut.counts,
         };
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
-        when_not_full(&patient, || files.mapping.append(&group))?;
+        when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let superblock = Superblock {
             generation: cut.epoch,
@@ -268,7 +268,7 @@ impl crate::store::Store {
             data_blocks: self.space.blocks(),
             ..files.superblock
         };
-        when_not_full(&patient, || {
+        when_not_full(patient, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
         files.superblock = superblock;
