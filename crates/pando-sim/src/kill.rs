@@ -122,6 +122,20 @@ impl Server {
     }
 }
 
+/// A connection whose event loop has the store: each of them learns of it on its own.
+fn connect(address: SocketAddr) -> Result<Client> {
+    let mut client = Client::connect(address).map_err(told("connecting"))?;
+    loop {
+        match client.call(&[b"PING"]).map_err(told("PING"))? {
+            Reply::Simple(_) => return Ok(client),
+            Reply::Error(loading) if loading.starts_with("LOADING") => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            other => return fail(format!("PING: {other:?}")),
+        }
+    }
+}
+
 /// What all clients of a round share.
 struct Round {
     address: SocketAddr,
@@ -230,7 +244,7 @@ fn verify(
     let server = Server::start(plan, log)?;
     counts.note_start(began.elapsed());
     counts.rounds += 1;
-    let mut client = Client::connect(server.address).map_err(told("connecting"))?;
+    let mut client = connect(server.address)?;
     let mut found = Vec::new();
     for history in histories {
         found.push(read_own(&mut client, history.thread)?);
@@ -345,7 +359,7 @@ impl<'r> Worker<'r> {
     fn new(round: &'r Round, history: History, random: Random) -> Result<Self> {
         Ok(Self {
             round,
-            client: Client::connect(round.address).map_err(told("connecting"))?,
+            client: connect(round.address)?,
             history,
             random,
             written: 0,
