@@ -21,8 +21,8 @@ const CONCURRENT: [&str; 7] = [
 /// Crates that have loom models.
 const MODELLED: [&str; 3] = ["pando-sync", "pando-pool", "pando-wal"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Seeds of the simulation for each minute that is given.
-const SEEDS_PER_MINUTE: u64 = 40;
+/// Seeds of the simulation, and kills of the server, for each minute that is given.
+const SEEDS_PER_MINUTE: u64 = 10;
 
 #[derive(Default)]
 struct Tally {
@@ -54,6 +54,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let mut tally = Tally::default();
     tally.step("release tests with assertions", release_tests(root));
     tally.step("simulation", simulation(root, minutes));
+    tally.step("kill -9", kills(root, minutes));
     tally.step("loom models", models(root));
     sanitizers(root, &mut tally);
     fuzz(root, minutes, &mut tally);
@@ -81,11 +82,24 @@ fn simulation(root: &Path, minutes: u64) -> Result<()> {
         .args(["test", "--release", "-p", "pando-sim"])
         .env("CARGO_TARGET_DIR", target(root, "nightly"))
         .args(["--config", "profile.release.debug-assertions=true"])
-        .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string())
-        .env(
-            "PANDO_CRASH_POINTS",
-            (minutes * SEEDS_PER_MINUTE * 10).to_string(),
-        ))
+        .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string()))
+}
+
+/// Kills the server while clients write, and looks at what is left.
+fn kills(root: &Path, minutes: u64) -> Result<()> {
+    let results = target(root, "nightly");
+    let assertions = ["--config", "profile.release.debug-assertions=true"];
+    run(cargo(root, None)
+        .args(["build", "--release", "-p", "pando"])
+        .args(assertions)
+        .env("CARGO_TARGET_DIR", &results))?;
+    let rounds = (minutes * SEEDS_PER_MINUTE).to_string();
+    run(cargo(root, None)
+        .args(["run", "--release", "-p", "pando-sim"])
+        .args(assertions)
+        .args(["--", "kill", "--rounds", &rounds, "--server"])
+        .arg(results.join("release/pando"))
+        .env("CARGO_TARGET_DIR", &results))
 }
 
 /// Loom with one preemption more than CI allows.

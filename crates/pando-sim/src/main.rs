@@ -1,5 +1,7 @@
 //! Command line of the harness: one case again, or as many as asked.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};

@@ -78,7 +78,16 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "k", "-1", "1x", "1e3", "1..2", "99999999999g"] {
+        for text in [
+            "",
+            "k",
+            "-1",
+            "1x",
+            "1e3",
+            "1..2",
+            "99999999999g",
+            "99999999999.5g",
+        ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

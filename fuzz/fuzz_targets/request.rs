@@ -1,0 +1,42 @@
+//! Requests: any bytes, in any pieces, give the same commands and never a panic.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pando_resp::{Limits, Parsed, Parser};
+
+/// The commands in `bytes` when they arrive in pieces of `step` bytes; an error ends them.
+fn commands(bytes: &[u8], step: usize) -> (Vec<Vec<Vec<u8>>>, bool) {
+    let (mut parser, limits) = (Parser::new(), Limits::default());
+    let (mut buffer, mut arrived, mut found) = (Vec::new(), 0, Vec::new());
+    loop {
+        match parser.parse(&mut buffer, &limits) {
+            Parsed::Command { consumed } => {
+                let arguments = parser.arguments(&buffer);
+                found.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                parser.clear();
+                buffer.drain(..consumed);
+            }
+            Parsed::Incomplete { .. } => {
+                if arrived == bytes.len() {
+                    return (found, false);
+                }
+                let next = (arrived + step).min(bytes.len());
+                buffer.extend_from_slice(&bytes[arrived..next]);
+                arrived = next;
+            }
+            Parsed::Nothing { consumed } => {
+                parser.clear();
+                buffer.drain(..consumed);
+            }
+            Parsed::Broken(_) => return (found, true),
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = commands(bytes, bytes.len().max(1));
+    for step in [1, 2, 7] {
+        assert_eq!(commands(bytes, step), whole);
+    }
+});
