@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -34,6 +34,9 @@ struct Mutant {
     new: String,
     /// Arguments of `cargo test` that must fail.
     test: String,
+    /// RUSTFLAGS to build with: which model checker or instrument.
+    #[serde(default)]
+    flags: String,
 }
 
 enum Verdict {
@@ -57,9 +60,12 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     }
     let tree = target(root, "mutants/tree");
     copy(root, &tree)?;
-    let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
-    for test in tests {
-        if !build(&tree, test) || !passes(&tree, test) {
+    let tests: BTreeSet<(&str, &str)> = mutants
+        .iter()
+        .map(|mutant| (mutant.flags.as_str(), mutant.test.as_str()))
+        .collect();
+    for (flags, test) in tests {
+        if !build(&tree, flags, test) || !passes(&tree, flags, test) {
             return Err(format!("cargo test {test}: fails without any change"));
         }
     }
@@ -108,9 +114,9 @@ fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
         return Ok(Verdict::Broken("NOT FOUND"));
     }
     fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1)).map_err(failed)?;
-    let verdict = if !build(tree, &mutant.test) {
+    let verdict = if !build(tree, &mutant.flags, &mutant.test) {
         Verdict::Broken("DOES NOT COMPILE")
-    } else if passes(tree, &mutant.test) {
+    } else if passes(tree, &mutant.flags, &mutant.test) {
         Verdict::Survived
     } else {
         Verdict::Caught
@@ -119,19 +125,27 @@ fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
     Ok(verdict)
 }
 
-fn build(tree: &Path, test: &str) -> bool {
+/// Where the builds with `flags` lie: those without model checker are not disturbed.
+fn results(tree: &Path, flags: &str) -> PathBuf {
+    let word: String = flags.chars().filter(char::is_ascii_alphanumeric).collect();
+    tree.with_file_name(format!("target{word}"))
+}
+
+fn build(tree: &Path, flags: &str, test: &str) -> bool {
     let arguments = test.split_whitespace().take_while(|word| *word != "--");
     let mut build = cargo(tree, None);
     build.args(["test", "--no-run"]).args(arguments);
-    succeeds(build.env("CARGO_TARGET_DIR", tree.with_file_name("target")))
+    build.env("RUSTFLAGS", flags);
+    succeeds(build.env("CARGO_TARGET_DIR", results(tree, flags)))
 }
 
-fn passes(tree: &Path, test: &str) -> bool {
+fn passes(tree: &Path, flags: &str, test: &str) -> bool {
     // `timeout` ends the test's own processes, too.
     let mut limited = command("timeout", tree);
     limited
         .args(["--kill-after=5", TEST_SECONDS, "cargo", "test"])
         .args(test.split_whitespace())
-        .env("CARGO_TARGET_DIR", tree.with_file_name("target"));
+        .env("RUSTFLAGS", flags)
+        .env("CARGO_TARGET_DIR", results(tree, flags));
     succeeds(&mut limited)
 }

@@ -150,12 +150,12 @@ impl DamageCase {
     /// # Errors
     /// What is wrong, with the command that does it again.
     pub fn run(&self, times: u64) -> Result<DamageCounts> {
-        let _watchdog = Watchdog::new(limit(), self.command());
         let mut counts = DamageCounts::default();
         let replay = |failure: Failure| failure.within(format!("replay: {}\n ", self.command()));
         let mut random = Random::new(self.seed).part(0xda3a);
         let written_wrong = matches!(self.harm, Harm::Lost | Harm::Misdirected);
         for time in 0..times {
+            let _watchdog = Watchdog::new(limit(), self.command());
             let victim = self.victim(&mut random, time).map_err(replay)?;
             for _ in 0..if written_wrong { 1 } else { 4 } {
                 let device = victim.device.after_crash(1, CrashMode::AllSurvive);
@@ -177,6 +177,8 @@ impl DamageCase {
         };
         let db = store::open(self.seed, &device).map_err(failed("opening"))?;
         let first = workload::run(&db, plan, &[])?;
+        // From here on a prefix is one of the second workload's commits.
+        db.checkpoint().map_err(failed("a checkpoint"))?;
         let wrong = match self.harm {
             Harm::Lost => Some(Fault::Lost),
             Harm::Misdirected => Some(Fault::Misdirected(4096 * random.below(64))),

@@ -5,7 +5,7 @@
 //! there in part, of each client's writes a prefix is there, and the shared keys have a history
 //! that is linearizable, where what was in flight at the kill may have happened or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -122,6 +122,20 @@ impl Server {
     }
 }
 
+/// A connection whose event loop has the store: each of them learns of it on its own.
+fn connect(address: SocketAddr) -> Result<Client> {
+    let mut client = Client::connect(address).map_err(told("connecting"))?;
+    loop {
+        match client.call(&[b"PING"]).map_err(told("PING"))? {
+            Reply::Simple(_) => return Ok(client),
+            Reply::Error(loading) if loading.starts_with("LOADING") => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            other => return fail(format!("PING: {other:?}")),
+        }
+    }
+}
+
 /// What all clients of a round share.
 struct Round {
     address: SocketAddr,
@@ -230,7 +244,7 @@ fn verify(
     let server = Server::start(plan, log)?;
     counts.note_start(began.elapsed());
     counts.rounds += 1;
-    let mut client = Client::connect(server.address).map_err(told("connecting"))?;
+    let mut client = connect(server.address)?;
     let mut found = Vec::new();
     for history in histories {
         found.push(read_own(&mut client, history.thread)?);
@@ -238,13 +252,14 @@ fn verify(
         counts.acknowledged += acknowledged as u64;
     }
     history::check(histories, &[], &found)?;
-    let mut calls = std::mem::take(&mut *round.calls.lock());
+    let calls = std::mem::take(&mut *round.calls.lock());
+    let mut reads = Vec::new();
     let mut now = BTreeMap::new();
     for key in 0..SHARED_KEYS + COUNTERS {
         let start = round.stamp();
         let value = read_number(&mut client, &shared_key(key))?;
         let end = Some(round.stamp());
-        calls.push(Call {
+        reads.push(Call {
             action: Action::Read(vec![(key, value)]),
             start,
             end,
@@ -252,9 +267,38 @@ fn verify(
         now.extend(value.map(|value| (key, value)));
     }
     counts.calls += calls.len() as u64;
-    linear::check(&calls, shared)
-        .map_err(|violation| Failure::new(format!("not linearizable: {violation}")))?;
+    check_calls(calls, reads, shared)?;
     Ok((found, now))
+}
+
+/// Checks the calls of a round, and then those of them that a kill cannot undo together with
+/// `reads`, what is there afterwards. A commit may be read before it is durable, so a read that has
+/// seen a write whose reply never came says nothing about the time after the kill.
+fn check_calls(calls: Vec<Call>, reads: Vec<Call>, shared: &BTreeMap<Key, u64>) -> Result<()> {
+    let check = |calls: &[Call], when: &str| {
+        linear::check(calls, shared).map_err(|violation| {
+            let last: Vec<_> = calls.iter().rev().take(40).collect();
+            let what =
+                format!("{when}: not linearizable: {violation}\n  the last calls: {last:#?}");
+            Failure::new(what)
+        })
+    };
+    check(&calls, "before the kill")?;
+    let unknown: BTreeSet<(Key, Value)> = calls
+        .iter()
+        .filter(|call| call.end.is_none())
+        .flat_map(|call| match &call.action {
+            Action::Write(pairs) => pairs.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let stays = |call: &Call| match &call.action {
+        Action::Read(pairs) => !pairs.iter().any(|pair| unknown.contains(pair)),
+        _ => true,
+    };
+    let mut durable: Vec<Call> = calls.into_iter().filter(stays).collect();
+    durable.extend(reads);
+    check(&durable, "after the kill")
 }
 
 fn shared_key(key: Key) -> Vec<u8> {
@@ -315,7 +359,7 @@ impl<'r> Worker<'r> {
     fn new(round: &'r Round, history: History, random: Random) -> Result<Self> {
         Ok(Self {
             round,
-            client: Client::connect(round.address).map_err(told("connecting"))?,
+            client: connect(round.address)?,
             history,
             random,
             written: 0,
@@ -438,10 +482,7 @@ impl<'r> Worker<'r> {
             }
             client.push(&[b"EXEC"]);
             client.send()?;
-            for _ in 0..=count {
-                client.reply()?;
-            }
-            client.reply()
+            exec_reply(client, count)
         })?;
         match answer {
             Some(Reply::Array(Some(replies))) if replies.len() == count => Ok(Some(())),
@@ -500,15 +541,24 @@ impl<'r> Worker<'r> {
                 .push(&[b"SET", &shared_key(key), text.as_bytes()]);
         }
         self.client.push(&[b"EXEC"]);
-        let reply = self.client.send().and_then(|()| {
-            for _ in 0..3 {
-                self.client.reply()?;
-            }
-            self.client.reply()
-        });
+        let sent = self.client.send();
+        let reply = sent.and_then(|()| exec_reply(&mut self.client, 2));
         let pairs = vec![(key, Some(value)), (other, Some(value))];
         (Some(Action::Write(pairs)), reply)
     }
+}
+
+/// The reply of EXEC behind MULTI and `count` commands, or of the first of them that was refused.
+fn exec_reply(client: &mut Client, count: usize) -> io::Result<Reply> {
+    let mut refused = None;
+    for _ in 0..=count {
+        let queued = client.reply()?;
+        if matches!(queued, Reply::Error(_)) {
+            refused.get_or_insert(queued);
+        }
+    }
+    let reply = client.reply()?;
+    Ok(refused.unwrap_or(reply))
 }
 
 /// What a call did, now that its reply is there.

@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// One attempt at a point read. What it finds is linearizable: a leaf that carries the mark of
-    /// a batch of several leaves is returned once all batches up to the mark are applied.
+    /// a batch is returned once all batches up to the mark are applied.
     #[inline]
     pub(crate) fn try_get(
         &self,
@@ -156,13 +156,27 @@ impl Engine {
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
     ) -> Step<bool> {
+        let (found, mark) = self.look_up(table, key, reader, out)?;
+        self.check_mark(mark)?;
+        Ok(found)
+    }
+
+    /// Copies the value of `key`, and says up to which mark batches must be applied before the
+    /// copy may be shown.
+    #[inline]
+    pub(crate) fn look_up(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Lsn)> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
-        self.check_mark(lookup.multi_lsn)?;
         self.statistics.tick(Ticker::Gets, 1);
-        Ok(lookup.found)
+        Ok((lookup.found, lookup.multi_lsn))
     }
 
     /// Goes on once all batches up to `mark` are applied.

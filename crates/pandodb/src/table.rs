@@ -78,12 +78,19 @@ impl Table {
 
     fn read(&self, key: &[u8], reader: &mut ValueReader, out: &mut Vec<u8>) -> Result<bool> {
         let engine = self.db.engine();
+        let mut copied = None;
         engine.block(|blocked| {
-            let found = engine.try_get(&self.state, key, reader, out);
-            if found.is_err() {
-                blocked.wanted.append(&mut reader.wanted);
-            }
-            found
+            // What was copied is shown once its mark is applied, without reading again: a steady
+            // stream of batches cannot keep a reader waiting for ever.
+            let (found, mark) = match copied {
+                Some(copied) => copied,
+                None => engine
+                    .look_up(&self.state, key, reader, out)
+                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))?,
+            };
+            copied = Some((found, mark));
+            engine.check_mark(mark)?;
+            Ok(found)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Crashes, faults, damage and linearizability of whole stores.
 
-#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+#![cfg(not(any(pando_loom, pando_shuttle)))]
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod crash;
 mod damage;
