@@ -80,13 +80,22 @@ impl Engine {
                 let garbage = self.collect_garbage(&mut scratch)?;
                 Ok(leaves || garbage)
             });
-            match worked {
+            // What is left of work that cannot be done now is no reason to look again.
+            let idle = match worked {
                 Ok(true) => continue,
-                Ok(false) | Err(Error::Full { .. }) => {}
-                Err(error) => self.poison(error),
-            }
+                Ok(false) => true,
+                Err(Error::Full { .. }) => false,
+                Err(error) => {
+                    self.poison(error);
+                    false
+                }
+            };
             self.space.growth.register(&thread_waker());
-            if self.is_stopping() || !self.empty_leaves.is_empty() && self.check_poison().is_ok() {
+            // Once more, for what came between the last look and the registration.
+            let came = !self.empty_leaves.is_empty() && self.check_poison().is_ok()
+                || self.garbage_left() && idle
+                || self.space.is_wanted();
+            if self.is_stopping() || came {
                 continue;
             }
             park();

@@ -119,6 +119,11 @@ impl SpaceKeeper {
         self.promised.load(Ordering::Relaxed)
     }
 
+    /// True if somebody wants blocks.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
     fn low_water(&self) -> u64 {
         (self.space.blocks() / 32).clamp(256, 1 << 18)
     }

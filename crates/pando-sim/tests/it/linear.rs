@@ -153,3 +153,36 @@ fn batches_over_several_leaves_are_seen_whole() {
         check(seed, 3, 5, true);
     }
 }
+
+#[test]
+fn who_has_seen_one_key_of_a_batch_sees_the_others() {
+    let options = Builder::default().max_memory(2 << 20).frames(64);
+    let db = options
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let stop = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                // Batches are applied in the order of the keys, which takes a while.
+                while stop.load(Ordering::Relaxed) == 0 {
+                    let first = number_of(table.get(&[0; 40]).unwrap());
+                    let last = number_of(table.get(&[11; 40]).unwrap());
+                    assert!(last >= first, "{first:?}, and then {last:?}");
+                }
+            });
+        }
+        for round in 1..400_u64 {
+            let mut batch = Batch::new();
+            for key in 0..12 {
+                let mut value = round.to_le_bytes().to_vec();
+                value.resize(if key % 11 == 0 { 1000 } else { 5000 }, 1);
+                batch.put(&table, &[key; 40], &value);
+            }
+            db.write(&mut batch, NONE).unwrap();
+        }
+        stop.store(1, Ordering::Relaxed);
+    });
+}

@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod faults;
 mod linear;
+mod merge;
 
 /// A number from the environment: how much to do.
 fn number(name: &str, default: u64) -> u64 {
