@@ -33,7 +33,6 @@ macro_rules! tickers {
 
 tickers! {
     Gets "gets" "operations" "Point reads.";
-    GetHits "get_hits" "operations" "Point reads that found their leaf in memory.";
     Puts "puts" "operations" "Records written.";
     Deletes "deletes" "operations" "Records deleted.";
     ScanLeaves "scan_leaves" "leaves" "Leaves copied by scans.";
