@@ -1,7 +1,7 @@
 //! Which flush method is quicker here: drives and file systems differ by 2 to 10 times.
 //!
-//! Both ways take turns at overwriting a place of their own in a prepared file that no life uses yet
-//! (a page that is cached slows the direct write to it); the least time of each counts, since
+//! Both ways take turns at overwriting a place of their own in a prepared file that no life uses
+//! yet (a page that is cached slows the direct write to it); the least time of each counts, since
 //! disturbances only add. Devices that have no direct files (those
 //! of tests among them) are not measured, so that their runs stay the same.
 
