@@ -33,6 +33,8 @@ struct Queue {
     /// Threads that wait for a request.
     idle: usize,
     stopping: bool,
+    /// Sum of the depths of all channels: so many requests find room without an allocation.
+    depths: usize,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +77,12 @@ impl Pool {
     /// A channel, whose handle keeps the pool alive.
     pub(super) fn channel(self: &Arc<Self>, depth: usize, notify: Waker) -> Result<PreadChannel> {
         self.start()?;
+        {
+            let mut queue = self.requests.queue.lock();
+            queue.depths += depth;
+            let missing = queue.depths - queue.requests.len().min(queue.depths);
+            queue.requests.reserve(missing);
+        }
         Ok(PreadChannel {
             pool: self.clone(),
             completions: Arc::new(Completions::new(depth, notify)),
@@ -97,6 +105,12 @@ impl Drop for Pool {
                     .expect("reading returns errors and does not panic");
             }
         }
+    }
+}
+
+impl Drop for PreadChannel {
+    fn drop(&mut self) {
+        self.pool.requests.queue.lock().depths -= self.depth;
     }
 }
 
