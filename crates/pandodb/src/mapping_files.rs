@@ -192,20 +192,7 @@ impl MappingFiles {
     pub(crate) fn create(device: &AnyDevice, number: u64) -> Result<Self> {
         let base = create_file(device, &base_name(number))?;
         base.sync().map_err(Error::io("syncing the mapping"))?;
-        let journal = create_file(device, &journal_name(number))?;
-        journal
-            .allocate(0, JOURNAL_STEP)
-            .map_err(Error::io("allocating the journal"))?;
-        journal.sync().map_err(Error::io("syncing the journal"))?;
-        Ok(Self {
-            device: device.clone(),
-            number,
-            base_pages: 0,
-            journal,
-            journal_bytes: 0,
-            allocated: JOURNAL_STEP,
-            obsolete: Vec::new(),
-        })
+        Self::create_journal(device, number)
     }
 
     /// Goes on with the files of a checkpoint.
