@@ -34,6 +34,8 @@ mod model {
     use std::sync::Mutex;
 
     const LINE_BYTES: usize = 64;
+    /// Names that are looked at before an address counts as unnamed.
+    const NESTED_MAX: usize = 64;
 
     thread_local! {
         static CORE: Cell<Option<u32>> = const { Cell::new(None) };
@@ -114,11 +116,12 @@ mod model {
                 !(held || cold)
             };
             if transfer {
-                let owner = model.names.range(..=address).next_back();
-                let structure = match owner {
-                    Some((_, (end, structure))) if address < *end => structure,
-                    _ => "unnamed",
-                };
+                // The innermost of the structures that hold the address: what is named inside
+                // another one starts later.
+                let mut before = model.names.range(..=address).rev().take(NESTED_MAX);
+                let structure = before
+                    .find(|(_, (end, _))| address < *end)
+                    .map_or("unnamed", |(_, (_, structure))| *structure);
                 *model.transfers.entry(structure).or_default() += 1;
             }
         });

@@ -118,6 +118,7 @@ impl Db {
         // Also for a store of another default: a commit may ask for it.
         let periodic = Some(options.periodic);
         let engine = Arc::new(crate::open::open(device, options)?);
+        engine.name_structures();
         let owner = Owner {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),

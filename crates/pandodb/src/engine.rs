@@ -10,7 +10,7 @@ use pando_pool::{Attempt, Hold, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, Mutex, park, thread_waker};
+use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, park, thread_waker};
 use pando_tree::{Tree, ValueReader};
 use pando_wal::Log;
 
@@ -94,6 +94,18 @@ impl Engine {
             recovery: parts.recovery,
             replayed: parts.replayed,
         }
+    }
+
+    /// Tells the coherence audit whose the single words of the engine are; arrays have named
+    /// themselves.
+    pub(crate) fn name_structures(&self) {
+        audit::name("engine", self);
+        audit::name("log", &self.log);
+        audit::name("checkpoint", &self.checkpoint);
+        audit::name("hold budget", &self.holds);
+        audit::name("jobs", &self.jobs);
+        audit::name("pool", &self.store.pool);
+        audit::name("space", &self.store.space);
     }
 
     /// # Errors
