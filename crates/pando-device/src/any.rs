@@ -1,14 +1,15 @@
 //! The back end as a value: chosen at run time, dispatched by a `match`.
 //!
-//! Handles of different devices do not mix: reading a file through a channel of another back end is
+//! Handles of different devices do not mix: using a file through a channel of another back end is
 //! a programmer error and panics.
 
+use std::os::fd::BorrowedFd;
 use std::task::Waker;
 
 use pando_sync::time::Duration;
 
 use crate::buffer::IoBuf;
-use crate::device::{Channel, Completion, Device, File, OpenOptions};
+use crate::device::{Channel, ChannelOptions, Completion, Device, File, OpenOptions};
 use crate::error::Result;
 use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
@@ -104,11 +105,11 @@ impl Device for AnyDevice {
         each!(AnyDevice, self, device => device.sync_directory())
     }
 
-    fn channel(&self, depth: usize, notify: Waker) -> Result<AnyChannel> {
+    fn channel(&self, options: ChannelOptions) -> Result<AnyChannel> {
         Ok(match self {
-            Self::Pread(device) => AnyChannel::Pread(device.channel(depth, notify)?),
-            Self::Memory(device) => AnyChannel::Memory(device.channel(depth, notify)?),
-            Self::Faulty(device) => AnyChannel::Faulty(device.channel(depth, notify)?),
+            Self::Pread(device) => AnyChannel::Pread(device.channel(options)?),
+            Self::Memory(device) => AnyChannel::Memory(device.channel(options)?),
+            Self::Faulty(device) => AnyChannel::Faulty(device.channel(options)?),
         })
     }
 
@@ -183,6 +184,31 @@ impl Channel for AnyChannel {
         }
     }
 
+    fn submit_write(
+        &mut self,
+        file: &AnyFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf> {
+        match (self, file) {
+            (Self::Pread(channel), AnyFile::Pread(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            (Self::Memory(channel), AnyFile::Memory(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            (Self::Faulty(channel), AnyFile::Faulty(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            _ => panic!("a file is written through a channel of another back end"),
+        }
+    }
+
+    fn flush(&mut self) {
+        each!(AnyChannel, self, channel => channel.flush());
+    }
+
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
         each!(AnyChannel, self, channel => channel.reap(completions))
     }
@@ -193,5 +219,17 @@ impl Channel for AnyChannel {
 
     fn in_flight(&self) -> usize {
         each!(AnyChannel, self, channel => channel.in_flight())
+    }
+
+    fn waker(&mut self) -> Waker {
+        each!(AnyChannel, self, channel => channel.waker())
+    }
+
+    fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        each!(AnyChannel, self, channel => channel.completion_fd())
+    }
+
+    fn buffers(&mut self, count: usize, len: usize) -> Vec<IoBuf> {
+        each!(AnyChannel, self, channel => channel.buffers(count, len))
     }
 }

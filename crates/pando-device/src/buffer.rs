@@ -1,6 +1,8 @@
 //! Owned byte buffers, aligned so that direct files accept them.
 //!
-//! A buffer is always initialised memory: fresh ones are zeros.
+//! A buffer is always initialised memory: fresh ones are zeros. Nothing clears a buffer that is
+//! used again; it knows instead from where on its memory is still zeros, so that one who pads a
+//! write with zeros clears what an earlier use left, and no more.
 
 #![expect(unsafe_code, reason = "aligned memory has no safe constructor in std")]
 
@@ -9,48 +11,112 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use pando_sync::Arc;
+
 /// Alignment of every [`IoBuf`], and the largest that a direct file may ask for.
 pub const IO_ALIGNMENT: usize = 4096;
 
 /// An owned byte buffer that begins at a multiple of [`IO_ALIGNMENT`].
 pub struct IoBuf {
-    /// `capacity` initialised bytes of the global allocator, owned; dangling if it is 0.
+    /// `capacity` initialised bytes that belong to this value alone; dangling if it is 0.
     start: NonNull<u8>,
     /// At most `capacity`.
     len: usize,
     /// A multiple of [`IO_ALIGNMENT`].
     capacity: usize,
+    /// Bytes from here to `capacity` are zeros; those before may be anything.
+    dirty: usize,
+    /// `None` if the capacity is 0.
+    _memory: Option<Arc<Memory>>,
 }
 
-// SAFETY: the memory is owned by this value alone and plain bytes, so that another thread may have
-// it.
+// SAFETY: the bytes are of this value alone and plain, so that another thread may have them.
 unsafe impl Send for IoBuf {}
 // SAFETY: shared references allow reads only.
 unsafe impl Sync for IoBuf {}
 
-impl IoBuf {
-    /// `len` zeros.
-    pub fn new(len: usize) -> Self {
-        let capacity = len.next_multiple_of(IO_ALIGNMENT);
-        if capacity == 0 {
-            return Self {
-                start: NonNull::dangling(),
-                len: 0,
-                capacity: 0,
-            };
+/// Memory of one buffer or of several, freed with the last of them.
+struct Memory {
+    /// `bytes` initialised bytes of the global allocator; at least one.
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: nothing reads or writes the bytes through this value: each belongs to one IoBuf.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, IO_ALIGNMENT)
+            .expect("the alignment is a power of two; buffers are far smaller than isize::MAX")
+    }
+
+    /// `bytes` zeros; `None` for none.
+    fn new(bytes: usize) -> Option<Arc<Self>> {
+        if bytes == 0 {
+            return None;
         }
-        let layout = Self::layout(capacity);
+        let layout = Self::layout(bytes);
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else {
             handle_alloc_error(layout);
         };
         debug_assert_eq!(start.addr().get() % IO_ALIGNMENT, 0);
+        Some(Arc::new(Self { start, bytes }))
+    }
+
+    /// The bytes from `offset` on, as the start of a buffer; no bytes need no place.
+    fn part(memory: Option<&Arc<Self>>, offset: usize) -> NonNull<u8> {
+        let Some(memory) = memory else {
+            return NonNull::dangling();
+        };
+        assert!(offset < memory.bytes, "a buffer begins behind its memory");
+        // SAFETY: `offset` is less than the length of the allocation that starts there.
+        unsafe { memory.start.add(offset) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from alloc_zeroed with this same layout and is freed once, here,
+        // where no buffer has a part of it any more.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) }
+    }
+}
+
+impl IoBuf {
+    /// `len` zeros.
+    pub fn new(len: usize) -> Self {
+        let capacity = len.next_multiple_of(IO_ALIGNMENT);
+        let memory = Memory::new(capacity);
         Self {
-            start,
+            start: Memory::part(memory.as_ref(), 0),
             len,
             capacity,
+            dirty: 0,
+            _memory: memory,
         }
+    }
+
+    /// `count` buffers of `len` zeros that lie in one piece of memory, which goes with the last of
+    /// them.
+    pub fn many(count: usize, len: usize) -> Vec<Self> {
+        let capacity = len.next_multiple_of(IO_ALIGNMENT);
+        let bytes = capacity
+            .checked_mul(count)
+            .expect("buffers are far smaller than the address space");
+        let memory = Memory::new(bytes);
+        let part = |index: usize| Self {
+            start: Memory::part(memory.as_ref(), index * capacity),
+            len,
+            capacity,
+            dirty: 0,
+            _memory: memory.clone(),
+        };
+        (0..count).map(part).collect()
     }
 
     /// A copy of `bytes`.
@@ -78,19 +144,47 @@ impl IoBuf {
         self.len = len;
     }
 
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, IO_ALIGNMENT)
-            .expect("the alignment is a power of two; the size of a buffer is far below isize::MAX")
+    /// Bytes from here to the capacity are zeros: nobody has had them since the buffer was made,
+    /// neither by a `&mut` nor as the target of a read, or they were padded again.
+    pub fn dirty_bytes(&self) -> usize {
+        self.dirty
     }
-}
 
-impl Drop for IoBuf {
-    fn drop(&mut self) {
-        if self.capacity == 0 {
-            return;
+    /// The first `len` bytes, to be written: the others stay as they are, and known to be zeros
+    /// where they are.
+    ///
+    /// # Panics
+    /// When `len` exceeds the length.
+    pub fn prefix_mut(&mut self, len: usize) -> &mut [u8] {
+        assert!(
+            len <= self.len,
+            "{len} bytes of a buffer that has {}",
+            self.len
+        );
+        self.dirty = self.dirty.max(len);
+        // SAFETY: `len` <= `capacity` initialised bytes that this value owns; a dangling start goes
+        // with length 0; `&mut self` excludes every other reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+    }
+
+    /// Makes the bytes from `from` to the length zeros. Clears only those that an earlier use of
+    /// the buffer may have left, so it costs nothing over one that was never used so far.
+    ///
+    /// # Panics
+    /// When `from` exceeds the length.
+    pub fn pad_zeros(&mut self, from: usize) {
+        let (len, dirty) = (self.len, self.dirty);
+        assert!(
+            from <= len,
+            "padding from {from} of a buffer that has {len}"
+        );
+        let end = len.min(dirty);
+        if from < end {
+            self.prefix_mut(end)[from..].fill(0);
         }
-        // SAFETY: `start` came from alloc_zeroed with this same layout and is freed once, here.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+        if dirty <= len {
+            self.dirty = dirty.min(from);
+        }
     }
 }
 
@@ -105,8 +199,7 @@ impl Deref for IoBuf {
 
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in deref, and `&mut self` excludes every other reference.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        self.prefix_mut(self.len)
     }
 }
 
@@ -120,6 +213,7 @@ impl fmt::Debug for IoBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IoBuf")
             .field("len", &self.len)
+            .field("dirty", &self.dirty)
             .finish_non_exhaustive()
     }
 }
@@ -156,5 +250,98 @@ mod tests {
     #[should_panic(expected = "do not fit")]
     fn the_length_does_not_pass_the_capacity() {
         IoBuf::new(100).set_len(4097);
+    }
+
+    #[test]
+    fn buffers_of_one_piece_do_not_overlap_and_outlive_each_other() {
+        let mut buffers = IoBuf::many(5, 5000);
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            assert!(buffer.iter().all(|byte| *byte == 0));
+            assert_eq!(buffer.as_ptr().addr() % IO_ALIGNMENT, 0);
+            buffer.set_len(8192);
+            buffer.fill(index as u8 + 1);
+        }
+        let last = buffers.pop().unwrap();
+        for (index, buffer) in buffers.iter().enumerate() {
+            assert!(buffer.iter().all(|byte| *byte == index as u8 + 1));
+        }
+        drop(buffers);
+        assert!(last.iter().all(|byte| *byte == 5));
+        assert!(IoBuf::many(0, 100).is_empty());
+        assert_eq!(IoBuf::many(3, 0).len(), 3);
+    }
+
+    #[test]
+    fn what_is_known_to_be_zeros_is_not_cleared_and_the_rest_is() {
+        let mut buffer = IoBuf::new(8192);
+        buffer.prefix_mut(100).fill(7);
+        assert_eq!(buffer.dirty_bytes(), 100);
+        buffer.pad_zeros(100);
+        assert_eq!(buffer.dirty_bytes(), 100);
+        buffer.fill(9);
+        assert_eq!(buffer.dirty_bytes(), 8192);
+        buffer.set_len(1000);
+        buffer.pad_zeros(10);
+        assert!(buffer[10..].iter().all(|byte| *byte == 0));
+        assert_eq!(buffer.dirty_bytes(), 8192, "those behind the length");
+        buffer.set_len(8192);
+        assert_eq!(buffer[1000], 9);
+        buffer.pad_zeros(5);
+        assert_eq!(buffer.dirty_bytes(), 5);
+        assert_eq!(buffer[..5], [9; 5]);
+        assert!(buffer[5..].iter().all(|byte| *byte == 0));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Len(usize),
+        Fill(usize, u8),
+        FillAll(u8),
+        Pad(usize),
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..proptest::prelude::ProptestConfig::with_cases(200)
+        })]
+
+        #[test]
+        fn a_padded_buffer_equals_its_twin(
+            steps in proptest::collection::vec(steps(), 1..30)
+        ) {
+            let mut buffer = IoBuf::new(4096);
+            let mut twin = vec![0u8; 4096];
+            for step in steps {
+                let len = buffer.len();
+                match step {
+                    Step::Len(new) => buffer.set_len(new),
+                    Step::Fill(count, byte) => {
+                        buffer.prefix_mut(count.min(len)).fill(byte);
+                        twin[..count.min(len)].fill(byte);
+                    }
+                    Step::FillAll(byte) => {
+                        buffer.fill(byte);
+                        twin[..len].fill(byte);
+                    }
+                    Step::Pad(from) => {
+                        buffer.pad_zeros(from.min(len));
+                        twin[from.min(len)..len].fill(0);
+                    }
+                }
+                assert_eq!(buffer[..], twin[..buffer.len()]);
+                assert!(twin[buffer.dirty_bytes()..].iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    fn steps() -> impl proptest::strategy::Strategy<Value = Step> {
+        use proptest::prelude::*;
+        prop_oneof![
+            (0usize..=4096).prop_map(Step::Len),
+            (0usize..=4096, 1u8..).prop_map(|(count, byte)| Step::Fill(count, byte)),
+            (1u8..).prop_map(Step::FillAll),
+            (0usize..=4096).prop_map(Step::Pad),
+        ]
     }
 }

@@ -1,14 +1,14 @@
-//! The queue of finished reads between those who read and the one event loop that reaps.
+//! The queue of finished requests between those who serve them and the one event loop that reaps.
 //!
 //! Everything is under one lock, which is held for a push or a drain of at most 64. Waking happens
 //! after the lock is released, and only when the queue was empty before (or stays non-empty after a
 //! reap), so that a burst of completions wakes once.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use pando_sync::time::{self, Duration};
-use pando_sync::{Condvar, Mutex};
+use pando_sync::{Arc, Condvar, Mutex};
 
 use crate::device::{Completion, REAP_MAX};
 
@@ -17,9 +17,11 @@ struct Queue {
     done: VecDeque<Completion>,
     /// Somebody is in [`Completions::wait`]: a notification of nobody costs a system call.
     waiting: bool,
+    /// The channel's waker was woken since the last wait.
+    woken: bool,
 }
 
-/// Finished reads of one channel.
+/// Finished requests of one channel.
 #[derive(Debug)]
 pub(crate) struct Completions {
     queue: Mutex<Queue>,
@@ -33,13 +35,14 @@ impl Completions {
             queue: Mutex::new(Queue {
                 done: VecDeque::with_capacity(depth),
                 waiting: false,
+                woken: false,
             }),
             filled: Condvar::new(),
             notify,
         }
     }
 
-    /// Hands a finished read over, and wakes the loop if it may have gone to sleep.
+    /// Hands a finished request over, and wakes the loop if it may have gone to sleep.
     pub(crate) fn push(&self, completion: Completion) {
         let mut queue = self.queue.lock();
         let was_empty = queue.done.is_empty();
@@ -54,7 +57,7 @@ impl Completions {
         }
     }
 
-    /// Moves up to [`REAP_MAX`] finished reads to `completions`.
+    /// Moves up to [`REAP_MAX`] finished requests to `completions`.
     pub(crate) fn reap(&self, completions: &mut Vec<Completion>) -> usize {
         let mut queue = self.queue.lock();
         let count = queue.done.len().min(REAP_MAX);
@@ -67,11 +70,11 @@ impl Completions {
         count
     }
 
-    /// Blocks until the queue is not empty or the time is over.
+    /// Blocks until the queue is not empty, the time is over, or the waker is woken.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         let deadline = timeout.and_then(|timeout| time::now().checked_add(timeout));
         let mut queue = self.queue.lock();
-        while queue.done.is_empty() {
+        while queue.done.is_empty() && !queue.woken {
             queue.waiting = true;
             queue = match deadline {
                 None => self.filled.wait(queue),
@@ -85,5 +88,50 @@ impl Completions {
             };
         }
         queue.waiting = false;
+        queue.woken = false;
+    }
+}
+
+/// The channel's own waker: ends a wait, tells the event loop nothing.
+impl Wake for Completions {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut queue = self.queue.lock();
+        queue.woken = true;
+        let waiting = queue.waiting;
+        drop(queue);
+        if waiting {
+            self.filled.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_sync::thread;
+
+    #[test]
+    fn a_wake_ends_the_wait_that_runs_or_the_next_one() {
+        let completions = Arc::new(Completions::new(1, Waker::noop().clone()));
+        let waker = Waker::from(completions.clone());
+        let limit = Duration::from_secs(10);
+        let start = time::now();
+        waker.wake_by_ref();
+        completions.wait(Some(limit));
+        let waiter = thread::spawn({
+            let completions = completions.clone();
+            move || completions.wait(Some(limit))
+        });
+        while !completions.queue.lock().waiting {
+            thread::yield_now();
+        }
+        waker.wake();
+        waiter.join().unwrap();
+        assert!(start.elapsed() < limit, "a wait has not been ended");
+        assert!(!completions.queue.lock().woken);
     }
 }

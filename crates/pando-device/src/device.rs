@@ -1,9 +1,12 @@
-//! The traits: a directory of files, a file, and a channel of reads in flight.
+//! The traits: a directory of files, a file, and a channel of requests in flight.
 //!
 //! A blocking method may be called by any thread; a channel belongs to one event loop at a time.
+//! A channel may keep submitted requests back to hand several to the device at once: who submits
+//! calls `flush`, `reap` or `wait` before it turns to anything else.
 //! What a back end must do beyond these signatures is in the conformance tests of this crate.
 
 use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
 use std::task::Waker;
 
 use pando_sync::time::Duration;
@@ -69,6 +72,46 @@ impl OpenOptions {
     }
 }
 
+/// What a channel is made for. See [`Device::channel`].
+#[derive(Debug, Clone)]
+pub struct ChannelOptions {
+    /// Requests that may be in flight at a time; at least 1.
+    pub depth: usize,
+    /// Woken when a completion meets an empty queue, unless [`Channel::completion_fd`] tells of
+    /// it; runs on any thread and must not block.
+    pub notify: Waker,
+    /// Only the thread that submits first ever uses the channel, apart from dropping it.
+    pub one_thread: bool,
+}
+
+impl ChannelOptions {
+    /// A channel of `depth` requests that any thread may use and that wakes nobody: for those who
+    /// call [`Channel::wait`].
+    pub fn new(depth: usize) -> Self {
+        Self {
+            depth,
+            notify: Waker::noop().clone(),
+            one_thread: false,
+        }
+    }
+
+    /// The same, waking `waker`.
+    pub fn notify(self, waker: Waker) -> Self {
+        Self {
+            notify: waker,
+            ..self
+        }
+    }
+
+    /// The same, for one thread alone.
+    pub fn one_thread(self) -> Self {
+        Self {
+            one_thread: true,
+            ..self
+        }
+    }
+}
+
 /// A directory of named files. Clones are handles of the same one.
 ///
 /// A name is one or two components joined by '/', each of letters, digits, '.', '_' and '-', not
@@ -76,7 +119,7 @@ impl OpenOptions {
 pub trait Device: Debug + Clone + Send + Sync + 'static {
     /// Open files.
     type File: File;
-    /// Reads in flight.
+    /// Requests in flight.
     type Channel: Channel<File = Self::File>;
 
     /// Name of the back end for reports: "pread", "memory", "faulty".
@@ -94,9 +137,11 @@ pub trait Device: Debug + Clone + Send + Sync + 'static {
     /// Makes creations and removals up to now durable.
     fn sync_directory(&self) -> Result<()>;
 
-    /// A channel for one event loop that allows `depth` reads in flight. `notify` is woken when a
-    /// completion meets an empty queue; it runs on any thread and must not block.
-    fn channel(&self, depth: usize, notify: Waker) -> Result<Self::Channel>;
+    /// A channel for one event loop, or for the blocking calls of one thread at a time.
+    ///
+    /// # Errors
+    /// What the channel takes of the system (a ring, a context, threads) is not to be had.
+    fn channel(&self, options: ChannelOptions) -> Result<Self::Channel>;
 
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64>;
@@ -151,18 +196,19 @@ pub trait File: Debug + Clone + Send + Sync + 'static {
     fn is_direct(&self) -> bool;
 }
 
-/// Reads in flight of one event loop.
+/// Requests in flight of one event loop.
 ///
 /// The channel owns a buffer from its submission until its completion is reaped. A channel may be
-/// dropped with reads in flight: their buffers are freed when the device is done with them.
+/// dropped with requests in flight: their buffers are freed when the device is done with them, and
+/// a write among them may happen, or not, until then.
 pub trait Channel: Debug + Send {
-    /// The files that can be read.
-    type File;
+    /// The files that can be read and written.
+    type File: File;
 
     /// Queues a read of `buffer.len()` bytes; `tag` comes back with the completion. Never blocks.
     ///
     /// # Errors
-    /// Gives the buffer back when as many reads are in flight as the channel's depth allows.
+    /// Gives the buffer back when as many requests are in flight as the channel's depth allows.
     fn submit_read(
         &mut self,
         file: &Self::File,
@@ -171,25 +217,58 @@ pub trait Channel: Debug + Send {
         tag: u64,
     ) -> std::result::Result<(), IoBuf>;
 
+    /// Queues a write of all of `buffer`; otherwise as [`Channel::submit_read`]. Requests in
+    /// flight have no order among each other.
+    ///
+    /// # Errors
+    /// As [`Channel::submit_read`].
+    fn submit_write(
+        &mut self,
+        file: &Self::File,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf>;
+
+    /// Hands everything that is queued to the device. Never blocks. `reap` and `wait` do it too.
+    fn flush(&mut self) {}
+
     /// Appends up to [`REAP_MAX`] completions and returns how many. Never blocks. When it leaves
     /// some behind, the channel's waker is woken again.
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize;
 
-    /// Blocks until there is a completion to reap, or `timeout` has passed. Returns at once when
-    /// nothing is in flight.
+    /// Blocks until there is a completion to reap, `timeout` has passed, or the channel's
+    /// [`Channel::waker`] is woken; may return early for no reason. Returns at once when nothing
+    /// is in flight.
     fn wait(&mut self, timeout: Option<Duration>);
 
-    /// Reads submitted and not yet reaped.
+    /// Requests submitted and not yet reaped.
     fn in_flight(&self) -> usize;
+
+    /// A waker that makes the [`Channel::wait`] that runs, or else the next one, return early.
+    /// Any thread may wake it, also when the channel has gone.
+    fn waker(&mut self) -> Waker;
+
+    /// A descriptor that becomes readable when completions come (an edge each time), for those who
+    /// wait for sockets at the same time. `None`: `notify` of the channel's options is woken.
+    fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// `count` buffers of `len` bytes, of the kind that is quickest with this channel. They work
+    /// with every other, and outlive it.
+    fn buffers(&mut self, count: usize, len: usize) -> Vec<IoBuf> {
+        IoBuf::many(count, len)
+    }
 }
 
-/// The end of a read.
+/// The end of a request.
 #[derive(Debug)]
 pub struct Completion {
     /// As given at submission.
     pub tag: u64,
-    /// As given at submission; filled if `result` is `Ok`, else of undefined content.
+    /// As given at submission; of a read filled if `result` is `Ok`, else of undefined content.
     pub buffer: IoBuf,
-    /// Whether all bytes were read.
+    /// Whether all bytes were read or written.
     pub result: Result<()>,
 }

@@ -1,9 +1,9 @@
 //! Files and completion-based devices: the only crate below `pandodb` with file system calls.
 //!
 //! A [`Device`] is a directory of named files. A [`File`] is read and written at offsets, blocking;
-//! reads of the hot path go through a [`Channel`], one for each event loop, which owns the buffer
-//! of a read until its [`Completion`] is reaped. Dispatch is static: generic code takes a `Device`,
-//! and [`AnyDevice`] chooses the back end at run time with a `match`.
+//! requests of the hot path go through a [`Channel`], one for each event loop, which owns the
+//! buffer of a request until its [`Completion`] is reaped. Dispatch is static: generic code takes
+//! a `Device`, and [`AnyDevice`] chooses the back end at run time with a `match`.
 //!
 //! | back end           | what it is                                                           |
 //! |--------------------|----------------------------------------------------------------------|
@@ -27,7 +27,9 @@ pub mod pread;
 
 pub use any::{AnyChannel, AnyDevice, AnyFile};
 pub use buffer::{IO_ALIGNMENT, IoBuf};
-pub use device::{Channel, Completion, Create, Device, File, OpenOptions, REAP_MAX};
+pub use device::{
+    Channel, ChannelOptions, Completion, Create, Device, File, OpenOptions, REAP_MAX,
+};
 pub use error::{Error, Result};
 pub use faulty::FaultyDevice;
 pub use memory::MemoryDevice;

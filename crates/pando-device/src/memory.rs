@@ -1,5 +1,5 @@
-//! Files in memory. Nothing survives the process, every sync succeeds, every read completes at
-//! once.
+//! Files in memory. Nothing survives the process, every sync succeeds, every request
+//! completes at once.
 //!
 //! Content lies in chunks, so that growth copies nothing; a chunk is locked for the copy of its
 //! bytes only, so a read that spans chunks is not atomic against a write (nor is one of a disk).
@@ -15,7 +15,7 @@ use pando_sync::{Arc, Mutex, RwLock};
 
 use crate::buffer::IoBuf;
 use crate::completions::Completions;
-use crate::device::{Channel, Completion, Create, Device, File, OpenOptions};
+use crate::device::{Channel, ChannelOptions, Completion, Create, Device, File, OpenOptions};
 use crate::error::{Error, Result};
 use crate::name;
 
@@ -225,10 +225,10 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn channel(&self, depth: usize, notify: Waker) -> Result<MemoryChannel> {
+    fn channel(&self, options: ChannelOptions) -> Result<MemoryChannel> {
         Ok(MemoryChannel {
-            done: Completions::new(depth, notify),
-            depth,
+            done: Arc::new(Completions::new(options.depth, options.notify)),
+            depth: options.depth,
             in_flight: 0,
         })
     }
@@ -355,12 +355,33 @@ impl File for MemoryFile {
     }
 }
 
-/// Reads of files in memory; each is done when `submit_read` returns.
+/// Requests to files in memory; each is done when its submission returns.
 #[derive(Debug)]
 pub struct MemoryChannel {
-    done: Completions,
+    done: Arc<Completions>,
     depth: usize,
     in_flight: usize,
+}
+
+impl MemoryChannel {
+    fn submit(
+        &mut self,
+        mut buffer: IoBuf,
+        tag: u64,
+        perform: impl FnOnce(&mut IoBuf) -> Result<()>,
+    ) -> std::result::Result<(), IoBuf> {
+        if self.in_flight >= self.depth {
+            return Err(buffer);
+        }
+        self.in_flight += 1;
+        let result = perform(&mut buffer);
+        self.done.push(Completion {
+            tag,
+            buffer,
+            result,
+        });
+        Ok(())
+    }
 }
 
 impl Channel for MemoryChannel {
@@ -370,20 +391,20 @@ impl Channel for MemoryChannel {
         &mut self,
         file: &MemoryFile,
         offset: u64,
-        mut buffer: IoBuf,
+        buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        if self.in_flight >= self.depth {
-            return Err(buffer);
-        }
-        self.in_flight += 1;
-        let result = file.read_at(&mut buffer, offset);
-        self.done.push(Completion {
-            tag,
-            buffer,
-            result,
-        });
-        Ok(())
+        self.submit(buffer, tag, |buffer| file.read_at(buffer, offset))
+    }
+
+    fn submit_write(
+        &mut self,
+        file: &MemoryFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf> {
+        self.submit(buffer, tag, |buffer| file.write_at(buffer, offset))
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
@@ -400,5 +421,9 @@ impl Channel for MemoryChannel {
 
     fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    fn waker(&mut self) -> Waker {
+        self.done.clone().into()
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::task::Waker;
 
-use pando_device::{AnyChannel, Channel, Completion, Device, IoBuf};
+use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, IoBuf};
 use pando_format::PageId;
 use pando_pool::{LoadStart, LoadTicket, Restart};
 use pando_sync::time::Duration;
@@ -84,7 +84,7 @@ impl Fetcher {
     pub(crate) fn new(store: &Store, depth: usize, notify: Waker) -> Result<Self> {
         let channel = store
             .device
-            .channel(depth, notify)
+            .channel(ChannelOptions::new(depth).notify(notify))
             .map_err(Error::io("making an I/O channel"))?;
         Ok(Self {
             channel,

@@ -1,7 +1,8 @@
-//! Reads in flight of a faulty directory: they end in an order that a seed decides.
+//! Requests in flight of a faulty directory: they end in an order that a seed decides.
 //!
-//! A read happens when it is submitted, or not before it is reaped: a user that lets a write meet a
-//! read in flight sees either. Every reap may hold some back; it wakes the loop for them.
+//! A read or write happens when it is submitted, or not before it is reaped: a user that lets a
+//! write meet a read in flight sees either. Every reap may hold some back; it wakes the loop for
+//! them. Of a channel that is dropped, the writes that have not happened never do.
 
 use std::task::Waker;
 
@@ -16,6 +17,7 @@ use crate::device::{Channel, Completion, File, REAP_MAX};
 enum Flight {
     Done(Completion),
     Waiting {
+        write: bool,
         file: FaultyFile,
         offset: u64,
         buffer: IoBuf,
@@ -24,16 +26,28 @@ enum Flight {
 }
 
 impl Flight {
+    fn into_buffer(self) -> IoBuf {
+        match self {
+            Self::Done(completion) => completion.buffer,
+            Self::Waiting { buffer, .. } => buffer,
+        }
+    }
+
     fn land(self) -> Completion {
         match self {
             Self::Done(completion) => completion,
             Self::Waiting {
+                write,
                 file,
                 offset,
                 mut buffer,
                 tag,
             } => {
-                let result = file.read_at(&mut buffer, offset);
+                let result = if write {
+                    file.write_at(&buffer, offset)
+                } else {
+                    file.read_at(&mut buffer, offset)
+                };
                 Completion {
                     tag,
                     buffer,
@@ -44,7 +58,7 @@ impl Flight {
     }
 }
 
-/// Reads in flight of one event loop.
+/// Requests in flight of one event loop.
 #[derive(Debug)]
 pub struct FaultyChannel {
     random: Random,
@@ -67,6 +81,22 @@ impl FaultyChannel {
     }
 }
 
+impl FaultyChannel {
+    fn submit(&mut self, waiting: Flight) -> Result<(), IoBuf> {
+        if self.flights.len() >= self.depth {
+            return Err(waiting.into_buffer());
+        }
+        let flight = if self.random.once_in(2) {
+            Flight::Done(waiting.land())
+        } else {
+            waiting
+        };
+        self.flights.push(flight);
+        self.notify.wake_by_ref();
+        Ok(())
+    }
+}
+
 impl Channel for FaultyChannel {
     type File = FaultyFile;
 
@@ -77,23 +107,29 @@ impl Channel for FaultyChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> Result<(), IoBuf> {
-        if self.flights.len() >= self.depth {
-            return Err(buffer);
-        }
-        let waiting = Flight::Waiting {
+        self.submit(Flight::Waiting {
+            write: false,
             file: file.clone(),
             offset,
             buffer,
             tag,
-        };
-        let flight = if self.random.once_in(2) {
-            Flight::Done(waiting.land())
-        } else {
-            waiting
-        };
-        self.flights.push(flight);
-        self.notify.wake_by_ref();
-        Ok(())
+        })
+    }
+
+    fn submit_write(
+        &mut self,
+        file: &FaultyFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> Result<(), IoBuf> {
+        self.submit(Flight::Waiting {
+            write: true,
+            file: file.clone(),
+            offset,
+            buffer,
+            tag,
+        })
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
@@ -117,5 +153,10 @@ impl Channel for FaultyChannel {
 
     fn in_flight(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Wakes nobody: no wait of this channel blocks.
+    fn waker(&mut self) -> Waker {
+        Waker::noop().clone()
     }
 }

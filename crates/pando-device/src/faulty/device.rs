@@ -1,7 +1,5 @@
 //! The device, and the levers of those who test with it.
 
-use std::task::Waker;
-
 use pando_sync::{Arc, Mutex, thread};
 
 use super::channel::FaultyChannel;
@@ -10,7 +8,7 @@ use super::image::CrashMode;
 use super::plan::{Fault, FaultPlan, Operation};
 use super::random::Random;
 use super::state::State;
-use crate::device::{Device, OpenOptions};
+use crate::device::{ChannelOptions, Device, OpenOptions};
 use crate::error::Result;
 use crate::name;
 
@@ -189,11 +187,11 @@ impl Device for FaultyDevice {
         })
     }
 
-    fn channel(&self, depth: usize, notify: Waker) -> Result<FaultyChannel> {
+    fn channel(&self, options: ChannelOptions) -> Result<FaultyChannel> {
         let mut state = self.state.lock();
         state.check_alive()?;
         let random = Random::new(state.random.next());
-        Ok(FaultyChannel::new(random, depth, notify))
+        Ok(FaultyChannel::new(random, options.depth, options.notify))
     }
 
     fn free_bytes(&self) -> Result<u64> {

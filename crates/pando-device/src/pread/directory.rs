@@ -7,18 +7,17 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::task::Waker;
 
 use pando_sync::Arc;
 
 use super::file::PreadFile;
 use super::pool::{Pool, PreadChannel};
 use super::system;
-use crate::device::{Create, Device, OpenOptions};
+use crate::device::{ChannelOptions, Create, Device, OpenOptions};
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Threads that read, unless said otherwise.
+/// Threads that serve channels, unless said otherwise.
 pub const COMPLETION_THREADS_DEFAULT: usize = 8;
 
 /// The lock of a directory; dropping it releases it.
@@ -230,8 +229,8 @@ impl Device for PreadDevice {
         Ok(())
     }
 
-    fn channel(&self, depth: usize, notify: Waker) -> Result<PreadChannel> {
-        self.inner.pool.channel(depth, notify)
+    fn channel(&self, options: ChannelOptions) -> Result<PreadChannel> {
+        self.inner.pool.channel(options)
     }
 
     fn free_bytes(&self) -> Result<u64> {

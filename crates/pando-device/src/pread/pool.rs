@@ -1,4 +1,4 @@
-//! The threads that read, and the channels that feed them.
+//! The threads that read and write, and the channels that feed them.
 //!
 //! One queue for all channels of a device, under one lock; a request owns its buffer, its file and
 //! its channel's completions, so a channel may go away at any time. Threads end when the last
@@ -14,12 +14,19 @@ use pando_sync::{Arc, Condvar, Mutex};
 use super::file::PreadFile;
 use crate::buffer::IoBuf;
 use crate::completions::Completions;
-use crate::device::{Channel, Completion, File};
+use crate::device::{Channel, ChannelOptions, Completion, File};
 use crate::error::{Error, Result};
 
-/// A read that waits for a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// A read or write that waits for a thread.
 #[derive(Debug)]
 struct Request {
+    direction: Direction,
     file: PreadFile,
     offset: u64,
     buffer: IoBuf,
@@ -66,16 +73,17 @@ impl Pool {
         while threads.len() < self.threads_max {
             let requests = self.requests.clone();
             let thread = thread::Builder::new()
-                .name(format!("pando-read-{}", threads.len()))
+                .name(format!("pando-io-{}", threads.len()))
                 .spawn(move || requests.serve())
-                .map_err(|error| Error::from_io("start", "read threads", error))?;
+                .map_err(|error| Error::from_io("start", "I/O threads", error))?;
             threads.push(thread);
         }
         Ok(())
     }
 
     /// A channel, whose handle keeps the pool alive.
-    pub(super) fn channel(self: &Arc<Self>, depth: usize, notify: Waker) -> Result<PreadChannel> {
+    pub(super) fn channel(self: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
+        let depth = options.depth;
         self.start()?;
         {
             let mut queue = self.requests.queue.lock();
@@ -85,7 +93,7 @@ impl Pool {
         }
         Ok(PreadChannel {
             pool: self.clone(),
-            completions: Arc::new(Completions::new(depth, notify)),
+            completions: Arc::new(Completions::new(depth, options.notify)),
             depth,
             in_flight: 0,
         })
@@ -102,7 +110,7 @@ impl Drop for Pool {
             if thread.thread().id() != this {
                 thread
                     .join()
-                    .expect("reading returns errors and does not panic");
+                    .expect("reading and writing return errors and do not panic");
             }
         }
     }
@@ -147,13 +155,17 @@ impl Requests {
 impl Request {
     fn perform(self) {
         let Self {
+            direction,
             file,
             offset,
             mut buffer,
             tag,
             completions,
         } = self;
-        let result = file.read_at(&mut buffer, offset);
+        let result = match direction {
+            Direction::Read => file.read_at(&mut buffer, offset),
+            Direction::Write => file.write_at(&buffer, offset),
+        };
         // Before the completion is seen, so that whoever saw the last one may close everything.
         drop(file);
         completions.push(Completion {
@@ -164,13 +176,38 @@ impl Request {
     }
 }
 
-/// Reads in flight of one event loop, served by the device's threads.
+/// Requests in flight of one event loop, served by the device's threads.
 #[derive(Debug)]
 pub struct PreadChannel {
     pool: Arc<Pool>,
     completions: Arc<Completions>,
     depth: usize,
     in_flight: usize,
+}
+
+impl PreadChannel {
+    fn submit(
+        &mut self,
+        direction: Direction,
+        file: &PreadFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf> {
+        if self.in_flight >= self.depth {
+            return Err(buffer);
+        }
+        self.in_flight += 1;
+        self.pool.requests.push(Request {
+            direction,
+            file: file.clone(),
+            offset,
+            buffer,
+            tag,
+            completions: self.completions.clone(),
+        });
+        Ok(())
+    }
 }
 
 impl Channel for PreadChannel {
@@ -183,25 +220,24 @@ impl Channel for PreadChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        if self.in_flight >= self.depth {
-            return Err(buffer);
-        }
-        self.in_flight += 1;
-        self.pool.requests.push(Request {
-            file: file.clone(),
-            offset,
-            buffer,
-            tag,
-            completions: self.completions.clone(),
-        });
-        Ok(())
+        self.submit(Direction::Read, file, offset, buffer, tag)
+    }
+
+    fn submit_write(
+        &mut self,
+        file: &PreadFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> std::result::Result<(), IoBuf> {
+        self.submit(Direction::Write, file, offset, buffer, tag)
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
         let count = self.completions.reap(completions);
         assert!(
             count <= self.in_flight,
-            "more reads end than were submitted"
+            "more requests end than were submitted"
         );
         self.in_flight -= count;
         count
@@ -215,5 +251,9 @@ impl Channel for PreadChannel {
 
     fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    fn waker(&mut self) -> Waker {
+        self.completions.clone().into()
     }
 }

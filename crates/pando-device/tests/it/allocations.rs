@@ -2,11 +2,11 @@
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
+use pando_device::{
+    Channel, ChannelOptions, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::task::Waker;
-
-use pando_device::{Channel, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice};
 
 struct Counting;
 
@@ -36,9 +36,7 @@ fn allocations_of_reads<D: Device>(device: &D) -> u64 {
         .open("data", OpenOptions::create(Create::New))
         .unwrap();
     file.write_at(&[1; 4096], 0).unwrap();
-    let mut channel = device
-        .channel(DEPTH as usize, Waker::noop().clone())
-        .unwrap();
+    let mut channel = device.channel(ChannelOptions::new(DEPTH as usize)).unwrap();
     let mut buffers: Vec<IoBuf> = (0..DEPTH).map(|_| IoBuf::new(4096)).collect();
     let mut done = Vec::with_capacity(DEPTH as usize);
     let mut before = 0;

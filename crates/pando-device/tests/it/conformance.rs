@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use pando_device::{
-    AnyDevice, Channel, Completion, Create, Device, Error, FaultyDevice, File, IO_ALIGNMENT, IoBuf,
-    MemoryDevice, OpenOptions, PreadDevice, REAP_MAX,
+    AnyDevice, Channel, ChannelOptions, Completion, Create, Device, Error, FaultyDevice, File,
+    IO_ALIGNMENT, IoBuf, MemoryDevice, OpenOptions, PreadDevice, REAP_MAX,
 };
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::time::Duration;
@@ -55,7 +55,12 @@ conformance!(
     holes_read_as_zeros,
     direct_files_want_alignment_only_if_direct,
     a_channel_gives_every_read_back_once,
+    a_channel_writes_every_buffer_once,
+    a_write_that_fails_is_a_completion,
     a_full_channel_gives_the_buffer_back,
+    the_waker_ends_a_wait_and_outlives_the_channel,
+    buffers_of_a_channel_work_with_others_and_outlive_it,
+    no_byte_of_an_earlier_read_reaches_the_file,
     a_failed_read_is_a_completion,
     a_reap_is_bounded_and_wakes_for_the_rest,
     waiting_returns_when_nothing_is_in_flight,
@@ -303,7 +308,7 @@ fn a_channel_gives_every_read_back_once<D: Device>(device: D) {
     let file = device.open("data", NEW.direct()).unwrap();
     let bytes = IoBuf::copy_of(&pattern(64 * 4096, 3));
     file.write_at(&bytes, 0).unwrap();
-    let mut channel = device.channel(200, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(200)).unwrap();
     for round in 0..5u64 {
         for tag in 0..200u64 {
             let block = (tag * 7 + round) % 64;
@@ -325,10 +330,147 @@ fn a_channel_gives_every_read_back_once<D: Device>(device: D) {
     }
 }
 
+fn a_channel_writes_every_buffer_once<D: Device>(device: D) {
+    let file = device.open("data", NEW.direct()).unwrap();
+    let bytes = pattern(100 * 4096, 11);
+    let mut channel = device.channel(ChannelOptions::new(100)).unwrap();
+    for tag in 0..100u64 {
+        let block = tag * 37 % 100;
+        let part = &bytes[block as usize * 4096..][..4096];
+        channel
+            .submit_write(&file, block * 4096, IoBuf::copy_of(part), tag)
+            .unwrap();
+    }
+    assert!(
+        channel
+            .submit_write(&file, 0, IoBuf::new(4096), 100)
+            .is_err()
+    );
+    assert_eq!(channel.in_flight(), 100);
+    channel.flush();
+    for completion in reap_all(&mut channel, 100) {
+        completion.result.unwrap();
+        let block = completion.tag as usize * 37 % 100;
+        assert_eq!(completion.buffer[..], bytes[block * 4096..][..4096]);
+    }
+    assert_eq!(channel.in_flight(), 0);
+    let mut whole = IoBuf::new(bytes.len());
+    file.read_at(&mut whole, 0).unwrap();
+    assert!(whole[..] == bytes[..]);
+}
+
+fn a_write_that_fails_is_a_completion<D: Device>(device: D) {
+    device.open("data", NEW).unwrap();
+    let file = device.open("data", OpenOptions::read()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(3)).unwrap();
+    channel
+        .submit_write(&file, 0, IoBuf::copy_of(b"bytes"), 5)
+        .unwrap();
+    let done = reap_all(&mut channel, 1);
+    assert_eq!((done[0].tag, &done[0].buffer[..]), (5, &b"bytes"[..]));
+    assert!(done[0].result.is_err());
+    assert_eq!(channel.in_flight(), 0);
+    assert!(file.is_empty().unwrap());
+}
+
+fn the_waker_ends_a_wait_and_outlives_the_channel<D: Device>(device: D) {
+    let file = device.open("data", NEW).unwrap();
+    file.write_at(&[5; 4096], 0).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(4).one_thread()).unwrap();
+    let waker = channel.waker();
+    waker.wake_by_ref();
+    channel.wait(None);
+    let mut done = Vec::new();
+    thread::scope(|scope| {
+        let stop = Arc::new(AtomicUsize::new(0));
+        scope.spawn({
+            let (stop, waker) = (stop.clone(), waker.clone());
+            move || {
+                while stop.load(Ordering::Relaxed) == 0 {
+                    waker.wake_by_ref();
+                    thread::yield_now();
+                }
+            }
+        });
+        for tag in 0..300 {
+            channel
+                .submit_read(&file, 0, IoBuf::new(4096), tag)
+                .unwrap();
+            while channel.in_flight() > 0 {
+                channel.wait(None);
+                channel.reap(&mut done);
+            }
+        }
+        stop.store(1, Ordering::Relaxed);
+    });
+    assert_eq!(done.len(), 300);
+    drop(channel);
+    waker.wake();
+}
+
+fn buffers_of_a_channel_work_with_others_and_outlive_it<D: Device>(device: D) {
+    let file = device.open("data", NEW.direct()).unwrap();
+    file.write_at(&IoBuf::copy_of(&[5; 8192]), 0).unwrap();
+    let mut first = device.channel(ChannelOptions::new(8)).unwrap();
+    let mut second = device.channel(ChannelOptions::new(8)).unwrap();
+    let mut buffers = first.buffers(8, 4096);
+    assert_eq!(buffers.len(), 8);
+    for channel in [&mut first, &mut second] {
+        for (tag, buffer) in buffers.drain(..).enumerate() {
+            assert_eq!(buffer.len(), 4096);
+            channel
+                .submit_read(&file, 4096, buffer, tag as u64)
+                .unwrap();
+        }
+        for completion in reap_all(channel, 8) {
+            completion.result.unwrap();
+            assert!(completion.buffer.iter().all(|byte| *byte == 5));
+            buffers.push(completion.buffer);
+        }
+    }
+    drop((first, second, device));
+    for mut buffer in buffers {
+        buffer.fill(6);
+        assert_eq!(buffer[4095], 6);
+    }
+}
+
+fn no_byte_of_an_earlier_read_reaches_the_file<D: Device>(device: D) {
+    let secret = device.open("secret", NEW.direct()).unwrap();
+    secret.write_at(&IoBuf::copy_of(&[0x5e; 8192]), 0).unwrap();
+    let file = device.open("data", NEW.direct()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(2)).unwrap();
+    let mut buffer = channel.buffers(1, 8192).remove(0);
+    for round in 0..20usize {
+        // Read through the channel, by a blocking call, or only in part.
+        buffer.set_len(if round % 3 == 2 { 4096 } else { 8192 });
+        if round % 3 == 0 {
+            secret.read_at(&mut buffer, 0).unwrap();
+        } else {
+            channel.submit_read(&secret, 0, buffer, 0).unwrap();
+            buffer = reap_all(&mut channel, 1).remove(0).buffer;
+        }
+        assert_eq!(buffer[4095], 0x5e, "the read was one");
+        let record = pattern(100 + round, 7);
+        buffer.set_len(8192);
+        buffer.prefix_mut(record.len()).copy_from_slice(&record);
+        buffer.pad_zeros(record.len());
+        let offset = round as u64 * 8192;
+        channel.submit_write(&file, offset, buffer, 1).unwrap();
+        let written = reap_all(&mut channel, 1).remove(0);
+        written.result.unwrap();
+        buffer = written.buffer;
+        let mut content = IoBuf::new(8192);
+        file.read_at(&mut content, offset).unwrap();
+        assert_eq!(content[..record.len()], record[..]);
+        assert!(content[record.len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
 fn a_full_channel_gives_the_buffer_back<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 100], 0).unwrap();
-    let mut channel = device.channel(3, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(3)).unwrap();
     for tag in 0..3 {
         channel.submit_read(&file, 0, IoBuf::new(100), tag).unwrap();
     }
@@ -343,7 +485,7 @@ fn a_full_channel_gives_the_buffer_back<D: Device>(device: D) {
 
 fn a_failed_read_is_a_completion<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
-    let mut channel = device.channel(3, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(3)).unwrap();
     channel.submit_read(&file, 0, IoBuf::new(10), 77).unwrap();
     let done = reap_all(&mut channel, 1);
     assert_eq!(done[0].tag, 77);
@@ -368,7 +510,9 @@ fn a_reap_is_bounded_and_wakes_for_the_rest<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 10], 0).unwrap();
     let wakes = Arc::new(Count(AtomicUsize::new(0)));
-    let mut channel = device.channel(count, Waker::from(wakes.clone())).unwrap();
+    let mut channel = device
+        .channel(ChannelOptions::new(count).notify(Waker::from(wakes.clone())))
+        .unwrap();
     for tag in 0..count as u64 {
         channel.submit_read(&file, 0, IoBuf::new(10), tag).unwrap();
     }
@@ -389,7 +533,7 @@ fn a_reap_is_bounded_and_wakes_for_the_rest<D: Device>(device: D) {
 }
 
 fn waiting_returns_when_nothing_is_in_flight<D: Device>(device: D) {
-    let mut channel = device.channel(3, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(3)).unwrap();
     channel.wait(None);
     channel.wait(Some(Duration::MAX));
     assert_eq!(channel.reap(&mut Vec::new()), 0);
@@ -399,7 +543,7 @@ fn a_channel_may_go_with_reads_in_flight<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 1 << 20], 0).unwrap();
     for _ in 0..20 {
-        let mut channel = device.channel(16, Waker::noop().clone()).unwrap();
+        let mut channel = device.channel(ChannelOptions::new(16)).unwrap();
         for tag in 0..16 {
             channel
                 .submit_read(&file, 0, IoBuf::new(1 << 18), tag)
@@ -412,7 +556,9 @@ fn a_channel_may_go_with_reads_in_flight<D: Device>(device: D) {
 fn a_parked_loop_is_woken<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 4096], 0).unwrap();
-    let mut channel = device.channel(4, pando_sync::thread_waker()).unwrap();
+    let mut channel = device
+        .channel(ChannelOptions::new(4).notify(pando_sync::thread_waker()))
+        .unwrap();
     let mut done = Vec::new();
     for tag in 0..500 {
         channel
@@ -450,7 +596,7 @@ fn many_threads_write_and_read_apart<D: Device>(device: D) {
 fn channels_outlive_the_device_handle<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 4096], 0).unwrap();
-    let mut channel = device.channel(4, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(4)).unwrap();
     drop(device);
     channel.submit_read(&file, 0, IoBuf::new(4096), 1).unwrap();
     drop(file);

@@ -299,7 +299,7 @@ fn nothing_works_after_a_crash() {
         device.sync_directory(),
         device.free_bytes().map(drop),
         device
-            .channel(1, std::task::Waker::noop().clone())
+            .channel(pando_device::ChannelOptions::new(1))
             .map(drop),
         file.read_at(&mut [0; 1], 0),
         file.write_at(&[0; 1], 0),

@@ -8,9 +8,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::task::Waker;
 
-use pando_device::{Channel, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice};
+use pando_device::{
+    Channel, ChannelOptions, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice,
+};
 use pando_sync::thread;
 
 fn open(path: &Path) -> pando_device::Result<PreadDevice> {
@@ -55,7 +56,7 @@ fn the_lock_lasts_as_long_as_a_file_or_channel() {
     drop(file);
     let device = open(place.path()).unwrap();
     let file = device.open("data", OpenOptions::read()).unwrap();
-    let mut channel = device.channel(1, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(1)).unwrap();
     channel.submit_read(&file, 0, IoBuf::new(10), 0).unwrap();
     drop((device, file));
     channel.wait(None);
@@ -153,7 +154,7 @@ fn a_refused_file_is_an_error_not_a_hang() {
         let device = open_read_only(path).unwrap();
         refused(device.open("secret", OpenOptions::read()).unwrap_err());
         let file = device.open("data", OpenOptions::read()).unwrap();
-        let mut channel = device.channel(1, Waker::noop().clone()).unwrap();
+        let mut channel = device.channel(ChannelOptions::new(1)).unwrap();
         channel.submit_read(&file, 0, IoBuf::new(5), 9).unwrap();
         channel.wait(None);
         let mut done = Vec::new();

@@ -1,10 +1,9 @@
 //! Faults that plans inject: each strikes when it should and does what it says.
 
-use std::task::Waker;
-
 use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation};
 use pando_device::{
-    Channel, Create, Device, Error, FaultyDevice, File, IoBuf, OpenOptions, faulty::FaultyFile,
+    Channel, ChannelOptions, Create, Device, Error, FaultyDevice, File, IoBuf, OpenOptions,
+    faulty::FaultyFile,
 };
 use pando_sync::time::Duration;
 
@@ -197,7 +196,7 @@ fn reads_of_a_channel_fail_as_planned_and_end_in_any_order() {
     let (device, file) = make();
     file.write_at(&[1; 4096], 0).unwrap();
     device.fail(FaultPlan::once(Operation::Read, "", 5, Fault::Io));
-    let mut channel = device.channel(100, Waker::noop().clone()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(100)).unwrap();
     for tag in 0..100 {
         channel.submit_read(&file, 0, IoBuf::new(64), tag).unwrap();
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
 
 use pando_device::{
-    Channel, Completion, Device, Error as DeviceError, File, IoBuf, MemoryDevice, OpenOptions,
-    Result as DeviceResult,
+    Channel, ChannelOptions, Completion, Device, Error as DeviceError, File, IoBuf, MemoryDevice,
+    OpenOptions, Result as DeviceResult,
 };
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
@@ -64,12 +64,18 @@ impl Channel for NoChannel {
     fn submit_read(&mut self, _: &TestFile, _: u64, buffer: IoBuf, _: u64) -> Result<(), IoBuf> {
         Err(buffer)
     }
+    fn submit_write(&mut self, _: &TestFile, _: u64, buffer: IoBuf, _: u64) -> Result<(), IoBuf> {
+        Err(buffer)
+    }
     fn reap(&mut self, _: &mut Vec<Completion>) -> usize {
         0
     }
     fn wait(&mut self, _: Option<Duration>) {}
     fn in_flight(&self) -> usize {
         0
+    }
+    fn waker(&mut self) -> Waker {
+        Waker::noop().clone()
     }
 }
 
@@ -128,7 +134,7 @@ impl Device for TestDevice {
     fn sync_directory(&self) -> DeviceResult<()> {
         self.memory.sync_directory()
     }
-    fn channel(&self, _: usize, _: Waker) -> DeviceResult<NoChannel> {
+    fn channel(&self, _: ChannelOptions) -> DeviceResult<NoChannel> {
         Ok(NoChannel)
     }
     fn free_bytes(&self) -> DeviceResult<u64> {
