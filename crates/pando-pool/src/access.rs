@@ -255,6 +255,8 @@ impl<'a> Exclusive<'a> {
         }
         let resident = Place::Resident(self.frame);
         self.release_to_free_list(resident, page);
+        // Commits that found too many dirty pages: no image will end for this one.
+        pool.image_waiters().notify_all();
     }
 
     /// Ends the page's life in the frame: word free, id and frame given back.

@@ -60,7 +60,7 @@ pub(crate) struct Images {
     /// Buffers that writers leave to the write-back threads' own images.
     started: Mutex<Vec<Image>>,
     started_count: AtomicUsize,
-    /// Those that wait for a buffer or for the end of an image.
+    /// Those that wait for a buffer, for the end of an image, or for fewer dirty pages.
     pub(crate) waiters: WaitList,
 }
 

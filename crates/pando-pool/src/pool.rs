@@ -163,7 +163,8 @@ impl Pool {
         &self.free.waiters
     }
 
-    /// Wakers of those that wait for an image buffer or the end of an image.
+    /// Wakers of those that wait for an image buffer, for the end of an image, or for fewer dirty
+    /// pages.
     pub fn image_waiters(&self) -> &WaitList {
         &self.images.waiters
     }

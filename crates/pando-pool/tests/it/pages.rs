@@ -1,10 +1,13 @@
 //! One thread: pages come and go, checkpoints see one moment, nothing leaks.
 
 use std::collections::BTreeMap;
+use std::task::{Wake, Waker};
 
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId};
 use pando_pool::{LoadStart, Resource, Restart};
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicBool, Ordering};
 
 use crate::rig::{Rig, TREE};
 
@@ -225,4 +228,25 @@ fn a_page_freed_while_a_checkpoint_needs_it_is_in_the_checkpoint() {
     assert!(mapping.values().all(|word| *word == 0), "{mapping:?}");
     rig.checkpoint(Lsn(3), || ());
     assert_eq!(rig.owned(), 0);
+}
+
+#[test]
+fn a_dirty_page_that_is_freed_wakes_those_that_wait_for_clean_ones() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let rig = Rig::new(32);
+    let page = rig
+        .pool
+        .allocate(&rig.stay(), TREE, PageKind::Leaf, 0)
+        .unwrap();
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    rig.pool
+        .image_waiters()
+        .register(&Waker::from(woken.clone()));
+    page.free(&rig.stay());
+    assert!(woken.0.load(Ordering::Relaxed));
 }
