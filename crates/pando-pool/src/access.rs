@@ -10,6 +10,7 @@
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
 use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
 use pando_sync::atomic::Ordering;
+use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
 use pando_sync::words::prefetch;
 
@@ -106,11 +107,7 @@ impl<'a> Optimistic<'a> {
         let header = self.pool.header(self.frame);
         if header.latch.try_exclusive(self.version) {
             debug_assert_eq!(header.page(), self.page);
-            Ok(Exclusive {
-                pool: self.pool,
-                frame: self.frame,
-                version: self.version,
-            })
+            Ok(Exclusive::of_frame(self.pool, self.frame, self.version))
         } else {
             Err(Restart::Conflict)
         }
@@ -144,6 +141,8 @@ pub struct Exclusive<'a> {
     pool: &'a Pool,
     frame: FrameIndex,
     version: u64,
+    /// None once no thread holds it.
+    held: Option<Held>,
 }
 
 impl<'a> Exclusive<'a> {
@@ -152,6 +151,7 @@ impl<'a> Exclusive<'a> {
             pool,
             frame,
             version,
+            held: Some(Held::new(Kind::Latch)),
         }
     }
 
@@ -164,8 +164,10 @@ impl<'a> Exclusive<'a> {
         self.version
     }
 
-    /// Leaves the latch taken; [`Exclusive::of_frame`] with the same version takes it back.
-    pub(crate) fn leave_taken(self) {
+    /// Leaves the latch taken, by no thread; [`Exclusive::of_frame`] with the same version takes it
+    /// back.
+    pub(crate) fn leave_taken(mut self) {
+        self.held = None;
         let _kept = std::mem::ManuallyDrop::new(self);
     }
 

@@ -12,6 +12,7 @@
 //! a model checker that takes those for acquire and release checks this as it is.)
 
 use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::held::{Held, Kind, assert_none};
 use crate::lock::{Mutex, MutexGuard};
 use crate::{CoreLocal, WaitList, thread};
 
@@ -31,6 +32,7 @@ pub struct Gate {
 pub struct Pass<'a> {
     gate: &'a Gate,
     slot: usize,
+    _held: Held,
 }
 
 impl Drop for Pass<'_> {
@@ -87,7 +89,11 @@ impl Gate {
     pub fn try_enter(&self) -> Option<Pass<'_>> {
         let slot = self.counts.index();
         self.counts.at(slot).fetch_add(1, Ordering::Relaxed);
-        let pass = Pass { gate: self, slot };
+        let pass = Pass {
+            gate: self,
+            slot,
+            _held: Held::new(Kind::Gate),
+        };
         // SeqCst: pairs with the fence in close.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the Release of the opening.
@@ -104,6 +110,7 @@ impl Gate {
 
     /// Closes the gate and waits until nobody is inside. Blocks; never called from inside.
     pub fn close(&self) -> Closed<'_> {
+        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let one = self.closing.lock();
         self.closed.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in try_enter.

@@ -10,13 +10,14 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`words`],
-//! [`core_local`], [`audit`], [`time`].
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`held`],
+//! [`words`], [`core_local`], [`audit`], [`time`].
 
 pub mod atomic;
 pub mod audit;
 pub mod core_local;
 pub mod gate;
+pub mod held;
 pub mod lock;
 pub mod thread;
 pub mod time;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use crate::atomic::{AtomicUsize, Ordering, fence};
+use crate::held::{Kind, assert_none};
 use crate::lock::Mutex;
 use crate::thread::{self, Thread};
 
@@ -53,7 +54,9 @@ pub fn thread_waker() -> Waker {
 }
 
 /// Blocks the thread until its [`thread_waker`] is woken; may return early, so callers look again.
+/// The caller holds no latch.
 pub fn park() {
+    assert_none(&[Kind::Latch]);
     thread::park();
 }
 

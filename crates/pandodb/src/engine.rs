@@ -9,6 +9,7 @@ use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Hold, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, park, thread_waker};
 use pando_tree::{Tree, ValueReader};
@@ -268,6 +269,7 @@ impl<'a> Blocked<'a> {
     }
 
     fn park_on(&self, stop: &Stop) -> Result<()> {
+        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
         while !self.engine.register(stop, &waker)? {
             park();

@@ -10,6 +10,7 @@ use pando_format::{Lsn, TreeId};
 use pando_sync::WaitList;
 use pando_sync::atomic::{AtomicU64, Ordering, fence};
 use pando_sync::audit;
+use pando_sync::held::{Held, Kind};
 
 const LOCKED: u64 = 1;
 const STRIPES: usize = 1 << 14;
@@ -119,6 +120,7 @@ impl Stripes {
 pub(crate) struct Locked<'a> {
     stripes: &'a Stripes,
     held: &'a [StripeIndex],
+    _held: Held,
 }
 
 impl Stripes {
@@ -142,6 +144,7 @@ impl Stripes {
         Ok(Locked {
             stripes: self,
             held: wanted,
+            _held: Held::new(Kind::Stripes),
         })
     }
 }

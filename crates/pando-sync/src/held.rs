@@ -1,0 +1,122 @@
+//! What the current thread holds, for the rule that nobody waits with a latch in hand.
+//!
+//! Guards carry a [`Held`]; places that wait call [`assert_none`]. Counted in debug builds only,
+//! and not by the model checkers, which find such a wait as a deadlock. A guard that carries one
+//! stays on its thread: that is checked by the compiler, in every build.
+
+use std::marker::PhantomData;
+
+/// What a thread can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The exclusive latch of a page.
+    Latch,
+    /// Stripes of keys.
+    Stripes,
+    /// A stay in the gate.
+    Gate,
+}
+
+/// One thing held by the current thread, until dropped.
+#[derive(Debug)]
+pub struct Held {
+    #[cfg(all(debug_assertions, not(any(pando_loom, pando_shuttle))))]
+    kind: Kind,
+    /// Not `Send`: the count is the thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Held {
+    /// Counts one more.
+    #[inline]
+    pub fn new(kind: Kind) -> Self {
+        count::add(kind);
+        Self {
+            #[cfg(all(debug_assertions, not(any(pando_loom, pando_shuttle))))]
+            kind,
+            _thread: PhantomData,
+        }
+    }
+}
+
+#[cfg(all(debug_assertions, not(any(pando_loom, pando_shuttle))))]
+impl Drop for Held {
+    fn drop(&mut self) {
+        count::sub(self.kind);
+    }
+}
+
+/// Panics, in debug builds, when the thread holds one of `kinds`: the caller is about to wait.
+#[inline]
+#[track_caller]
+pub fn assert_none(kinds: &[Kind]) {
+    for kind in kinds {
+        debug_assert_eq!(count::of(*kind), 0, "waiting with {kind:?} in hand");
+    }
+}
+
+#[cfg(all(debug_assertions, not(any(pando_loom, pando_shuttle))))]
+mod count {
+    use std::cell::Cell;
+
+    use super::Kind;
+
+    thread_local! {
+        static COUNTS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 3] };
+    }
+
+    // A guard may be dropped while its thread ends: then nobody counts any more.
+    fn with(kind: Kind, f: impl FnOnce(u32) -> u32) {
+        let _ = COUNTS.try_with(|counts| {
+            let count = &counts[kind as usize];
+            count.set(f(count.get()));
+        });
+    }
+
+    pub(super) fn add(kind: Kind) {
+        with(kind, |count| count + 1);
+    }
+
+    pub(super) fn sub(kind: Kind) {
+        with(kind, |count| count - 1);
+    }
+
+    pub(super) fn of(kind: Kind) -> u32 {
+        COUNTS
+            .try_with(|counts| counts[kind as usize].get())
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(any(pando_loom, pando_shuttle)))))]
+mod count {
+    use super::Kind;
+
+    #[inline]
+    pub(super) fn add(_kind: Kind) {}
+
+    #[inline]
+    pub(super) fn of(_kind: Kind) -> u32 {
+        0
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_counts_until_it_is_dropped() {
+        let held = Held::new(Kind::Gate);
+        assert_none(&[Kind::Latch, Kind::Stripes]);
+        drop(held);
+        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
+    }
+
+    #[test]
+    #[should_panic(expected = "waiting with Latch in hand")]
+    fn waiting_with_a_latch_panics() {
+        let _held = Held::new(Kind::Latch);
+        crate::park();
+    }
+}
