@@ -46,6 +46,8 @@ pub(crate) struct CommitScratch {
     /// `order`, `stripes` and `payload` are those of the write set.
     ready: bool,
     pub(crate) tree: Scratch,
+    /// How often there was no share of holds.
+    refusals: u32,
     /// After a fault: the other pages that the batch was found to need.
     pub(crate) wanted: Vec<PageId>,
 }
@@ -208,8 +210,9 @@ impl Engine {
             }
             .into());
         }
-        let Some(share) = self.holds.try_take(scratch.order.len() as u64) else {
-            return Err(Stop::Holds(scratch.order.len() as u64).into());
+        let frames = scratch.order.len() as u64;
+        let Some(share) = self.holds.try_take(frames, &mut scratch.refusals) else {
+            return Err(Stop::Holds(frames).into());
         };
         let CommitScratch { order, wanted, .. } = scratch;
         let holds = self.hold_leaves(set, order, share.frames(), wanted)?;

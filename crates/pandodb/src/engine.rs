@@ -214,6 +214,7 @@ impl Engine {
             engine: self,
             turns: 0,
             faults: 0,
+            refusals: 0,
             wanted: Vec::new(),
             holds: Vec::new(),
             share: None,
@@ -250,6 +251,8 @@ pub(crate) struct Blocked<'a> {
     engine: &'a Engine,
     turns: u32,
     faults: u32,
+    /// How often there was no share of holds.
+    refusals: u32,
     /// Pages that the step asks for beside the one it faulted on.
     pub(crate) wanted: Vec<PageId>,
     // Dropped before the share that allows them.
@@ -286,7 +289,7 @@ impl<'a> Blocked<'a> {
         if self.faults > FAULTS_FREE && self.share.is_none() {
             self.engine.statistics.tick(Ticker::HoldBudgets, 1);
             loop {
-                self.share = self.engine.holds.try_take(POINT_HOLDS);
+                self.share = self.engine.holds.try_take(POINT_HOLDS, &mut self.refusals);
                 if self.share.is_some() {
                     break;
                 }

@@ -123,7 +123,7 @@ impl Engine {
             }
             Stop::Holds(frames) => {
                 self.holds.waiters.register(waker);
-                self.holds.available() >= (*frames).min(self.holds.share_max())
+                self.holds.has_room(*frames)
             }
             Stop::Applied(lsn) => {
                 self.check_poison()?;
