@@ -163,3 +163,47 @@ fn what_was_acknowledged_is_there_after_a_clean_stop() {
         }
     }
 }
+
+#[test]
+fn clients_that_go_away_while_they_wait_for_pages_harm_nobody() {
+    let (server, mut client) = filled();
+    for round in 0..40 {
+        let mut going = server.client();
+        let commands = (0..64).map(|n| {
+            let key = format!("key:{}", (round * 64 + n) * 1237 % KEYS);
+            match n % 4 {
+                0 => encode(&["APPEND", &key, ""]),
+                _ => encode(&["GET", &key]),
+            }
+        });
+        going.send(&commands.collect::<Vec<_>>().concat());
+        if round % 2 == 0 {
+            // Its neighbour learns how many wait only after some of the commands have run.
+            client.integer("DBSIZE");
+        }
+        drop(going);
+    }
+    for n in 0..40 {
+        let mut killed = server.client();
+        let its_id = killed.integer("CLIENT ID");
+        killed.send(&encode(&[
+            "MGET",
+            &format!("key:{}", n * 97 % KEYS),
+            "key:1",
+        ]));
+        assert_eq!(client.run(&format!("CLIENT KILL ID {its_id}")), ":1");
+    }
+    for n in (0..KEYS).step_by(17) {
+        let answer = client.call(&["GET", &format!("key:{n}")]);
+        assert_eq!(answer, Answer::Bulk(value(n).into_bytes()), "key:{n}");
+    }
+    let limit = now() + Duration::from_secs(15);
+    loop {
+        let clients = client.text("INFO clients");
+        if clients.contains("connected_clients:1\r\n") {
+            break;
+        }
+        assert!(now() < limit, "{clients}");
+        thread::yield_now();
+    }
+}
