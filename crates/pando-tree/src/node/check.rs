@@ -8,7 +8,7 @@ use pando_format::page::{
 use pando_format::{PageId, PageSize};
 use pando_pool::ImageFacts;
 
-use super::search::compare_behind_head;
+use super::search::compare_slots;
 use super::view::{LEVEL_MAX, Node};
 use crate::overflow::Description;
 use crate::word::{Word, load};
@@ -90,7 +90,7 @@ fn check_entries<W: Word>(
     page_size: PageSize,
     heap: &mut HeapMap,
 ) -> Result<(), &'static str> {
-    let mut last = Vec::new();
+    let mut last = None;
     for index in 0..node.count() {
         if node.is_inner() && [node.page(), PageId::NONE].contains(&node.child(index).page()) {
             return Err("is an inner node with an impossible child");
@@ -111,17 +111,10 @@ fn check_entries<W: Word>(
             return Err("has a slot with bytes behind its key");
         }
         heap.take(slot.offset(), node.record_words(slot))?;
-        if index > node.first_key() {
-            let head = super::text::head_of(&last);
-            let order = head
-                .cmp(&slot.head())
-                .then_with(|| compare_behind_head(node.words(), slot, &last).reverse());
-            if order.is_ge() {
-                return Err("has keys out of order");
-            }
+        if last.is_some_and(|last| compare_slots(node.words(), last, slot).is_ge()) {
+            return Err("has keys out of order");
         }
-        last.clear();
-        node.append_suffix(slot, &mut last);
+        last = Some(slot);
         if slot.is_overflow() && Description::read(node, slot).is_none() {
             return Err("has an impossible description of overflow pages");
         }

@@ -95,6 +95,17 @@ pub fn compare_behind_head<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> O
     text::compare(words, slot.rest_start(), &rest[..both]).then(lengths)
 }
 
+/// Compares the suffixes of two slots of a node.
+pub fn compare_slots<W: Word>(words: &[W], left: Slot, right: Slot) -> Ordering {
+    let both = left.rest_bytes().min(right.rest_bytes());
+    let rests = || text::compare_within(words, left.rest_start(), right.rest_start(), both);
+    // With at most four bytes on one side, equal heads make it a prefix of the other.
+    left.head()
+        .cmp(&right.head())
+        .then_with(rests)
+        .then(left.suffix_bytes().cmp(&right.suffix_bytes()))
+}
+
 impl<W: Word> Node<'_, W> {
     /// The first entry that is not smaller than `key` (of an inner node: behind its first).
     #[inline]

@@ -11,7 +11,7 @@ use super::check::{check_node, check_page, prepare_image};
 use super::cut;
 use super::edit::{self, Fit};
 use super::list::{Record, RecordList};
-use super::search::Spot;
+use super::search::{Spot, compare_slots};
 use super::view::{self, ChildWord, Node};
 use crate::overflow::Description;
 use crate::word::Store;
@@ -586,4 +586,30 @@ fn a_longer_prefix_is_not_taken_when_the_old_one_fits_better() {
     assert_eq!(Node::open(&page).free_bytes(), 0);
     assert_eq!(list.prefix_to_fit(0, list.len()).unwrap_or(0), 0);
     assert_eq!(check_page(&image(&page)), Ok(()));
+}
+
+#[test]
+fn slots_compare_as_their_keys_do() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut random = Random(11);
+    for style in [0, 1, 2, 3, 4, 5, 0, 2, 3] {
+        let mut page = new_page(page_size, PageKind::Leaf, 0);
+        let mut list = RecordList::default();
+        for _ in 0..60 {
+            let key = key(&mut random, style, page_size.key_bytes_max());
+            let (spot, record) = (Node::open(&page).find(&key), leaf_record(&key, b"v"));
+            let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+            if !matches!(fit, Fit::InPlace | Fit::Rebuild) {
+                break;
+            }
+            edit::put(&mut page[..], fit, spot, &record, &list);
+        }
+        let (node, keys) = (Node::open(&page), content(&page));
+        for (left, (left_key, ..)) in keys.iter().enumerate() {
+            for (right, (right_key, ..)) in keys.iter().enumerate() {
+                let order = compare_slots(node.words(), node.slot(left), node.slot(right));
+                assert_eq!(order, left_key.cmp(right_key), "{left_key:?} {right_key:?}");
+            }
+        }
+    }
 }

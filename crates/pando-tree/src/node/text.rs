@@ -64,6 +64,32 @@ pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
     Ordering::Equal
 }
 
+/// The eight bytes from byte `start` of the page on, big-endian: compares as the bytes do.
+#[inline]
+fn eight_at<W: Word>(words: &[W], start: usize) -> u64 {
+    let (at, skip) = (start / 8, start % 8);
+    let first = load(words, at) >> (8 * skip);
+    let little = match skip {
+        0 => first,
+        skip => first | load(words, at + 1) << (64 - 8 * skip),
+    };
+    little.swap_bytes()
+}
+
+/// Compares `len` stored bytes from byte `left` of the page on with those from `right` on.
+pub fn compare_within<W: Word>(words: &[W], left: usize, right: usize, len: usize) -> Ordering {
+    let len = len.min(words.len() * 8);
+    for done in (0..len).step_by(8) {
+        let behind = 8 * (8 - (len - done).min(8));
+        let of = |start: usize| eight_at(words, start + done) >> behind;
+        let order = of(left).cmp(&of(right));
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
 /// Appends the `len` bytes from the start of word `at` on.
 #[inline]
 pub fn append_words<W: Word>(words: &[W], at: usize, len: usize, out: &mut Vec<u8>) {
