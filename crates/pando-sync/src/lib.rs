@@ -10,7 +10,7 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`gate`], [`held`],
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`], [`held`],
 //! [`words`], [`core_local`], [`audit`], [`time`].
 
 pub mod atomic;
@@ -19,6 +19,7 @@ pub mod core_local;
 pub mod gate;
 pub mod held;
 pub mod lock;
+pub mod queue;
 pub mod thread;
 pub mod time;
 pub mod waiting;
@@ -27,5 +28,6 @@ pub mod words;
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
-pub use waiting::{SequenceWaiters, WaitList, park, thread_waker};
+pub use queue::SignalQueue;
+pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
 pub use words::WordArena;

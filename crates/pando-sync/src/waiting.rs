@@ -60,6 +60,37 @@ pub fn park() {
     thread::park();
 }
 
+/// Wakers that are taken off a list under one hold of its lock.
+const WOKEN_MAX: usize = 16;
+
+/// Wakers taken off a list under its lock, to be woken without it: some at a time, so that no
+/// memory is allocated for them.
+#[derive(Debug, Default)]
+pub struct Woken {
+    wakers: [Option<Waker>; WOKEN_MAX],
+}
+
+impl Woken {
+    /// Most wakers that one holds.
+    pub const MAX: usize = WOKEN_MAX;
+
+    /// Takes over `wakers`, of which there are at most [`Woken::MAX`].
+    pub fn fill(&mut self, wakers: impl Iterator<Item = Waker>) {
+        for (place, waker) in self.wakers.iter_mut().zip(wakers) {
+            *place = Some(waker);
+        }
+    }
+
+    /// Wakes them. True if it was full: there may be more to take off the list.
+    pub fn wake(&mut self) -> bool {
+        let full = self.wakers.iter().all(Option::is_some);
+        for waker in self.wakers.iter_mut().filter_map(Option::take) {
+            waker.wake();
+        }
+        full
+    }
+}
+
 /// Wakers of those that wait for one condition.
 #[derive(Debug, Default)]
 pub struct WaitList {
@@ -107,13 +138,27 @@ impl WaitList {
 
     #[cold]
     fn wake_all(&self) {
-        let woken = {
+        let mut left = self.waiting.lock().len();
+        while left > 0 {
+            let mut woken = Woken::default();
+            {
+                let mut waiting = self.waiting.lock();
+                let count = left.min(waiting.len()).min(WOKEN_MAX);
+                woken.fill(waiting.drain(..count));
+                self.count.store(waiting.len(), Ordering::Relaxed);
+                // Others may have taken some: they wake them.
+                left = if count == 0 { 0 } else { left - count };
+            }
+            woken.wake();
+        }
+    }
+
+    /// Takes everybody off the list, without waking anybody.
+    pub fn forget_all(&self) {
+        if self.count.load(Ordering::Relaxed) != 0 {
             let mut waiting = self.waiting.lock();
+            waiting.clear();
             self.count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *waiting)
-        };
-        for waker in woken {
-            waker.wake();
         }
     }
 
@@ -180,21 +225,18 @@ impl SequenceWaiters {
 
     #[cold]
     fn wake_up_to(&self, reached: u64) {
-        let mut woken = Vec::new();
-        {
-            let mut waiting = self.waiting.lock();
-            waiting.retain_mut(|(target, waker)| {
-                if *target <= reached {
-                    woken.push(waker.clone());
-                    false
-                } else {
-                    true
-                }
-            });
-            self.count.store(waiting.len(), Ordering::Relaxed);
-        }
-        for waker in woken {
-            waker.wake();
+        loop {
+            let mut woken = Woken::default();
+            {
+                let mut waiting = self.waiting.lock();
+                let reached = |(target, _): &mut (u64, Waker)| *target <= reached;
+                let taken = waiting.extract_if(.., reached).map(|(_, waker)| waker);
+                woken.fill(taken.take(WOKEN_MAX));
+                self.count.store(waiting.len(), Ordering::Relaxed);
+            }
+            if !woken.wake() {
+                return;
+            }
         }
     }
 }
