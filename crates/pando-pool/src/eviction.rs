@@ -7,7 +7,7 @@
 use pando_format::{Epoch, FrameIndex, PageId};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering};
-use pando_sync::{CoreLocal, Mutex, WaitList, thread};
+use pando_sync::{CoreLocal, Mutex, WaitList, core_count, thread};
 
 use crate::access::Exclusive;
 use crate::frame::{HEAT_COLD, HEAT_WARM};
@@ -31,7 +31,9 @@ pub(crate) struct FreeFrames {
 
 impl FreeFrames {
     pub(crate) fn new(frames: usize) -> Self {
-        let lists = CoreLocal::new("free frames", |_| Mutex::new(Vec::new()));
+        // Twice the share of a core: a push never allocates, and always finds a list with room.
+        let room = 2 * frames.div_ceil(core_count());
+        let lists = CoreLocal::new("free frames", |_| Mutex::new(Vec::with_capacity(room)));
         let cores = lists.iter().count();
         for index in (0..frames).rev() {
             lists
@@ -62,9 +64,24 @@ impl FreeFrames {
     }
 
     fn push(&self, frame: FrameIndex) {
-        self.lists.here().lock().push(frame);
+        let put = |list: &Mutex<Vec<FrameIndex>>| {
+            let mut list = list.lock();
+            let room = list.len() < list.capacity();
+            if room {
+                list.push(frame);
+            }
+            room
+        };
+        if !put(self.lists.here()) {
+            let put = self.lists.iter().any(put);
+            assert!(
+                put,
+                "the lists have room for twice as many frames as there are"
+            );
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.waiters.notify_one();
+        // All: one of them may be an operation that was given up, and would swallow the frame.
+        self.waiters.notify_all();
     }
 }
 

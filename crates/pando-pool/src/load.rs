@@ -9,8 +9,8 @@ use std::task::Waker;
 use pando_format::page::{WORD_EPOCH, verify_image};
 use pando_format::{Epoch, FrameIndex, PageId, StoredPage};
 use pando_stats::Ticker;
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::{Mutex, Woken};
 
 use crate::access::Exclusive;
 use crate::frame::HEAT_NEW;
@@ -66,6 +66,17 @@ pub enum LoadStart {
     Free,
 }
 
+/// What [`Pool::await_load`] finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadWait {
+    /// Somebody reads the page, and will wake.
+    Loading,
+    /// Nobody reads it: somebody has to.
+    OnDisk,
+    /// There is nothing to wait for.
+    Over,
+}
+
 /// Why bytes from the device are not the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
@@ -97,13 +108,14 @@ impl LoadWaiters {
         }
     }
 
-    fn register(&self, page: PageId, waker: &Waker) {
+    /// False if it was registered already.
+    fn register(&self, page: PageId, waker: &Waker) -> bool {
         let shard = &self.shards[page.index() % WAITER_SHARDS];
         let mut waiting = shard.waiting.lock();
-        if !waiting
+        let is_new = !waiting
             .iter()
-            .any(|(known, other)| *known == page && other.will_wake(waker))
-        {
+            .any(|(known, other)| *known == page && other.will_wake(waker));
+        if is_new {
             waiting.push((page, waker.clone()));
         }
         shard.count.store(waiting.len(), Ordering::Relaxed);
@@ -111,6 +123,20 @@ impl LoadWaiters {
         // SeqCst: pairs with the fence in wake. Either the waker is seen there, or the changed
         // page word is seen by the look that follows here.
         fence(Ordering::SeqCst);
+        is_new
+    }
+
+    fn remove(&self, page: PageId, waker: &Waker) {
+        let shard = &self.shards[page.index() % WAITER_SHARDS];
+        let mut waiting = shard.waiting.lock();
+        waiting.retain(|(known, other)| *known != page || !other.will_wake(waker));
+        shard.count.store(waiting.len(), Ordering::Relaxed);
+    }
+
+    fn of(&self, page: PageId) -> Vec<Waker> {
+        let waiting = self.shards[page.index() % WAITER_SHARDS].waiting.lock();
+        let of_page = waiting.iter().filter(|(known, _)| *known == page);
+        of_page.map(|(_, waker)| waker.clone()).collect()
     }
 
     fn wake(&self, page: PageId) {
@@ -120,18 +146,17 @@ impl LoadWaiters {
         if shard.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut woken = Vec::new();
-        let mut waiting = shard.waiting.lock();
-        waiting.retain(|(other, waker)| {
-            if *other == page {
-                woken.push(waker.clone());
+        loop {
+            let mut woken = Woken::default();
+            {
+                let mut waiting = shard.waiting.lock();
+                let taken = waiting.extract_if(.., |(other, _)| *other == page);
+                woken.fill(taken.take(Woken::MAX).map(|(_, waker)| waker));
+                shard.count.store(waiting.len(), Ordering::Relaxed);
             }
-            *other != page
-        });
-        shard.count.store(waiting.len(), Ordering::Relaxed);
-        drop(waiting);
-        for waker in woken {
-            waker.wake();
+            if !woken.wake() {
+                return;
+            }
         }
     }
 }
@@ -178,6 +203,19 @@ impl Pool {
     /// # Errors
     /// [`LoadError`] when checksum, page id, tag or structure are wrong; the claim is ended then.
     pub fn finish_load(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<(), LoadError> {
+        self.finish_load_or(ticket, bytes, |_| ())
+    }
+
+    /// As [`Pool::finish_load`]; `failed` learns of the error before those who wait are woken.
+    ///
+    /// # Errors
+    /// As [`Pool::finish_load`].
+    pub fn finish_load_or(
+        &self,
+        ticket: LoadTicket,
+        bytes: &[u8],
+        failed: impl FnOnce(&LoadError),
+    ) -> Result<(), LoadError> {
         let LoadTicket {
             page,
             frame,
@@ -185,8 +223,10 @@ impl Pool {
             ..
         } = ticket;
         if let Err(what) = self.check_loaded(page, stored, bytes) {
+            let error = LoadError { page, stored, what };
+            failed(&error);
             self.fail_load(ticket);
-            return Err(LoadError { page, stored, what });
+            return Err(error);
         }
         let latched = self.end_ticket(ticket);
         let words = self.frame_words(frame);
@@ -234,7 +274,18 @@ impl Pool {
             .set(page, Place::Loading(frame), Place::OnDisk(stored));
         drop(latched);
         self.give_back_frame(frame);
+        self.statistics().tick(Ticker::FaultsFailed, 1);
         self.load_waiters().wake(page);
+    }
+
+    /// Wakes all who wait for `page`: it was asked for, and there is nothing to read.
+    pub fn end_load_wait(&self, page: PageId) {
+        self.load_waiters().wake(page);
+    }
+
+    /// Those who wait for `page` now.
+    pub fn waiting_for_load(&self, page: PageId) -> Vec<Waker> {
+        self.load_waiters().of(page)
     }
 
     /// Takes the latch back out of the ticket.
@@ -243,11 +294,28 @@ impl Pool {
         Exclusive::of_frame(self, ticket.frame, ticket.version)
     }
 
+    /// Registers `waker` to be woken when the read of `page` ends, also if nobody has begun it. It
+    /// is not registered any more on [`LoadWait::Over`].
+    pub fn await_load(&self, page: PageId, waker: &Waker) -> LoadWait {
+        let is_new = self.load_waiters().register(page, waker);
+        match self.table().get(page) {
+            Place::Loading(_) => LoadWait::Loading,
+            Place::OnDisk(_) => LoadWait::OnDisk,
+            Place::Resident(_) | Place::Free => {
+                self.load_waiters().remove(page, waker);
+                if !is_new {
+                    // What it was registered for before is over, too.
+                    waker.wake_by_ref();
+                }
+                LoadWait::Over
+            }
+        }
+    }
+
     /// Registers `waker` to be woken when the read of `page` ends. True if there is nothing to
     /// wait for any more.
     pub fn wait_for_load(&self, page: PageId, waker: &Waker) -> bool {
-        self.load_waiters().register(page, waker);
-        !matches!(self.table().get(page), Place::Loading(_))
+        self.await_load(page, waker) != LoadWait::Loading
     }
 }
 

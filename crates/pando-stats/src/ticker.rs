@@ -40,6 +40,7 @@ tickers! {
     CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
     Restarts "restarts" "descents" "Descents begun again after a failed version check.";
     Faults "faults" "pages" "Pages asked for that were not in memory.";
+    FaultsFailed "faults_failed" "pages" "Faults that ended without the page: faults are these and the pages read.";
     PageReads "page_reads" "pages" "Pages read from the device.";
     PageReadBytes "page_read_bytes" "bytes" "Bytes of pages read from the device.";
     PageWrites "page_writes" "pages" "Page images written to the device.";
