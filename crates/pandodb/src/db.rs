@@ -65,6 +65,7 @@ impl Owner {
         });
         engine.stopping.store(true, Ordering::Release);
         engine.log.stop();
+        engine.reads.close();
         engine.jobs.close();
         engine.jobs.wanted.notify_all();
         engine.checkpoint.stop();
@@ -123,7 +124,7 @@ impl Db {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),
         };
-        let bodies: [(&str, ThreadBody); 5] = [
+        let bodies: [(&str, ThreadBody); 6] = [
             ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
             ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
             (
@@ -131,6 +132,7 @@ impl Db {
                 Box::new(move |engine| engine.log.run_flusher(periodic)),
             ),
             ("pando-tables", Box::new(Engine::run_jobs)),
+            ("pando-reads", Box::new(Engine::run_reads)),
             ("pando-maintain", Box::new(Engine::run_maintenance)),
         ];
         for (name, body) in bodies {
@@ -379,6 +381,7 @@ fn run_thread(engine: &Engine, body: ThreadBody) {
                 // What the thread would have answered.
                 self.0.checkpoint.stop();
                 self.0.jobs.close();
+                self.0.reads.close();
             }
         }
     }

@@ -11,18 +11,19 @@ use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, park, thread_waker};
+use pando_sync::{Arc, CoreLocal, Gate, audit, park, thread_waker};
 use pando_tree::{Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
 use crate::error::{Error, Result};
-use crate::fetcher::Fetcher;
 use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;
+use crate::lending::Fetchers;
 use crate::maintenance::EmptyLeaves;
 use crate::options::{Budget, Builder};
+use crate::reads::Reads;
 use crate::store::{Store, pause};
 use crate::stripes::Stripes;
 use crate::tables::TableState;
@@ -46,7 +47,9 @@ pub(crate) struct Engine {
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
     /// Lent to blocking calls that read many pages at once.
-    pub(crate) fetchers: Mutex<Vec<Fetcher>>,
+    pub(crate) fetchers: Fetchers,
+    /// Pages that are read for others, by the read thread.
+    pub(crate) reads: Reads,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
     pub(crate) closed: AtomicBool,
@@ -85,7 +88,8 @@ impl Engine {
             empty_leaves: EmptyLeaves::default(),
             applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
             closed: AtomicBool::new(false),
-            fetchers: Mutex::new(Vec::new()),
+            fetchers: Fetchers::default(),
+            reads: Reads::new(),
             store: parts.store,
             log: parts.log,
             checkpoint: parts.checkpoint,
@@ -207,6 +211,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Reads `key` into `out`; true if it exists. Blocks.
+    pub(crate) fn read(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut copied = None;
+        self.block(|blocked| {
+            // What was copied is shown once its mark is applied, without reading again: a steady
+            // stream of batches cannot keep a reader waiting for ever.
+            let (found, mark) = match copied {
+                Some(copied) => copied,
+                None => self
+                    .look_up(table, key, reader, out)
+                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))?,
+            };
+            copied = Some((found, mark));
+            self.check_mark(mark)?;
+            Ok(found)
+        })
+    }
+
     /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in
     /// again and again are held for it, within the hold budget.
     pub(crate) fn block<T>(&self, mut step: impl FnMut(&mut Blocked<'_>) -> Step<T>) -> Result<T> {
@@ -216,7 +244,8 @@ impl Engine {
             faults: 0,
             refusals: 0,
             wanted: Vec::new(),
-            holds: Vec::new(),
+            holds: [const { None }; POINT_HOLDS as usize],
+            held: 0,
             share: None,
         };
         loop {
@@ -256,7 +285,9 @@ pub(crate) struct Blocked<'a> {
     /// Pages that the step asks for beside the one it faulted on.
     pub(crate) wanted: Vec<PageId>,
     // Dropped before the share that allows them.
-    holds: Vec<Hold<'a>>,
+    holds: [Option<Hold<'a>>; POINT_HOLDS as usize],
+    /// Pages that were held so far: the oldest makes room.
+    held: usize,
     share: Option<HoldShare<'a>>,
 }
 
@@ -303,12 +334,12 @@ impl<'a> Blocked<'a> {
         }
         self.engine.fetch(page)?;
         if let Some(share) = &self.share {
-            if self.holds.len() >= share.frames() {
-                self.holds.remove(0);
-            }
+            let place = &mut self.holds[self.held % share.frames()];
+            *place = None;
             // A page that is gone again is faulted in again.
             if let Ok(hold) = self.engine.pool.hold(page) {
-                self.holds.push(hold);
+                *place = Some(hold);
+                self.held += 1;
             } else {
                 pause(&mut self.turns);
             }

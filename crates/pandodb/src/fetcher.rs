@@ -1,12 +1,14 @@
 //! Reads in flight: claims pages, submits their reads to a channel, publishes what arrives.
 //!
-//! An event loop owns one; a blocking call that needs many pages at once borrows one and gives it
-//! back empty. Each read's claim is ended by its completion, whatever becomes of the operation.
+//! An event loop owns one, the engine's read thread does; a blocking call that needs many pages at
+//! once borrows one and gives it back empty. Each read's claim is ended by its completion, whatever
+//! becomes of the operation.
 
 use std::cell::RefCell;
+use std::os::fd::{AsRawFd, RawFd};
 use std::task::Waker;
 
-use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, IoBuf};
+use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, IoBuf, REAP_MAX};
 use pando_format::PageId;
 use pando_pool::{LoadStart, LoadTicket, Restart};
 use pando_sync::time::Duration;
@@ -44,15 +46,13 @@ pub(crate) fn reap_own(store: &Store) -> bool {
         Some(fetcher) => {
             if let Some(mut fetcher) = fetcher.try_lock() {
                 // An error is met again by whoever asks for the page.
-                fetcher.reap(store, |_, _| ());
+                fetcher.reap(store, |_, _, _| ());
             }
             true
         }
         None => false,
     })
 }
-
-const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// A channel, the claims of its reads, and its buffers.
 #[derive(Debug)]
@@ -69,8 +69,10 @@ pub(crate) struct Fetcher {
 /// What became of a wish for a page.
 #[derive(Debug)]
 pub(crate) enum Started {
-    /// It is being read, by this fetcher or by another.
-    Reading,
+    /// Its read was submitted with this tag.
+    Reading(usize),
+    /// It is being read already, perhaps by another: see [`Fetcher::tag_of`].
+    Loading,
     /// It is there, or no page has its id any more.
     Done,
     /// All tags are in use.
@@ -80,19 +82,20 @@ pub(crate) enum Started {
 }
 
 impl Fetcher {
-    /// At most `depth` reads in flight. `notify` is woken when there are completions.
-    pub(crate) fn new(store: &Store, depth: usize, notify: Waker) -> Result<Self> {
-        let channel = store
+    pub(crate) fn new(store: &Store, options: ChannelOptions) -> Result<Self> {
+        let depth = options.depth;
+        let mut channel = store
             .device
-            .channel(ChannelOptions::new(depth).notify(notify))
+            .channel(options)
             .map_err(Error::io("making an I/O channel"))?;
+        let buffers = channel.buffers(depth, store.pool.page_size().bytes());
         Ok(Self {
             channel,
             depth,
             tickets: (0..depth).map(|_| None).collect(),
             free_tags: (0..depth).rev().collect(),
-            buffers: Vec::new(),
-            completions: Vec::new(),
+            buffers,
+            completions: Vec::with_capacity(REAP_MAX),
         })
     }
 
@@ -113,19 +116,15 @@ impl Fetcher {
         };
         let ticket = match store.pool.begin_load(page) {
             Ok(LoadStart::Claimed(ticket)) => ticket,
-            Ok(LoadStart::Loading) => return Ok(Started::Reading),
+            Ok(LoadStart::Loading) => return Ok(Started::Loading),
             Ok(LoadStart::Resident | LoadStart::Free) => return Ok(Started::Done),
             Err(restart) => return Ok(Started::Refused(restart)),
         };
         let offset = match store.place_of(&ticket) {
             Ok((offset, _)) => offset,
-            Err(error) => {
-                store.pool.fail_load(ticket);
-                return Err(error);
-            }
+            Err(error) => return Err(store.give_up(ticket, error)),
         };
-        let bytes = store.pool.page_size().bytes();
-        let buffer = self.buffers.pop().unwrap_or_else(|| IoBuf::new(bytes));
+        let buffer = self.buffers.pop().expect("there is one for each tag");
         match self
             .channel
             .submit_read(&store.data, offset, buffer, tag as u64)
@@ -133,7 +132,7 @@ impl Fetcher {
             Ok(()) => {
                 self.free_tags.pop();
                 self.tickets[tag] = Some(ticket);
-                Ok(Started::Reading)
+                Ok(Started::Reading(tag))
             }
             Err(buffer) => {
                 self.buffers.push(buffer);
@@ -143,12 +142,20 @@ impl Fetcher {
         }
     }
 
+    /// The tag of the read of `page`, if this fetcher reads it.
+    pub(crate) fn tag_of(&self, page: PageId) -> Option<usize> {
+        let of_page = |ticket: &Option<LoadTicket>| ticket.as_ref().map(LoadTicket::page);
+        self.tickets
+            .iter()
+            .position(|ticket| of_page(ticket) == Some(page))
+    }
+
     /// Takes completions: publishes pages and wakes those that wait for them; `each` learns of
-    /// every one. Returns how many. Never blocks.
+    /// every one, with its tag. Returns how many. Never blocks.
     pub(crate) fn reap(
         &mut self,
         store: &Store,
-        mut each: impl FnMut(PageId, Result<()>),
+        mut each: impl FnMut(usize, PageId, Result<()>),
     ) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         let count = self.channel.reap(&mut completions);
@@ -162,53 +169,38 @@ impl Fetcher {
                 Err(error) => Err(store.read_failed(ticket, error)),
             };
             self.buffers.push(completion.buffer);
-            each(page, result);
+            each(tag, page, result);
         }
         self.completions = completions;
         count
     }
 
+    /// Blocks until there is a completion, or [`Fetcher::waker`] is woken; returns at once when
+    /// nothing is in flight.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) {
+        self.channel.wait(timeout);
+    }
+
+    /// Ends the wait that runs, or the next one.
+    pub(crate) fn waker(&mut self) -> Waker {
+        self.channel.waker()
+    }
+
+    /// Hands what was started to the device.
+    pub(crate) fn flush(&mut self) {
+        self.channel.flush();
+    }
+
+    /// See [`Channel::completion_fd`].
+    pub(crate) fn completion_fd(&self) -> Option<RawFd> {
+        self.channel.completion_fd().map(|fd| fd.as_raw_fd())
+    }
+
     /// Blocks until nothing is in flight.
-    pub(crate) fn drain(&mut self, store: &Store, mut each: impl FnMut(PageId, Result<()>)) {
+    pub(crate) fn drain(&mut self, store: &Store, mut each: impl FnMut(usize, PageId, Result<()>)) {
         while self.in_flight() > 0 {
-            self.channel.wait(Some(DRAIN_PAUSE));
+            self.wait(None);
             self.reap(store, &mut each);
         }
-    }
-}
-
-impl crate::engine::Engine {
-    /// Reads pages that an operation is going to need, at the same time. Those that find no free
-    /// frame are left out. Blocks.
-    ///
-    /// # Errors
-    /// The first read that failed.
-    pub(crate) fn fetch_many(&self, pages: &[PageId]) -> Result<()> {
-        let spare = self.fetchers.lock().pop();
-        let mut fetcher = match spare {
-            Some(fetcher) => fetcher,
-            None => Fetcher::new(self, self.options.queue_depth, pando_sync::thread_waker())?,
-        };
-        let mut failed = Ok(());
-        for page in pages {
-            if fetcher.room() == 0 {
-                break;
-            }
-            match fetcher.start(self, *page) {
-                Ok(Started::Refused(_)) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    failed = Err(error);
-                    break;
-                }
-            }
-        }
-        fetcher.drain(self, |_, result| {
-            if failed.is_ok() {
-                failed = result;
-            }
-        });
-        self.fetchers.lock().push(fetcher);
-        failed
     }
 }

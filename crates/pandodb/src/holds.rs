@@ -54,6 +54,12 @@ impl HoldBudget {
         self.available.load(Ordering::Relaxed) >= frames.min(self.share_max())
     }
 
+    /// Frames that shares stand for now; the one beyond the limit counts as one.
+    pub(crate) fn taken(&self) -> u64 {
+        let extra = u64::from(self.extra_taken.load(Ordering::Relaxed));
+        self.limit - self.available.load(Ordering::Relaxed) + extra
+    }
+
     /// Takes `frames` of the budget, cut to [`HoldBudget::share_max`]. `refusals` counts for one
     /// operation how often it got nothing.
     pub(crate) fn try_take(&self, frames: u64, refusals: &mut u32) -> Option<HoldShare<'_>> {

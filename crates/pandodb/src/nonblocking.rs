@@ -6,8 +6,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
+use std::os::fd::RawFd;
 use std::task::Waker;
 
+use pando_device::ChannelOptions;
 use pando_format::PageId;
 use pando_pool::Restart;
 use pando_pool::access::HoldToken;
@@ -27,8 +29,6 @@ use crate::table::{Table, with_reader};
 use crate::tables::TableState;
 use crate::write_set::{Own, TableChange, WriteSet};
 
-/// Failed reads whose error somebody may still have to learn.
-const ERRORS_MAX: usize = 64;
 /// Most pages that a reactor keeps in memory for the operations that asked for them.
 const HELD_MAX: usize = 64;
 
@@ -67,7 +67,6 @@ fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
 pub struct Reactor {
     engine: Shared,
     fetcher: Arc<Mutex<Fetcher>>,
-    errors: VecDeque<(PageId, Error)>,
     /// Those that found all reads in use.
     crowded: Vec<Waker>,
     /// The pages loaded last, kept until newer ones come: whoever was woken finds them.
@@ -83,17 +82,12 @@ impl Reactor {
     /// When the device gives no channel.
     pub fn new(db: &Db, notify: Waker) -> Result<Self> {
         let engine = db.engine().clone();
-        let depth = engine
-            .options
-            .queue_depth
-            .min(engine.pool.frames() / 8)
-            .max(1);
-        let fetcher = Arc::new(Mutex::new(Fetcher::new(&engine, depth, notify)?));
+        let options = ChannelOptions::new(engine.fetch_depth()).notify(notify);
+        let fetcher = Arc::new(Mutex::new(Fetcher::new(&engine, options)?));
         let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
         Ok(Self {
             engine,
             fetcher,
-            errors: VecDeque::new(),
             crowded: Vec::new(),
             held: VecDeque::new(),
             held_max,
@@ -109,14 +103,14 @@ impl Reactor {
         let Self {
             engine,
             fetcher,
-            errors,
             held,
             held_max,
             ..
         } = self;
         let mut fetcher = fetcher.lock();
-        let count = fetcher.reap(engine, |page, result| match result {
-            Ok(()) => {
+        let count = fetcher.reap(engine, |_, page, result| {
+            // An error is on the board for those who wait.
+            if result.is_ok() {
                 while held.len() >= *held_max {
                     if let Some(token) = held.pop_front() {
                         engine.pool.release_hold(token);
@@ -125,10 +119,6 @@ impl Reactor {
                 if let Ok(hold) = engine.pool.hold(page) {
                     held.push_back(hold.into_token());
                 }
-            }
-            Err(error) => {
-                errors.truncate(ERRORS_MAX - 1);
-                errors.push_front((page, error));
             }
         });
         if fetcher.room() > 0 {
@@ -147,14 +137,13 @@ impl Reactor {
     pub fn park(&mut self, pending: Pending, waker: &Waker) -> Result<()> {
         let mut stop = pending.stop;
         if let Stop::Restart(Restart::Fault(page)) = stop {
-            if let Some(at) = self.errors.iter().position(|(failed, _)| *failed == page)
-                && let Some((_, error)) = self.errors.remove(at)
-            {
+            // Its read failed while this waker was registered for it.
+            if let Some(error) = self.engine.failed_reads.tell(page, waker) {
                 return Err(error);
             }
             let mut fetcher = self.fetcher.lock();
             match fetcher.start(&self.engine, page)? {
-                Started::Reading | Started::Done => {}
+                Started::Reading(_) | Started::Loading | Started::Done => {}
                 Started::Crowded => self.crowded.push(waker.clone()),
                 Started::Refused(restart) => {
                     // What this reactor holds may be what is missing.
@@ -170,11 +159,19 @@ impl Reactor {
                     let _ = fetcher.start(&self.engine, page);
                 }
             }
+            fetcher.flush();
         }
         if self.engine.register(&stop, waker)? {
             waker.wake_by_ref();
         }
         Ok(())
+    }
+
+    /// A descriptor that becomes readable (an edge each time) when there is something for
+    /// [`Reactor::poll`], for loops that wait for sockets at the same time; open as long as the
+    /// reactor lives. `None`: `notify` is woken instead.
+    pub fn completion_fd(&self) -> Option<RawFd> {
+        self.fetcher.lock().completion_fd()
     }
 
     /// Reads in flight.
@@ -185,7 +182,7 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.fetcher.lock().drain(&self.engine, |_, _| ());
+        self.fetcher.lock().drain(&self.engine, |_, _, _| ());
         for token in self.held.drain(..) {
             self.engine.pool.release_hold(token);
         }

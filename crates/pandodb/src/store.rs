@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use pando_device::{AnyDevice, AnyFile, File, IoBuf};
 use pando_format::{Epoch, Extent, PageId};
-use pando_pool::{LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
+use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
@@ -13,6 +13,7 @@ use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_tree::{Scratch, Tree};
 
 use crate::error::{Error, Result};
+use crate::failures::FailedReads;
 use crate::fetcher::reap_own;
 use crate::space_keeper::SpaceKeeper;
 use crate::tables::Tables;
@@ -33,6 +34,8 @@ pub(crate) struct Store {
     pub(crate) space: SpaceKeeper,
     pub(crate) tables: Tables,
     pub(crate) statistics: Arc<Statistics>,
+    /// Errors for those who waited for somebody else's read.
+    pub(crate) failed_reads: FailedReads,
     /// The current epoch; changed with the gate closed, read inside it.
     pub(crate) epoch: AtomicU64,
     /// The first tree id that was never given out.
@@ -60,6 +63,7 @@ impl Store {
             space,
             tables: Tables::default(),
             statistics,
+            failed_reads: FailedReads::default(),
             epoch,
             next_tree: AtomicU64::new(u64::from(next_tree)),
             poisoned: AtomicBool::new(false),
@@ -161,9 +165,10 @@ impl Store {
         Ok((u64::from(extent.block) * self.space.block_bytes(), extent))
     }
 
-    /// Reads a page that was missed, or waits for whoever reads it. Blocks.
+    /// Reads a page that was missed, or waits for whoever reads it and learns of its error. Blocks.
     pub(crate) fn fetch(&self, page: PageId) -> Result<()> {
         let mut turns = 0;
+        let before = self.failed_reads.now();
         loop {
             match self.pool.begin_load(page) {
                 Ok(LoadStart::Claimed(ticket)) => return self.read_claimed(ticket),
@@ -175,6 +180,9 @@ impl Store {
                         } else {
                             park();
                         }
+                    }
+                    if let Some(error) = self.failed_reads.since(page, before) {
+                        return Err(error);
                     }
                 }
                 Err(restart) => self.serve(restart, &mut turns)?,
@@ -190,10 +198,7 @@ impl Store {
         }
         let offset = match self.place_of(&ticket) {
             Ok((offset, _)) => offset,
-            Err(error) => {
-                self.pool.fail_load(ticket);
-                return Err(error);
-            }
+            Err(error) => return Err(self.give_up(ticket, error)),
         };
         let bytes = self.pool.page_size().bytes();
         BUFFER.with(|cell| {
@@ -211,24 +216,37 @@ impl Store {
 
     /// Publishes the bytes of a claim.
     pub(crate) fn publish(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<()> {
+        let as_error = |error: &LoadError| Error::CorruptPage {
+            page: error.page,
+            extent: Some(error.stored.extent),
+            what: error.what.clone(),
+        };
+        let failed = |error: &LoadError| self.post_failure(error.page, &as_error(error));
         self.pool
-            .finish_load(ticket, bytes)
-            .map_err(|error| Error::CorruptPage {
-                page: error.page,
-                extent: Some(error.stored.extent),
-                what: error.what,
-            })
+            .finish_load_or(ticket, bytes, failed)
+            .map_err(|error| as_error(&error))
     }
 
     /// Ends a claim whose read failed.
     pub(crate) fn read_failed(&self, ticket: LoadTicket, error: pando_device::Error) -> Error {
-        let (page, extent) = (ticket.page(), ticket.stored().extent);
-        self.pool.fail_load(ticket);
-        Error::CorruptPage {
-            page,
-            extent: Some(extent),
+        let failure = Error::CorruptPage {
+            page: ticket.page(),
+            extent: Some(ticket.stored().extent),
             what: format!("reading it: {error}"),
-        }
+        };
+        self.give_up(ticket, failure)
+    }
+
+    /// Ends a claim with an error, which all who wait for the page learn.
+    pub(crate) fn give_up(&self, ticket: LoadTicket, error: Error) -> Error {
+        self.post_failure(ticket.page(), &error);
+        self.pool.fail_load(ticket);
+        error
+    }
+
+    fn post_failure(&self, page: PageId, error: &Error) {
+        let waiting = self.pool.waiting_for_load(page);
+        self.failed_reads.post(page, error.clone(), waiting);
     }
 
     /// Does what a blocked step needs: fetches, helps to write back, or pauses.

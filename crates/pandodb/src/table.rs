@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::ops::{Bound, RangeBounds};
 
-use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_tree::ValueReader;
 
@@ -15,9 +14,6 @@ use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
-
-/// Most pages that `get_many` reads at the same time.
-const GATHERED_MAX: usize = 64;
 
 thread_local! {
     /// Buffers of point reads of this thread.
@@ -73,25 +69,7 @@ impl Table {
     /// # Errors
     /// [`crate::Error::CorruptPage`] for a damaged page, [`crate::Error::NoSuchTable`].
     pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        with_reader(|reader| self.read(key, reader, out))
-    }
-
-    fn read(&self, key: &[u8], reader: &mut ValueReader, out: &mut Vec<u8>) -> Result<bool> {
-        let engine = self.db.engine();
-        let mut copied = None;
-        engine.block(|blocked| {
-            // What was copied is shown once its mark is applied, without reading again: a steady
-            // stream of batches cannot keep a reader waiting for ever.
-            let (found, mark) = match copied {
-                Some(copied) => copied,
-                None => engine
-                    .look_up(&self.state, key, reader, out)
-                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))?,
-            };
-            copied = Some((found, mark));
-            engine.check_mark(mark)?;
-            Ok(found)
-        })
+        with_reader(|reader| self.db.engine().read(&self.state, key, reader, out))
     }
 
     /// The value of `key`, if it exists.
@@ -111,7 +89,8 @@ impl Table {
         READ.with(|cell| match cell.try_borrow_mut() {
             Ok(mut buffers) => {
                 let ReadBuffers { reader, value } = &mut *buffers;
-                Ok(self.read(key, reader, value)?.then(|| f(value)))
+                let found = self.db.engine().read(&self.state, key, reader, value)?;
+                Ok(found.then(|| f(value)))
             }
             // Called from within such a closure.
             Err(_) => Ok(self.get(key)?.map(|value| f(&value))),
@@ -124,44 +103,6 @@ impl Table {
     /// As [`Table::get_into`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.get_with(key, |_| ()).map(|found| found.is_some())
-    }
-
-    /// The values of `keys`, in their order; committed values key by key, not of one moment. Pages
-    /// that are not in memory are read at the same time.
-    ///
-    /// # Errors
-    /// As [`Table::get_into`].
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let engine = self.db.engine();
-        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
-        let mut left: Vec<usize> = (0..keys.len()).collect();
-        let mut value = Vec::new();
-        while !left.is_empty() {
-            let (mut missing, mut again) = (Vec::new(), Vec::new());
-            for at in std::mem::take(&mut left) {
-                let step =
-                    with_reader(|reader| engine.try_get(&self.state, keys[at], reader, &mut value));
-                match step {
-                    Ok(found) => values[at] = found.then(|| value.clone()),
-                    Err(Halt::Stop(Stop::Restart(Restart::Fault(page)))) => {
-                        if !missing.contains(&page) && missing.len() < GATHERED_MAX {
-                            missing.push(page);
-                        }
-                        again.push(at);
-                    }
-                    Err(Halt::Stop(_)) => values[at] = self.get(keys[at])?,
-                    Err(Halt::Error(error)) => return Err(error),
-                }
-            }
-            engine.fetch_many(&missing)?;
-            // One key at least makes progress, however small the pool is.
-            if let Some(first) = again.first().copied() {
-                values[first] = self.get(keys[first])?;
-                again.remove(0);
-            }
-            left = again;
-        }
-        Ok(values)
     }
 
     /// Sets `key` to `value`.

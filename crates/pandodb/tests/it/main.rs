@@ -6,6 +6,7 @@
 mod basics;
 mod concurrency;
 mod limits;
+mod many;
 mod nonblocking;
 mod restart;
 mod twin;

@@ -1,0 +1,133 @@
+//! Reads that failed, so that everybody who waited for one learns of its error.
+//!
+//! Whoever reads a page reads it for all who miss it meanwhile. When the read fails, its error is
+//! posted here before the claim ends and the waiters are woken; each of them finds it instead of
+//! reading the page again. The board is bounded: a waiter whose entry is gone reads the page and
+//! meets an error of its own. Nothing is ever kept for those who did not wait.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use pando_format::PageId;
+use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::error::Error;
+
+/// Failures that are remembered.
+const FAILURES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Failure {
+    number: u64,
+    page: PageId,
+    error: Error,
+    /// Those that were registered for the page and were not told yet.
+    untold: Vec<Waker>,
+}
+
+/// The board of failed reads of one store.
+#[derive(Debug, Default)]
+pub(crate) struct FailedReads {
+    /// Failures so far.
+    count: AtomicU64,
+    /// Wakers in `list` that were not told yet.
+    untold: AtomicUsize,
+    list: Mutex<VecDeque<Failure>>,
+}
+
+impl FailedReads {
+    /// How many reads have failed so far: taken before a wait, for [`FailedReads::since`].
+    pub(crate) fn now(&self) -> u64 {
+        // Relaxed: a number that is too old finds an older failure of the same wait only.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Posts the failure of `page`; its claim ends after this. `waiting` are registered for it.
+    pub(crate) fn post(&self, page: PageId, error: Error, waiting: Vec<Waker>) {
+        let mut list = self.list.lock();
+        if list.len() >= FAILURES_MAX
+            && let Some(oldest) = list.pop_front()
+        {
+            self.untold
+                .fetch_sub(oldest.untold.len(), Ordering::Relaxed);
+        }
+        let number = self.count.load(Ordering::Relaxed) + 1;
+        self.untold.fetch_add(waiting.len(), Ordering::Relaxed);
+        list.push_back(Failure {
+            number,
+            page,
+            error,
+            untold: waiting,
+        });
+        // Relaxed: the change of the page word that follows is what waiters see first.
+        self.count.store(number, Ordering::Relaxed);
+    }
+
+    /// The error of a read of `page` that failed after [`FailedReads::now`] was `number`.
+    pub(crate) fn since(&self, page: PageId, number: u64) -> Option<Error> {
+        if self.now() == number {
+            return None;
+        }
+        let list = self.list.lock();
+        let newest = list.iter().rev().find(|failure| failure.page == page)?;
+        (newest.number > number).then(|| newest.error.clone())
+    }
+
+    /// The error of a read of `page` that `waker` was registered for, once.
+    pub(crate) fn tell(&self, page: PageId, waker: &Waker) -> Option<Error> {
+        if self.untold.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut list = self.list.lock();
+        for failure in list.iter_mut().filter(|failure| failure.page == page) {
+            if let Some(at) = failure.untold.iter().position(|one| one.will_wake(waker)) {
+                failure.untold.swap_remove(at);
+                self.untold.fetch_sub(1, Ordering::Relaxed);
+                return Some(failure.error.clone());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(what: usize) -> Error {
+        Error::Full {
+            what: what.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_failure_is_found_by_those_who_waited_and_by_nobody_later() {
+        let board = FailedReads::default();
+        let before = board.now();
+        let waker = pando_sync::thread_waker();
+        board.post(PageId(3), full(0), vec![waker.clone()]);
+        assert!(board.since(PageId(3), before).is_some());
+        assert!(board.since(PageId(4), before).is_none());
+        assert!(board.since(PageId(3), board.now()).is_none());
+        assert!(board.tell(PageId(3), Waker::noop()).is_none());
+        assert!(board.tell(PageId(3), &waker).is_some());
+        assert!(board.tell(PageId(3), &waker).is_none(), "told once");
+    }
+
+    #[test]
+    fn the_board_is_bounded() {
+        let board = FailedReads::default();
+        for number in 0..1000 {
+            board.post(
+                PageId(number as u32),
+                full(number),
+                vec![Waker::noop().clone()],
+            );
+        }
+        assert_eq!(board.list.lock().len(), FAILURES_MAX);
+        assert_eq!(board.untold.load(Ordering::Relaxed), FAILURES_MAX);
+        assert!(board.since(PageId(1), 0).is_none());
+        assert!(board.since(PageId(999), 0).is_some());
+    }
+}

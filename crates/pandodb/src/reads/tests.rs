@@ -1,0 +1,196 @@
+//! Wishes of those who go away, errors for all who wait, and the end with reads in flight.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::task::{Wake, Waker};
+
+use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+use pando_format::PageId;
+use pando_pool::{LoadStart, LoadWait};
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, thread};
+
+use crate::{Builder, Db, Durability, Error, Occupancy, WriteOptions};
+
+/// Counts how often it is woken, and ends the park of the thread that made it.
+struct Count(AtomicU64, Waker);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Release);
+        self.1.wake_by_ref();
+    }
+}
+
+impl Count {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(0), pando_sync::thread_waker()))
+    }
+
+    fn wait_for(&self, count: u64) {
+        while self.0.load(Ordering::Acquire) < count {
+            pando_sync::park();
+        }
+    }
+}
+
+fn options() -> Builder {
+    Db::builder().max_memory(16 << 20).frames(64)
+}
+
+fn fill(db: &Db) {
+    let table = db.table("t").unwrap();
+    let none = WriteOptions::durability(Durability::None);
+    for number in 0..2000_u32 {
+        let value = [number as u8; 900];
+        table.put_with(&number.to_be_bytes(), &value, none).unwrap();
+    }
+    db.checkpoint().unwrap();
+}
+
+/// Pages that are not in memory now.
+fn cold(db: &Db) -> Vec<PageId> {
+    let pool = &db.engine().pool;
+    (0..pool.page_ids().high_water())
+        .map(PageId)
+        .filter(|page| {
+            let cold = pool.await_load(*page, Waker::noop()) == LoadWait::OnDisk;
+            pool.end_load_wait(*page);
+            cold
+        })
+        .collect()
+}
+
+fn rest(db: &Db) {
+    while db.occupancy() != Occupancy::default() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_wish_is_served_for_somebody_who_went_away() {
+    let place = tempfile::tempdir().unwrap();
+    let db = options().open(place.path()).unwrap();
+    fill(&db);
+    let page = cold(&db)[0];
+    let reads = || db.statistics().get(Ticker::PageReads);
+    let before = reads();
+    let count = Count::new();
+    let now = db.engine().request_page(page, &Waker::from(count.clone()));
+    assert!(!now.unwrap(), "it is on disk");
+    count.wait_for(1);
+    assert!(reads() > before, "it was read");
+    rest(&db);
+}
+
+#[test]
+fn ten_thousand_wishes_on_a_small_pool_all_end_and_hold_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let db = options().open(place.path()).unwrap();
+    fill(&db);
+    let pages = cold(&db);
+    let count = Count::new();
+    let mut expected = 0;
+    for turn in 0..10_000 {
+        let page = pages[turn % pages.len()];
+        // A waker of its own each time, as of a task of its own.
+        let parent = Waker::from(count.clone());
+        let waker = Waker::from(Arc::new(Count(AtomicU64::new(0), parent)));
+        if !db.engine().request_page(page, &waker).unwrap() {
+            expected += 1;
+        }
+    }
+    assert!(expected > 100, "{expected}");
+    count.wait_for(expected);
+    rest(&db);
+    assert_eq!(
+        count.0.load(Ordering::Acquire),
+        expected,
+        "each is woken once"
+    );
+    // And everybody else goes on.
+    let table = db.existing_table("t").unwrap();
+    assert_eq!(table.iter().count(), 2000);
+}
+
+#[test]
+fn closing_with_wishes_and_reads_in_flight_wakes_everybody() {
+    for turn in 0..10 {
+        let place = tempfile::tempdir().unwrap();
+        let db = options().open(place.path()).unwrap();
+        fill(&db);
+        let engine = db.engine().clone();
+        let count = Count::new();
+        let mut expected = 0;
+        for page in cold(&db).into_iter().take(40 * turn) {
+            let parent = Waker::from(count.clone());
+            let waker = Waker::from(Arc::new(Count(AtomicU64::new(0), parent)));
+            if !engine.request_page(page, &waker).unwrap() {
+                expected += 1;
+            }
+        }
+        let page = *cold(&db).last().unwrap();
+        db.close().unwrap();
+        count.wait_for(expected);
+        assert_eq!(engine.occupancy(), Occupancy::default());
+        let refused = engine.request_page(page, Waker::noop());
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    }
+}
+
+#[test]
+fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
+    let device = FaultyDevice::new(3);
+    let db = Db::open_device(options(), device.clone().into()).unwrap();
+    fill(&db);
+    let engine = db.engine();
+    let page = cold(&db)[0];
+    // Wishes: one read fails for all.
+    device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
+    let count = Count::new();
+    let parent = || {
+        Waker::from(Arc::new(Count(
+            AtomicU64::new(0),
+            Waker::from(count.clone()),
+        )))
+    };
+    let ticket = match engine.pool.begin_load(page).unwrap() {
+        LoadStart::Claimed(ticket) => ticket,
+        other => panic!("{other:?}"),
+    };
+    let wakers: Vec<Waker> = (0..5).map(|_| parent()).collect();
+    let before = engine.failed_reads.now();
+    for waker in &wakers {
+        assert!(!engine.request_page(page, waker).unwrap());
+    }
+    let faults = engine.statistics.get(Ticker::Faults);
+    // Threads: the same read.
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| engine.fetch(page).unwrap_err()))
+            .collect();
+        while engine.pool.waiting_for_load(page).len() < 9 {
+            thread::yield_now();
+        }
+        engine.read_claimed(ticket).unwrap_err();
+        for thread in waiting {
+            assert!(thread.join().unwrap().to_string().contains("reading it"));
+        }
+    });
+    count.wait_for(5);
+    assert_eq!(device.faults_struck(), 1, "one read for all");
+    assert_eq!(engine.statistics.get(Ticker::Faults), faults);
+    for waker in &wakers {
+        assert!(engine.failed_reads.tell(page, waker).is_some());
+    }
+    assert!(engine.failed_reads.since(page, before).is_some());
+    // The read thread's own read.
+    let waker = parent();
+    assert!(!engine.request_page(page, &waker).unwrap());
+    count.wait_for(6);
+    assert!(engine.failed_reads.tell(page, &waker).is_some());
+    rest(&db);
+    device.clear_faults();
+    engine.fetch(page).unwrap();
+}

@@ -1,0 +1,188 @@
+//! Reads allocate nothing, neither from memory nor from disk: a counting allocator says so.
+//!
+//! A binary of its own, with one test: the count is of all threads, the engine's too.
+
+#![cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+#![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pandodb::{Batch, Db, Durability, IoBackend, Table, WriteOptions};
+
+struct Counting {
+    count: AtomicU64,
+}
+
+// SAFETY: forwards to the system's allocator; the count is an atomic word.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting {
+    count: AtomicU64::new(0),
+};
+
+/// Gets of one measurement.
+const GETS: u32 = 100_000;
+/// Keys of a store; each leaf holds three of them, and the pool has room for few leaves.
+const KEYS: u32 = 6_000;
+/// Neighbouring gets lie so many keys apart: no two in a row meet the same leaf.
+const STRIDE: u32 = 7;
+/// Gets before anything is counted: queues and buffers find their size.
+const WARM: u32 = 2 * KEYS;
+
+/// How a measurement chooses its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cached,
+    FromDisk,
+}
+
+fn key_of(number: u32, bytes: usize) -> Vec<u8> {
+    // The number comes first: separators are short, and inner nodes stay in memory.
+    let mut key = number.to_be_bytes().to_vec();
+    key.resize(bytes, b'k');
+    key
+}
+
+fn value_of(number: u32) -> Vec<u8> {
+    let mut value = number.to_le_bytes().to_vec();
+    value.resize(1000, 7);
+    value
+}
+
+/// The number that a value was made of.
+fn check(value: &[u8]) -> u32 {
+    assert_eq!(value.len(), 1000);
+    u32::from_le_bytes(value[..4].try_into().unwrap())
+}
+
+struct Store {
+    db: Db,
+    table: Table,
+    keys: Vec<Vec<u8>>,
+    _place: Option<tempfile::TempDir>,
+}
+
+fn filled(backend: IoBackend, key_bytes: usize, frames: usize) -> Store {
+    let options = Db::builder()
+        .max_memory(64 << 20)
+        .frames(frames)
+        .queue_depth(16)
+        .io_backend(backend);
+    // Memory where there is some: the disk's speed is not what is measured.
+    let place = (backend != IoBackend::Memory)
+        .then(|| tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap()));
+    let db = match &place {
+        Some(place) => options.open(place.path()).unwrap(),
+        None => options.open_in_memory().unwrap(),
+    };
+    let table = db.table("t").unwrap();
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(|number| key_of(number, key_bytes)).collect();
+    let mut batch = Batch::new();
+    for numbers in (0..KEYS).collect::<Vec<_>>().chunks(50) {
+        batch.clear();
+        for number in numbers {
+            batch.put(&table, &keys[*number as usize], &value_of(*number));
+        }
+        let none = WriteOptions::durability(Durability::None);
+        db.write(&mut batch, none).unwrap();
+    }
+    db.checkpoint().unwrap();
+    Store {
+        db,
+        table,
+        keys,
+        _place: place,
+    }
+}
+
+impl Store {
+    /// The number of the `turn`th get.
+    fn number(turn: u32) -> u32 {
+        (turn * STRIDE) % KEYS
+    }
+
+    /// Counts the allocations of `GETS` gets, done by `gets` from a turn to a turn.
+    fn count(&self, kind: Kind, what: &str, mut gets: impl FnMut(u32, u32)) {
+        gets(0, WARM);
+        let faults = self.db.statistics().get(Ticker::PageReads);
+        let before = ALLOCATOR.count.load(Ordering::Relaxed);
+        gets(WARM, WARM + GETS);
+        let allocations = ALLOCATOR.count.load(Ordering::Relaxed) - before;
+        let faults = self.db.statistics().get(Ticker::PageReads) - faults;
+        match kind {
+            Kind::Cached => assert_eq!(faults, 0, "{what}: not cached"),
+            Kind::FromDisk => assert!(faults >= u64::from(GETS), "{what}: {faults} reads"),
+        }
+        assert_eq!(
+            allocations,
+            0,
+            "{what}: {kind:?}, {:?}",
+            self.db.report().io_backend
+        );
+    }
+
+    fn blocking(&self, kind: Kind) {
+        self.count(kind, "get_with", |from, to| {
+            for number in (from..to).map(Self::number) {
+                let found = self.table.get_with(&self.keys[number as usize], check);
+                assert_eq!(found.unwrap(), Some(number));
+            }
+        });
+        let mut out = Vec::with_capacity(1000);
+        self.count(kind, "get_into", |from, to| {
+            for number in (from..to).map(Self::number) {
+                let key = &self.keys[number as usize];
+                assert!(self.table.get_into(key, &mut out).unwrap());
+                assert_eq!(check(&out), number);
+            }
+        });
+    }
+
+    fn many(&self, kind: Kind) {
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(128);
+        self.count(kind, "get_many_with", |from, to| {
+            for first in (from..to).step_by(125) {
+                keys.clear();
+                let numbers = (first..first + 125).map(Self::number);
+                keys.extend(numbers.map(|number| &self.keys[number as usize][..]));
+                let mut seen = 0;
+                let each = |at: usize, value: Option<&[u8]>| {
+                    assert_eq!(check(value.unwrap()), Self::number(first + at as u32));
+                    seen += 1;
+                };
+                self.table.get_many_with(&keys, each).unwrap();
+                assert_eq!(seen, 125);
+            }
+        });
+    }
+}
+
+#[test]
+fn gets_allocate_nothing() {
+    assert!(ALLOCATOR.count.load(Ordering::Relaxed) > 0);
+    for key_bytes in [16, 100] {
+        for (backend, kind, frames) in [
+            (IoBackend::Memory, Kind::Cached, 4000),
+            (IoBackend::Memory, Kind::FromDisk, 256),
+            (IoBackend::Pread, Kind::FromDisk, 256),
+        ] {
+            let store = filled(backend, key_bytes, frames);
+            store.blocking(kind);
+            store.many(kind);
+        }
+    }
+}
