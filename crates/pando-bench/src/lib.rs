@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cpu;
 pub mod error;
 pub mod histogram;
 mod keys;

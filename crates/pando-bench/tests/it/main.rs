@@ -67,6 +67,8 @@ fn every_workload_does_what_it_is_asked_for() {
                 for record in &notes.records {
                     assert_eq!(record.ops, 2000, "{record:?}");
                     assert!(record.ops_per_s > 0.0 && record.p50_us <= record.p999_us);
+                    let is_beside = record.workload.starts_with("readwhile");
+                    assert_eq!(record.beside_ops_per_s.is_some(), is_beside);
                     let found = match record.workload {
                         "readmissing" => Some(0),
                         "fillseq" | "fillrandom" | "overwrite" | "deleterandom" => None,
@@ -176,7 +178,9 @@ fn duration_warmup_rate_and_interval_count() {
     assert_eq!(json["workload"], "readrandom");
     assert_eq!(json["max_memory"], 16 << 20);
     assert!(json["interval_ops_per_s"].as_array().unwrap().len() >= 2);
-    assert!(json.get("batch").is_none());
+    assert_eq!(json["io_backend"], "memory");
+    assert_eq!(json["page_reads_per_op"], 0.0);
+    assert!(json.get("batch").is_none() && json.get("clients").is_none());
 }
 
 #[test]
