@@ -232,14 +232,19 @@ impl Default for KvOptions {
     }
 }
 
+/// Name of a durability, in records.
+pub(crate) fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Durable => "durable",
+        Durability::Periodic => "periodic",
+        Durability::None => "none",
+    }
+}
+
 impl KvOptions {
     /// Name of the durability, in records.
     pub fn durability_name(&self) -> &'static str {
-        match self.durability {
-            Durability::Durable => "durable",
-            Durability::Periodic => "periodic",
-            Durability::None => "none",
-        }
+        durability_name(self.durability)
     }
 
     pub(crate) fn keys(&self) -> Keys {

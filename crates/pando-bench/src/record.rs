@@ -51,6 +51,8 @@ macro_rules! record {
 record! {
     /// Processor time of the whole process for each operation.
     cpu_us_per_op: f64;
+    /// Processor time of a server that runs elsewhere for each operation, as it says itself.
+    server_cpu_us_per_op: f64;
     /// The way to the disk.
     io_backend: String;
     /// Requests past the page cache.
@@ -67,6 +69,8 @@ record! {
     page_writes_per_op: f64;
     /// Share of operations whose leaf was in memory: one less the pages that were not, for each.
     hits_per_op: f64;
+    /// Share of looks at a page of the pool that found it in a frame; the others are operations.
+    hits_per_look: f64;
     /// Operations that found what they asked for.
     found: u64;
     /// Operations a second of the thread beside those that are counted.
