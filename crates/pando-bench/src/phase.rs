@@ -264,14 +264,33 @@ fn run_thread<C: Calls>(
     index: usize,
     make: &(impl Fn(usize) -> Result<C> + Sync),
 ) -> Result<ThreadResult> {
+    let mut ending = Ending {
+        shared,
+        counts: index < shared.phase.threads,
+        is_well: false,
+    };
     let result = make(index).and_then(|calls| measure(shared, index, calls));
-    if result.is_err() {
-        shared.stop.store(true, Ordering::Relaxed);
-    }
-    if index < shared.phase.threads {
-        shared.running.fetch_sub(1, Ordering::Relaxed);
-    }
+    ending.is_well = result.is_ok();
     result
+}
+
+/// The end of a thread is counted, and stops the others after an error or a panic, so that the
+/// caller learns of it.
+struct Ending<'a> {
+    shared: &'a Shared<'a>,
+    counts: bool,
+    is_well: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.is_well {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        if self.counts {
+            self.shared.running.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 fn measure(shared: &Shared<'_>, index: usize, mut calls: impl Calls) -> Result<ThreadResult> {
