@@ -19,6 +19,15 @@ pub enum Error {
     },
     /// The engine refused.
     Engine(pandodb::Error),
+    /// The server of a run did not start, or did not stop well.
+    Server(pando_server::Error),
+    /// The device refused.
+    Device {
+        /// What was being done.
+        during: &'static str,
+        /// What the device says.
+        source: pando_device::Error,
+    },
     /// A read did not return what was written.
     Wrong {
         /// The workload.
@@ -44,11 +53,20 @@ impl Error {
     }
 }
 
+impl Error {
+    /// For `map_err`: says what was being done.
+    pub(crate) fn device(during: &'static str) -> impl FnOnce(pando_device::Error) -> Self {
+        move |source| Self::Device { during, source }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Option { flag, what } => write!(f, "--{flag}: {what}"),
             Self::Engine(source) => write!(f, "{source}"),
+            Self::Server(source) => write!(f, "{source}"),
+            Self::Device { during, source } => write!(f, "{during}: {source}"),
             Self::Wrong { workload, what } => write!(f, "{workload} read wrong data: {what}"),
             Self::Io { during, source } => write!(f, "{during}: {source}"),
         }
@@ -59,7 +77,9 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Engine(source) => Some(source),
+            Self::Server(source) => Some(source),
             Self::Io { source, .. } => Some(source),
+            Self::Device { source, .. } => Some(source),
             Self::Option { .. } | Self::Wrong { .. } => None,
         }
     }

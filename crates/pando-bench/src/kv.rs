@@ -1,11 +1,12 @@
 //! A whole run of `bench kv`: opens the store, runs the workloads one after the other, closes it.
 
 use pando_stats::Ticker;
+use pando_sync::time::Duration;
 
 use crate::error::Result;
-use crate::operations::Plan;
+use crate::operations::{Operations, Plan};
 use crate::options::{KvOptions, Workload};
-use crate::phase::{self, Measured, Observer};
+use crate::phase::{self, Measured, Observer, Phase};
 use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
@@ -38,10 +39,39 @@ fn run_one(
         store.db.clear_tables(&[&store.table])?;
     }
     let plan = Plan::new(options, workload, &store.table, values);
+    let phase = Phase {
+        name: workload.name(),
+        threads: options.threads,
+        beside: workload.is_beside(),
+        total: (options.duration.is_none() || workload.is_fill()).then_some(options.num),
+        duration: options.duration.filter(|_| !workload.is_fill()),
+        warmup: match workload.is_fill() {
+            true => Duration::ZERO,
+            false => options.warmup,
+        },
+        interval: options.interval,
+        rate: options.rate,
+        call_ops: plan.call_keys(),
+    };
     let mut before = store.db.statistics();
-    let measured = phase::run(&plan, observer, &mut || before = store.db.statistics())?;
+    let make = |index| Ok(Operations::new(&plan, index));
+    let measured = phase::run(&phase, make, observer, &mut || {
+        before = store.db.statistics()
+    })?;
     let counted = store.db.statistics().since(&before);
     Ok(record(&plan, store, &measured, &counted))
+}
+
+/// Whether pages that are read belong to the operations that are counted.
+fn reads_keys(workload: Workload) -> bool {
+    matches!(
+        workload,
+        Workload::ReadRandom
+            | Workload::ReadMissing
+            | Workload::MultiReadRandom
+            | Workload::SeekRandom
+            | Workload::UpdateRandom
+    )
 }
 
 fn record(
@@ -52,54 +82,33 @@ fn record(
 ) -> Record {
     let (options, workload) = (plan.options, plan.workload);
     let report = store.db.report();
-    let elapsed_s = measured.elapsed.as_secs_f64();
-    let us = |share| measured.calls.percentile(share) as f64 / 1e3;
-    let per_op = |ticker| counted.get(ticker) as f64 / measured.keys.max(1) as f64;
-    let reads = matches!(
-        workload,
-        Workload::ReadRandom
-            | Workload::ReadMissing
-            | Workload::MultiReadRandom
-            | Workload::SeekRandom
-            | Workload::UpdateRandom
-    );
+    let all = (measured.ops + measured.beside_ops).max(1);
+    let per_op = |ticker| counted.get(ticker) as f64 / all as f64;
     let writes = matches!(workload, Workload::Overwrite | Workload::DeleteRandom);
     let chooses =
         !workload.is_fill() && !matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
-    Record {
-        workload: workload.name(),
-        variant: "ours",
-        threads: options.threads,
-        ops_per_s: measured.keys as f64 / elapsed_s.max(1e-9),
-        p50_us: us(0.5),
-        p99_us: us(0.99),
-        p999_us: us(0.999),
-        mean_us: measured.calls.mean() / 1e3,
-        max_us: measured.calls.max() as f64 / 1e3,
-        io_backend: report.io_backend,
-        queue_depth: report.queue_depth,
-        page_size: report.page_size,
-        max_memory: report.max_memory,
-        page_reads_per_op: per_op(Ticker::PageReads),
-        page_writes_per_op: per_op(Ticker::PageWrites),
-        hits_per_op: reads.then(|| (1.0 - per_op(Ticker::Faults)).max(0.0)),
-        ops: measured.keys,
-        found: (!workload.is_fill() && !writes).then_some(measured.found),
-        elapsed_s,
-        num: options.num,
-        key_size_bytes: options.key_bytes,
-        value_size_bytes: options.value_bytes,
-        key_kind: options.key_kind.name(),
-        batch: (plan.call_keys() > 1).then_some(options.batch),
-        durability: options.durability_name(),
-        distribution: chooses.then(|| options.distribution.name()),
-        seed: options.seed,
-        rate_ops_per_s: options.rate,
-        interval_s: options.interval.map(|interval| interval.as_secs_f64()),
-        interval_ops_per_s: options.interval.map(|_| measured.series.clone()),
-        tickers: counted
-            .iter()
-            .map(|(ticker, count)| (ticker.name(), ticker.unit(), count))
-            .collect(),
-    }
+    let mut record = Record::new(workload.name(), "ours", options.threads, options.seed);
+    record.set_measured(measured);
+    record.set_engine(&report);
+    record.page_reads_per_op = Some(per_op(Ticker::PageReads));
+    record.page_writes_per_op = Some(per_op(Ticker::PageWrites));
+    record.hits_per_op = reads_keys(workload).then(|| (1.0 - per_op(Ticker::Faults)).max(0.0));
+    record.found = (!workload.is_fill() && !writes).then_some(measured.found);
+    record.beside_ops_per_s = workload
+        .is_beside()
+        .then(|| measured.beside_ops as f64 / measured.elapsed.as_secs_f64().max(1e-9));
+    record.num = Some(options.num);
+    record.key_size_bytes = Some(options.key_bytes);
+    record.value_size_bytes = Some(options.value_bytes);
+    record.key_kind = Some(options.key_kind.name());
+    record.batch = (plan.call_keys() > 1).then_some(options.batch);
+    record.durability = Some(options.durability_name());
+    record.distribution = chooses.then(|| options.distribution.name());
+    record.rate_ops_per_s = options.rate;
+    record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
+    record.tickers = counted
+        .iter()
+        .map(|(ticker, count)| (ticker.name(), ticker.unit(), count))
+        .collect();
+    record
 }

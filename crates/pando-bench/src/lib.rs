@@ -1,15 +1,19 @@
-//! Workloads behind `pando bench`, through the public interface of `pandodb`.
+//! Workloads behind `pando bench`, layer by layer: the device, the pool over it, the engine through
+//! its public interface, the server through a socket.
 //!
-//! Reading order: [`options`] (what is asked for), `keys` and `values` (what is written, and how a
-//! read is checked), `random`, `permutation` and `zipf` (which key is next), `operations` (one call
-//! of each workload), `phase` (threads, warm-up, clock), [`kv`] (a whole run), [`record`] (what is
-//! reported), [`histogram`].
+//! Reading order: [`mod@kv`] ([`options`]: what is asked for; `keys` and `values`: what is written,
+//! and how a read is checked; `random`, `permutation` and `zipf`: which key is next; `operations`:
+//! one call of each workload), `phase` (threads, warm-up, clock), [`record`] (what is reported),
+//! [`histogram`], `cpu`; [`device`], [`pool`], [`resp`]; `place` (where the file
+//! of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
 //! other engines are not here.
 
 #![forbid(unsafe_code)]
 
+mod cpu;
+pub mod device;
 pub mod error;
 pub mod histogram;
 mod keys;
@@ -18,14 +22,20 @@ mod operations;
 pub mod options;
 mod permutation;
 mod phase;
+mod place;
+pub mod pool;
 mod random;
 pub mod record;
+pub mod resp;
 mod store;
 mod values;
 mod zipf;
 
+pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
 pub use kv::run;
 pub use options::{Distribution, KeyKind, KvOptions, Workload};
 pub use phase::Observer;
+pub use pool::{PoolOptions, PoolWorkload};
 pub use record::Record;
+pub use resp::{RespOptions, RespWorkload};

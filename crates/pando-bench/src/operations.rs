@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::options::{Distribution, KvOptions, Workload};
 use crate::permutation::Permutation;
+use crate::phase::{self, Calls, Done};
 use crate::random::Random;
 use crate::values::Values;
 use crate::zipf::Zipf;
@@ -28,17 +29,12 @@ pub(crate) struct Plan<'a> {
     zipf: Option<Zipf>,
 }
 
-/// What a call did.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Done {
-    pub(crate) keys: u64,
-    pub(crate) found: u64,
-}
-
 /// The calls of one thread.
 #[derive(Debug)]
 pub(crate) struct Operations<'a> {
     plan: &'a Plan<'a>,
+    /// It works beside those that are counted.
+    beside: bool,
     random: Random,
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
@@ -83,13 +79,6 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The share of `total` that belongs to `thread`.
-    pub(crate) fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
-        let (threads, thread) = (self.options.threads as u128, thread as u128);
-        let at = |part: u128| (u128::from(total) * part / threads) as u64;
-        at(thread)..at(thread + 1)
-    }
-
     /// Keys that a call is for.
     pub(crate) fn call_keys(&self) -> u64 {
         match self.workload {
@@ -110,30 +99,18 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl<'a> Operations<'a> {
-    pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
-        let stream = (plan.workload as u64) << 32 | thread as u64;
-        Self {
-            plan,
-            random: Random::new(plan.options.seed, stream),
-            fill: plan.share(plan.options.num, thread),
-            batch: Batch::new(),
-            key: Vec::new(),
-            value: Vec::new(),
-            scratch: Vec::new(),
-            many: Vec::new(),
-            iter: None,
-            last: None,
-        }
-    }
-
-    /// The next call, for at most `limit` keys; None: there is no more to do.
-    pub(crate) fn call(&mut self, limit: u64) -> Result<Option<Done>> {
+impl Calls for Operations<'_> {
+    fn call(&mut self, limit: u64) -> Result<Option<Done>> {
         match self.plan.workload {
             Workload::FillSeq | Workload::FillRandom => return self.fill(),
-            Workload::Overwrite => self.write_batch(limit, true),
-            Workload::DeleteRandom => self.write_batch(limit, false),
-            Workload::ReadRandom => self.read(false),
+            Workload::Overwrite => self.write_batch(limit.min(self.plan.options.batch), true),
+            Workload::DeleteRandom => self.write_batch(limit.min(self.plan.options.batch), false),
+            // As db_bench's writer: each key is a commit.
+            Workload::ReadWhileWriting if self.beside => self.write_batch(1, true),
+            Workload::ReadWhileScanning if self.beside => self.iterate(Iter::next),
+            Workload::ReadRandom | Workload::ReadWhileWriting | Workload::ReadWhileScanning => {
+                self.read(false)
+            }
             Workload::ReadMissing => self.read(true),
             Workload::MultiReadRandom => self.read_many(limit),
             Workload::ReadSeq => self.iterate(Iter::next),
@@ -142,6 +119,25 @@ impl<'a> Operations<'a> {
             Workload::UpdateRandom => self.update(),
         }
         .map(Some)
+    }
+}
+
+impl<'a> Operations<'a> {
+    pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
+        let stream = (plan.workload as u64) << 32 | thread as u64;
+        Self {
+            plan,
+            beside: thread >= plan.options.threads,
+            random: Random::new(plan.options.seed, stream),
+            fill: phase::share(plan.options.num, plan.options.threads, thread),
+            batch: Batch::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            scratch: Vec::new(),
+            many: Vec::new(),
+            iter: None,
+            last: None,
+        }
     }
 
     fn fill(&mut self) -> Result<Option<Done>> {
@@ -161,7 +157,10 @@ impl<'a> Operations<'a> {
             return Ok(None);
         }
         self.commit()?;
-        Ok(Some(Done { keys, found: 0 }))
+        Ok(Some(Done {
+            ops: keys,
+            found: 0,
+        }))
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -169,9 +168,8 @@ impl<'a> Operations<'a> {
         Ok(db.write(&mut self.batch, WriteOptions::default())?)
     }
 
-    fn write_batch(&mut self, limit: u64, put: bool) -> Result<Done> {
+    fn write_batch(&mut self, keys: u64, put: bool) -> Result<Done> {
         let plan = self.plan;
-        let keys = plan.options.batch.min(limit);
         self.batch.clear();
         for _ in 0..keys {
             let number = plan.choose(&mut self.random);
@@ -185,7 +183,10 @@ impl<'a> Operations<'a> {
             }
         }
         self.commit()?;
-        Ok(Done { keys, found: 0 })
+        Ok(Done {
+            ops: keys,
+            found: 0,
+        })
     }
 
     fn read(&mut self, missing: bool) -> Result<Done> {
@@ -203,7 +204,7 @@ impl<'a> Operations<'a> {
             check_value(plan, number, &self.value, &mut self.scratch)?;
         }
         Ok(Done {
-            keys: 1,
+            ops: 1,
             found: found.into(),
         })
     }
@@ -225,7 +226,7 @@ impl<'a> Operations<'a> {
                 check_value(plan, *number, &value, &mut self.scratch)?;
             }
         }
-        Ok(Done { keys, found })
+        Ok(Done { ops: keys, found })
     }
 
     fn iterate(
@@ -248,8 +249,8 @@ impl<'a> Operations<'a> {
         };
         let (key, value) = entry?;
         let in_order = self.last.as_ref().is_none_or(|last| match plan.workload {
-            Workload::ReadSeq => *last < key,
-            _ => *last > key,
+            Workload::ReadReverse => *last > key,
+            _ => *last < key,
         });
         if !in_order {
             return Err(plan.wrong(format!("key {key:?} is out of order")));
@@ -258,7 +259,7 @@ impl<'a> Operations<'a> {
             check_value(plan, number, &value, &mut self.scratch)?;
         }
         self.last = Some(key);
-        Ok(Done { keys: 1, found: 1 })
+        Ok(Done { ops: 1, found: 1 })
     }
 
     fn seek(&mut self) -> Result<Done> {
@@ -276,7 +277,7 @@ impl<'a> Operations<'a> {
             }
         }
         Ok(Done {
-            keys: 1,
+            ops: 1,
             found: found.into(),
         })
     }
@@ -299,7 +300,7 @@ impl<'a> Operations<'a> {
             return Err(plan.wrong(format!("key {number} had the value of another one")));
         }
         Ok(Done {
-            keys: 1,
+            ops: 1,
             found: found.into(),
         })
     }

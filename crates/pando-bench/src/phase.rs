@@ -1,15 +1,16 @@
 //! Runs one workload on its threads: warm-up, measured part, clock, progress.
 //!
-//! Each thread counts into a line of its own; the caller's thread looks at these for progress and
-//! for the series over time, and says when warm-up and run end.
+//! What a thread does is behind [`Calls`], so that every layer is timed in the same way. Each
+//! thread counts into a line of its own; the caller's thread looks at these for progress and for
+//! the series over time, and says when warm-up and run end.
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{CachePadded, thread};
 
+use crate::cpu;
 use crate::error::Result;
 use crate::histogram::Histogram;
-use crate::operations::{Operations, Plan};
 
 /// How often progress is looked at.
 const TICK: Duration = Duration::from_millis(20);
@@ -31,62 +32,153 @@ pub trait Observer {
     fn record(&mut self, record: &crate::Record) -> Result<()>;
 }
 
+/// What a call did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Operations: keys, reads or writes of the device, commands.
+    pub(crate) ops: u64,
+    /// Operations that found what they asked for.
+    pub(crate) found: u64,
+}
+
+/// The work of one thread.
+pub(crate) trait Calls {
+    /// The next call, for at most `limit` operations; None: there is no more to do.
+    fn call(&mut self, limit: u64) -> Result<Option<Done>>;
+
+    /// The measured part begins at `start`.
+    fn begin(&mut self, start: Instant) {
+        let _ = start;
+    }
+
+    /// The measured part has ended: what is still on its way is waited for, and counts nowhere.
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Times of the operations of the measured part, of those that have several on their way at
+    /// once and time each by themselves. None: a call is timed from outside.
+    fn times(&mut self) -> Option<Histogram> {
+        None
+    }
+}
+
+/// What a workload runs for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    /// Threads that count.
+    pub(crate) threads: usize,
+    /// One more thread works beside them for as long as they do, and is counted by itself.
+    pub(crate) beside: bool,
+    /// Operations of all threads that count, if there is an end to them.
+    pub(crate) total: Option<u64>,
+    /// Length of the measured part, if it ends by time.
+    pub(crate) duration: Option<Duration>,
+    pub(crate) warmup: Duration,
+    /// Length of the steps of the series over time.
+    pub(crate) interval: Option<Duration>,
+    /// Operations a second of an open loop of calls that are timed from outside.
+    pub(crate) rate: Option<f64>,
+    /// Operations of a call, for the open loop.
+    pub(crate) call_ops: u64,
+}
+
+impl Phase {
+    /// The share of `total` that belongs to `thread`.
+    pub(crate) fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
+        share(total, self.threads, thread)
+    }
+}
+
+/// The part of `0..total` that belongs to `thread` of `threads`.
+pub(crate) fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> {
+    let (threads, thread) = (threads as u128, thread as u128);
+    let at = |part: u128| (u128::from(total) * part / threads) as u64;
+    at(thread)..at(thread + 1)
+}
+
 /// What a workload came to.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) calls: Histogram,
-    pub(crate) keys: u64,
+    pub(crate) ops: u64,
     pub(crate) found: u64,
+    /// Operations of the thread beside.
+    pub(crate) beside_ops: u64,
     pub(crate) elapsed: Duration,
+    /// Processor time of the whole process, if the system says.
+    pub(crate) cpu: Option<Duration>,
     pub(crate) series: Vec<f64>,
+}
+
+impl Measured {
+    fn add(&mut self, result: &ThreadResult, span: &mut Option<(Instant, Instant)>) {
+        if result.beside {
+            self.beside_ops += result.ops;
+            return;
+        }
+        self.calls.merge(&result.calls);
+        self.ops += result.ops;
+        self.found += result.found;
+        *span = match (*span, result.span) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 /// What threads and the caller share.
 struct Shared<'a> {
-    plan: &'a Plan<'a>,
-    /// Keys done, written by one thread each.
+    phase: &'a Phase,
+    /// Operations done, written by one thread each.
     done: Vec<CachePadded<AtomicU64>>,
     warm: AtomicBool,
     stop: AtomicBool,
+    /// Threads that count and have not ended.
     running: AtomicUsize,
 }
 
 struct ThreadResult {
     calls: Histogram,
-    keys: u64,
+    ops: u64,
     found: u64,
+    beside: bool,
     span: Option<(Instant, Instant)>,
 }
 
-/// Runs `plan`. `measuring` is called when the measured part begins.
-pub(crate) fn run(
-    plan: &Plan<'_>,
+/// Runs `phase`; `make` makes the calls of the thread of an index, on that thread (that of the
+/// thread beside is `threads`). `measuring` is called when the measured part begins.
+pub(crate) fn run<C: Calls>(
+    phase: &Phase,
+    make: impl Fn(usize) -> Result<C> + Sync,
     observer: &mut dyn Observer,
     measuring: &mut dyn FnMut(),
 ) -> Result<Measured> {
-    let threads = plan.options.threads;
-    let warmup =
-        (!plan.workload.is_fill() && !plan.options.warmup.is_zero()).then_some(plan.options.warmup);
+    let threads = phase.threads;
+    let is_cold = !phase.warmup.is_zero();
     let shared = Shared {
-        plan,
+        phase,
         done: (0..threads).map(|_| CachePadded::default()).collect(),
-        warm: AtomicBool::new(warmup.is_none()),
+        warm: AtomicBool::new(!is_cold),
         stop: AtomicBool::new(false),
         running: AtomicUsize::new(threads),
     };
-    if warmup.is_none() {
+    let mut cpu_before = cpu::used();
+    if !is_cold {
         measuring();
     }
     thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads)
+        let handles: Vec<_> = (0..threads + usize::from(phase.beside))
             .map(|index| {
-                let shared = &shared;
-                scope.spawn(move || run_thread(shared, index))
+                let (shared, make) = (&shared, &make);
+                scope.spawn(move || run_thread(shared, index, make))
             })
             .collect();
-        if let Some(warmup) = warmup {
-            wait(&shared, time::now() + warmup);
+        if is_cold {
+            wait(&shared, time::now() + phase.warmup);
             measuring();
+            cpu_before = cpu::used();
             // Relaxed, as all flags here: they order nothing, and a late look costs one call.
             shared.warm.store(true, Ordering::Relaxed);
         }
@@ -95,23 +187,17 @@ pub(crate) fn run(
             series,
             ..Measured::default()
         };
-        let mut span: Option<(Instant, Instant)> = None;
-        let mut failed = None;
+        let (mut span, mut failed) = (None, None);
         for handle in handles {
             match handle.join().expect("a benchmark thread panicked") {
-                Ok(result) => {
-                    measured.calls.merge(&result.calls);
-                    measured.keys += result.keys;
-                    measured.found += result.found;
-                    span = match (span, result.span) {
-                        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-                        (one, other) => one.or(other),
-                    };
-                }
+                Ok(result) => measured.add(&result, &mut span),
                 Err(error) => failed = Some(error),
             }
         }
         measured.elapsed = span.map_or(Duration::ZERO, |(start, end)| end - start);
+        measured.cpu = cpu_before
+            .zip(cpu::used())
+            .map(|(before, after)| after.saturating_sub(before));
         failed.map_or(Ok(measured), Err)
     })
 }
@@ -129,11 +215,9 @@ fn wait(shared: &Shared<'_>, end: Instant) {
 
 /// Waits for the end of the measured part; returns the series over time.
 fn watch(shared: &Shared<'_>, observer: &mut dyn Observer) -> Vec<f64> {
-    let options = shared.plan.options;
-    let name = shared.plan.workload.name();
-    let duration = options.duration.filter(|_| !shared.plan.workload.is_fill());
+    let phase = shared.phase;
     let start = time::now();
-    let keys = || -> u64 {
+    let ops = || -> u64 {
         shared
             .done
             .iter()
@@ -141,81 +225,121 @@ fn watch(shared: &Shared<'_>, observer: &mut dyn Observer) -> Vec<f64> {
             .sum()
     };
     let mut series = Vec::new();
-    let mut before = (start, keys());
+    let mut before = (start, ops());
     while shared.running.load(Ordering::Relaxed) > 0 {
         let now = time::now();
         let elapsed = now - start;
-        if duration.is_some_and(|duration| elapsed >= duration) {
+        if phase.duration.is_some_and(|duration| elapsed >= duration) {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        let all = keys();
-        if let Some(interval) = options.interval
+        let all = ops();
+        if let Some(interval) = phase.interval
             && now - before.0 >= interval
         {
             let rate = (all - before.1) as f64 / (now - before.0).as_secs_f64();
             series.push(rate);
-            observer.step(name, elapsed, rate);
+            observer.step(phase.name, elapsed, rate);
             before = (now, all);
         }
-        let share = match duration {
-            Some(duration) => elapsed.as_secs_f64() / duration.as_secs_f64(),
-            None => all as f64 / options.num as f64,
+        let share = match (phase.duration, phase.total) {
+            (Some(duration), _) => elapsed.as_secs_f64() / duration.as_secs_f64(),
+            (None, Some(total)) => all as f64 / total as f64,
+            (None, None) => 0.0,
         };
         let rate = all as f64 / elapsed.as_secs_f64().max(1e-9);
-        observer.progress(name, share.min(1.0), rate);
-        let tick = TICK.min(options.interval.unwrap_or(TICK));
-        let left = duration.map_or(tick, |duration| duration.saturating_sub(elapsed));
+        observer.progress(phase.name, share.min(1.0), rate);
+        let tick = TICK.min(phase.interval.unwrap_or(TICK));
+        let left = phase
+            .duration
+            .map_or(tick, |duration| duration.saturating_sub(elapsed));
         thread::sleep(tick.min(left).max(Duration::from_micros(100)));
     }
+    // The thread beside ends when the others have.
+    shared.stop.store(true, Ordering::Relaxed);
     series
 }
 
-fn run_thread(shared: &Shared<'_>, index: usize) -> Result<ThreadResult> {
-    let result = measure(shared, index);
-    if result.is_err() {
-        shared.stop.store(true, Ordering::Relaxed);
-    }
-    shared.running.fetch_sub(1, Ordering::Relaxed);
+fn run_thread<C: Calls>(
+    shared: &Shared<'_>,
+    index: usize,
+    make: &(impl Fn(usize) -> Result<C> + Sync),
+) -> Result<ThreadResult> {
+    let mut ending = Ending {
+        shared,
+        counts: index < shared.phase.threads,
+        is_well: false,
+    };
+    let result = make(index).and_then(|calls| measure(shared, index, calls));
+    ending.is_well = result.is_ok();
     result
 }
 
-fn measure(shared: &Shared<'_>, index: usize) -> Result<ThreadResult> {
-    let plan = shared.plan;
-    let limited = plan.options.duration.is_none() || plan.workload.is_fill();
-    let share = plan.share(plan.options.num, index);
-    let mut left = if limited {
-        share.end - share.start
-    } else {
-        u64::MAX
+/// The end of a thread is counted, and stops the others after an error or a panic, so that the
+/// caller learns of it.
+struct Ending<'a> {
+    shared: &'a Shared<'a>,
+    counts: bool,
+    is_well: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.is_well {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        if self.counts {
+            self.shared.running.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn measure(shared: &Shared<'_>, index: usize, mut calls: impl Calls) -> Result<ThreadResult> {
+    let phase = shared.phase;
+    let beside = index >= phase.threads;
+    let mut left = match phase.total {
+        Some(total) if !beside => {
+            let share = phase.share(total, index);
+            share.end - share.start
+        }
+        _ => u64::MAX,
     };
-    let mut operations = Operations::new(plan, index);
     while !shared.warm.load(Ordering::Relaxed) && !shared.stop.load(Ordering::Relaxed) {
-        operations.call(left)?;
+        if calls.call(left)?.is_none() {
+            break;
+        }
     }
     let mut result = ThreadResult {
         calls: Histogram::default(),
-        keys: 0,
+        ops: 0,
         found: 0,
+        beside,
         span: None,
     };
     let start = time::now();
-    let mut schedule = Schedule::new(plan, start, index);
+    calls.begin(start);
+    let mut schedule = Schedule::new(phase, start, index);
     let mut before = start;
     while left > 0 && !shared.stop.load(Ordering::Relaxed) {
         let begun = schedule.wait().unwrap_or(before);
-        let Some(done) = operations.call(left)? else {
+        let Some(done) = calls.call(left)? else {
             break;
         };
         let now = time::now();
         let ns = now.saturating_duration_since(begun).as_nanos();
         result.calls.add(u64::try_from(ns).unwrap_or(u64::MAX));
         before = now;
-        left = left.saturating_sub(done.keys);
-        result.keys += done.keys;
+        left = left.saturating_sub(done.ops);
+        result.ops += done.ops;
         result.found += done.found;
-        shared.done[index].store(result.keys, Ordering::Relaxed);
+        if !beside {
+            shared.done[index].store(result.ops, Ordering::Relaxed);
+        }
     }
     result.span = Some((start, before));
+    if let Some(times) = calls.times() {
+        result.calls = times;
+    }
+    calls.end()?;
     Ok(result)
 }
 
@@ -226,15 +350,16 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(plan: &Plan<'_>, start: Instant, index: usize) -> Self {
-        let Some(rate) = plan.options.rate else {
+    fn new(phase: &Phase, start: Instant, index: usize) -> Self {
+        let rate = phase.rate.filter(|_| index < phase.threads);
+        let Some(rate) = rate else {
             return Self {
                 next: None,
                 step: Duration::ZERO,
             };
         };
-        let threads = plan.options.threads as f64;
-        let between = plan.call_keys() as f64 / rate;
+        let threads = phase.threads as f64;
+        let between = phase.call_ops as f64 / rate;
         Self {
             // Threads take turns.
             next: Some(start + Duration::from_secs_f64(between * index as f64)),

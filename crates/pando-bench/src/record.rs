@@ -1,111 +1,195 @@
 //! What is reported of a workload: a JSON object for machines, a line of a table for people.
 //!
-//! Every name carries its unit; what means nothing for a workload is absent.
+//! One kind of record for all layers. Every name carries its unit but those that other tools give;
+//! what means nothing for a benchmark is absent.
 
 use serde::Serialize;
 
-/// One workload that was run.
-#[derive(Debug, Clone, Serialize)]
-pub struct Record {
-    /// Name of the workload.
-    pub workload: &'static str,
-    /// What was measured: `ours`, the product as it is.
-    pub variant: &'static str,
-    /// Threads that ran operations.
-    pub threads: usize,
-    /// Keys a second, over all threads.
-    pub ops_per_s: f64,
-    /// Median of the time of a call (a batch is one), in microseconds.
-    pub p50_us: f64,
-    /// Time that 99 % of the calls did not exceed.
-    pub p99_us: f64,
-    /// Time that 99.9 % of the calls did not exceed.
-    pub p999_us: f64,
-    /// Mean time of a call.
-    pub mean_us: f64,
-    /// Longest time of a call.
-    pub max_us: f64,
+use crate::phase::Measured;
+
+macro_rules! record {
+    ($($(#[$about:meta])* $name:ident: $kind:ty;)*) => {
+        /// One workload that was run.
+        #[derive(Debug, Clone, Default, Serialize)]
+        pub struct Record {
+            /// Name of the workload.
+            pub workload: &'static str,
+            /// What was measured: `ours` is the product as it is.
+            pub variant: &'static str,
+            /// Threads that ran operations.
+            pub threads: usize,
+            /// Operations a second over all threads: keys, commands, requests to the device.
+            pub ops_per_s: f64,
+            /// Median of the time of a call (a batch is one), in microseconds.
+            pub p50_us: f64,
+            /// Time that 99 % of the calls did not exceed.
+            pub p99_us: f64,
+            /// Time that 99.9 % of the calls did not exceed.
+            pub p999_us: f64,
+            /// Mean time of a call.
+            pub mean_us: f64,
+            /// Longest time of a call.
+            pub max_us: f64,
+            /// Operations that were counted.
+            pub ops: u64,
+            /// Length of the run, without warm-up, in seconds.
+            pub elapsed_s: f64,
+            /// Of all choices.
+            pub seed: u64,
+            $(
+                $(#[$about])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $name: Option<$kind>,
+            )*
+            /// Counters of the engine over the run, for people who ask.
+            #[serde(skip)]
+            pub tickers: Vec<(&'static str, &'static str, u64)>,
+        }
+    };
+}
+
+record! {
+    /// Processor time of the whole process for each operation.
+    cpu_us_per_op: f64;
+    /// Processor time of a server that runs elsewhere for each operation, as it says itself.
+    server_cpu_us_per_op: f64;
     /// The way to the disk.
-    pub io_backend: &'static str,
-    /// Most reads in flight of an event loop.
-    pub queue_depth: usize,
+    io_backend: String;
+    /// Requests past the page cache.
+    direct_io: bool;
+    /// Most requests in flight: of a thread of `device` and `pool`, of an event loop.
+    queue_depth: usize;
     /// Bytes of a page.
-    pub page_size: usize,
+    page_size: usize;
     /// Memory budget, in bytes.
-    pub max_memory: u64,
-    /// Pages read from the device for each key.
-    pub page_reads_per_op: f64,
-    /// Pages written to the device for each key.
-    pub page_writes_per_op: f64,
-    /// Share of keys whose leaf was in memory: one less the pages that were not, for each key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hits_per_op: Option<f64>,
-    /// Keys that were read, written or deleted.
-    pub ops: u64,
-    /// Keys that were there, of those asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub found: Option<u64>,
-    /// Length of the run, without warm-up, in seconds.
-    pub elapsed_s: f64,
+    max_memory: u64;
+    /// Pages read from the device for each operation.
+    page_reads_per_op: f64;
+    /// Pages written to the device for each operation.
+    page_writes_per_op: f64;
+    /// Share of operations whose leaf was in memory: one less the pages that were not, for each.
+    hits_per_op: f64;
+    /// Share of looks at a page of the pool that found it in a frame; the others are operations.
+    hits_per_look: f64;
+    /// Operations that found what they asked for.
+    found: u64;
+    /// Operations a second of the thread beside those that are counted.
+    beside_ops_per_s: f64;
     /// Keys in the store.
-    pub num: u64,
+    num: u64;
     /// Bytes of a key.
-    pub key_size_bytes: usize,
+    key_size_bytes: usize;
     /// Bytes of a value.
-    pub value_size_bytes: usize,
+    value_size_bytes: usize;
     /// What keys look like.
-    pub key_kind: &'static str,
+    key_kind: &'static str;
     /// Keys of a call, where a call has several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u64>,
+    batch: u64;
     /// What a write waits for.
-    pub durability: &'static str,
+    durability: &'static str;
     /// Which keys were chosen, where they were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub distribution: Option<String>,
-    /// Of all choices.
-    pub seed: u64,
-    /// Keys a second that were asked for, of an open loop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_ops_per_s: Option<f64>,
+    distribution: String;
+    /// Connections.
+    clients: usize;
+    /// Commands that a connection has on their way.
+    pipeline: usize;
+    /// The server's name and version.
+    server: String;
+    /// Bytes of a request to the device.
+    block_size_bytes: usize;
+    /// Bytes of the file, or of all pages.
+    size_bytes: u64;
+    /// Frames of the pool.
+    frames: usize;
+    /// Operations a second that were asked for, of an open loop.
+    rate_ops_per_s: f64;
     /// Length of a step of the series.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_s: Option<f64>,
-    /// Keys a second, step by step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_ops_per_s: Option<Vec<f64>>,
-    /// Counters of the engine over the run, for people who ask.
-    #[serde(skip)]
-    pub tickers: Vec<(&'static str, &'static str, u64)>,
+    interval_s: f64;
+    /// Operations a second, step by step.
+    interval_ops_per_s: Vec<f64>;
 }
 
 impl Record {
+    pub(crate) fn new(
+        workload: &'static str,
+        variant: &'static str,
+        threads: usize,
+        seed: u64,
+    ) -> Self {
+        Self {
+            workload,
+            variant,
+            threads,
+            seed,
+            ..Self::default()
+        }
+    }
+
+    /// Rates and times.
+    pub(crate) fn set_measured(&mut self, measured: &Measured) {
+        let us = |share| measured.calls.percentile(share) as f64 / 1e3;
+        self.elapsed_s = measured.elapsed.as_secs_f64();
+        self.ops = measured.ops;
+        self.ops_per_s = measured.ops as f64 / self.elapsed_s.max(1e-9);
+        self.p50_us = us(0.5);
+        self.p99_us = us(0.99);
+        self.p999_us = us(0.999);
+        self.mean_us = measured.calls.mean() / 1e3;
+        self.max_us = measured.calls.max() as f64 / 1e3;
+        self.cpu_us_per_op = measured
+            .cpu
+            .map(|cpu| cpu.as_secs_f64() * 1e6 / measured.ops.max(1) as f64);
+        self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
+    }
+
+    /// What the engine was set to.
+    pub(crate) fn set_engine(&mut self, report: &pandodb::Report) {
+        self.io_backend = Some(report.io_backend.to_owned());
+        self.direct_io = Some(report.direct_io);
+        self.queue_depth = Some(report.queue_depth);
+        self.page_size = Some(report.page_size);
+        self.max_memory = Some(report.max_memory);
+    }
+
     /// Head of the table.
     pub fn head() -> String {
         format!(
-            "{:<16} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8}",
-            "workload", "threads", "ops/s", "p50 us", "p99 us", "p99.9 us", "reads/op", "found %"
+            "{:<18} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8}",
+            "workload",
+            "threads",
+            "ops/s",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+            "cpu us/op",
+            "reads/op",
+            "hits %",
+            "found %"
         )
     }
 
     /// Line of the table.
     pub fn line(&self) -> String {
-        let found = match self.found {
-            Some(found) if self.ops > 0 => {
-                format!("{:.1}", 100.0 * found as f64 / self.ops as f64)
-            }
-            _ => "-".to_owned(),
+        let number = |value: Option<f64>, digits: usize| match value {
+            Some(value) => format!("{value:.digits$}"),
+            None => "-".to_owned(),
         };
+        let found = self
+            .found
+            .filter(|_| self.ops > 0)
+            .map(|found| 100.0 * found as f64 / self.ops as f64);
         format!(
-            "{:<16} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10.3} {:>8}",
+            "{:<18} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}",
             self.workload,
             self.threads,
             self.ops_per_s,
             self.p50_us,
             self.p99_us,
             self.p999_us,
-            self.page_reads_per_op,
-            found
+            number(self.cpu_us_per_op, 2),
+            number(self.page_reads_per_op, 3),
+            number(self.hits_per_op.map(|hits| 100.0 * hits), 1),
+            number(found, 1),
         )
     }
 

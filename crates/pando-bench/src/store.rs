@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 use crate::options::KvOptions;
+use crate::place::temporary;
 
 const TABLE: &str = "bench";
 /// A file that stores have and other directories do not.
@@ -42,10 +43,7 @@ impl Store {
                 (builder.open(path)?, None)
             }
             (None, _) => {
-                let directory = TempDir::with_prefix("pando-bench-").map_err(|source| {
-                    let during = "making a temporary directory".to_owned();
-                    Error::Io { during, source }
-                })?;
+                let directory = temporary()?;
                 (builder.open(directory.path())?, Some(directory))
             }
         };
@@ -63,7 +61,8 @@ impl Store {
     }
 }
 
-fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
+/// Refuses a directory with a store unless that is wanted, and one without it if it is.
+pub(crate) fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
     let holds_store = path.join(STORE_FILE).exists();
     let shown = path.display();
     match (holds_store, use_existing) {

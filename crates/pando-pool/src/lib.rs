@@ -38,7 +38,7 @@ pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};
 pub use image::{Image, ImageFacts};
-pub use load::{LoadError, LoadStart, LoadTicket, LoadWait};
+pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
 pub use pool::{Pool, PoolOptions};
 pub use restart::{Attempt, Resource, Restart};
 pub use words::{PageMut, PageWords};

@@ -24,6 +24,17 @@ const WAITER_SHARDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
     64
 };
 
+/// What publishing a page does with the bytes that were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Content {
+    /// Checks them and copies them into the frame.
+    #[default]
+    Checked,
+    /// Neither: the frame keeps what it held. For measuring everything around the bytes; a store
+    /// over such a pool reads nonsense.
+    Ignored,
+}
+
 /// A page that the holder has to read, or to give up.
 #[derive(Debug)]
 #[must_use = "others wait for the page: finish or fail the load"]
@@ -222,7 +233,8 @@ impl Pool {
             stored,
             ..
         } = ticket;
-        if let Err(what) = self.check_loaded(page, stored, bytes) {
+        let is_checked = self.options().content == Content::Checked;
+        if is_checked && let Err(what) = self.check_loaded(page, stored, bytes) {
             let error = LoadError { page, stored, what };
             failed(&error);
             self.fail_load(ticket);
@@ -230,10 +242,12 @@ impl Pool {
         }
         let latched = self.end_ticket(ticket);
         let words = self.frame_words(frame);
-        let (chunks, _) = bytes.as_chunks::<8>();
-        for (word, chunk) in words.iter().zip(chunks) {
-            // Relaxed: the exclusive latch is held.
-            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        if is_checked {
+            let (chunks, _) = bytes.as_chunks::<8>();
+            for (word, chunk) in words.iter().zip(chunks) {
+                // Relaxed: the exclusive latch is held.
+                word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+            }
         }
         let header = self.header(frame);
         header.set_stored(

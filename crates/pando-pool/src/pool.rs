@@ -11,7 +11,7 @@ use crate::epoch::Epochs;
 use crate::eviction::FreeFrames;
 use crate::frame::FrameHeader;
 use crate::image::{ImageFacts, Images};
-use crate::load::LoadWaiters;
+use crate::load::{Content, LoadWaiters};
 use crate::page_ids::PageIds;
 use crate::page_table::{PageTable, Place};
 
@@ -33,6 +33,8 @@ pub struct PoolOptions {
     pub prepare_image: fn(&mut [u8]) -> ImageFacts,
     /// Checks the structure of a page that came from the device.
     pub check_page: fn(&[u8]) -> Result<(), &'static str>,
+    /// What becomes of bytes that were read: always checked, but in measurements.
+    pub content: Content,
     /// Where ticks go.
     pub statistics: Arc<Statistics>,
 }

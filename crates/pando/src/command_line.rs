@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::bench::KvFlags;
+use crate::bench::Layer;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 fine, 1 usage or configuration, 2 in use by another process, 3 damage found, 4 I/O error.
@@ -38,17 +38,8 @@ pub(crate) enum Command {
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
-        layer: BenchLayer,
+        layer: Layer,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchLayer {
-    /// The embedded engine.
-    Kv(Box<KvFlags>),
-    /// Layers that this version does not measure.
-    #[command(external_subcommand)]
-    Other(Vec<String>),
 }
 
 #[derive(Debug, Args)]

@@ -94,9 +94,17 @@ impl From<pando_bench::Error> for Failure {
     fn from(error: pando_bench::Error) -> Self {
         match error {
             pando_bench::Error::Engine(error) => error.into(),
+            pando_bench::Error::Server(error) => error.into(),
+            pando_bench::Error::Device { ref source, .. } if is_in_use(source) => {
+                Self::new(Code::InUse, error.to_string())
+            }
             pando_bench::Error::Option { .. } => Self::usage(error.to_string()),
             pando_bench::Error::Wrong { .. } => Self::new(Code::Damage, error.to_string()),
             other => Self::new(Code::Io, other.to_string()),
         }
     }
+}
+
+fn is_in_use(error: &pandodb::device::Error) -> bool {
+    matches!(error, pandodb::device::Error::InUse { .. })
 }

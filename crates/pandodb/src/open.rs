@@ -13,7 +13,7 @@ use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::{BatchReader, Operation};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Epoch, Lsn, PageSize, TreeId};
-use pando_pool::{Marks, Pool, PoolOptions};
+use pando_pool::{Content, Marks, Pool, PoolOptions};
 use pando_space::{Space, SpaceOptions};
 use pando_stats::Statistics;
 use pando_sync::Arc;
@@ -94,6 +94,7 @@ fn pool_of(budget: &Budget, page_size: PageSize) -> Result<Pool> {
         images: budget.images,
         prepare_image: pando_tree::prepare_image,
         check_page: pando_tree::check_page,
+        content: Content::Checked,
         statistics: Arc::new(Statistics::new()),
     };
     Pool::new(options).map_err(|error| Error::InvalidOption {

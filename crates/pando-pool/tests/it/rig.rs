@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Extent, Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay};
+use pando_pool::{
+    Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay,
+};
 use pando_stats::Statistics;
 use pando_sync::{Arc, Mutex};
 
@@ -40,6 +42,7 @@ impl Rig {
             images: 4,
             prepare_image: nothing_to_prepare,
             check_page: everything_is_fine,
+            content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();

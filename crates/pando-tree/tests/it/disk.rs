@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use pando_format::{Extent, FrameIndex, Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
+use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, thread};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, check_page, prepare_image};
@@ -32,6 +32,7 @@ impl DiskRig {
             images: 4,
             prepare_image,
             check_page,
+            content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pando_format::page::PageKind;
 use pando_format::{Epoch, Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
 use pando_tree::{
@@ -70,6 +70,7 @@ impl Rig {
             images: 4,
             prepare_image,
             check_page,
+            content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use pando_format::{Epoch, Lsn, PageSize, TreeId};
-use pando_pool::{Attempt, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
 use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader, check_page, prepare_image};
@@ -43,6 +43,7 @@ impl Rig {
             images: 2,
             prepare_image,
             check_page,
+            content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();

@@ -177,3 +177,55 @@ fn records_are_lines_of_json_in_the_order_of_the_workloads() {
         assert_eq!(record["io_backend"], "memory");
     }
 }
+
+/// Runs a layer with tiny inputs; returns its records.
+fn records(here: &Path, words: &[&str]) -> Vec<Value> {
+    let mut arguments = vec!["bench"];
+    arguments.extend(words);
+    arguments.push("--json=records.jsonl");
+    let (code, out, err) = run(here, &arguments);
+    assert_eq!(code, 0, "{out}{err}");
+    let text = fs::read_to_string(here.join("records.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+#[test]
+fn each_layer_writes_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let device = ["device", "--size=1m", "--workloads=randread,seqwrite"];
+    let device = [&device[..], &["--queue-depth=4", "--dir=data"]].concat();
+    let pool = ["pool", "--num=5000", "--size=4m", "--max-memory=2m"];
+    let kv = ["kv", "--num=2000", "--max-memory=16m", "--batch=32"];
+    let kv = [&kv[..], &["--workloads=fillseq,multireadrandom"]].concat();
+    let resp = ["resp", "--num=2000", "--max-memory=16m", "--pipeline=8"];
+    let everywhere = ["variant", "threads", "ops_per_s", "p50_us", "p99_us"];
+    let cases: [(&[&str], &[&str], &[&str]); 4] = [
+        (&device, &["randread", "seqwrite"], &["block_size_bytes"]),
+        (&pool, &["null", "memory"], &["page_size", "max_memory"]),
+        (
+            &kv,
+            &["fillseq", "multireadrandom"],
+            &["max_memory", "page_reads_per_op", "queue_depth"],
+        ),
+        (&resp, &["set", "get"], &["pipeline", "page_reads_per_op"]),
+    ];
+    for (words, workloads, fields) in cases {
+        let records = records(here, words);
+        let names: Vec<_> = records.iter().map(|record| &record["workload"]).collect();
+        assert_eq!(names, workloads, "{words:?}");
+        for (record, field) in records
+            .iter()
+            .flat_map(|record| everywhere.iter().chain(fields).map(move |f| (record, f)))
+        {
+            assert!(!record[field].is_null(), "{words:?}: {field} in {record}");
+        }
+        assert!(
+            records
+                .iter()
+                .all(|record| record["io_backend"].is_string())
+        );
+    }
+    assert!(here.join("data/bench-device.dat").exists(), "it stays");
+}

@@ -26,7 +26,10 @@ fn help_and_version_are_there_at_every_level() {
         &["stat"],
         &["verify"],
         &["bench"],
+        &["bench", "device"],
+        &["bench", "pool"],
         &["bench", "kv"],
+        &["bench", "resp"],
     ] {
         check(pando(here).args(words).arg("--help"), 0, "Usage: pando");
         check(
@@ -56,9 +59,25 @@ fn wrong_flags_are_refused() {
     check(pando(here).arg("stat"), 1, "<DIR>");
     check(pando(here).args(["stat", "absent"]), 1, "does not exist");
     check(
-        pando(here).args(["bench", "pool"]),
+        pando(here).args(["bench", "alloc"]),
         1,
         "not there in this version",
+    );
+    check(pando(here).args(["bench", "disk"]), 1, "is no layer");
+    check(
+        pando(here).args(["bench", "device", "--block-size", "1000"]),
+        1,
+        "--block-size",
+    );
+    check(
+        pando(here).args(["bench", "pool", "--size", "1m"]),
+        1,
+        "--size",
+    );
+    check(
+        pando(here).args(["bench", "resp", "--port", "1", "--dir", "x"]),
+        1,
+        "--dir",
     );
     check(
         pando(here).args(["bench", "kv", "--workloads", "ycsba"]),

@@ -1,0 +1,13 @@
+//! `bench device`: requests to the device alone, through the same channels that the engine uses.
+//!
+//! Reading order: [`options`], `content` (what the file holds, and how a read is checked), `file`
+//! (filling and reusing it), `requests` (what a thread does), [`run`](mod@run).
+
+mod content;
+mod file;
+pub mod options;
+mod requests;
+pub mod run;
+
+pub use options::{DeviceOptions, DeviceWorkload};
+pub use run::run;

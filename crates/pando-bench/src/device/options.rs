@@ -1,0 +1,150 @@
+//! What a run of `bench device` is asked for.
+
+use std::path::PathBuf;
+
+use pando_sync::time::Duration;
+use pandodb::IoBackend;
+
+use super::content::SECTOR_BYTES;
+use crate::error::{Error, Result};
+
+/// Largest request.
+const BLOCK_BYTES_MAX: usize = 16 << 20;
+
+/// A workload of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceWorkload {
+    /// Reads random blocks.
+    RandRead,
+    /// Writes random blocks.
+    RandWrite,
+    /// Reads blocks in order, each thread in its part of the file.
+    SeqRead,
+    /// Writes blocks in order, each thread in its part of the file.
+    SeqWrite,
+}
+
+impl DeviceWorkload {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::RandRead,
+        Self::RandWrite,
+        Self::SeqRead,
+        Self::SeqWrite,
+    ];
+
+    /// Name in options and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RandRead => "randread",
+            Self::RandWrite => "randwrite",
+            Self::SeqRead => "seqread",
+            Self::SeqWrite => "seqwrite",
+        }
+    }
+
+    /// The workload of a name.
+    ///
+    /// # Errors
+    /// Nobody knows the name.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|one| one.name() == name);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::option(
+                "workloads",
+                format!("'{name}' is no workload; there are {names}"),
+            )
+        })
+    }
+
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::RandWrite | Self::SeqWrite)
+    }
+
+    pub(super) fn is_random(self) -> bool {
+        matches!(self, Self::RandRead | Self::RandWrite)
+    }
+}
+
+/// Options of `bench device`; the defaults are those of the command line.
+#[derive(Debug, Clone)]
+pub struct DeviceOptions {
+    /// What to run, in this order.
+    pub workloads: Vec<DeviceWorkload>,
+    /// Bytes of a request.
+    pub block_bytes: usize,
+    /// Bytes of the file.
+    pub size_bytes: u64,
+    /// Requests that each thread has in flight.
+    pub queue_depth: usize,
+    /// Threads, each with a channel of its own.
+    pub threads: usize,
+    /// Length of a workload; None: as many requests as the file has blocks.
+    pub duration: Option<Duration>,
+    /// Time that is in no figure.
+    pub warmup: Duration,
+    /// Length of the steps of the series over time.
+    pub interval: Option<Duration>,
+    /// Of all choices.
+    pub seed: u64,
+    /// Where the file lies, and stays; None: a temporary directory.
+    pub dir: Option<PathBuf>,
+    /// Way to the disk.
+    pub io_backend: IoBackend,
+    /// Threads of the back end, where it has such.
+    pub completion_threads: Option<usize>,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            workloads: vec![DeviceWorkload::RandRead],
+            block_bytes: 4096,
+            size_bytes: 1 << 30,
+            queue_depth: 128,
+            threads: 1,
+            duration: None,
+            warmup: Duration::ZERO,
+            interval: None,
+            seed: 1,
+            dir: None,
+            io_backend: IoBackend::Auto,
+            completion_threads: None,
+        }
+    }
+}
+
+impl DeviceOptions {
+    /// Blocks of the file.
+    pub(super) fn blocks(&self) -> u64 {
+        self.size_bytes / self.block_bytes as u64
+    }
+
+    /// Bytes of the file: whole blocks.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.blocks() * self.block_bytes as u64
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let needed = |flag, fine: bool, what: &str| match fine {
+            true => Ok(()),
+            false => Err(Error::option(flag, what)),
+        };
+        let one = "at least 1 is needed";
+        needed("workloads", !self.workloads.is_empty(), one)?;
+        needed("threads", self.threads > 0, one)?;
+        needed("queue-depth", self.queue_depth > 0, one)?;
+        needed(
+            "block-size",
+            self.block_bytes.is_multiple_of(SECTOR_BYTES)
+                && (SECTOR_BYTES..=BLOCK_BYTES_MAX).contains(&self.block_bytes),
+            "a multiple of 512 bytes, at most 16m, is needed",
+        )?;
+        needed(
+            "size",
+            self.blocks() >= self.threads as u64,
+            "at least a block for each thread is needed",
+        )
+    }
+}

@@ -1,0 +1,85 @@
+//! A whole run of `bench device`.
+
+use pando_device::{AnyDevice, AnyFile, ChannelOptions, Device, File};
+
+use super::file;
+use super::options::{DeviceOptions, DeviceWorkload};
+use super::requests::{Plan, Requests};
+use crate::error::{Error, Result};
+use crate::phase::{self, Measured, Observer, Phase};
+use crate::place::Place;
+use crate::record::Record;
+
+/// Space of a device in memory beside the file.
+const MEMORY_SPARE_BYTES: u64 = 1 << 20;
+
+/// Runs all workloads of `options`; `observer` is told of each.
+///
+/// # Errors
+/// Options that make no sense, errors of the device, and reads of something else than was written:
+/// the run ends there.
+pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
+    options.check()?;
+    let place = Place::open(
+        options.io_backend,
+        options.dir.as_deref(),
+        options.completion_threads,
+        options.file_bytes() + MEMORY_SPARE_BYTES,
+    )?;
+    let file = file::open(&place.device, options, observer)?;
+    for workload in &options.workloads {
+        let record = run_one(options, *workload, &place.device, &file, observer)?;
+        observer.record(&record)?;
+    }
+    Ok(())
+}
+
+fn run_one(
+    options: &DeviceOptions,
+    workload: DeviceWorkload,
+    device: &AnyDevice,
+    file: &AnyFile,
+    observer: &mut dyn Observer,
+) -> Result<Record> {
+    let plan = Plan {
+        options,
+        workload,
+        file,
+        is_checked: device.backend() != "null",
+    };
+    let phase = Phase {
+        name: workload.name(),
+        threads: options.threads,
+        beside: false,
+        total: options.duration.is_none().then(|| options.blocks()),
+        duration: options.duration,
+        warmup: options.warmup,
+        interval: options.interval,
+        rate: None,
+        call_ops: 1,
+    };
+    let make = |index| {
+        let how = ChannelOptions::new(options.queue_depth).one_thread();
+        let channel = device
+            .channel(how)
+            .map_err(Error::device("making an I/O channel"))?;
+        let region = phase.share(options.blocks(), index);
+        Ok(Requests::new(&plan, channel, region, index))
+    };
+    let measured = phase::run(&phase, make, observer, &mut || ())?;
+    Ok(record(&plan, device, &measured))
+}
+
+fn record(plan: &Plan<'_>, device: &AnyDevice, measured: &Measured) -> Record {
+    let options = plan.options;
+    let name = plan.workload.name();
+    let mut record = Record::new(name, "ours", options.threads, options.seed);
+    record.set_measured(measured);
+    record.io_backend = Some(device.backend().to_owned());
+    record.direct_io = Some(plan.file.is_direct());
+    record.queue_depth = Some(options.queue_depth);
+    record.block_size_bytes = Some(options.block_bytes);
+    record.size_bytes = Some(options.file_bytes());
+    record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
+    record
+}

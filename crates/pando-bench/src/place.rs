@@ -1,0 +1,60 @@
+//! Where a benchmark below the engine puts its file: a device of the back end that is asked for,
+//! over a named directory, a temporary one, or none.
+
+use std::path::Path;
+
+use pando_device::{AnyDevice, MemoryDevice, PreadDevice};
+use pandodb::IoBackend;
+use tempfile::TempDir;
+
+use crate::error::{Error, Result};
+
+/// Threads of a back end that has such, unless said otherwise: as the engine's.
+const COMPLETION_THREADS: usize = 16;
+
+/// A device. A temporary directory goes with it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) device: AnyDevice,
+    _directory: Option<TempDir>,
+}
+
+impl Place {
+    /// Opens `dir`, or a temporary directory; a device in memory holds at most `memory_bytes`.
+    pub(crate) fn open(
+        backend: IoBackend,
+        dir: Option<&Path>,
+        completion_threads: Option<usize>,
+        memory_bytes: u64,
+    ) -> Result<Self> {
+        if backend == IoBackend::Memory {
+            return Ok(Self {
+                device: MemoryDevice::new(memory_bytes).into(),
+                _directory: None,
+            });
+        }
+        let directory = match dir {
+            Some(_) => None,
+            None => Some(temporary()?),
+        };
+        let path = match (&directory, dir) {
+            (Some(directory), _) => directory.path(),
+            (None, named) => named.expect("there is a name where there is no temporary directory"),
+        };
+        let threads = completion_threads.unwrap_or(COMPLETION_THREADS);
+        let device = PreadDevice::open_directory(path, false, threads)
+            .map_err(Error::device("opening the directory"))?;
+        Ok(Self {
+            device: device.into(),
+            _directory: directory,
+        })
+    }
+}
+
+/// A directory that goes with its handle.
+pub(crate) fn temporary() -> Result<TempDir> {
+    TempDir::with_prefix("pando-bench-").map_err(|source| Error::Io {
+        during: "making a temporary directory".to_owned(),
+        source,
+    })
+}

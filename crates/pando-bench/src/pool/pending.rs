@@ -1,0 +1,207 @@
+//! What a thread of `bench pool` does: looks for random pages, parks each operation that misses on
+//! the read of its page, publishes what was read, and runs the operation again.
+//!
+//! An operation that finds its page at once is a hit and counts by itself; one that had to wait is
+//! what is measured, from the miss to the end of its second attempt.
+
+use pando_device::{AnyFile, Channel, Completion, IoBuf};
+use pando_format::PageId;
+use pando_pool::{Attempt, LoadStart, LoadTicket, Pool, Restart};
+use pando_sync::thread;
+use pando_sync::time::{self, Instant};
+
+use super::options::PoolWorkload;
+use super::pages::{Pages, VALUE_WORD, offset_of, value_of};
+use crate::error::{Error, Result};
+use crate::histogram::Histogram;
+use crate::phase::{Calls, Done};
+use crate::random::Random;
+
+/// Frames that are emptied at a time.
+const EVICT_COUNT: usize = 64;
+/// Frames that are looked at for that.
+const EVICT_STEPS: usize = 4 * EVICT_COUNT;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) workload: PoolWorkload,
+    pub(super) pages: &'a Pages,
+    pub(super) pages_count: u64,
+    pub(super) page_bytes: usize,
+    pub(super) queue_depth: usize,
+    pub(super) seed: u64,
+}
+
+/// The operations of one thread.
+#[derive(Debug)]
+pub(super) struct Pending<'a, C: Channel<File = AnyFile>> {
+    plan: &'a Plan<'a>,
+    pool: &'a Pool,
+    channel: C,
+    /// Claims of the reads in flight, by tag.
+    tickets: Vec<Option<LoadTicket>>,
+    free_tags: Vec<usize>,
+    begun: Vec<Instant>,
+    buffers: Vec<IoBuf>,
+    completions: Vec<Completion>,
+    random: Random,
+    times: Histogram,
+}
+
+impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
+    pub(super) fn new(plan: &'a Plan<'a>, mut channel: C, thread: usize) -> Self {
+        let depth = plan.queue_depth;
+        Self {
+            plan,
+            pool: &plan.pages.pool,
+            tickets: (0..depth).map(|_| None).collect(),
+            free_tags: (0..depth).rev().collect(),
+            begun: vec![time::now(); depth],
+            buffers: channel.buffers(depth, plan.page_bytes),
+            completions: Vec::with_capacity(depth),
+            channel,
+            random: Random::new(plan.seed, thread as u64),
+            times: Histogram::default(),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.tickets.len() - self.free_tags.len()
+    }
+
+    /// Looks for random pages until as many are being read as may be. Returns hits.
+    fn start(&mut self, limit: u64) -> Result<u64> {
+        let room = limit.saturating_sub(self.in_flight() as u64);
+        let mut room = room.min(self.free_tags.len() as u64);
+        let (mut hits, begun) = (0, time::now());
+        while room > 0 {
+            let page = PageId(self.random.below(self.plan.pages_count) as u32);
+            match self.look(page) {
+                Ok(()) => hits += 1,
+                Err(Restart::Fault(page)) => {
+                    if self.fetch(page, begun)? {
+                        room -= 1;
+                    }
+                }
+                Err(Restart::Conflict) => thread::spin_loop(),
+                Err(restart) => return Err(self.wrong(format!("{page}: {restart:?}"))),
+            }
+        }
+        Ok(hits)
+    }
+
+    /// One attempt of an operation: finds the page, reads a word of it.
+    fn look(&self, page: PageId) -> Attempt<()> {
+        let seen = self.pool.optimistic(page, 0)?;
+        if self.plan.workload == PoolWorkload::Memory {
+            let value = seen.words().load(VALUE_WORD);
+            seen.validate()?;
+            if value != value_of(page) {
+                return Err(Restart::Damaged(page, "holds another page's word"));
+            }
+        } else {
+            seen.validate()?;
+        }
+        seen.touch();
+        Ok(())
+    }
+
+    /// Submits the read of a page that was missed, and parks the operation. False if another
+    /// thread is faster, or no frame is free.
+    fn fetch(&mut self, page: PageId, begun: Instant) -> Result<bool> {
+        if self.pool.free_count() <= self.pool.options().free_frames_high() {
+            self.pool.sweep(EVICT_STEPS, EVICT_COUNT, &mut Vec::new());
+        }
+        let ticket = match self.pool.begin_load(page) {
+            Ok(LoadStart::Claimed(ticket)) => ticket,
+            Ok(_) => return Ok(false),
+            Err(_) => {
+                thread::yield_now();
+                return Ok(false);
+            }
+        };
+        let (Some(tag), Some(buffer)) = (self.free_tags.pop(), self.buffers.pop()) else {
+            unreachable!("there is a tag and a buffer for each read in flight");
+        };
+        let offset = offset_of(ticket.stored());
+        self.tickets[tag] = Some(ticket);
+        self.begun[tag] = begun;
+        let file = &self.plan.pages.file;
+        match self.channel.submit_read(file, offset, buffer, tag as u64) {
+            Ok(()) => Ok(true),
+            Err(_) => Err(self.wrong("the channel takes fewer reads than its depth".to_owned())),
+        }
+    }
+
+    /// Takes what was read: publishes it and runs the operations again.
+    fn reap(&mut self) -> Result<u64> {
+        self.channel.wait(None);
+        let mut completions = std::mem::take(&mut self.completions);
+        self.channel.reap(&mut completions);
+        let now = time::now();
+        let mut ops = 0;
+        for completion in completions.drain(..) {
+            completion.result.map_err(Error::device("reading a page"))?;
+            let tag = completion.tag as usize;
+            let ticket = self.tickets[tag].take().expect("each tag completes once");
+            self.free_tags.push(tag);
+            let page = ticket.page();
+            let published = self.pool.finish_load(ticket, &completion.buffer);
+            self.buffers.push(completion.buffer);
+            if let Err(error) = published {
+                return Err(self.wrong(format!("{page}: {}", error.what)));
+            }
+            // Another thread may have evicted it already, or be about to look at its frame.
+            match self.look(page) {
+                Ok(()) | Err(Restart::Fault(_) | Restart::Conflict) => {}
+                Err(restart) => return Err(self.wrong(format!("{page}: {restart:?}"))),
+            }
+            let ns = now.saturating_duration_since(self.begun[tag]).as_nanos();
+            self.times.add(u64::try_from(ns).unwrap_or(u64::MAX));
+            ops += 1;
+        }
+        self.completions = completions;
+        Ok(ops)
+    }
+
+    fn wrong(&self, what: String) -> Error {
+        Error::Wrong {
+            workload: self.plan.workload.name(),
+            what,
+        }
+    }
+}
+
+impl<C: Channel<File = AnyFile>> Calls for Pending<'_, C> {
+    fn begin(&mut self, _start: Instant) {
+        self.times = Histogram::default();
+    }
+
+    /// `found` counts the hits that came between.
+    fn call(&mut self, limit: u64) -> Result<Option<Done>> {
+        let found = self.start(limit)?;
+        let ops = self.reap()?;
+        Ok(Some(Done { ops, found }))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        while self.in_flight() > 0 {
+            self.reap()?;
+        }
+        Ok(())
+    }
+
+    fn times(&mut self) -> Option<Histogram> {
+        Some(std::mem::take(&mut self.times))
+    }
+}
+
+impl<C: Channel<File = AnyFile>> Drop for Pending<'_, C> {
+    fn drop(&mut self) {
+        // A run that failed leaves claims behind.
+        for ticket in self.tickets.iter_mut().filter_map(Option::take) {
+            self.pool.fail_load(ticket);
+        }
+    }
+}

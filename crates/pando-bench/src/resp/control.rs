@@ -1,0 +1,113 @@
+//! One question at a time to a server: is it ready, what is it, what has it counted.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use pando_resp::Answer;
+
+use crate::error::{Error, Result};
+
+/// A connection that blocks.
+#[derive(Debug)]
+pub(super) struct Control {
+    stream: TcpStream,
+}
+
+/// The fields of INFO.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// How much `name` has grown since `before`.
+    pub(super) fn grown(&self, before: &Self, name: &str) -> Option<f64> {
+        Some(self.number(name)? - before.number(name)?)
+    }
+
+    /// Name and version of the server.
+    pub(super) fn server(&self) -> String {
+        let known = [("pando", "pando_version"), ("redis", "redis_version")];
+        let version = |(name, field)| Some(format!("{name} {}", self.text(field)?));
+        known
+            .into_iter()
+            .find_map(version)
+            .unwrap_or_else(|| "unknown".to_owned())
+    }
+}
+
+fn failed(address: SocketAddr) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Io {
+        during: format!("talking to the server at {address}"),
+        source,
+    }
+}
+
+impl Control {
+    pub(super) fn new(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).map_err(failed(address))?;
+        Ok(Self { stream })
+    }
+
+    fn ask(&mut self, command: &str) -> io::Result<Answer> {
+        self.stream.write_all(format!("{command}\r\n").as_bytes())?;
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            let parsed = Answer::parse(&bytes)
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+            if let Some((answer, _)) = parsed {
+                return Ok(answer);
+            }
+            match self.stream.read(&mut part)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => bytes.extend_from_slice(&part[..count]),
+            }
+        }
+    }
+
+    /// True once the server has its data.
+    ///
+    /// # Errors
+    /// It refuses for another reason than that.
+    pub(super) fn is_ready(&mut self) -> Result<bool> {
+        let address = self.address()?;
+        match self.ask("PING").map_err(failed(address))? {
+            Answer::Simple(text) if text == "PONG" => Ok(true),
+            Answer::Error(text) if text.starts_with("LOADING") => Ok(false),
+            other => Err(Error::Wrong {
+                workload: "PING",
+                what: format!("{other:?}"),
+            }),
+        }
+    }
+
+    /// All sections.
+    pub(super) fn info(&mut self) -> Result<Info> {
+        let address = self.address()?;
+        let text = match self.ask("INFO everything").map_err(failed(address))? {
+            Answer::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Answer::Verbatim(text) => text,
+            other => {
+                let (workload, what) = ("INFO", format!("{other:?}"));
+                return Err(Error::Wrong { workload, what });
+            }
+        };
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        let own = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        Ok(Info(own.collect()))
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        self.stream.peer_addr().map_err(|source| Error::Io {
+            during: "talking to the server".to_owned(),
+            source,
+        })
+    }
+}

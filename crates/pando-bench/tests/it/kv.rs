@@ -1,0 +1,186 @@
+//! Workloads of the engine.
+
+use std::time::Duration;
+
+use pando_bench::{Distribution, Error, KeyKind, KvOptions, Workload};
+use pandodb::{Db, IoBackend};
+
+use crate::notes::Notes;
+
+fn tiny(workloads: &[Workload]) -> KvOptions {
+    KvOptions {
+        workloads: workloads.to_vec(),
+        num: 2000,
+        max_memory: 16 << 20,
+        io_backend: IoBackend::Memory,
+        ..KvOptions::default()
+    }
+}
+
+fn run(options: &KvOptions) -> Notes {
+    let mut notes = Notes::default();
+    pando_bench::run(options, &mut notes).unwrap();
+    notes
+}
+
+#[test]
+fn every_workload_does_what_it_is_asked_for() {
+    for threads in [1, 3] {
+        for key_kind in [KeyKind::Decimal, KeyKind::Binary, KeyKind::Random] {
+            for distribution in [
+                Distribution::Uniform,
+                Distribution::Zipf(0.99),
+                Distribution::Latest,
+            ] {
+                let options = KvOptions {
+                    threads,
+                    key_kind,
+                    distribution,
+                    ..tiny(Workload::ALL)
+                };
+                let notes = run(&options);
+                let names: Vec<_> = notes.records.iter().map(|record| record.workload).collect();
+                let expected: Vec<_> = Workload::ALL.iter().map(|one| one.name()).collect();
+                assert_eq!(names, expected);
+                for record in &notes.records {
+                    assert_eq!(record.ops, 2000, "{record:?}");
+                    assert!(record.ops_per_s > 0.0 && record.p50_us <= record.p999_us);
+                    let is_beside = record.workload.starts_with("readwhile");
+                    assert_eq!(record.beside_ops_per_s.is_some(), is_beside);
+                    let found = match record.workload {
+                        "readmissing" => Some(0),
+                        "fillseq" | "fillrandom" | "overwrite" | "deleterandom" => None,
+                        "seekrandom" => record.found,
+                        _ => Some(2000),
+                    };
+                    assert_eq!(record.found, found, "{record:?}");
+                    // All of it fits into memory.
+                    assert!(
+                        record.hits_per_op.is_none_or(|hits| hits == 1.0),
+                        "{record:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fills_write_each_key_once_on_any_number_of_threads() {
+    for workload in [Workload::FillSeq, Workload::FillRandom] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = KvOptions {
+            num: 777,
+            threads: 4,
+            batch: 10,
+            dir: Some(directory.path().to_owned()),
+            io_backend: IoBackend::Auto,
+            duration: Some(Duration::from_millis(1)),
+            ..tiny(&[workload, workload])
+        };
+        assert_eq!(run(&options).records[1].ops, 777);
+        let db = Db::open(directory.path()).unwrap();
+        let table = db.existing_table("bench").unwrap();
+        assert_eq!(table.len(), 777);
+        let keys = table.iter().map(|entry| entry.unwrap().0);
+        assert!(keys.eq((0..777).map(|number| format!("{number:016}").into_bytes())));
+    }
+}
+
+#[test]
+fn a_store_is_used_only_if_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = KvOptions {
+        dir: Some(directory.path().to_owned()),
+        io_backend: IoBackend::Auto,
+        ..tiny(&[Workload::FillSeq])
+    };
+    options.use_existing_db = true;
+    let refused = |options: &KvOptions| {
+        let error = pando_bench::run(options, &mut Notes::default()).unwrap_err();
+        assert!(matches!(error, Error::Option { .. }), "{error}");
+    };
+    refused(&options);
+    options.use_existing_db = false;
+    run(&options);
+    refused(&options);
+    options.use_existing_db = true;
+    options.workloads = vec![Workload::ReadRandom];
+    assert_eq!(run(&options).records[0].found, Some(2000));
+}
+
+#[test]
+fn values_of_another_run_are_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = KvOptions {
+        dir: Some(directory.path().to_owned()),
+        io_backend: IoBackend::Auto,
+        ..tiny(&[Workload::FillSeq])
+    };
+    run(&options);
+    options.use_existing_db = true;
+    options.seed = 2;
+    for workload in [
+        Workload::ReadRandom,
+        Workload::MultiReadRandom,
+        Workload::ReadSeq,
+        Workload::ReadReverse,
+        Workload::SeekRandom,
+        Workload::UpdateRandom,
+    ] {
+        options.workloads = vec![workload];
+        let error = pando_bench::run(&options, &mut Notes::default()).unwrap_err();
+        assert!(
+            matches!(error, Error::Wrong { .. }),
+            "{workload:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn duration_warmup_rate_and_interval_count() {
+    let options = KvOptions {
+        duration: Some(Duration::from_millis(300)),
+        warmup: Duration::from_millis(50),
+        interval: Some(Duration::from_millis(50)),
+        rate: Some(2000.0),
+        threads: 2,
+        ..tiny(&[Workload::FillSeq, Workload::ReadRandom])
+    };
+    let notes = run(&options);
+    let record = &notes.records[1];
+    assert!(record.elapsed_s >= 0.2, "{record:?}");
+    assert!((100..=800).contains(&record.ops), "{record:?}");
+    assert!(notes.steps >= 2);
+    let json: serde_json::Value = serde_json::from_str(&record.json()).unwrap();
+    assert_eq!(json["workload"], "readrandom");
+    assert_eq!(json["max_memory"], 16 << 20);
+    assert!(json["interval_ops_per_s"].as_array().unwrap().len() >= 2);
+    assert_eq!(json["io_backend"], "memory");
+    assert_eq!(json["page_reads_per_op"], 0.0);
+    assert!(json.get("batch").is_none() && json.get("clients").is_none());
+}
+
+#[test]
+fn same_seed_same_data() {
+    let content = |seed: u64| {
+        let directory = tempfile::tempdir().unwrap();
+        let options = KvOptions {
+            seed,
+            num: 300,
+            dir: Some(directory.path().to_owned()),
+            io_backend: IoBackend::Auto,
+            ..tiny(&[
+                Workload::FillRandom,
+                Workload::Overwrite,
+                Workload::DeleteRandom,
+            ])
+        };
+        run(&options);
+        let db = Db::open(directory.path()).unwrap();
+        let table = db.table("bench").unwrap();
+        table.iter().map(|entry| entry.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(content(5), content(5));
+    assert_ne!(content(5), content(6));
+}

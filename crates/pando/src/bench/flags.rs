@@ -1,0 +1,101 @@
+//! Flags that several layers have, with the same names and meanings.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use pando_sync::time::Duration;
+use pandodb::{Durability, IoBackend};
+
+use crate::backend;
+use crate::failure::Failure;
+use crate::quantity::{parse_duration, parse_size};
+
+/// What a write waits for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Level {
+    Durable,
+    Periodic,
+    None,
+}
+
+impl Level {
+    pub(super) fn durability(self) -> Durability {
+        match self {
+            Self::Durable => Durability::Durable,
+            Self::Periodic => Durability::Periodic,
+            Self::None => Durability::None,
+        }
+    }
+}
+
+/// Flags of every layer.
+#[derive(Debug, Args)]
+pub(super) struct CommonFlags {
+    /// Directory of the benchmark; it stays [default: a temporary one that is removed].
+    #[arg(long)]
+    pub(super) dir: Option<PathBuf>,
+    /// Seed of all choices.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Time before each workload that does not fill, in no figure.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_duration)]
+    pub(super) warmup: Duration,
+    /// Length of the steps of a series over time.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    pub(super) interval: Option<Duration>,
+    /// Write a JSON object for each workload, a line each.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+/// Flags of layers that open a store.
+#[derive(Debug, Args)]
+pub(super) struct IoFlags {
+    /// Way to the disk: auto, uring, libaio, pread, memory or null; with a !: fail rather than
+    /// fall back.
+    #[arg(long, default_value = "auto")]
+    io_backend: String,
+    /// Most reads in flight of one event loop.
+    #[arg(long)]
+    pub(super) queue_depth: Option<usize>,
+    /// Threads that read for event loops, where the back end has such.
+    #[arg(long)]
+    pub(super) completion_threads: Option<usize>,
+    /// Bytes of a page.
+    #[arg(long, value_parser = parse_size)]
+    page_size: Option<u64>,
+}
+
+impl IoFlags {
+    pub(super) fn backend(&self) -> Result<IoBackend, Failure> {
+        choose(&self.io_backend)
+    }
+
+    pub(super) fn page_bytes(&self) -> Result<Option<usize>, Failure> {
+        let page_size = self.page_size.map(|size| bytes("page-size", size));
+        page_size.transpose()
+    }
+}
+
+/// The back end of a name; says when it is not the one that was asked for.
+pub(super) fn choose(name: &str) -> Result<IoBackend, Failure> {
+    let backend = backend::choose(name, true)?;
+    if let Some(note) = &backend.note {
+        eprintln!("pando: {note}");
+    }
+    Ok(backend.chosen)
+}
+
+/// A number of bytes that has to fit into memory.
+pub(super) fn bytes(flag: &str, bytes: u64) -> Result<usize, Failure> {
+    usize::try_from(bytes).map_err(|_| Failure::usage(format!("--{flag}: {bytes} is too large")))
+}
+
+/// What names stand for, in their order.
+pub(super) fn named<T>(
+    names: &[String],
+    from_name: fn(&str) -> pando_bench::Result<T>,
+) -> Result<Vec<T>, Failure> {
+    let all = names.iter().map(|name| from_name(name.trim()));
+    Ok(all.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,124 @@
+//! `pando bench kv`: the embedded engine.
+
+use clap::{Args, ValueEnum};
+use pando_bench::{Distribution, KeyKind, KvOptions, Workload};
+use pando_sync::time::Duration;
+
+use super::flags::{CommonFlags, IoFlags, Level, bytes, named};
+use super::screen::Screen;
+use crate::failure::Failure;
+use crate::quantity::{parse_duration, parse_size};
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Decimal,
+    Binary,
+    Random,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvFlags {
+    /// What to run, in this order, separated by commas: fillseq, fillrandom, overwrite, readrandom,
+    /// readmissing, multireadrandom, readwhilewriting, readwhilescanning, readseq, readreverse,
+    /// seekrandom, updaterandom, deleterandom.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "fillseq,fillrandom,readrandom"
+    )]
+    workloads: Vec<String>,
+    /// Number of keys; also of operations, unless there is a duration.
+    #[arg(long, default_value_t = 1_000_000)]
+    num: u64,
+    /// Bytes of a key.
+    #[arg(long, default_value = "16", value_parser = parse_size)]
+    key_size: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value = "100", value_parser = parse_size)]
+    value_size: u64,
+    /// To what share values compress.
+    #[arg(long, default_value_t = 1.0)]
+    value_compress: f64,
+    /// Threads that run operations.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Length of each workload that does not fill.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Memory budget of the engine.
+    #[arg(long, alias = "cache-size", default_value = "1g", value_parser = parse_size)]
+    max_memory: u64,
+    /// What a write waits for.
+    #[arg(long, value_enum, default_value = "none")]
+    durability: Level,
+    /// Keys of a batch of writes, and of a call of multireadrandom.
+    #[arg(long, default_value_t = 128)]
+    batch: u64,
+    /// Which keys are chosen: uniform, zipf:S or latest.
+    #[arg(long, default_value = "uniform")]
+    distribution: String,
+    /// What keys look like.
+    #[arg(long, value_enum, default_value = "decimal")]
+    key_kind: Kind,
+    /// Compression of pages; this version has none.
+    #[arg(long, default_value = "none")]
+    compression: String,
+    /// Keys a second of an open loop; times count from when a call was due.
+    #[arg(long, value_name = "OPS")]
+    rate: Option<f64>,
+    /// Print the engine's counters of each workload.
+    #[arg(long)]
+    statistics: bool,
+    /// Use the store that is in --dir, and what it holds.
+    #[arg(long)]
+    use_existing_db: bool,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(flatten)]
+    io: IoFlags,
+}
+
+fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
+    if flags.compression != "none" {
+        return Err(Failure::usage(format!(
+            "--compression {}: this version has none",
+            flags.compression
+        )));
+    }
+    let (common, io) = (&flags.common, &flags.io);
+    Ok(KvOptions {
+        workloads: named(&flags.workloads, Workload::from_name)?,
+        num: flags.num,
+        key_bytes: bytes("key-size", flags.key_size)?,
+        value_bytes: bytes("value-size", flags.value_size)?,
+        value_compress: flags.value_compress,
+        threads: flags.threads,
+        duration: flags.duration,
+        warmup: common.warmup,
+        max_memory: flags.max_memory,
+        durability: flags.durability.durability(),
+        batch: flags.batch,
+        distribution: Distribution::from_name(&flags.distribution)?,
+        key_kind: match flags.key_kind {
+            Kind::Decimal => KeyKind::Decimal,
+            Kind::Binary => KeyKind::Binary,
+            Kind::Random => KeyKind::Random,
+        },
+        rate: flags.rate,
+        seed: common.seed,
+        dir: common.dir.clone(),
+        use_existing_db: flags.use_existing_db,
+        io_backend: io.backend()?,
+        queue_depth: io.queue_depth,
+        completion_threads: io.completion_threads,
+        page_bytes: io.page_bytes()?,
+        interval: common.interval,
+    })
+}
+
+pub(super) fn run(flags: &KvFlags) -> Result<(), Failure> {
+    let options = options(flags)?;
+    Screen::run(flags.common.json.as_deref(), flags.statistics, |screen| {
+        pando_bench::run(&options, screen)
+    })
+}

@@ -1,0 +1,40 @@
+//! Which layers can be measured.
+
+use clap::Subcommand;
+
+use super::{device, kv, pool, resp};
+use crate::failure::Failure;
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Layer {
+    /// Requests to the device alone.
+    Device(Box<device::DeviceFlags>),
+    /// Reads that wait for their page, through the pool alone.
+    Pool(Box<pool::PoolFlags>),
+    /// The embedded engine.
+    Kv(Box<kv::KvFlags>),
+    /// A server through sockets: its own, or one that runs.
+    Resp(Box<resp::RespFlags>),
+    /// Layers that this version does not measure.
+    #[command(external_subcommand)]
+    Other(Vec<String>),
+}
+
+pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
+    match layer {
+        Layer::Device(flags) => device::run(&flags),
+        Layer::Pool(flags) => pool::run(&flags),
+        Layer::Kv(flags) => kv::run(&flags),
+        Layer::Resp(flags) => resp::run(&flags),
+        Layer::Other(words) => {
+            let name = words.first().map_or("", String::as_str);
+            let why = match name {
+                "alloc" | "recovery" | "iso" | "ablation" => "is not there in this version",
+                _ => "is no layer",
+            };
+            let known = "there are device, pool, kv, resp";
+            Err(Failure::usage(format!("bench {name}: {why}; {known}")))
+        }
+    }
+}
