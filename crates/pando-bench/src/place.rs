@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pando_device::{AnyDevice, MemoryDevice, PreadDevice};
+use pando_device::{AnyDevice, MemoryDevice, DirectoryDevice};
 use pandodb::IoBackend;
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ impl Place {
             (None, named) => named.expect("there is a name where there is no temporary directory"),
         };
         let threads = completion_threads.unwrap_or(COMPLETION_THREADS);
-        let device = PreadDevice::open_directory(path, false, threads)
+        let device = DirectoryDevice::open_directory(path, false, threads)
             .map_err(Error::device("opening the directory"))?;
         Ok(Self {
             device: device.into(),

@@ -10,18 +10,21 @@ use pando_sync::time::Duration;
 
 use crate::buffer::IoBuf;
 use crate::device::{Channel, ChannelOptions, Completion, Device, File, OpenOptions};
+use crate::directory::{BackendChoice, DirectoryChannel, DirectoryDevice, DirectoryFile};
 use crate::error::Result;
 use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
-use crate::pread::{PreadChannel, PreadDevice, PreadFile};
+use crate::null::{NullChannel, NullDevice, NullFile};
 
 /// A device of any back end.
 #[derive(Debug, Clone)]
 pub enum AnyDevice {
     /// Files of a directory.
-    Pread(PreadDevice),
+    Directory(DirectoryDevice),
     /// Files in memory.
     Memory(MemoryDevice),
+    /// Files without content.
+    Null(NullDevice),
     /// Files in memory that fail on demand.
     Faulty(FaultyDevice),
 }
@@ -30,9 +33,11 @@ pub enum AnyDevice {
 #[derive(Debug, Clone)]
 pub enum AnyFile {
     /// Of a directory.
-    Pread(PreadFile),
+    Directory(DirectoryFile),
     /// In memory.
     Memory(MemoryFile),
+    /// Without content.
+    Null(NullFile),
     /// In memory, failing on demand.
     Faulty(FaultyFile),
 }
@@ -40,23 +45,41 @@ pub enum AnyFile {
 /// A channel of any back end.
 #[derive(Debug)]
 pub enum AnyChannel {
-    /// Served by a pool of threads.
-    Pread(PreadChannel),
+    /// To files of a directory.
+    Directory(DirectoryChannel),
     /// Done at once.
     Memory(MemoryChannel),
+    /// Done at once, touching nothing.
+    Null(NullChannel),
     /// Done in an arbitrary order.
     Faulty(FaultyChannel),
 }
 
-impl From<PreadDevice> for AnyDevice {
-    fn from(device: PreadDevice) -> Self {
-        Self::Pread(device)
+impl From<DirectoryDevice> for AnyDevice {
+    fn from(device: DirectoryDevice) -> Self {
+        Self::Directory(device)
     }
 }
 
 impl From<MemoryDevice> for AnyDevice {
     fn from(device: MemoryDevice) -> Self {
         Self::Memory(device)
+    }
+}
+
+impl From<NullDevice> for AnyDevice {
+    fn from(device: NullDevice) -> Self {
+        Self::Null(device)
+    }
+}
+
+impl AnyDevice {
+    /// What serves the channels and what was passed over for it, where there is a choice.
+    pub fn choice(&self) -> Option<BackendChoice> {
+        match self {
+            Self::Directory(device) => Some(device.choice()),
+            Self::Memory(_) | Self::Null(_) | Self::Faulty(_) => None,
+        }
     }
 }
 
@@ -70,8 +93,9 @@ impl From<FaultyDevice> for AnyDevice {
 macro_rules! each {
     ($kind:ident, $value:expr, $inner:ident => $call:expr) => {
         match $value {
-            $kind::Pread($inner) => $call,
+            $kind::Directory($inner) => $call,
             $kind::Memory($inner) => $call,
+            $kind::Null($inner) => $call,
             $kind::Faulty($inner) => $call,
         }
     };
@@ -87,8 +111,9 @@ impl Device for AnyDevice {
 
     fn open(&self, name: &str, options: OpenOptions) -> Result<AnyFile> {
         Ok(match self {
-            Self::Pread(device) => AnyFile::Pread(device.open(name, options)?),
+            Self::Directory(device) => AnyFile::Directory(device.open(name, options)?),
             Self::Memory(device) => AnyFile::Memory(device.open(name, options)?),
+            Self::Null(device) => AnyFile::Null(device.open(name, options)?),
             Self::Faulty(device) => AnyFile::Faulty(device.open(name, options)?),
         })
     }
@@ -107,8 +132,9 @@ impl Device for AnyDevice {
 
     fn channel(&self, options: ChannelOptions) -> Result<AnyChannel> {
         Ok(match self {
-            Self::Pread(device) => AnyChannel::Pread(device.channel(options)?),
+            Self::Directory(device) => AnyChannel::Directory(device.channel(options)?),
             Self::Memory(device) => AnyChannel::Memory(device.channel(options)?),
+            Self::Null(device) => AnyChannel::Null(device.channel(options)?),
             Self::Faulty(device) => AnyChannel::Faulty(device.channel(options)?),
         })
     }
@@ -171,10 +197,13 @@ impl Channel for AnyChannel {
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
         match (self, file) {
-            (Self::Pread(channel), AnyFile::Pread(file)) => {
+            (Self::Directory(channel), AnyFile::Directory(file)) => {
                 channel.submit_read(file, offset, buffer, tag)
             }
             (Self::Memory(channel), AnyFile::Memory(file)) => {
+                channel.submit_read(file, offset, buffer, tag)
+            }
+            (Self::Null(channel), AnyFile::Null(file)) => {
                 channel.submit_read(file, offset, buffer, tag)
             }
             (Self::Faulty(channel), AnyFile::Faulty(file)) => {
@@ -192,10 +221,13 @@ impl Channel for AnyChannel {
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
         match (self, file) {
-            (Self::Pread(channel), AnyFile::Pread(file)) => {
+            (Self::Directory(channel), AnyFile::Directory(file)) => {
                 channel.submit_write(file, offset, buffer, tag)
             }
             (Self::Memory(channel), AnyFile::Memory(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            (Self::Null(channel), AnyFile::Null(file)) => {
                 channel.submit_write(file, offset, buffer, tag)
             }
             (Self::Faulty(channel), AnyFile::Faulty(file)) => {

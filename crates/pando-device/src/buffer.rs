@@ -27,7 +27,7 @@ pub struct IoBuf {
     /// Bytes from here to `capacity` are zeros; those before may be anything.
     dirty: usize,
     /// `None` if the capacity is 0.
-    _memory: Option<Arc<Memory>>,
+    memory: Option<Arc<Memory>>,
 }
 
 // SAFETY: the bytes are of this value alone and plain, so that another thread may have them.
@@ -36,7 +36,7 @@ unsafe impl Send for IoBuf {}
 unsafe impl Sync for IoBuf {}
 
 /// Memory of one buffer or of several, freed with the last of them.
-struct Memory {
+pub(crate) struct Memory {
     /// `bytes` initialised bytes of the global allocator; at least one.
     start: NonNull<u8>,
     bytes: usize,
@@ -68,6 +68,16 @@ impl Memory {
         Some(Arc::new(Self { start, bytes }))
     }
 
+    /// Where it begins.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The bytes from `offset` on, as the start of a buffer; no bytes need no place.
     fn part(memory: Option<&Arc<Self>>, offset: usize) -> NonNull<u8> {
         let Some(memory) = memory else {
@@ -97,7 +107,7 @@ impl IoBuf {
             len,
             capacity,
             dirty: 0,
-            _memory: memory,
+            memory,
         }
     }
 
@@ -114,7 +124,7 @@ impl IoBuf {
             len,
             capacity,
             dirty: 0,
-            _memory: memory.clone(),
+            memory: memory.clone(),
         };
         (0..count).map(part).collect()
     }
@@ -185,6 +195,25 @@ impl IoBuf {
         if dirty <= len {
             self.dirty = dirty.min(from);
         }
+    }
+}
+
+/// What a device needs that moves the bytes itself, while nobody else looks at the buffer.
+impl IoBuf {
+    /// Where a read of the whole length may go. The bytes count as written from here on.
+    pub(crate) fn target(&mut self) -> *mut u8 {
+        self.dirty = self.dirty.max(self.len);
+        self.start.as_ptr()
+    }
+
+    /// The memory that the buffer is a part of, if it has any.
+    pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.as_ref()
+    }
+
+    /// Where a write of the whole length comes from.
+    pub(crate) fn source(&self) -> *const u8 {
+        self.start.as_ptr()
     }
 }
 

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use crate::directory::Backend;
+
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -58,6 +60,15 @@ pub enum Error {
     },
     /// The simulated machine has crashed (only of the faulty device).
     Crashed,
+    /// The device belongs to the process that this one was forked from.
+    Forked,
+    /// The back end that was insisted on is not to be had.
+    Unavailable {
+        /// Which.
+        backend: Backend,
+        /// Why.
+        reason: String,
+    },
     /// The file system or the back end cannot do this.
     Unsupported {
         /// What was attempted.
@@ -157,6 +168,11 @@ impl Clone for Error {
                 name: name.clone(),
             },
             Self::Crashed => Self::Crashed,
+            Self::Forked => Self::Forked,
+            Self::Unavailable { backend, reason } => Self::Unavailable {
+                backend: *backend,
+                reason: reason.clone(),
+            },
             Self::Unsupported { operation, name } => Self::Unsupported {
                 operation,
                 name: name.clone(),
@@ -196,6 +212,12 @@ impl fmt::Display for Error {
                 write!(f, "cannot {operation} {name}: no space is left")
             }
             Self::Crashed => f.write_str("the simulated machine has crashed"),
+            Self::Forked => {
+                f.write_str("the device was opened by the process that this one was forked from")
+            }
+            Self::Unavailable { backend, reason } => {
+                write!(f, "{backend} cannot be had: {reason}")
+            }
             Self::Unsupported { operation, name } => {
                 write!(f, "cannot {operation} {name}: not supported here")
             }

@@ -5,32 +5,44 @@
 //! buffer of a request until its [`Completion`] is reaped. Dispatch is static: generic code takes
 //! a `Device`, and [`AnyDevice`] chooses the back end at run time with a `match`.
 //!
-//! | back end           | what it is                                                           |
-//! |--------------------|----------------------------------------------------------------------|
-//! | [`PreadDevice`]    | files of a directory, a pool of threads that read; works everywhere  |
-//! | [`MemoryDevice`]   | files in memory; nothing survives the process                        |
-//! | [`FaultyDevice`]   | files in memory with faults and crashes that a seed decides          |
+//! | back end            | what it is                                                           |
+//! |---------------------|----------------------------------------------------------------------|
+//! | [`DirectoryDevice`] | files of a directory; channels by uring, libaio or a pool of threads  |
+//! | [`MemoryDevice`]    | files in memory; nothing survives the process                        |
+//! | [`NullDevice`]      | names and lengths only: measures the layers above                    |
+//! | [`FaultyDevice`]    | files in memory with faults and crashes that a seed decides          |
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
-//! Reading order: [`device`], [`buffer`], [`error`], [`memory`], [`pread`], [`faulty`], [`any`].
+//! Reading order: [`device`], [`buffer`], [`error`], [`directory`], [`uring`],
+//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`any`].
 
 pub mod any;
 pub mod buffer;
 mod completions;
 pub mod device;
+pub mod directory;
 pub mod error;
+mod eventfd;
 pub mod faulty;
+mod fork;
+pub mod libaio;
 pub mod memory;
 mod name;
+pub mod null;
 pub mod pread;
+mod requests;
+pub mod uring;
 
 pub use any::{AnyChannel, AnyDevice, AnyFile};
 pub use buffer::{IO_ALIGNMENT, IoBuf};
 pub use device::{
     Channel, ChannelOptions, Completion, Create, Device, File, OpenOptions, REAP_MAX,
 };
+pub use directory::{
+    Backend, BackendChoice, DirectIo, DirectoryDevice, DirectoryOptions, PassedOver,
+};
 pub use error::{Error, Result};
 pub use faulty::FaultyDevice;
 pub use memory::MemoryDevice;
-pub use pread::PreadDevice;
+pub use null::NullDevice;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::task::Waker;
 
-use pando_device::{AnyDevice, MemoryDevice, PreadDevice};
+use pando_device::{AnyDevice, DirectoryDevice, MemoryDevice};
 use pando_format::Lsn;
 use pando_stats::Snapshot;
 use pando_sync::atomic::Ordering;
@@ -104,7 +104,7 @@ impl Db {
             }
             (IoBackend::Auto | IoBackend::Pread, Some(directory)) => {
                 let threads = options.completion_threads;
-                let device = PreadDevice::open_directory(directory, false, threads);
+                let device = DirectoryDevice::open_directory(directory, false, threads);
                 AnyDevice::from(device.map_err(Error::io("opening the directory"))?)
             }
         };

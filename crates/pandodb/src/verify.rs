@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pando_device::{AnyDevice, PreadDevice};
+use pando_device::{AnyDevice, DirectoryDevice};
 use pando_format::catalogue::TreeRow;
 use pando_format::log::BatchReader;
 use pando_format::page::PageKind;
@@ -50,7 +50,7 @@ pub struct VerifyReport {
 /// # Errors
 /// When the store cannot be loaded at all: in use, no store, superblock or mapping damaged.
 pub fn verify(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
-    let device = PreadDevice::open_directory(directory.as_ref(), true, 1);
+    let device = DirectoryDevice::open_directory(directory.as_ref(), true, 1);
     verify_device(
         &AnyDevice::from(device.map_err(Error::io("opening the directory"))?),
         progress,

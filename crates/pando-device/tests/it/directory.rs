@@ -10,16 +10,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use pando_device::{
-    Channel, ChannelOptions, Create, Device, File, IoBuf, MemoryDevice, OpenOptions, PreadDevice,
+    Channel, ChannelOptions, Create, Device, DirectoryDevice, File, IoBuf, MemoryDevice,
+    OpenOptions,
 };
 use pando_sync::thread;
 
-fn open(path: &Path) -> pando_device::Result<PreadDevice> {
-    PreadDevice::open_directory(path, false, 2)
+fn open(path: &Path) -> pando_device::Result<DirectoryDevice> {
+    DirectoryDevice::open_directory(path, false, 2)
 }
 
-fn open_read_only(path: &Path) -> pando_device::Result<PreadDevice> {
-    PreadDevice::open_directory(path, true, 2)
+fn open_read_only(path: &Path) -> pando_device::Result<DirectoryDevice> {
+    DirectoryDevice::open_directory(path, true, 2)
 }
 
 #[test]

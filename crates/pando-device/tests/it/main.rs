@@ -6,4 +6,8 @@ mod allocations;
 mod conformance;
 mod crash;
 mod directory;
+mod edges;
 mod faults;
+mod places;
+mod refusal;
+mod rings;

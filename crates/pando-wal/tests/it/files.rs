@@ -1,6 +1,6 @@
 //! The log in real files, past the page cache where they allow it.
 
-use pando_device::PreadDevice;
+use pando_device::DirectoryDevice;
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_stats::Statistics;
@@ -18,7 +18,7 @@ fn committers_and_lives_work_on_files_by_every_flush_method() {
         FlushMethod::Direct,
         FlushMethod::Buffered,
     ] {
-        let device = PreadDevice::open_directory(directory.path(), false, 1).unwrap();
+        let device = DirectoryDevice::open_directory(directory.path(), false, 1).unwrap();
         let mut options = options(3, incarnation, start.0);
         options.flush_method = method;
         let statistics = Arc::new(Statistics::new());

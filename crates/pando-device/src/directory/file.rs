@@ -5,27 +5,27 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pando_sync::{Arc, thread};
 
-use super::directory::DirectoryLock;
-use super::system;
-use crate::buffer::{IO_ALIGNMENT, IoBuf};
+use super::lock::DirectoryLock;
+use super::{probe, system};
+use crate::buffer::IoBuf;
 use crate::device::{Create, File, OpenOptions};
 use crate::error::{Error, Result};
+use crate::fork::ForkGuard;
 
-/// What direct files are aligned to where the file system does not say.
-const DIRECT_ALIGNMENT_DEFAULT: usize = 4096;
 /// Bytes of one write of zeros where `fallocate` is missing.
 const ZEROS_BYTES: usize = 1 << 18;
 /// A descriptor that says "try again" this often without progress is broken.
-const RETRIES_MAX: u32 = 1000;
+pub(crate) const RETRIES_MAX: u32 = 1000;
 
 /// An open file of a directory.
 #[derive(Debug, Clone)]
-pub struct PreadFile {
+pub struct DirectoryFile {
     inner: Arc<Inner>,
 }
 
@@ -37,15 +37,17 @@ struct Inner {
     alignment: usize,
     direct: bool,
     writable: bool,
+    fork: Arc<ForkGuard>,
     _lock: Arc<DirectoryLock>,
 }
 
-impl PreadFile {
+impl DirectoryFile {
     /// Opens `path`, which the device calls `name`. Buffered where the file system refuses direct.
     pub(super) fn open(
         path: &Path,
         name: &str,
         options: OpenOptions,
+        fork: Arc<ForkGuard>,
         lock: Arc<DirectoryLock>,
     ) -> Result<Self> {
         let mut how = fs::OpenOptions::new();
@@ -66,7 +68,7 @@ impl PreadFile {
         }
         let mut alignment = 1;
         if options.direct
-            && let Some((direct_file, direct_alignment)) = open_direct(path, options.write)
+            && let Ok((direct_file, direct_alignment)) = probe::open_direct(path, options.write)
         {
             file = direct_file;
             alignment = direct_alignment;
@@ -78,16 +80,54 @@ impl PreadFile {
                 direct: alignment != 1,
                 alignment,
                 writable: options.write,
+                fork,
                 _lock: lock,
             }),
         })
     }
 
-    fn error(&self, operation: &'static str, source: io::Error) -> Error {
+    /// True if both are handles of one opening.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.inner.file.as_raw_fd()
+    }
+
+    /// An error of the operating system with this file's name.
+    pub(crate) fn error(&self, operation: &'static str, source: io::Error) -> Error {
         Error::from_io(operation, &self.inner.name, source)
     }
 
+    /// The file ends before the bytes that were asked for.
+    pub(crate) fn short_read(&self, offset: u64, wanted: usize, got: usize) -> Error {
+        Error::ShortRead {
+            name: self.inner.name.clone(),
+            offset,
+            wanted,
+            got,
+        }
+    }
+
+    /// Of `done` bytes of a request, those that end at an aligned place: it goes on from there.
+    pub(crate) fn aligned_part(&self, done: usize) -> usize {
+        done - done % self.inner.alignment
+    }
+
+    /// What is wrong with a request, before anybody looks at its bytes.
+    pub(crate) fn check_request(&self, write: bool, bytes: &[u8], offset: u64) -> Result<()> {
+        if write {
+            self.check_writable("write")?;
+        } else {
+            self.inner.fork.check()?;
+        }
+        self.check_aligned(bytes, offset)
+    }
+
+    /// Also refuses the children of the process that opened the file.
     fn check_writable(&self, operation: &'static str) -> Result<()> {
+        self.inner.fork.check()?;
         if self.inner.writable {
             Ok(())
         } else {
@@ -129,7 +169,7 @@ impl PreadFile {
                     assert!(count <= len - done, "more bytes moved than were asked for");
                     done += count;
                     retries = 0;
-                    let aligned = done - done % self.inner.alignment;
+                    let aligned = self.aligned_part(done);
                     if done < len && aligned < done {
                         if aligned == done - count {
                             break;
@@ -171,22 +211,9 @@ impl PreadFile {
     }
 }
 
-/// A second descriptor of an existing file, past the page cache; `None` where that is refused.
-fn open_direct(path: &Path, write: bool) -> Option<(fs::File, usize)> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags(libc::O_DIRECT)
-        .open(path)
-        .ok()?;
-    let alignment = system::direct_alignment(&file).unwrap_or(DIRECT_ALIGNMENT_DEFAULT);
-    let usable = alignment.is_power_of_two() && (2..=IO_ALIGNMENT).contains(&alignment);
-    usable.then_some((file, alignment))
-}
-
-impl File for PreadFile {
+impl File for DirectoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.check_aligned(buffer, offset)?;
+        self.check_request(false, buffer, offset)?;
         let wanted = buffer.len();
         let got = self.complete(wanted, "read", |done| {
             self.inner
@@ -196,17 +223,11 @@ impl File for PreadFile {
         if got == wanted {
             return Ok(());
         }
-        Err(Error::ShortRead {
-            name: self.inner.name.clone(),
-            offset,
-            wanted,
-            got,
-        })
+        Err(self.short_read(offset, wanted, got))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.check_writable("write")?;
-        self.check_aligned(bytes, offset)?;
+        self.check_request(true, bytes, offset)?;
         let done = self.complete(bytes.len(), "write", |done| {
             self.inner
                 .file
@@ -237,6 +258,7 @@ impl File for PreadFile {
     }
 
     fn sync(&self) -> Result<()> {
+        self.inner.fork.check()?;
         self.inner
             .file
             .sync_data()

@@ -48,6 +48,18 @@ pub(super) fn write_vectored_at(
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
+/// `preadv2` with `RWF_NOWAIT`: how a ring tries a read first. `WouldBlock` when the bytes are not
+/// at hand; another error when the file cannot be read so.
+pub(super) fn read_without_waiting(file: &fs::File, buffer: &mut [u8]) -> io::Result<usize> {
+    let part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: the one part describes memory that is borrowed mutably during the call.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, 0, libc::RWF_NOWAIT) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
 /// `fallocate` with mode 0: allocates and extends.
 pub(super) fn allocate(file: &fs::File, offset: u64, len: u64) -> io::Result<()> {
     let (offset, len) = (offset_of(offset)?, offset_of(len)?);

@@ -11,11 +11,12 @@ use pando_sync::thread::{self, JoinHandle};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Condvar, Mutex};
 
-use super::file::PreadFile;
 use crate::buffer::IoBuf;
 use crate::completions::Completions;
-use crate::device::{Channel, ChannelOptions, Completion, File};
+use crate::device::{Channel, ChannelOptions, Completion, File, REAP_MAX};
+use crate::directory::DirectoryFile;
 use crate::error::{Error, Result};
+use crate::fork::ForkGuard;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -27,7 +28,7 @@ enum Direction {
 #[derive(Debug)]
 struct Request {
     direction: Direction,
-    file: PreadFile,
+    file: DirectoryFile,
     offset: u64,
     buffer: IoBuf,
     tag: u64,
@@ -52,19 +53,21 @@ struct Requests {
 
 /// The threads of one device. Dropping it ends them.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     requests: Arc<Requests>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_max: usize,
+    fork: Arc<ForkGuard>,
 }
 
 impl Pool {
     /// A pool whose `threads_max` (at least 1) threads start with the first channel.
-    pub(super) fn new(threads_max: usize) -> Self {
+    pub(crate) fn new(threads_max: usize, fork: Arc<ForkGuard>) -> Self {
         Self {
             requests: Arc::default(),
             threads: Mutex::new(Vec::new()),
             threads_max: threads_max.max(1),
+            fork,
         }
     }
 
@@ -82,7 +85,7 @@ impl Pool {
     }
 
     /// A channel, whose handle keeps the pool alive.
-    pub(super) fn channel(self: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
+    pub(crate) fn channel(self: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
         let depth = options.depth;
         self.start()?;
         {
@@ -96,12 +99,17 @@ impl Pool {
             completions: Arc::new(Completions::new(depth, options.notify)),
             depth,
             in_flight: 0,
+            orphans: Vec::new(),
         })
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.fork.is_child() {
+            // The threads are the parent's.
+            return;
+        }
         self.requests.queue.lock().stopping = true;
         self.requests.filled.notify_all();
         let this = thread::current().id();
@@ -118,7 +126,9 @@ impl Drop for Pool {
 
 impl Drop for PreadChannel {
     fn drop(&mut self) {
-        self.pool.requests.queue.lock().depths -= self.depth;
+        if !self.pool.fork.is_child() {
+            self.pool.requests.queue.lock().depths -= self.depth;
+        }
     }
 }
 
@@ -183,17 +193,28 @@ pub struct PreadChannel {
     completions: Arc<Completions>,
     depth: usize,
     in_flight: usize,
+    /// In a child of a fork, which has none of the threads: what was submitted there.
+    orphans: Vec<Completion>,
 }
 
 impl PreadChannel {
     fn submit(
         &mut self,
         direction: Direction,
-        file: &PreadFile,
+        file: &DirectoryFile,
         offset: u64,
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
+        if self.pool.fork.is_child() {
+            // Those before the fork are the parent's, and the locks are in any state.
+            self.orphans.push(Completion {
+                tag,
+                buffer,
+                result: Err(Error::Forked),
+            });
+            return Ok(());
+        }
         if self.in_flight >= self.depth {
             return Err(buffer);
         }
@@ -211,11 +232,11 @@ impl PreadChannel {
 }
 
 impl Channel for PreadChannel {
-    type File = PreadFile;
+    type File = DirectoryFile;
 
     fn submit_read(
         &mut self,
-        file: &PreadFile,
+        file: &DirectoryFile,
         offset: u64,
         buffer: IoBuf,
         tag: u64,
@@ -225,7 +246,7 @@ impl Channel for PreadChannel {
 
     fn submit_write(
         &mut self,
-        file: &PreadFile,
+        file: &DirectoryFile,
         offset: u64,
         buffer: IoBuf,
         tag: u64,
@@ -234,6 +255,11 @@ impl Channel for PreadChannel {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        if self.pool.fork.is_child() {
+            let count = self.orphans.len().min(REAP_MAX);
+            completions.extend(self.orphans.drain(..count));
+            return count;
+        }
         let count = self.completions.reap(completions);
         assert!(
             count <= self.in_flight,
@@ -244,12 +270,15 @@ impl Channel for PreadChannel {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {
-        if self.in_flight > 0 {
+        if self.in_flight > 0 && !self.pool.fork.is_child() {
             self.completions.wait(timeout);
         }
     }
 
     fn in_flight(&self) -> usize {
+        if self.pool.fork.is_child() {
+            return self.orphans.len();
+        }
         self.in_flight
     }
 

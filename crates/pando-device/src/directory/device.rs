@@ -1,0 +1,345 @@
+//! A directory of files, locked against other processes.
+//!
+//! The lock is held until the last handle of the device, of a channel and of a file has gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pando_sync::Arc;
+
+use super::channel::DirectoryChannel;
+use super::choice::{Backend, BackendChoice, Notes};
+use super::file::DirectoryFile;
+use super::lock::DirectoryLock;
+use super::probe::{self, DirectIo, Probe};
+use super::system;
+use crate::device::{ChannelOptions, Create, Device, OpenOptions};
+use crate::error::{Error, Result};
+use crate::fork::ForkGuard;
+use crate::libaio::LibaioChannel;
+use crate::name;
+use crate::pread::Pool;
+use crate::uring::UringChannel;
+
+/// Threads that serve channels, unless said otherwise.
+pub const COMPLETION_THREADS_DEFAULT: usize = 8;
+
+/// How a directory is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryOptions {
+    /// Nothing is made or changed, so that a directory without write permission works, and any
+    /// number of readers share the directory.
+    pub read_only: bool,
+    /// What serves the channels; `None` for the best that works here.
+    pub backend: Option<Backend>,
+    /// No other back end in its place.
+    pub strict: bool,
+    /// Threads that serve channels where no better back end does; at least 1.
+    pub completion_threads: usize,
+}
+
+impl Default for DirectoryOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            backend: None,
+            strict: false,
+            completion_threads: COMPLETION_THREADS_DEFAULT,
+        }
+    }
+}
+
+/// A directory of the file system.
+#[derive(Debug, Clone)]
+pub struct DirectoryDevice {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    read_only: bool,
+    strict: bool,
+    direct: DirectIo,
+    notes: Arc<Notes>,
+    pool: Arc<Pool>,
+    fork: Arc<ForkGuard>,
+    lock: Arc<DirectoryLock>,
+}
+
+impl DirectoryDevice {
+    /// Opens the directory `path`, whose channels are served by at most `completion_threads`
+    /// threads: what works everywhere. Otherwise as [`DirectoryDevice::open_with`].
+    ///
+    /// # Errors
+    /// As [`DirectoryDevice::open_with`].
+    pub fn open_directory(
+        path: impl AsRef<Path>,
+        read_only: bool,
+        completion_threads: usize,
+    ) -> Result<Self> {
+        let options = DirectoryOptions {
+            read_only,
+            backend: Some(Backend::Pread),
+            strict: true,
+            completion_threads,
+        };
+        Self::open_with(path, options)
+    }
+
+    /// Opens the directory `path`, which is made when it is absent and may be, and locks it.
+    ///
+    /// # Errors
+    /// `InUse` when it is open for writing elsewhere, or for reading and is wanted for writing;
+    /// what is insisted on and not to be had.
+    pub fn open_with(path: impl AsRef<Path>, options: DirectoryOptions) -> Result<Self> {
+        let path = path.as_ref();
+        if !options.read_only {
+            make_durable_directory(path)?;
+        }
+        // Absolute, so that a change of the working directory changes nothing.
+        let directory = fs::canonicalize(path)
+            .map_err(|error| Error::from_io("open", &path.to_string_lossy(), error))?;
+        let lock = DirectoryLock::take(&directory, options.read_only)?;
+        let probe = match options.read_only {
+            true => Probe::of_a_reader(),
+            false => probe::look(&directory),
+        };
+        let notes = Notes::new(options.backend.unwrap_or(Backend::Uring));
+        let fork = Arc::new(ForkGuard::new());
+        let device = Self {
+            inner: Arc::new(Inner {
+                directory,
+                read_only: options.read_only,
+                strict: options.strict && options.backend.is_some(),
+                direct: probe.direct.clone(),
+                notes: Arc::new(notes),
+                pool: Arc::new(Pool::new(options.completion_threads, fork.clone())),
+                fork,
+                lock: Arc::new(lock),
+            }),
+        };
+        device.choose(options.backend, &probe)?;
+        Ok(device)
+    }
+
+    /// Settles what new channels are tried with.
+    fn choose(&self, wanted: Option<Backend>, probe: &Probe) -> Result<()> {
+        let inner = &self.inner;
+        for backend in wanted.unwrap_or(Backend::Uring).and_next() {
+            match self.objection(backend, wanted == Some(backend), probe) {
+                None => {
+                    inner.notes.set_used(backend);
+                    return Ok(());
+                }
+                Some(reason) if inner.strict => return Err(Error::Unavailable { backend, reason }),
+                Some(reason) => inner.notes.pass_over(backend, reason),
+            }
+        }
+        panic!("nothing is held against pread");
+    }
+
+    /// Why `backend` is not to serve, if there is a reason. Who is wanted by name must only work.
+    fn objection(&self, backend: Backend, is_wanted: bool, probe: &Probe) -> Option<String> {
+        match backend {
+            Backend::Pread => return None,
+            Backend::Uring if !is_wanted && probe.ring_hands_over.is_some() => {
+                return probe.ring_hands_over.clone();
+            }
+            Backend::Libaio if !is_wanted => {
+                if let DirectIo::Refused(why) = &probe.direct {
+                    return Some(format!("it needs direct I/O, and {why}"));
+                }
+            }
+            Backend::Uring | Backend::Libaio => {}
+        }
+        self.make(backend, ChannelOptions::new(1))
+            .err()
+            .map(|error| error.to_string())
+    }
+
+    fn make(&self, backend: Backend, options: ChannelOptions) -> Result<DirectoryChannel> {
+        let inner = &self.inner;
+        let fork = inner.fork.clone();
+        let fail = |error| Error::from_io("set up", backend.name(), error);
+        Ok(match backend {
+            Backend::Uring => {
+                let channel = UringChannel::new(options, inner.notes.clone(), fork);
+                DirectoryChannel::Uring(Box::new(channel.map_err(fail)?))
+            }
+            Backend::Libaio => {
+                DirectoryChannel::Libaio(LibaioChannel::new(options, fork).map_err(fail)?)
+            }
+            Backend::Pread => DirectoryChannel::Pread(inner.pool.channel(options)?),
+        })
+    }
+
+    /// What serves new channels, and what was passed over up to now.
+    pub fn choice(&self) -> BackendChoice {
+        self.inner.notes.choice()
+    }
+
+    /// Whether files of this directory can go past the page cache, as found out when it was
+    /// opened. Of a directory that is only read, each file tells.
+    pub fn direct(&self) -> &DirectIo {
+        &self.inner.direct
+    }
+
+    /// Where the files are.
+    pub fn directory(&self) -> &Path {
+        &self.inner.directory
+    }
+
+    fn check_writable(&self, operation: &'static str, name: &str) -> Result<()> {
+        if self.inner.read_only {
+            return Err(Error::from_kind(
+                operation,
+                name,
+                io::ErrorKind::ReadOnlyFilesystem,
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn sync_path(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Makes `path` and what is missing above it, each durable in its parent.
+fn make_durable_directory(path: &Path) -> Result<()> {
+    let fail = |error| Error::from_io("make", &path.to_string_lossy(), error);
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
+        .collect();
+    fs::create_dir_all(path).map_err(fail)?;
+    for made in missing {
+        let parent = match made.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        sync_path(parent).map_err(fail)?;
+    }
+    Ok(())
+}
+
+/// Calls `found` with the name of each entry and whether it is a directory.
+fn read_directory(path: &Path, mut found: impl FnMut(String, bool)) -> Result<()> {
+    let fail = |error| Error::from_io("list", &path.to_string_lossy(), error);
+    for entry in fs::read_dir(path).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let kind = entry.file_type().map_err(fail)?;
+        if let Ok(name) = entry.file_name().into_string()
+            && (kind.is_file() || kind.is_dir())
+        {
+            found(name, kind.is_dir());
+        }
+    }
+    Ok(())
+}
+
+impl Device for DirectoryDevice {
+    type File = DirectoryFile;
+    type Channel = DirectoryChannel;
+
+    fn backend(&self) -> &'static str {
+        self.inner.notes.used().name()
+    }
+
+    fn open(&self, name: &str, options: OpenOptions) -> Result<DirectoryFile> {
+        name::check_open(name, options)?;
+        self.inner.fork.check()?;
+        if options.write {
+            self.check_writable("open for writing", name)?;
+        }
+        if options.create != Create::Never
+            && let Some((directory, _)) = name.split_once('/')
+        {
+            match fs::create_dir(self.inner.directory.join(directory)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::from_io("make", directory, error));
+                }
+                _ => {}
+            }
+        }
+        let path = self.inner.directory.join(name);
+        let (fork, lock) = (self.inner.fork.clone(), self.inner.lock.clone());
+        DirectoryFile::open(&path, name, options, fork, lock)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        name::check("remove", name)?;
+        self.inner.fork.check()?;
+        self.check_writable("remove", name)?;
+        fs::remove_file(self.inner.directory.join(name))
+            .map_err(|error| Error::from_io("remove", name, error))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let mut directories = Vec::new();
+        read_directory(&self.inner.directory, |name, is_directory| {
+            if is_directory {
+                directories.push(name);
+            } else {
+                names.push(name);
+            }
+        })?;
+        for directory in directories {
+            read_directory(&self.inner.directory.join(&directory), |name, is_dir| {
+                if !is_dir {
+                    names.push(format!("{directory}/{name}"));
+                }
+            })?;
+        }
+        // Foreign files (and the lock) have no name here.
+        names.retain(|name| name::check("list", name).is_ok());
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.inner.fork.check()?;
+        let root = &self.inner.directory;
+        let mut directories = vec![root.clone()];
+        read_directory(root, |name, is_directory| {
+            if is_directory {
+                directories.push(root.join(name));
+            }
+        })?;
+        for directory in directories {
+            sync_path(&directory)
+                .map_err(|error| Error::from_io("sync", &directory.to_string_lossy(), error))?;
+        }
+        Ok(())
+    }
+
+    fn channel(&self, options: ChannelOptions) -> Result<DirectoryChannel> {
+        let inner = &self.inner;
+        inner.fork.check()?;
+        let mut refused = None;
+        for backend in inner.notes.used().and_next() {
+            match self.make(backend, options.clone()) {
+                Ok(channel) => return Ok(channel),
+                Err(error) => {
+                    if !inner.strict {
+                        inner.notes.pass_over(backend, error.to_string());
+                    }
+                    refused.get_or_insert(error);
+                    if inner.strict {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(refused.expect("one back end at least was tried"))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let directory = &self.inner.directory;
+        system::free_bytes(directory)
+            .map_err(|error| Error::from_io("measure", &directory.to_string_lossy(), error))
+    }
+}

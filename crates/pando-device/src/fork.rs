@@ -1,0 +1,142 @@
+//! Whether this process is the one that opened the device, and not a child that it forked.
+//!
+//! A child has copies of the rings' memory, none of the threads, and locks in whatever state they
+//! were: nothing works there, and much would harm the parent. A page that the kernel wipes in a
+//! child tells them apart by one load, where a comparison of process ids is a system call. Where
+//! there is no such page the ids are compared.
+
+#![expect(unsafe_code, reason = "a mapping with an advice of its own")]
+
+use std::io;
+use std::process;
+use std::ptr::{self, NonNull};
+
+use crate::error::{Error, Result};
+
+/// What is mapped: a page or several, whatever the size of a page is.
+const BYTES: usize = 1 << 16;
+
+/// Knows the process that made it.
+#[derive(Debug)]
+pub(crate) struct ForkGuard {
+    /// Begins with a 1 that is a 0 in a child; never written after it was made.
+    page: Option<NonNull<u8>>,
+    pid: u32,
+}
+
+// SAFETY: the page is only read once the value exists.
+unsafe impl Send for ForkGuard {}
+// SAFETY: as above.
+unsafe impl Sync for ForkGuard {}
+
+impl ForkGuard {
+    pub(crate) fn new() -> Self {
+        Self {
+            page: wiped_page().ok(),
+            pid: process::id(),
+        }
+    }
+
+    /// True in a forked child of the process that made this.
+    #[inline]
+    pub(crate) fn is_child(&self) -> bool {
+        match self.page {
+            Some(page) => {
+                // SAFETY: the page is mapped until the value is dropped, and nobody writes to it.
+                // Volatile: a fork changes it behind the compiler's back.
+                let first = unsafe { page.as_ptr().read_volatile() };
+                first == 0
+            }
+            None => process::id() != self.pid,
+        }
+    }
+
+    /// # Errors
+    /// `Forked` in a child.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_child() {
+            Err(Error::Forked)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn wiped_page() -> io::Result<NonNull<u8>> {
+    // SAFETY: asks for new memory of our own; nothing that exists is touched.
+    let start = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `start` begins a mapping of BYTES that is ours alone.
+    let advised = unsafe { libc::madvise(start, BYTES, libc::MADV_WIPEONFORK) };
+    let error = io::Error::last_os_error();
+    let page = start.cast::<u8>();
+    // SAFETY: as above; the first byte is there and writable.
+    unsafe { page.write(1) };
+    match NonNull::new(page) {
+        Some(page) if advised == 0 => Ok(page),
+        _ => {
+            // SAFETY: the mapping made above, which nobody else knows.
+            unsafe { libc::munmap(start, BYTES) };
+            Err(error)
+        }
+    }
+}
+
+impl Drop for ForkGuard {
+    fn drop(&mut self) {
+        if let Some(page) = self.page {
+            // SAFETY: the mapping is of this value alone and unmapped once, here.
+            unsafe { libc::munmap(page.as_ptr().cast(), BYTES) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `question` says in a forked child.
+    fn in_child(question: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child calls nothing but `question`, which allocates nothing, and `_exit`.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let answer = i32::from(question());
+            // SAFETY: ends the child at once, without the destructors that belong to the parent.
+            unsafe { libc::_exit(answer) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above; `status` has room for the answer.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(waited, child);
+        assert!(libc::WIFEXITED(status));
+        libc::WEXITSTATUS(status) == 1
+    }
+
+    #[test]
+    fn a_child_knows_that_it_is_one() {
+        let guard = ForkGuard::new();
+        assert!(guard.page.is_some(), "this kernel wipes pages");
+        let by_pid = ForkGuard {
+            page: None,
+            pid: process::id(),
+        };
+        for guard in [&guard, &by_pid] {
+            assert!(!guard.is_child());
+            assert!(in_child(|| guard.is_child()));
+            assert!(guard.check().is_ok());
+        }
+    }
+}

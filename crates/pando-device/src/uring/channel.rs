@@ -1,0 +1,336 @@
+//! The channel over a ring.
+//!
+//! Requests are handed over when four are queued (more leave the device idle between bursts), and
+//! whenever the channel is flushed, reaped or waited for. When the kernel refuses to be entered at
+//! all, what it has not taken ends with that error, and so does everything later.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::Waker;
+
+use pando_sync::Arc;
+use pando_sync::time::Duration;
+
+use super::ring::{Answer, DEPTH_MAX, Ring};
+use crate::buffer::IoBuf;
+use crate::device::{Channel, ChannelOptions, Completion, REAP_MAX};
+use crate::directory::{DirectoryFile, Notes};
+use crate::eventfd::WakeEvent;
+use crate::fork::ForkGuard;
+
+/// Requests that are handed over together.
+const SUBMIT_AT: usize = 4;
+/// In the list of what is queued: the waker's poll.
+const POLL: u32 = u32::MAX;
+
+/// Requests in flight of one event loop, in a ring of its own.
+#[derive(Debug)]
+pub struct UringChannel {
+    /// Before `wake`, whose descriptor the ring may poll.
+    ring: Ring,
+    /// Slots that the kernel has not taken, in the order of the ring.
+    queued: VecDeque<u32>,
+    /// Slots that end with `broken`.
+    failed: VecDeque<u32>,
+    /// Error number of a kernel that cannot be entered.
+    broken: Option<i32>,
+    wake: Arc<WakeEvent>,
+    /// Somebody has the waker.
+    has_waker: bool,
+    /// The waker's poll is in the ring.
+    is_polling: bool,
+    notify: Waker,
+    notes: Arc<Notes>,
+    fork: Arc<ForkGuard>,
+}
+
+impl UringChannel {
+    /// A channel of `options.depth` requests, or of as many as a ring can have.
+    pub(crate) fn new(
+        options: ChannelOptions,
+        notes: Arc<Notes>,
+        fork: Arc<ForkGuard>,
+    ) -> io::Result<Self> {
+        let depth = options.depth.clamp(1, DEPTH_MAX);
+        Ok(Self {
+            ring: Ring::new(depth)?,
+            queued: VecDeque::with_capacity(depth + 1),
+            failed: VecDeque::new(),
+            broken: None,
+            wake: Arc::new(WakeEvent::new()?),
+            has_waker: false,
+            is_polling: false,
+            notify: options.notify,
+            notes,
+            fork,
+        })
+    }
+
+    fn submit(
+        &mut self,
+        write: bool,
+        file: &DirectoryFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> Result<(), IoBuf> {
+        let begun = self
+            .ring
+            .requests()
+            .begin(write, file, offset, buffer, tag)?;
+        if self.fork.is_child() {
+            // Ends at the next reap, as everything else does.
+            return Ok(());
+        }
+        if let Some(number) = begun.new_file {
+            self.ring.register_file(number);
+        }
+        self.queue(begun.slot);
+        if self.queued.len() >= SUBMIT_AT {
+            self.enter(0, None);
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, slot: u32) {
+        if self.broken.is_some() {
+            self.failed.push_back(slot);
+            return;
+        }
+        self.ring.push(slot);
+        self.queued.push_back(slot);
+    }
+
+    /// Hands over what is queued and waits for `answers`.
+    fn enter(&mut self, answers: usize, timeout: Option<Duration>) {
+        if self.broken.is_some() {
+            return;
+        }
+        let result = self.ring.enter(answers, timeout);
+        let left = self.ring.queued();
+        assert!(left <= self.queued.len(), "more is queued than was");
+        self.queued.drain(..self.queued.len() - left);
+        let Err(error) = result else { return };
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        // What is queued stays so and is tried again by the next call.
+        let passing = [
+            libc::ETIME,
+            libc::EINTR,
+            libc::EAGAIN,
+            libc::EBUSY,
+            libc::ENOMEM,
+        ];
+        if !passing.contains(&code) {
+            self.broken = Some(code);
+            for slot in self.queued.drain(..).filter(|slot| *slot != POLL) {
+                self.ring.withdraw();
+                self.failed.push_back(slot);
+            }
+        }
+    }
+
+    /// Makes sure that a wake ends a wait in the kernel.
+    fn poll_waker(&mut self) {
+        if self.has_waker && !self.is_polling && self.broken.is_none() {
+            self.ring.push_poll(self.wake.raw_fd());
+            self.queued.push_back(POLL);
+            self.is_polling = true;
+        }
+    }
+
+    /// Takes answers until [`REAP_MAX`] requests have ended or there are none.
+    fn take_answers(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let mut count = 0;
+        while count < REAP_MAX {
+            match self.ring.take() {
+                None => break,
+                Some(Answer::Woken) => {
+                    self.is_polling = false;
+                    self.wake.drain();
+                }
+                Some(Answer::Piece(slot, answer)) => {
+                    match self.ring.requests().end_piece(slot, answer.into()) {
+                        Some(completion) => {
+                            completions.push(completion);
+                            count += 1;
+                        }
+                        None => self.queue(slot),
+                    }
+                }
+            }
+        }
+        while count < REAP_MAX
+            && let Some(slot) = self.failed.pop_front()
+        {
+            let source = io::Error::from_raw_os_error(self.broken.unwrap_or(libc::EIO));
+            completions.push(self.ring.requests().fail(slot, source));
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Channel for UringChannel {
+    type File = DirectoryFile;
+
+    fn submit_read(
+        &mut self,
+        file: &DirectoryFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> Result<(), IoBuf> {
+        self.submit(false, file, offset, buffer, tag)
+    }
+
+    fn submit_write(
+        &mut self,
+        file: &DirectoryFile,
+        offset: u64,
+        buffer: IoBuf,
+        tag: u64,
+    ) -> Result<(), IoBuf> {
+        self.submit(true, file, offset, buffer, tag)
+    }
+
+    fn flush(&mut self) {
+        if !self.queued.is_empty() && !self.fork.is_child() {
+            self.enter(0, None);
+        }
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        if self.fork.is_child() {
+            return self.ring.requests().abandon(completions);
+        }
+        if !self.queued.is_empty() || (!self.ring.has_answers() && self.ring.has_unfinished()) {
+            self.enter(0, None);
+        }
+        let mut count = self.take_answers(completions);
+        if !self.queued.is_empty() {
+            // Short pieces go on at once.
+            self.enter(0, None);
+            if count == 0 {
+                count = self.take_answers(completions);
+            }
+        }
+        if self.ring.has_answers() || !self.failed.is_empty() {
+            self.notify.wake_by_ref();
+        }
+        count
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        if self.ring.in_flight() == 0 || self.fork.is_child() {
+            return;
+        }
+        let woken = self.has_waker && self.wake.take();
+        self.poll_waker();
+        if woken || self.ring.has_answers() || !self.failed.is_empty() {
+            self.flush();
+            return;
+        }
+        self.enter(1, timeout);
+        // This wait has been ended by it, if there was one.
+        let _ = self.wake.take();
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ring.in_flight()
+    }
+
+    fn waker(&mut self) -> Waker {
+        self.has_waker = true;
+        self.wake.clone().into()
+    }
+
+    fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.fd())
+    }
+
+    fn buffers(&mut self, count: usize, len: usize) -> Vec<IoBuf> {
+        let buffers = IoBuf::many(count, len);
+        if let Some(first) = buffers.first()
+            && !self.fork.is_child()
+            && let Err(error) = self.ring.register_memory(first)
+        {
+            self.notes.add(format!(
+                "buffers are not registered with the ring: {error}{}",
+                match error.raw_os_error() {
+                    Some(libc::ENOMEM | libc::EPERM) =>
+                        "; the limit of locked memory (ulimit -l) is too small for them",
+                    _ => "",
+                }
+            ));
+        }
+        buffers
+    }
+}
+
+impl Drop for UringChannel {
+    fn drop(&mut self) {
+        if self.fork.is_child() {
+            self.ring.disown();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Create, Device, OpenOptions};
+    use crate::directory::{Backend, DirectoryChannel, DirectoryDevice, DirectoryOptions};
+    use pando_sync::{thread, time};
+
+    #[test]
+    fn every_wake_ends_a_wait_in_which_nothing_completes() {
+        let place = tempfile::tempdir().unwrap();
+        let options = DirectoryOptions {
+            backend: Some(Backend::Uring),
+            ..DirectoryOptions::default()
+        };
+        let device = DirectoryDevice::open_with(place.path(), options).unwrap();
+        let how = OpenOptions::create(Create::New);
+        let file = device.open("data", how).unwrap();
+        let made = device.channel(ChannelOptions::new(4)).unwrap();
+        let DirectoryChannel::Uring(mut channel) = made else {
+            eprintln!("SKIPPED: {:?}", device.choice());
+            return;
+        };
+        // A request that the kernel is never told of.
+        let begun = channel
+            .ring
+            .requests()
+            .begin(false, &file, 0, IoBuf::new(1), 0);
+        begun.unwrap();
+        let waker = channel.waker();
+        let start = time::now();
+        for round in 0..20 {
+            let before = round % 3 == 0;
+            if before {
+                waker.wake_by_ref();
+                channel.wait(None);
+            } else {
+                thread::scope(|scope| {
+                    scope.spawn(|| waker.wake_by_ref());
+                    channel.wait(None);
+                });
+            }
+            if round % 2 == 0 {
+                assert_eq!(channel.reap(&mut Vec::new()), 0);
+            }
+        }
+        // Without a wake it lasts as long as it may.
+        channel.wait(Some(Duration::ZERO));
+        channel.reap(&mut Vec::new());
+        channel.wait(Some(Duration::ZERO));
+        channel.reap(&mut Vec::new());
+        let pause = Duration::from_millis(20);
+        let asleep = time::now();
+        channel.wait(Some(pause));
+        assert!(asleep.elapsed() >= pause, "woken by nobody");
+        assert!(start.elapsed() < Duration::from_secs(20), "a wake was lost");
+        assert_eq!(channel.in_flight(), 1);
+    }
+}

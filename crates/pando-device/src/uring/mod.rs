@@ -1,0 +1,12 @@
+//! Requests through a ring that is shared with the kernel (io_uring), one for each channel.
+//!
+//! Whoever submits also reaps: no thread stands in between. Files get a number in the ring and
+//! buffers of [`Channel::buffers`](crate::Channel::buffers) are registered with it, which saves the
+//! kernel a look-up and the pinning of pages for every request.
+//!
+//! Reading order: [`channel`], `ring`.
+
+pub mod channel;
+mod ring;
+
+pub use channel::UringChannel;

@@ -1,0 +1,45 @@
+//! Directories to test in, and the back ends that this kernel has.
+
+use std::path::Path;
+
+use pando_device::{Backend, DirectoryDevice, DirectoryOptions};
+
+/// Where tmpfs is on every Linux.
+const TMPFS: &str = "/dev/shm";
+
+/// `backend` and no other; `None`, said aloud, when the kernel refuses it.
+pub(crate) fn open(path: &Path, backend: Backend) -> Option<DirectoryDevice> {
+    let options = DirectoryOptions {
+        backend: Some(backend),
+        strict: true,
+        completion_threads: 3,
+        ..DirectoryOptions::default()
+    };
+    match DirectoryDevice::open_with(path, options) {
+        Ok(device) => Some(device),
+        Err(pando_device::Error::Unavailable { backend, reason }) => {
+            eprintln!("SKIPPED: {backend}: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Runs `case` over an empty directory.
+pub(crate) fn with(backend: Backend, case: impl FnOnce(DirectoryDevice)) {
+    let place = tempfile::tempdir().unwrap();
+    if let Some(device) = open(place.path(), backend) {
+        case(device);
+    }
+}
+
+/// As [`with`], where every read through a ring goes to a worker thread.
+pub(crate) fn with_tmpfs(backend: Backend, case: impl FnOnce(DirectoryDevice)) {
+    let Ok(place) = tempfile::tempdir_in(TMPFS) else {
+        eprintln!("SKIPPED: no {TMPFS}");
+        return;
+    };
+    if let Some(device) = open(place.path(), backend) {
+        case(device);
+    }
+}
