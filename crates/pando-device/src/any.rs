@@ -13,6 +13,7 @@ use crate::device::{Channel, ChannelOptions, Completion, Device, File, OpenOptio
 use crate::directory::{BackendChoice, DirectoryChannel, DirectoryDevice, DirectoryFile};
 use crate::error::Result;
 use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
+use crate::injector::{InjectorChannel, InjectorDevice, InjectorFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
 use crate::null::{NullChannel, NullDevice, NullFile};
 
@@ -27,6 +28,8 @@ pub enum AnyDevice {
     Null(NullDevice),
     /// Files in memory that fail on demand.
     Faulty(FaultyDevice),
+    /// Faults over any of these.
+    Injector(Box<InjectorDevice<AnyDevice>>),
 }
 
 /// A file of any back end.
@@ -40,6 +43,8 @@ pub enum AnyFile {
     Null(NullFile),
     /// In memory, failing on demand.
     Faulty(FaultyFile),
+    /// Of any of these, with faults.
+    Injector(Box<InjectorFile<AnyFile>>),
 }
 
 /// A channel of any back end.
@@ -53,6 +58,8 @@ pub enum AnyChannel {
     Null(NullChannel),
     /// Done in an arbitrary order.
     Faulty(FaultyChannel),
+    /// Any of these, with faults.
+    Injector(Box<InjectorChannel<AnyChannel>>),
 }
 
 impl From<DirectoryDevice> for AnyDevice {
@@ -78,8 +85,15 @@ impl AnyDevice {
     pub fn choice(&self) -> Option<BackendChoice> {
         match self {
             Self::Directory(device) => Some(device.choice()),
+            Self::Injector(device) => device.inner().choice(),
             Self::Memory(_) | Self::Null(_) | Self::Faulty(_) => None,
         }
+    }
+}
+
+impl From<InjectorDevice<AnyDevice>> for AnyDevice {
+    fn from(device: InjectorDevice<AnyDevice>) -> Self {
+        Self::Injector(Box::new(device))
     }
 }
 
@@ -97,6 +111,7 @@ macro_rules! each {
             $kind::Memory($inner) => $call,
             $kind::Null($inner) => $call,
             $kind::Faulty($inner) => $call,
+            $kind::Injector($inner) => $call,
         }
     };
 }
@@ -115,6 +130,7 @@ impl Device for AnyDevice {
             Self::Memory(device) => AnyFile::Memory(device.open(name, options)?),
             Self::Null(device) => AnyFile::Null(device.open(name, options)?),
             Self::Faulty(device) => AnyFile::Faulty(device.open(name, options)?),
+            Self::Injector(device) => AnyFile::Injector(Box::new(device.open(name, options)?)),
         })
     }
 
@@ -136,6 +152,7 @@ impl Device for AnyDevice {
             Self::Memory(device) => AnyChannel::Memory(device.channel(options)?),
             Self::Null(device) => AnyChannel::Null(device.channel(options)?),
             Self::Faulty(device) => AnyChannel::Faulty(device.channel(options)?),
+            Self::Injector(device) => AnyChannel::Injector(Box::new(device.channel(options)?)),
         })
     }
 
@@ -209,6 +226,9 @@ impl Channel for AnyChannel {
             (Self::Faulty(channel), AnyFile::Faulty(file)) => {
                 channel.submit_read(file, offset, buffer, tag)
             }
+            (Self::Injector(channel), AnyFile::Injector(file)) => {
+                channel.submit_read(file, offset, buffer, tag)
+            }
             _ => panic!("a file is read through a channel of another back end"),
         }
     }
@@ -231,6 +251,9 @@ impl Channel for AnyChannel {
                 channel.submit_write(file, offset, buffer, tag)
             }
             (Self::Faulty(channel), AnyFile::Faulty(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            (Self::Injector(channel), AnyFile::Injector(file)) => {
                 channel.submit_write(file, offset, buffer, tag)
             }
             _ => panic!("a file is written through a channel of another back end"),

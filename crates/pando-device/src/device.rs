@@ -80,7 +80,8 @@ pub struct ChannelOptions {
     /// Woken when a completion meets an empty queue, unless [`Channel::completion_fd`] tells of
     /// it; runs on any thread and must not block.
     pub notify: Waker,
-    /// Only the thread that submits first ever uses the channel, apart from dropping it.
+    /// Only the thread that submits first ever uses the channel, apart from dropping it. A hint;
+    /// no back end gains by it so far.
     pub one_thread: bool,
 }
 
@@ -122,7 +123,7 @@ pub trait Device: Debug + Clone + Send + Sync + 'static {
     /// Requests in flight.
     type Channel: Channel<File = Self::File>;
 
-    /// Name of the back end for reports: "pread", "memory", "faulty".
+    /// Name of the back end for reports: "uring", "libaio", "pread", "memory", "null", "faulty".
     fn backend(&self) -> &'static str;
 
     /// Opens a file; the directory part of its name is made when the file may be.
@@ -250,7 +251,9 @@ pub trait Channel: Debug + Send {
     fn waker(&mut self) -> Waker;
 
     /// A descriptor that becomes readable when completions come (an edge each time), for those who
-    /// wait for sockets at the same time. `None`: `notify` of the channel's options is woken.
+    /// wait for sockets at the same time. They ask for it before the first submission, flush before
+    /// they wait, and are woken by `notify`, too, when a reap leaves some behind. `None`: `notify`
+    /// of the channel's options tells of all completions.
     fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

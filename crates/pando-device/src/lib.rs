@@ -11,11 +11,13 @@
 //! | [`MemoryDevice`]    | files in memory; nothing survives the process                        |
 //! | [`NullDevice`]      | names and lengths only: measures the layers above                    |
 //! | [`FaultyDevice`]    | files in memory with faults and crashes that a seed decides          |
+//! | [`InjectorDevice`]  | faults over any of these                                             |
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
 //! Reading order: [`device`], [`buffer`], [`error`], [`directory`], [`uring`],
-//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`any`].
+//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`],
+//! [`injector`], [`any`].
 
 pub mod any;
 pub mod buffer;
@@ -26,6 +28,7 @@ pub mod error;
 mod eventfd;
 pub mod faulty;
 mod fork;
+pub mod injector;
 pub mod libaio;
 pub mod memory;
 mod name;
@@ -44,5 +47,6 @@ pub use directory::{
 };
 pub use error::{Error, Result};
 pub use faulty::FaultyDevice;
+pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;
 pub use null::NullDevice;

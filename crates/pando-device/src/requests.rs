@@ -293,3 +293,134 @@ fn advance(request: &mut Request, file: &DirectoryFile, answer: i64) -> Advance 
     request.done = aligned;
     Advance::Again
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Create, Device, File, OpenOptions};
+    use crate::directory::DirectoryDevice;
+
+    /// A request of `len` bytes at 8192 to a file of two names: one direct, one not.
+    fn request(direct: bool, write: bool, len: usize, case: impl FnOnce(&mut Requests, u32)) {
+        let place = tempfile::tempdir().unwrap();
+        let device = DirectoryDevice::open_directory(place.path(), false, 1).unwrap();
+        let mut how = OpenOptions::create(Create::New);
+        how.direct = direct;
+        let file = device.open("data", how).unwrap();
+        if direct && !file.is_direct() {
+            eprintln!("SKIPPED: no direct I/O here");
+            return;
+        }
+        let mut requests = Requests::new(2);
+        let begun = requests.begin(write, &file, 8192, IoBuf::new(len), 7);
+        case(&mut requests, begun.unwrap().slot);
+    }
+
+    fn place(requests: &mut Requests, slot: u32) -> (u64, usize, u32) {
+        let piece = requests.piece(slot);
+        let within = piece.address.addr() - piece.buffer.as_ptr().addr();
+        (piece.offset, within, piece.len)
+    }
+
+    #[test]
+    fn short_pieces_go_on_where_they_ended() {
+        for write in [false, true] {
+            request(false, write, 1000, |requests, slot| {
+                assert_eq!(place(requests, slot), (8192, 0, 1000));
+                assert!(requests.end_piece(slot, 300).is_none());
+                assert_eq!(place(requests, slot), (8492, 300, 700));
+                assert!(requests.end_piece(slot, 1).is_none());
+                assert_eq!(place(requests, slot), (8493, 301, 699));
+                let done = requests.end_piece(slot, 699).unwrap();
+                done.result.unwrap();
+                assert_eq!((done.tag, done.buffer.len()), (7, 1000));
+                assert_eq!(requests.in_flight(), 0);
+            });
+        }
+    }
+
+    #[test]
+    fn short_pieces_of_direct_files_go_on_from_an_aligned_place() {
+        request(true, false, 3 * 4096, |requests, slot| {
+            assert!(requests.end_piece(slot, 4096 + 77).is_none());
+            let (offset, within, len) = place(requests, slot);
+            assert!((4096..=4096 + 77).contains(&within), "{within}");
+            assert_eq!(offset, 8192 + within as u64);
+            assert_eq!(len as usize, 3 * 4096 - within);
+            assert_eq!(within % 512, 0);
+            // The end of the file.
+            let done = requests.end_piece(slot, 77).unwrap();
+            assert!(matches!(
+                done.result,
+                Err(Error::ShortRead { got, .. }) if got == within + 77
+            ));
+        });
+    }
+
+    #[test]
+    fn nothing_more_is_the_end() {
+        request(false, false, 100, |requests, slot| {
+            assert!(requests.end_piece(slot, 40).is_none());
+            let done = requests.end_piece(slot, 0).unwrap();
+            let result = done.result;
+            assert!(matches!(
+                result,
+                Err(Error::ShortRead {
+                    got: 40,
+                    wanted: 100,
+                    offset: 8192,
+                    ..
+                })
+            ));
+        });
+        request(false, true, 100, |requests, slot| {
+            assert!(requests.end_piece(slot, 0).unwrap().result.is_err());
+        });
+    }
+
+    #[test]
+    fn passing_refusals_are_tried_again_and_lasting_ones_reported() {
+        for passing in [libc::EINTR, libc::EAGAIN, libc::ECANCELED] {
+            request(false, false, 100, |requests, slot| {
+                for _ in 0..RETRIES_MAX {
+                    assert!(requests.end_piece(slot, -i64::from(passing)).is_none());
+                }
+                let last = requests.end_piece(slot, -i64::from(passing));
+                assert_eq!(last.is_none(), passing == libc::EINTR);
+            });
+        }
+        request(false, false, 100, |requests, slot| {
+            let done = requests.end_piece(slot, -i64::from(libc::EIO)).unwrap();
+            assert_eq!(
+                done.result.unwrap_err().to_string(),
+                "cannot read data: Input/output error (os error 5)"
+            );
+        });
+    }
+
+    #[test]
+    fn a_file_keeps_its_number_as_long_as_it_has_requests() {
+        let place = tempfile::tempdir().unwrap();
+        let device = DirectoryDevice::open_directory(place.path(), false, 1).unwrap();
+        let open = |number: usize| {
+            let how = OpenOptions::create(Create::New);
+            device.open(&format!("file-{number}"), how).unwrap()
+        };
+        let mut requests = Requests::new(100);
+        let files: Vec<_> = (0..2 * FILES_KEPT).map(open).collect();
+        let begin = |requests: &mut Requests, number: usize| {
+            let begun = requests.begin(false, &files[number], 0, IoBuf::new(1), 0);
+            let begun = begun.unwrap();
+            (begun.slot, begun.new_file)
+        };
+        let (first, new) = begin(&mut requests, 0);
+        assert_eq!(new, Some(0));
+        for number in 1..2 * FILES_KEPT {
+            let (slot, new) = begin(&mut requests, number);
+            assert!(new.is_some_and(|new| new > 0 && new <= FILES_KEPT));
+            requests.end_piece(slot, 1).unwrap();
+        }
+        assert_eq!(begin(&mut requests, 0).1, None);
+        assert!(requests.piece(first).handle.is_same(&files[0]));
+    }
+}

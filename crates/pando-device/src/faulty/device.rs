@@ -189,7 +189,7 @@ impl Device for FaultyDevice {
 
     fn channel(&self, options: ChannelOptions) -> Result<FaultyChannel> {
         let mut state = self.state.lock();
-        state.check_alive()?;
+        state.begin(Operation::Channel, "")?;
         let random = Random::new(state.random.next());
         Ok(FaultyChannel::new(random, options.depth, options.notify))
     }

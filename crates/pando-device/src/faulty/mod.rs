@@ -19,7 +19,7 @@ pub mod device;
 pub mod file;
 mod image;
 pub mod plan;
-mod random;
+pub(crate) mod random;
 mod state;
 
 pub use channel::FaultyChannel;

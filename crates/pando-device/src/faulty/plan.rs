@@ -24,10 +24,12 @@ pub enum Operation {
     SetLen,
     /// Making a hole.
     Punch,
+    /// Making a channel; matches the empty prefix only.
+    Channel,
 }
 
 impl Operation {
-    pub(super) fn verb(self) -> &'static str {
+    pub(crate) fn verb(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Remove => "remove",
@@ -38,6 +40,7 @@ impl Operation {
             Self::Allocate => "allocate",
             Self::SetLen => "set the length of",
             Self::Punch => "punch",
+            Self::Channel => "make a channel",
         }
     }
 }
@@ -50,6 +53,8 @@ pub enum Fault {
     Io,
     /// Fails with ENOSPC and does nothing; a sync as with [`Fault::Io`].
     Full,
+    /// Fails with EACCES and does nothing.
+    Denied,
     /// A read finds the file to end after so many bytes; a write does so many bytes, then fails
     /// with EIO. Other operations fail with EIO.
     Short(usize),
@@ -102,23 +107,23 @@ impl FaultPlan {
 
 /// Plans and how often each has matched.
 #[derive(Debug, Default)]
-pub(super) struct Plans {
+pub(crate) struct Plans {
     list: Vec<(FaultPlan, u64)>,
     /// How many operations were struck.
-    pub(super) struck: u64,
+    pub(crate) struck: u64,
 }
 
 impl Plans {
-    pub(super) fn add(&mut self, plan: FaultPlan) {
+    pub(crate) fn add(&mut self, plan: FaultPlan) {
         self.list.push((plan, 0));
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
 
     /// Counts an operation and says what happens to it.
-    pub(super) fn strike(&mut self, operation: Operation, name: &str) -> Option<Fault> {
+    pub(crate) fn strike(&mut self, operation: Operation, name: &str) -> Option<Fault> {
         let mut fault = None;
         for (plan, matches) in &mut self.list {
             if plan.operation == operation && name.starts_with(plan.prefix.as_str()) {

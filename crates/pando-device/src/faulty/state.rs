@@ -96,6 +96,11 @@ impl State {
                 operation: verb,
                 name: name.to_owned(),
             }),
+            (Some(Fault::Denied), _) => Err(Error::from_kind(
+                operation.verb(),
+                name,
+                io::ErrorKind::PermissionDenied,
+            )),
             (Some(Fault::Short(_)), Operation::Read | Operation::Write) => Ok(fault),
             (Some(Fault::Io | Fault::Short(_)), _) => Err(io_error(operation, name)),
             _ => Ok(fault),

@@ -310,11 +310,11 @@ mod tests {
             let before = round % 3 == 0;
             if before {
                 waker.wake_by_ref();
-                channel.wait(None);
+                channel.wait(Some(Duration::from_secs(30)));
             } else {
                 thread::scope(|scope| {
                     scope.spawn(|| waker.wake_by_ref());
-                    channel.wait(None);
+                    channel.wait(Some(Duration::from_secs(30)));
                 });
             }
             if round % 2 == 0 {

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use pando_device::{
     AnyDevice, Channel, ChannelOptions, Completion, Create, Device, Error, FaultyDevice, File,
-    IO_ALIGNMENT, IoBuf, MemoryDevice, OpenOptions, REAP_MAX,
+    IO_ALIGNMENT, InjectorDevice, IoBuf, MemoryDevice, OpenOptions, REAP_MAX,
 };
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::time::Duration;
@@ -49,6 +49,15 @@ macro_rules! conformance {
         mod faulty {
             $(#[test] fn $name() { super::$name(super::FaultyDevice::new(7)); })+
         }
+        mod injector {
+            $(#[test] fn $name() {
+                crate::places::with(pando_device::Backend::Uring, |device| {
+                    let device = super::InjectorDevice::new(super::AnyDevice::from(device), 5);
+                    device.reorder();
+                    super::$name(super::AnyDevice::from(device));
+                });
+            })+
+        }
         mod any {
             $(#[test] fn $name() {
                 super::$name(super::AnyDevice::from(super::FaultyDevice::new(3)));
@@ -82,6 +91,7 @@ conformance!(
     waiting_returns_when_nothing_is_in_flight,
     a_channel_may_go_with_reads_in_flight,
     a_parked_loop_is_woken,
+    a_loop_is_told_of_what_a_reap_leaves_behind,
     many_threads_write_and_read_apart,
     channels_outlive_the_device_handle,
     operations_equal_those_on_a_vector,
@@ -513,11 +523,12 @@ fn a_failed_read_is_a_completion<D: Device>(device: D) {
     assert_eq!(channel.in_flight(), 0);
 }
 
-struct Count(AtomicUsize);
+struct Count(AtomicUsize, Waker);
 
 impl std::task::Wake for Count {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.wake_by_ref();
     }
 }
 
@@ -525,7 +536,7 @@ fn a_reap_is_bounded_and_wakes_for_the_rest<D: Device>(device: D) {
     let count = REAP_MAX * 2 + 10;
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 10], 0).unwrap();
-    let wakes = Arc::new(Count(AtomicUsize::new(0)));
+    let wakes = Arc::new(Count(AtomicUsize::new(0), Waker::noop().clone()));
     let mut channel = device
         .channel(ChannelOptions::new(count).notify(Waker::from(wakes.clone())))
         .unwrap();
@@ -571,13 +582,44 @@ fn a_channel_may_go_with_reads_in_flight<D: Device>(device: D) {
     assert_eq!(read(&file, 0, 1), [5]);
 }
 
+/// Waits as an event loop does: for the descriptor where there is one, and for `notify`.
+struct Loop {
+    wakes: Arc<Count>,
+    seen: usize,
+    edges: Option<Edges>,
+}
+
+impl Loop {
+    fn channel<D: Device>(device: &D, depth: usize) -> (D::Channel, Self) {
+        let wakes = Arc::new(Count(AtomicUsize::new(0), pando_sync::thread_waker()));
+        let options = ChannelOptions::new(depth).notify(Waker::from(wakes.clone()));
+        let channel = device.channel(options).unwrap();
+        let edges = channel.completion_fd().map(Edges::of);
+        let parked = Self {
+            wakes,
+            seen: 0,
+            edges,
+        };
+        (channel, parked)
+    }
+
+    fn park(&mut self) {
+        let wakes = self.wakes.0.load(Ordering::SeqCst);
+        if wakes > self.seen {
+            self.seen = wakes;
+            return;
+        }
+        match &self.edges {
+            Some(edges) => edges.wait(),
+            None => pando_sync::park(),
+        }
+    }
+}
+
 fn a_parked_loop_is_woken<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 4096], 0).unwrap();
-    let mut channel = device
-        .channel(ChannelOptions::new(4).notify(pando_sync::thread_waker()))
-        .unwrap();
-    let edges = channel.completion_fd().map(Edges::of);
+    let (mut channel, mut parked) = Loop::channel(&device, 4);
     let mut done = Vec::new();
     for tag in 0..500 {
         channel
@@ -585,10 +627,7 @@ fn a_parked_loop_is_woken<D: Device>(device: D) {
             .unwrap();
         channel.flush();
         while channel.reap(&mut done) == 0 {
-            match &edges {
-                Some(edges) => edges.wait(),
-                None => pando_sync::park(),
-            }
+            parked.park();
         }
     }
     assert_eq!(done.len(), 500);
@@ -598,12 +637,32 @@ fn a_parked_loop_is_woken<D: Device>(device: D) {
         .unwrap();
     channel.flush();
     while channel.reap(&mut done) == 0 {
-        match &edges {
-            Some(edges) => edges.wait(),
-            None => pando_sync::park(),
-        }
+        parked.park();
     }
     assert!(done[500].result.is_err());
+}
+
+fn a_loop_is_told_of_what_a_reap_leaves_behind<D: Device>(device: D) {
+    const COUNT: usize = 3 * REAP_MAX;
+    let file = device.open("data", NEW).unwrap();
+    file.write_at(&[5; 4096], 0).unwrap();
+    let (mut channel, mut parked) = Loop::channel(&device, COUNT);
+    let mut done = Vec::new();
+    for round in 0..5 {
+        for tag in 0..COUNT as u64 {
+            channel
+                .submit_read(&file, 0, IoBuf::new(4096), tag)
+                .unwrap();
+        }
+        channel.flush();
+        done.clear();
+        while done.len() < COUNT {
+            // Nobody reaps twice for one call.
+            parked.park();
+            channel.reap(&mut done);
+        }
+        assert_eq!(channel.in_flight(), 0, "round {round}");
+    }
 }
 
 fn many_threads_write_and_read_apart<D: Device>(device: D) {

@@ -8,6 +8,8 @@ mod crash;
 mod directory;
 mod edges;
 mod faults;
+mod fork;
+mod injected;
 mod places;
 mod refusal;
 mod rings;

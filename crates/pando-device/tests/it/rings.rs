@@ -428,3 +428,28 @@ fn the_alignment_is_known_before_the_first_file() {
         None => assert!(!file.is_direct()),
     }
 }
+
+#[test]
+fn the_device_writes_to_no_memory_of_a_channel_that_has_gone() {
+    for backend in Backend::ALL {
+        places::with(backend, |device| {
+            let file = new_file(&device, 64);
+            for _ in 0..20 {
+                let mut channel = device.channel(ChannelOptions::new(64)).unwrap();
+                for block in 0..64 {
+                    let buffer = IoBuf::new(4096);
+                    channel.submit_read(&file, block * 4096, buffer, 0).unwrap();
+                }
+                channel.flush();
+                drop(channel);
+                // Likely the memory that the reads have had.
+                let buffers: Vec<IoBuf> = (0..64).map(|_| IoBuf::new(4096)).collect();
+                let mut other = IoBuf::new(4096);
+                for _ in 0..3 {
+                    file.read_at(&mut other, 0).unwrap();
+                }
+                assert!(buffers.iter().all(|one| one.iter().all(|byte| *byte == 0)));
+            }
+        });
+    }
+}

@@ -1,0 +1,14 @@
+//! Faults over any other device: its files are real, what goes wrong with them is planned.
+//!
+//! Plans and operations are those of the faulty directory in memory, without its crashes: what was
+//! written is the inner device's. Completions may also come late and in another order.
+//!
+//! Reading order: [`device`], [`mod@file`], [`channel`].
+
+pub mod channel;
+pub mod device;
+pub mod file;
+
+pub use channel::InjectorChannel;
+pub use device::InjectorDevice;
+pub use file::InjectorFile;
