@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pando_device::{AnyDevice, MemoryDevice, DirectoryDevice};
+use pando_device::{AnyDevice, MemoryDevice};
 use pandodb::IoBackend;
 use tempfile::TempDir;
 
@@ -34,18 +34,17 @@ impl Place {
             });
         }
         let directory = match dir {
-            Some(_) => None,
-            None => Some(temporary()?),
+            None if backend.has_files() => Some(temporary()?),
+            _ => None,
         };
         let path = match (&directory, dir) {
             (Some(directory), _) => directory.path(),
-            (None, named) => named.expect("there is a name where there is no temporary directory"),
+            (None, named) => named.unwrap_or_else(|| Path::new("")),
         };
         let threads = completion_threads.unwrap_or(COMPLETION_THREADS);
-        let device = DirectoryDevice::open_directory(path, false, threads)
-            .map_err(Error::device("opening the directory"))?;
+        let device = backend.open_device(path, threads)?;
         Ok(Self {
-            device: device.into(),
+            device,
             _directory: directory,
         })
     }

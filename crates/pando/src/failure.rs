@@ -108,3 +108,18 @@ impl From<pando_bench::Error> for Failure {
 fn is_in_use(error: &pandodb::device::Error) -> bool {
     matches!(error, pandodb::device::Error::InUse { .. })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, Failure};
+
+    #[test]
+    fn a_back_end_that_is_insisted_on_and_missing_is_a_matter_of_usage() {
+        let failure = Failure::from(pandodb::Error::InvalidOption {
+            option: "io_backend",
+            what: "uring cannot be had: no".to_owned(),
+        });
+        assert_eq!(failure.text, "--io-backend: uring cannot be had: no");
+        assert_eq!(failure.code as i32, Code::Usage as i32);
+    }
+}

@@ -61,7 +61,7 @@ fn builder(settings: &Settings) -> Builder {
         .periodic(pando_sync::time::Duration::from_millis(
             settings.periodic_ms,
         ))
-        .io_backend(settings.backend.chosen);
+        .io_backend(settings.io_backend);
     if let Some(bytes) = settings.page_size {
         builder = builder.page_size(bytes);
     }
@@ -109,7 +109,10 @@ fn report(db: &Db, settings: &Settings, addresses: &[String]) {
         "  memory      {}{from}",
         show_size(engine.max_memory)
     ));
-    output::line(format_args!("  I/O         {}", io_line(&engine, settings)));
+    output::line(format_args!("  I/O         {}", io_line(&engine)));
+    for note in &engine.io_notes {
+        output::line(format_args!("              {note}"));
+    }
     output::line(format_args!("  durability  {}", durability_line(settings)));
     output::line(format_args!(
         "  recovery    in {} ms, {} batches replayed",
@@ -130,18 +133,19 @@ fn report(db: &Db, settings: &Settings, addresses: &[String]) {
     }
 }
 
-fn io_line(engine: &Report, settings: &Settings) -> String {
+fn io_line(engine: &Report) -> String {
     let cache = match (engine.direct_io, engine.direct_log) {
         (true, true) => "past the page cache",
         (true, false) => "pages past the page cache, the log through it",
         (false, _) => "through the page cache (the file system has no direct I/O)",
     };
-    let note = settings.backend.note.as_ref();
+    let alignment = match engine.direct_io {
+        true => format!(" in multiples of {}", engine.io_alignment),
+        false => String::new(),
+    };
     format!(
-        "{}, {cache}, pages of {} bytes{}",
-        engine.io_backend,
-        engine.page_size,
-        note.map(|note| format!(" ({note})")).unwrap_or_default()
+        "{}, {cache}{alignment}, pages of {} bytes, {} reads in flight for each loop",
+        engine.io_backend, engine.page_size, engine.queue_depth
     )
 }
 

@@ -4,8 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use pando_server::Durability;
+use pandodb::IoBackend;
 
-use crate::backend::{self, Backend};
+use crate::backend;
 use crate::failure::Failure;
 use crate::layers::{Layers, Value};
 use crate::memory;
@@ -26,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) periodic_ms: u64,
     pub(crate) page_size: Option<usize>,
     pub(crate) block_size: Option<usize>,
-    pub(crate) backend: Backend,
+    pub(crate) io_backend: IoBackend,
     pub(crate) queue_depth: Option<usize>,
     pub(crate) completion_threads: Option<usize>,
     pub(crate) threads: usize,
@@ -107,7 +108,7 @@ impl Settings {
             periodic_ms: read(layers, "periodic_ms", parse_count)?.unwrap_or(1000) as u64,
             page_size: read(layers, "page_size", parse_bytes)?,
             block_size: read(layers, "block_size", parse_bytes)?,
-            backend: backend::choose(backend.as_deref().unwrap_or("auto"), false)?,
+            io_backend: backend::choose(backend.as_deref().unwrap_or("auto"), false)?,
             queue_depth: read(layers, "queue_depth", parse_count)?,
             completion_threads: read(layers, "completion_threads", parse_count)?,
             threads: read(layers, "threads", parse_count)?.unwrap_or(0),

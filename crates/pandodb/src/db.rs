@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::task::Waker;
 
-use pando_device::{AnyDevice, DirectoryDevice, MemoryDevice};
+use pando_device::AnyDevice;
 use pando_format::Lsn;
 use pando_stats::Snapshot;
 use pando_sync::atomic::Ordering;
@@ -15,14 +15,12 @@ use crate::commit::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::halt::{Halt, Stop};
+use crate::io_backend::IoBackend;
 use crate::jobs::{Job, JobEnd};
-use crate::options::{Builder, Durability, IoBackend};
+use crate::options::{Builder, Durability};
 use crate::table::Table;
 use crate::tables::TableState;
 use crate::write_set::{TableChange, WriteSet};
-
-/// Bytes that a store in memory may take beside its budget.
-const MEMORY_DEVICE_BYTES: u64 = 1 << 40;
 
 /// What a thread of the engine does until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
@@ -98,15 +96,10 @@ impl Db {
 
     pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
         options.check()?;
-        let device = match (options.io_backend, directory) {
-            (IoBackend::Memory, _) | (_, None) => {
-                AnyDevice::from(MemoryDevice::new(MEMORY_DEVICE_BYTES))
-            }
-            (IoBackend::Auto | IoBackend::Pread, Some(directory)) => {
-                let threads = options.completion_threads;
-                let device = DirectoryDevice::open_directory(directory, false, threads);
-                AnyDevice::from(device.map_err(Error::io("opening the directory"))?)
-            }
+        let (backend, threads) = (options.io_backend, options.completion_threads);
+        let device = match directory {
+            Some(directory) => backend.open_device(directory, threads)?,
+            None => IoBackend::Memory.open_device("", threads)?,
         };
         Self::open_device(options, device)
     }

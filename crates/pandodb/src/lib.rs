@@ -47,6 +47,7 @@ mod failures;
 mod fetcher;
 mod halt;
 mod holds;
+mod io_backend;
 mod iter;
 mod jobs;
 mod lending;
@@ -73,11 +74,10 @@ pub use batch::{Batch, WriteOptions};
 pub use commit::Outcome;
 pub use db::Db;
 pub use error::{Error, Result};
+pub use io_backend::IoBackend;
 pub use iter::{Entry, Iter};
 pub use occupancy::Occupancy;
-pub use options::{
-    Builder, Durability, IoBackend, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX,
-};
+pub use options::{Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX};
 pub use report::{Report, StoreStat, TableStat};
 pub use table::Table;
 pub use verify::{Damage, VerifyReport, stat, verify};

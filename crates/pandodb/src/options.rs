@@ -7,6 +7,7 @@ use pando_sync::time::Duration;
 
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::io_backend::IoBackend;
 
 /// What a commit's return promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,18 +19,6 @@ pub enum Durability {
     Periodic,
     /// The batch becomes durable with the next checkpoint, or with a later durable commit.
     None,
-}
-
-/// Which way to the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IoBackend {
-    /// The best one that works here: in this version `pread`.
-    #[default]
-    Auto,
-    /// Blocking reads and writes, spread over threads for event loops.
-    Pread,
-    /// No files at all: everything is gone when the store is closed.
-    Memory,
 }
 
 /// Smallest memory budget.
@@ -99,7 +88,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a block, the unit of space: 4 KiB in this version. Counts at creation.
+    /// Bytes of a block, the unit of space: 4 KiB, the default, in this version. Counts at
+    /// creation.
     #[must_use]
     pub fn block_size(mut self, bytes: usize) -> Self {
         self.block_size = bytes;
@@ -120,7 +110,8 @@ impl Builder {
         self
     }
 
-    /// Way to the disk: default [`IoBackend::Auto`].
+    /// Way to the disk: default [`IoBackend::Auto`]. What is used, and why nothing better is, is in
+    /// [`Db::report`](crate::Db::report).
     #[must_use]
     pub fn io_backend(mut self, backend: IoBackend) -> Self {
         self.io_backend = backend;
@@ -204,6 +195,12 @@ impl Builder {
                     "{} bytes; at least {MAX_MEMORY_MIN} are needed",
                     self.max_memory
                 ),
+            );
+        }
+        if self.io_backend == IoBackend::Null {
+            return invalid(
+                "io_backend",
+                "null: keeps no bytes, so no store can live there".into(),
             );
         }
         if self.queue_depth == 0 || self.completion_threads == 0 {

@@ -9,6 +9,11 @@ use crate::db::Db;
 pub struct Report {
     /// The device back end in use.
     pub io_backend: &'static str,
+    /// What is not as good as it could be on the way to the disk, and why: back ends that were
+    /// passed over, buffers that are not registered.
+    pub io_notes: Vec<String>,
+    /// What requests for pages must be multiples of, in bytes; 1 through the page cache.
+    pub io_alignment: usize,
     /// Reads and writes of pages go past the page cache.
     pub direct_io: bool,
     /// Flushes of the log go past the page cache.
@@ -57,6 +62,8 @@ impl Db {
         let space = engine.space.space();
         Report {
             io_backend: pando_device::Device::backend(&engine.device),
+            io_notes: io_notes(&engine.device),
+            io_alignment: pando_device::File::alignment(&engine.data),
             direct_io: pando_device::File::is_direct(&engine.data),
             direct_log: engine.log.is_direct(),
             page_size: pool.page_size().bytes(),
@@ -76,6 +83,14 @@ impl Db {
             poisoned: engine.check_poison().err().map(|error| error.to_string()),
         }
     }
+}
+
+fn io_notes(device: &pando_device::AnyDevice) -> Vec<String> {
+    let Some(choice) = device.choice() else {
+        return Vec::new();
+    };
+    let passed_over = choice.passed_over.iter().map(ToString::to_string);
+    passed_over.chain(choice.notes).collect()
 }
 
 /// One table of a store on disk.

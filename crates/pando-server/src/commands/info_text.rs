@@ -342,6 +342,10 @@ fn pando(shared: &Shared, text: &mut String) {
     };
     let report = engine.db.report();
     field(text, "io_backend", report.io_backend);
+    field(text, "io_notes", report.io_notes.join("; "));
+    field(text, "direct_io", u8::from(report.direct_io));
+    field(text, "io_alignment", report.io_alignment);
+    field(text, "queue_depth", report.queue_depth);
     field(text, "page_size", report.page_size);
     field(text, "recovery_ms", report.recovery_ms);
     field(text, "data_bytes", report.data_bytes);

@@ -7,11 +7,12 @@ use std::task::Waker;
 
 use mio::Interest;
 use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::now;
 
-use super::EventLoop;
+use super::{EventLoop, WAKER};
 use crate::cleaner::Cleaner;
 use crate::client::ClientRecord;
 use crate::connection::Connection;
@@ -92,6 +93,18 @@ impl EventLoop {
         self.cleaner = Some(Cleaner::new(&engine, databases, waker));
         match LoopData::new(engine, Waker::from(self.reactor_wake.clone())) {
             Ok(data) => {
+                // What it says is said by the waker's token, too: look at everything.
+                if let Some(fd) = data.reactor.completion_fd()
+                    && let Err(source) =
+                        self.poll
+                            .registry()
+                            .register(&mut SourceFd(&fd), WAKER, Interest::READABLE)
+                {
+                    self.shared.fail(pandodb::Error::Poisoned {
+                        cause: format!("waiting for the device: {source}"),
+                    });
+                    return;
+                }
                 self.data = Some(data);
                 self.shared.loop_is_ready();
             }

@@ -77,13 +77,9 @@ impl IoFlags {
     }
 }
 
-/// The back end of a name; says when it is not the one that was asked for.
+/// The back end of a name.
 pub(super) fn choose(name: &str) -> Result<IoBackend, Failure> {
-    let backend = backend::choose(name, true)?;
-    if let Some(note) = &backend.note {
-        eprintln!("pando: {note}");
-    }
-    Ok(backend.chosen)
+    backend::choose(name, true)
 }
 
 /// A number of bytes that has to fit into memory.

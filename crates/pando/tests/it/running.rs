@@ -76,6 +76,21 @@ impl Running {
         }
     }
 
+    /// The text that `request` is answered with.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream
+            .write_all(format!("{request}\r\n").as_bytes())
+            .unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let length = line.trim().strip_prefix('$').unwrap().parse().unwrap();
+        let mut text = vec![0; length];
+        stream.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status();
@@ -123,7 +138,7 @@ fn a_killed_server_starts_again_with_what_it_acknowledged() {
 #[test]
 fn the_report_says_where_how_and_what_was_recovered() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Running::start(directory.path(), &["--io-backend", "uring"]);
+    let server = Running::start(directory.path(), &["--io-backend", "pread"]);
     let report = server.report.join("\n");
     let store = directory.path().canonicalize().unwrap().join("pando-data");
     for part in [
@@ -131,13 +146,32 @@ fn the_report_says_where_how_and_what_was_recovered() {
         &server.address,
         &store.display().to_string(),
         "16.0 MiB",
-        "pread",
-        "uring is not there in this version",
+        "I/O         pread, ",
+        "128 reads in flight",
         "durable: a reply means on disk",
         "recovery    in ",
         "redis-cli -h 127.0.0.1 -p ",
     ] {
         assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+}
+
+#[test]
+fn every_way_to_the_disk_serves_and_is_named_at_the_start_and_in_info() {
+    for name in ["auto", "uring", "libaio", "pread"] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Running::start(directory.path(), &["--io-backend", name]);
+        let report = server.report.join("\n");
+        server.expect("SET key value", "+OK\r\n");
+        server.expect("GET key", "$5\r\nvalue\r\n");
+        let line = server.report.iter().find(|line| line.contains("I/O"));
+        let used = line.and_then(|line| line.split_whitespace().nth(1));
+        let used = used.unwrap().trim_end_matches(',');
+        // What is not what was asked for is told with its reason.
+        let told = used == name || name == "auto" || report.contains(&format!("not {name}: "));
+        assert!(told, "{name}: {report}");
+        let info = server.ask("INFO pando");
+        assert!(info.contains(&format!("io_backend:{used}\r\n")), "{info}");
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod basics;
 mod concurrency;
+mod devices;
 mod limits;
 mod many;
 mod nonblocking;

@@ -18,7 +18,11 @@ fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T
 
 fn wait(reactor: &mut Reactor, pending: Pending, waker: &std::task::Waker) {
     reactor.park(pending, waker).unwrap();
-    pando_sync::park();
+    match reactor.completion_fd() {
+        None => pando_sync::park(),
+        // Looks again and again, in place of waiting for the descriptor.
+        Some(_) => pando_sync::thread::yield_now(),
+    }
     reactor.poll().unwrap();
 }
 

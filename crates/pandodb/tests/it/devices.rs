@@ -1,0 +1,235 @@
+//! The engine over each way to the disk, and over one that fails.
+
+use pando_sync::thread;
+use pando_sync::time::{self, Duration};
+use pandodb::device::faulty::{Fault, FaultPlan, Operation};
+use pandodb::device::{AnyDevice, InjectorDevice};
+use pandodb::{Batch, Builder, Db, Durability, Error, IoBackend, Table, WriteOptions};
+
+const WAYS: [IoBackend; 4] = [
+    IoBackend::Auto,
+    IoBackend::Uring,
+    IoBackend::Libaio,
+    IoBackend::Pread,
+];
+const KEYS: u32 = 4000;
+
+/// Far more data than frames.
+fn small() -> Builder {
+    Db::builder().frames(96).max_memory(4 << 20)
+}
+
+fn key(number: u32) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(60)
+}
+
+/// Durable with the next checkpoint: these tests are of reads.
+fn unsafely() -> WriteOptions {
+    WriteOptions::durability(Durability::None)
+}
+
+fn fill(table: &Table) {
+    for start in (0..KEYS).step_by(200) {
+        let db = table.db();
+        let mut batch = Batch::new();
+        for number in start..start + 200 {
+            batch.put(table, &key(number), &value(number));
+        }
+        db.write(&mut batch, unsafely()).unwrap();
+    }
+}
+
+fn read_all(table: &Table) {
+    for number in (0..KEYS).step_by(37) {
+        assert_eq!(table.get(&key(number)).unwrap(), Some(value(number)));
+    }
+    let keys: Vec<Vec<u8>> = (0..KEYS).step_by(31).map(key).collect();
+    let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for (place, found) in table.get_many(&slices).unwrap().into_iter().enumerate() {
+        assert_eq!(found, Some(value(place as u32 * 31)));
+    }
+}
+
+#[test]
+fn every_way_to_the_disk_keeps_and_finds_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    for (round, way) in WAYS.into_iter().enumerate() {
+        let db = small().io_backend(way).open(directory.path()).unwrap();
+        let report = db.report();
+        let named = IoBackend::from_name(report.io_backend).unwrap();
+        // What is not what was asked for is told.
+        let told = way == IoBackend::Auto || named == way || !report.io_notes.is_empty();
+        assert!(told, "{report:?}");
+        let table = db.table("data").unwrap();
+        if round == 0 {
+            fill(&table);
+        }
+        read_all(&table);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_store_keeps_nothing_over_nothing() {
+    let error = Db::builder()
+        .io_backend(IoBackend::Null)
+        .open("unused")
+        .unwrap_err();
+    assert!(error.to_string().contains("null"), "{error}");
+}
+
+#[test]
+fn a_queue_deeper_than_any_ring_works() {
+    for way in WAYS {
+        let directory = tempfile::tempdir().unwrap();
+        let db = small()
+            .io_backend(way)
+            .queue_depth(50_000)
+            .open(directory.path())
+            .unwrap();
+        let table = db.table("data").unwrap();
+        fill(&table);
+        read_all(&table);
+    }
+}
+
+#[test]
+fn stores_of_different_depths_are_used_by_the_same_threads() {
+    for way in WAYS {
+        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let open = |place: usize, depth| {
+            let builder = small().io_backend(way).queue_depth(depth);
+            let db = builder.open(places[place].path()).unwrap();
+            let table = db.table("data").unwrap();
+            fill(&table);
+            (db, table)
+        };
+        let stores = [open(0, 2), open(1, 64)];
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for (_, table) in &stores {
+                        read_all(table);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A store over faults over a directory.
+fn faulty(way: IoBackend) -> (tempfile::TempDir, InjectorDevice<AnyDevice>) {
+    let directory = tempfile::tempdir().unwrap();
+    let device = way.open_device(directory.path(), 4).unwrap();
+    (directory, InjectorDevice::new(device, 3))
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_an_error_with_its_place() {
+    for way in &WAYS[1..] {
+        for fault in [Fault::Io, Fault::Short(512)] {
+            let (_directory, device) = faulty(*way);
+            let db = Db::open_device(small(), device.clone().into()).unwrap();
+            let table = db.table("data").unwrap();
+            fill(&table);
+            read_all(&table);
+            device.fail(FaultPlan::sticky(Operation::Read, "data", 1, fault));
+            let keys: Vec<Vec<u8>> = (0..KEYS).step_by(31).map(key).collect();
+            let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let many = table.get_many(&slices).unwrap_err();
+            let single = keys.iter().find_map(|key| table.get(key).err()).unwrap();
+            for error in [many, single] {
+                assert!(
+                    matches!(
+                        error,
+                        Error::CorruptPage {
+                            extent: Some(_),
+                            ..
+                        }
+                    ),
+                    "{error}"
+                );
+                let text = error.to_string();
+                let why = match fault {
+                    Fault::Io => "Input/output error",
+                    _ => "ends early: 512 of 4096",
+                };
+                assert!(text.contains("page") && text.contains(why), "{text}");
+            }
+            // The pages are there again as soon as the device is.
+            device.clear_faults();
+            read_all(&table);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_opened_is_an_error_and_a_later_opening_works() {
+    for file in ["superblock", "data", "log/", "map."] {
+        let (_directory, device) = faulty(IoBackend::Auto);
+        let open = || Db::open_device(small(), device.clone().into());
+        let db = open().unwrap();
+        fill(&db.table("data").unwrap());
+        db.close().unwrap();
+        device.fail(FaultPlan::once(Operation::Open, file, 1, Fault::Denied));
+        let struck = device.faults_struck();
+        let error = open().unwrap_err();
+        assert!(device.faults_struck() > struck, "no file is called {file}");
+        assert!(
+            error.to_string().contains("ermission denied"),
+            "{file}: {error}"
+        );
+        read_all(&open().unwrap().table("data").unwrap());
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
+    for way in [IoBackend::Auto, IoBackend::Pread] {
+        let (_directory, device) = faulty(way);
+        let db = Db::open_device(small(), device.clone().into()).unwrap();
+        let table = db.table("data").unwrap();
+        fill(&table);
+        device.fail(FaultPlan::sticky(
+            Operation::Allocate,
+            "data",
+            1,
+            Fault::Full,
+        ));
+        let large = vec![7; 3000];
+        let refused = (0..40_000u32).find_map(|number| {
+            let key = [&b"more"[..], &number.to_be_bytes()].concat();
+            table.put_with(&key, &large, unsafely()).err()
+        });
+        let error = refused.expect("the data file cannot grow");
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+        read_all(&table);
+        device.clear_faults();
+        // As soon as the file has grown.
+        let deadline = time::now() + Duration::from_secs(30);
+        while let Err(error) = table.put(b"after", &large) {
+            assert!(matches!(error, Error::Full { .. }), "{error}");
+            assert!(time::now() < deadline, "the file does not grow");
+            thread::yield_now();
+        }
+        assert_eq!(table.get(b"after").unwrap(), Some(large));
+    }
+}
+
+#[test]
+fn a_ring_that_cannot_be_had_costs_no_call() {
+    let (_directory, device) = faulty(IoBackend::Auto);
+    let db = Db::open_device(small(), device.clone().into()).unwrap();
+    let table = db.table("data").unwrap();
+    fill(&table);
+    device.fail(FaultPlan::sticky(Operation::Channel, "", 1, Fault::Io));
+    // Pages are read one by one meanwhile.
+    read_all(&table);
+    assert!(device.faults_struck() > 0, "a channel was wanted");
+    device.clear_faults();
+    read_all(&table);
+}
