@@ -9,6 +9,8 @@
 mod backend;
 mod bench;
 mod command_line;
+#[cfg(test)]
+mod completeness;
 mod failure;
 mod inspect;
 mod layers;
