@@ -342,6 +342,7 @@ fn pando(shared: &Shared, text: &mut String) {
     };
     let report = engine.db.report();
     field(text, "io_backend", report.io_backend);
+    field(text, "queue_depth", report.queue_depth);
     field(text, "page_size", report.page_size);
     field(text, "recovery_ms", report.recovery_ms);
     field(text, "data_bytes", report.data_bytes);
