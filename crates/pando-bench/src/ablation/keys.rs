@@ -142,8 +142,7 @@ pub(super) fn throttle(options: &AblationOptions, observer: &mut dyn Observer) -
         };
         let store = filled.open(&changed)?;
         let workload = Workload::MultiReadRandom;
-        let mut record = filled.measure(&changed, workload, &store, &Plainly, observer)?;
-        record.queue_depth = Some(depth);
+        let record = filled.measure(&changed, workload, &store, &Plainly, observer)?;
         store.close()?;
         Ok(record)
     };

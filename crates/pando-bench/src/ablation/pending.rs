@@ -124,6 +124,7 @@ impl Reused {
 
 /// Boxes that go back to a pool.
 #[derive(Debug)]
+#[expect(clippy::vec_box, reason = "the boxes are what a pool of wrappers keeps")]
 struct Pooled {
     tags: Tags<Box<Reused>>,
     idle: Vec<Box<Reused>>,
