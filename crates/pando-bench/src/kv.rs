@@ -6,7 +6,7 @@ use pando_sync::time::Duration;
 use crate::error::Result;
 use crate::operations::{Operations, Plan};
 use crate::options::{KvOptions, Workload};
-use crate::phase::{self, Measured, Observer, Phase};
+use crate::phase::{self, Calls, Done, Measured, Observer, Phase};
 use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
@@ -21,17 +21,62 @@ pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
     let store = Store::open(options)?;
     let values = Values::new(options.value_bytes, options.value_compress, options.seed);
     for workload in &options.workloads {
-        let record = run_one(options, *workload, &store, &values, observer)?;
+        let record = run_one(options, *workload, &store, &values, &Plainly, observer)?;
         observer.record(&record)?;
     }
     store.close()
 }
 
-fn run_one(
+/// A way of doing the calls of a thread.
+pub(crate) trait Way: Sync {
+    /// What a thread keeps from call to call.
+    type State: Default + Send;
+
+    /// The next call.
+    fn call(
+        &self,
+        state: &mut Self::State,
+        operations: &mut Operations<'_>,
+        limit: u64,
+    ) -> Result<Option<Done>>;
+}
+
+/// The calls and nothing else.
+pub(crate) struct Plainly;
+
+impl Way for Plainly {
+    type State = ();
+
+    fn call(
+        &self,
+        _state: &mut (),
+        operations: &mut Operations<'_>,
+        limit: u64,
+    ) -> Result<Option<Done>> {
+        operations.call(limit)
+    }
+}
+
+/// The calls of a thread, done in a way.
+struct Called<'a, W: Way> {
+    operations: Operations<'a>,
+    way: &'a W,
+    state: W::State,
+}
+
+impl<W: Way> Calls for Called<'_, W> {
+    fn call(&mut self, limit: u64) -> Result<Option<Done>> {
+        self.way.call(&mut self.state, &mut self.operations, limit)
+    }
+}
+
+/// Runs one workload on an open store.
+pub(crate) fn run_one(
     options: &KvOptions,
     workload: Workload,
     store: &Store,
     values: &Values,
+    way: &impl Way,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
     // A fill starts from nothing, so that each one of a list measures the same.
@@ -43,7 +88,11 @@ fn run_one(
         name: workload.name(),
         threads: options.threads,
         beside: workload.is_beside(),
-        total: (options.duration.is_none() || workload.is_fill()).then_some(options.num),
+        total: match (workload.is_fill(), options.duration) {
+            (true, _) => Some(options.num),
+            (false, None) => Some(options.ops.unwrap_or(options.num)),
+            (false, Some(_)) => None,
+        },
         duration: options.duration.filter(|_| !workload.is_fill()),
         warmup: match workload.is_fill() {
             true => Duration::ZERO,
@@ -54,7 +103,13 @@ fn run_one(
         call_ops: plan.call_keys(),
     };
     let mut before = store.db.statistics();
-    let make = |index| Ok(Operations::new(&plan, index));
+    let make = |index| {
+        Ok(Called {
+            operations: Operations::new(&plan, index),
+            way,
+            state: Default::default(),
+        })
+    };
     let measured = phase::run(&phase, make, observer, &mut || {
         before = store.db.statistics()
     })?;

@@ -4,14 +4,15 @@
 //! Reading order: [`mod@kv`] ([`options`]: what is asked for; `keys` and `values`: what is written,
 //! and how a read is checked; `random`, `permutation` and `zipf`: which key is next; `operations`:
 //! one call of each workload), `phase` (threads, warm-up, clock), [`record`] (what is reported),
-//! [`histogram`], `cpu`; [`device`], [`pool`], [`resp`]; `place` (where the file
-//! of a benchmark lies).
+//! [`histogram`], `cpu`; [`device`], [`pool`], [`resp`]; [`ablation`] (what the product
+//! would be without one of its parts); `place` (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
 //! other engines are not here.
 
 #![forbid(unsafe_code)]
 
+pub mod ablation;
 mod cpu;
 pub mod device;
 pub mod error;
@@ -31,6 +32,7 @@ mod store;
 mod values;
 mod zipf;
 
+pub use ablation::{Ablation, AblationOptions};
 pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
 pub use kv::run;

@@ -123,6 +123,11 @@ impl Calls for Operations<'_> {
 }
 
 impl<'a> Operations<'a> {
+    /// They are counted; false for those that work beside.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.beside
+    }
+
     pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
         let stream = (plan.workload as u64) << 32 | thread as u64;
         Self {

@@ -165,8 +165,10 @@ pub struct KvOptions {
     pub value_compress: f64,
     /// Threads that run operations.
     pub threads: usize,
-    /// Length of workloads that do not fill; None: `num` operations.
+    /// Length of workloads that do not fill; None: they end after `ops`.
     pub duration: Option<Duration>,
+    /// Operations of workloads that do not fill; None: `num`.
+    pub ops: Option<u64>,
     /// Time that is in no figure.
     pub warmup: Duration,
     /// Memory budget of the engine, in bytes.
@@ -213,6 +215,7 @@ impl Default for KvOptions {
             value_compress: 1.0,
             threads: 1,
             duration: None,
+            ops: None,
             warmup: Duration::ZERO,
             max_memory: 1 << 30,
             durability: Durability::None,

@@ -49,6 +49,26 @@ macro_rules! record {
 }
 
 record! {
+    /// The ablation that the variant belongs to; figures are of its round of median speed.
+    ablation: &'static str;
+    /// What the variant does, in words.
+    variant_about: &'static str;
+    /// It is what the product does.
+    is_ours: bool;
+    /// Rounds in which each variant had its turn.
+    rounds: usize;
+    /// Operations a second in the slowest round.
+    ops_per_s_min: f64;
+    /// Operations a second in the fastest round.
+    ops_per_s_max: f64;
+    /// Operations a second in relation to what the product does, the median of all rounds.
+    speed_to_ours: f64;
+    /// Objects that the variant built for each operation.
+    constructions_per_op: f64;
+    /// Allocations that the variant made for each operation.
+    allocations_per_op: f64;
+    /// Descriptors of the file that were open.
+    handles: usize;
     /// Processor time of the whole process for each operation.
     cpu_us_per_op: f64;
     /// Processor time of a server that runs elsewhere for each operation, as it says itself.
@@ -154,7 +174,7 @@ impl Record {
     /// Head of the table.
     pub fn head() -> String {
         format!(
-            "{:<18} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8}",
+            "{:<26} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8}",
             "workload",
             "threads",
             "ops/s",
@@ -178,9 +198,16 @@ impl Record {
             .found
             .filter(|_| self.ops > 0)
             .map(|found| 100.0 * found as f64 / self.ops as f64);
+        let name = match self.ablation {
+            Some(_) => format!("{} {}", self.workload, self.variant),
+            None => self.workload.to_owned(),
+        };
+        let to_ours = match self.speed_to_ours {
+            Some(share) => format!("  {share:.2} of ours"),
+            None => String::new(),
+        };
         format!(
-            "{:<18} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}",
-            self.workload,
+            "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{to_ours}",
             self.threads,
             self.ops_per_s,
             self.p50_us,

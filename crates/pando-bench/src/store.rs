@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pandodb::{Db, IoBackend, Table};
+use pando_device::AnyDevice;
+use pandodb::{Builder, Db, IoBackend, Table};
 use tempfile::TempDir;
 
 use crate::error::{Error, Result};
@@ -23,19 +24,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn open(options: &KvOptions) -> Result<Self> {
-        let mut builder = Db::builder()
-            .max_memory(options.max_memory)
-            .durability(options.durability)
-            .io_backend(options.io_backend);
-        if let Some(reads) = options.queue_depth {
-            builder = builder.queue_depth(reads);
-        }
-        if let Some(threads) = options.completion_threads {
-            builder = builder.completion_threads(threads);
-        }
-        if let Some(bytes) = options.page_bytes {
-            builder = builder.page_size(bytes);
-        }
+        let builder = builder(options);
         let (db, directory) = match (&options.dir, options.io_backend) {
             (_, IoBackend::Memory) => (builder.open_in_memory()?, None),
             (Some(path), _) => {
@@ -47,6 +36,15 @@ impl Store {
                 (builder.open(directory.path())?, Some(directory))
             }
         };
+        Self::of(db, directory)
+    }
+
+    /// Opens what is on `device`, which may be opened again later.
+    pub(crate) fn open_on(options: &KvOptions, device: AnyDevice) -> Result<Self> {
+        Self::of(Db::open_device(builder(options), device)?, None)
+    }
+
+    fn of(db: Db, directory: Option<TempDir>) -> Result<Self> {
         let table = db.table(TABLE)?;
         Ok(Self {
             db,
@@ -59,6 +57,23 @@ impl Store {
         drop(self.table);
         Ok(self.db.close()?)
     }
+}
+
+fn builder(options: &KvOptions) -> Builder {
+    let mut builder = Db::builder()
+        .max_memory(options.max_memory)
+        .durability(options.durability)
+        .io_backend(options.io_backend);
+    if let Some(reads) = options.queue_depth {
+        builder = builder.queue_depth(reads);
+    }
+    if let Some(threads) = options.completion_threads {
+        builder = builder.completion_threads(threads);
+    }
+    if let Some(bytes) = options.page_bytes {
+        builder = builder.page_size(bytes);
+    }
+    builder
 }
 
 /// Refuses a directory with a store unless that is wanted, and one without it if it is.

@@ -21,6 +21,7 @@
 
 pub mod any;
 pub mod buffer;
+mod chunk;
 mod completions;
 pub mod device;
 pub mod directory;

@@ -14,12 +14,15 @@ use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, RwLock};
 
 use crate::buffer::IoBuf;
+use crate::chunk::Chunk;
 use crate::completions::Completions;
 use crate::device::{Channel, ChannelOptions, Completion, Create, Device, File, OpenOptions};
 use crate::error::{Error, Result};
 use crate::name;
 
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = Chunk::BYTES as u64;
+/// Chunks from this one of a file on take memory by huge pages; small files stay small.
+const HUGE_FROM: usize = 8;
 
 /// A directory in memory.
 #[derive(Debug, Clone)]
@@ -70,15 +73,17 @@ struct Content {
 #[derive(Debug, Default)]
 struct Chunks {
     /// Exactly as many as `len` needs; bytes behind `len` are zeros.
-    list: Vec<RwLock<Box<[u8]>>>,
+    list: Vec<RwLock<Chunk>>,
     len: u64,
 }
 
 impl Chunks {
     fn resize(&mut self, len: u64) {
         let count = index(len.div_ceil(CHUNK_BYTES));
+        let mut next = self.list.len();
         self.list.resize_with(count, || {
-            RwLock::new(vec![0; index(CHUNK_BYTES)].into_boxed_slice())
+            next += 1;
+            RwLock::new(Chunk::new(next > HUGE_FROM))
         });
         if len < self.len
             && let Some(last) = self.list.last()
@@ -95,7 +100,7 @@ impl Chunks {
         &self,
         offset: u64,
         len: usize,
-        mut part: impl FnMut(&RwLock<Box<[u8]>>, std::ops::Range<usize>, std::ops::Range<usize>),
+        mut part: impl FnMut(&RwLock<Chunk>, std::ops::Range<usize>, std::ops::Range<usize>),
     ) {
         let mut done = 0;
         while done < len {

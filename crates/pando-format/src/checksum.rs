@@ -1,13 +1,48 @@
 //! CRC-32C (Castagnoli): hardware on x86-64 and aarch64.
+//!
+//! Two ways to the same number: carry-less multiplication, up to 512 bits wide, for pages and other
+//! long inputs (about half the time for 4 KiB where the processor has it), and the processor's
+//! own instruction for what is short or goes on from before.
+
+/// Bytes from which the wide way is quicker wherever it exists.
+const WIDE_BYTES: usize = 256;
 
 /// The checksum of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    if bytes.len() < WIDE_BYTES {
+        return crc32c::crc32c(bytes);
+    }
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// Goes on from `crc`, the checksum of what came before.
 #[inline]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_come_to_the_same_number() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        let bytes: Vec<u8> = (0..70_000_u32)
+            .map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8)
+            .collect();
+        for start in [0, 1, 4, 7] {
+            for len in [0, 1, 255, 256, 257, 511, 1024, 4092, 4096, 16_380, 65_532] {
+                let part = &bytes[start..start + len];
+                assert_eq!(
+                    crc32c(part),
+                    crc32c::crc32c(part),
+                    "{len} bytes from {start}"
+                );
+                let (head, tail) = part.split_at(len / 3);
+                assert_eq!(crc32c_append(crc32c(head), tail), crc32c(part));
+            }
+        }
+    }
 }

@@ -10,6 +10,7 @@ use pando_format::page::{WORD_EPOCH, verify_image};
 use pando_format::{Epoch, FrameIndex, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::words::store_bytes;
 use pando_sync::{Mutex, Woken};
 
 use crate::access::Exclusive;
@@ -243,11 +244,8 @@ impl Pool {
         let latched = self.end_ticket(ticket);
         let words = self.frame_words(frame);
         if is_checked {
-            let (chunks, _) = bytes.as_chunks::<8>();
-            for (word, chunk) in words.iter().zip(chunks) {
-                // Relaxed: the exclusive latch is held.
-                word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
-            }
+            // The exclusive latch is held: nobody else writes.
+            store_bytes(words, bytes);
         }
         let header = self.header(frame);
         header.set_stored(

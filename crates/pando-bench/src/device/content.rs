@@ -32,7 +32,7 @@ pub(super) fn place(block: &mut [u8], offset: u64) {
 }
 
 /// Whether the first and the last sector of `block` lie at `offset`.
-pub(super) fn is_at(block: &[u8], offset: u64) -> bool {
+pub(crate) fn is_at(block: &[u8], offset: u64) -> bool {
     let last = block.len() - SECTOR_BYTES;
     block[..8] == stamp(offset) && block[last..last + 8] == stamp(offset + last as u64)
 }

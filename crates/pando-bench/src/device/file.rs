@@ -16,7 +16,7 @@ const FILL_BYTES: usize = 1 << 20;
 const SAMPLES: u64 = 64;
 
 /// Opens the file; fills it unless it is there in the size that is wanted.
-pub(super) fn open(
+pub(crate) fn open(
     device: &AnyDevice,
     options: &DeviceOptions,
     observer: &mut dyn Observer,

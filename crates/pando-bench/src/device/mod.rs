@@ -3,10 +3,10 @@
 //! Reading order: [`options`], `content` (what the file holds, and how a read is checked), `file`
 //! (filling and reusing it), `requests` (what a thread does), [`run`](mod@run).
 
-mod content;
-mod file;
+pub(crate) mod content;
+pub(crate) mod file;
 pub mod options;
-mod requests;
+pub(crate) mod requests;
 pub mod run;
 
 pub use options::{DeviceOptions, DeviceWorkload};

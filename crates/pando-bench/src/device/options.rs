@@ -116,17 +116,22 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
+    /// Requests of all threads, unless the run ends by time: each block once.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.duration.is_none().then(|| self.blocks())
+    }
+
     /// Blocks of the file.
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.size_bytes / self.block_bytes as u64
     }
 
     /// Bytes of the file: whole blocks.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         self.blocks() * self.block_bytes as u64
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let needed = |flag, fine: bool, what: &str| match fine {
             true => Ok(()),
             false => Err(Error::option(flag, what)),

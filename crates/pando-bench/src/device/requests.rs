@@ -17,12 +17,16 @@ use crate::random::Random;
 
 /// What all threads share.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    pub(super) options: &'a DeviceOptions,
-    pub(super) workload: DeviceWorkload,
-    pub(super) file: &'a AnyFile,
+pub(crate) struct Plan<'a> {
+    pub(crate) options: &'a DeviceOptions,
+    pub(crate) workload: DeviceWorkload,
+    pub(crate) file: &'a AnyFile,
     /// Reads are looked at: they come from something that keeps bytes.
-    pub(super) is_checked: bool,
+    pub(crate) is_checked: bool,
+    /// Each request is handed over by itself; else the channel decides.
+    pub(crate) one_by_one: bool,
+    /// Requests of all threads, unless the run ends by time.
+    pub(crate) total: Option<u64>,
 }
 
 /// A request in flight.
@@ -124,6 +128,9 @@ impl<'a> Requests<'a> {
             if submitted.is_err() {
                 let what = "the channel takes fewer requests than its depth".to_owned();
                 return Err(self.wrong(what));
+            }
+            if self.plan.one_by_one {
+                self.channel.flush();
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! A whole run of `bench device`.
 
-use pando_device::{AnyDevice, AnyFile, ChannelOptions, Device, File};
+use pando_device::{AnyDevice, ChannelOptions, Device, File};
 
 use super::file;
-use super::options::{DeviceOptions, DeviceWorkload};
+use super::options::DeviceOptions;
 use super::requests::{Plan, Requests};
 use crate::error::{Error, Result};
 use crate::phase::{self, Measured, Observer, Phase};
@@ -28,30 +28,32 @@ pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
     )?;
     let file = file::open(&place.device, options, observer)?;
     for workload in &options.workloads {
-        let record = run_one(options, *workload, &place.device, &file, observer)?;
+        let plan = Plan {
+            options,
+            workload: *workload,
+            file: &file,
+            is_checked: place.device.backend() != "null",
+            one_by_one: false,
+            total: options.total(),
+        };
+        let record = run_one(&plan, &place.device, observer)?;
         observer.record(&record)?;
     }
     Ok(())
 }
 
-fn run_one(
-    options: &DeviceOptions,
-    workload: DeviceWorkload,
+/// Runs one workload, as `plan` says.
+pub(crate) fn run_one(
+    plan: &Plan<'_>,
     device: &AnyDevice,
-    file: &AnyFile,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
-    let plan = Plan {
-        options,
-        workload,
-        file,
-        is_checked: device.backend() != "null",
-    };
+    let (options, workload) = (plan.options, plan.workload);
     let phase = Phase {
         name: workload.name(),
         threads: options.threads,
         beside: false,
-        total: options.duration.is_none().then(|| options.blocks()),
+        total: plan.total,
         duration: options.duration,
         warmup: options.warmup,
         interval: options.interval,
@@ -64,10 +66,10 @@ fn run_one(
             .channel(how)
             .map_err(Error::device("making an I/O channel"))?;
         let region = phase.share(options.blocks(), index);
-        Ok(Requests::new(&plan, channel, region, index))
+        Ok(Requests::new(plan, channel, region, index))
     };
     let measured = phase::run(&phase, make, observer, &mut || ())?;
-    Ok(record(&plan, device, &measured))
+    Ok(record(plan, device, &measured))
 }
 
 fn record(plan: &Plan<'_>, device: &AnyDevice, measured: &Measured) -> Record {

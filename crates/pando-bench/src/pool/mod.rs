@@ -2,12 +2,13 @@
 //! evict. No tree above, no disk below.
 //!
 //! Reading order: [`options`], `pages` (what is read), `null` (the device that does nothing),
-//! `pending` (what a thread does), [`run`](mod@run).
+//! `parking` (where operations wait), `pending` (what a thread does), [`run`](mod@run).
 
-mod null;
+pub(crate) mod null;
 pub mod options;
-mod pages;
-mod pending;
+pub(crate) mod pages;
+pub(crate) mod parking;
+pub(crate) mod pending;
 pub mod run;
 
 pub use options::{PoolOptions, PoolWorkload};

@@ -8,13 +8,13 @@ use pando_sync::time::Duration;
 
 /// Reads that touch no byte.
 #[derive(Debug)]
-pub(super) struct NullChannel {
+pub(crate) struct NullChannel {
     done: VecDeque<Completion>,
     depth: usize,
 }
 
 impl NullChannel {
-    pub(super) fn new(depth: usize) -> Self {
+    pub(crate) fn new(depth: usize) -> Self {
         Self {
             done: VecDeque::with_capacity(depth),
             depth,

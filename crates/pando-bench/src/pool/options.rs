@@ -86,16 +86,16 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    pub(super) fn pages(&self) -> u64 {
+    pub(crate) fn pages(&self) -> u64 {
         self.size_bytes / self.page_bytes as u64
     }
 
-    pub(super) fn frames(&self) -> usize {
+    pub(crate) fn frames(&self) -> usize {
         usize::try_from(self.max_memory / self.page_bytes as u64).unwrap_or(usize::MAX)
     }
 
     /// Checks the options.
-    pub(super) fn check(&self) -> Result<PageSize> {
+    pub(crate) fn check(&self) -> Result<PageSize> {
         let needed = |flag, fine: bool, what: String| match fine {
             true => Ok(()),
             false => Err(Error::option(flag, what)),

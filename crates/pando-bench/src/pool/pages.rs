@@ -33,14 +33,14 @@ pub(super) fn value_of(page: PageId) -> u64 {
 
 /// A device with pages, and a pool that knows where they lie.
 #[derive(Debug)]
-pub(super) struct Pages {
-    pub(super) device: AnyDevice,
-    pub(super) file: AnyFile,
-    pub(super) pool: Pool,
+pub(crate) struct Pages {
+    pub(crate) device: AnyDevice,
+    pub(crate) file: AnyFile,
+    pub(crate) pool: Pool,
 }
 
 impl Pages {
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &PoolOptions,
         page_size: PageSize,
         workload: PoolWorkload,

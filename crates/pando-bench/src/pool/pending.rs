@@ -6,12 +6,13 @@
 
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
 use pando_format::PageId;
-use pando_pool::{Attempt, LoadStart, LoadTicket, Pool, Restart};
+use pando_pool::{Attempt, LoadStart, Pool, Restart};
 use pando_sync::thread;
 use pando_sync::time::{self, Instant};
 
 use super::options::PoolWorkload;
 use super::pages::{Pages, VALUE_WORD, offset_of, value_of};
+use super::parking::{Park, Parked};
 use crate::error::{Error, Result};
 use crate::histogram::Histogram;
 use crate::phase::{Calls, Done};
@@ -24,40 +25,36 @@ const EVICT_STEPS: usize = 4 * EVICT_COUNT;
 
 /// What all threads share.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    pub(super) workload: PoolWorkload,
-    pub(super) pages: &'a Pages,
-    pub(super) pages_count: u64,
-    pub(super) page_bytes: usize,
-    pub(super) queue_depth: usize,
-    pub(super) seed: u64,
+pub(crate) struct Plan<'a> {
+    pub(crate) workload: PoolWorkload,
+    pub(crate) pages: &'a Pages,
+    pub(crate) pages_count: u64,
+    pub(crate) page_bytes: usize,
+    pub(crate) queue_depth: usize,
+    pub(crate) seed: u64,
 }
 
 /// The operations of one thread.
 #[derive(Debug)]
-pub(super) struct Pending<'a, C: Channel<File = AnyFile>> {
+pub(crate) struct Pending<'a, C: Channel<File = AnyFile>, P: Park> {
     plan: &'a Plan<'a>,
     pool: &'a Pool,
     channel: C,
-    /// Claims of the reads in flight, by tag.
-    tickets: Vec<Option<LoadTicket>>,
-    free_tags: Vec<usize>,
-    begun: Vec<Instant>,
+    /// The operations whose reads are in flight.
+    parking: P,
     buffers: Vec<IoBuf>,
     completions: Vec<Completion>,
     random: Random,
     times: Histogram,
 }
 
-impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
-    pub(super) fn new(plan: &'a Plan<'a>, mut channel: C, thread: usize) -> Self {
+impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
+    pub(crate) fn new(plan: &'a Plan<'a>, mut channel: C, parking: P, thread: usize) -> Self {
         let depth = plan.queue_depth;
         Self {
             plan,
             pool: &plan.pages.pool,
-            tickets: (0..depth).map(|_| None).collect(),
-            free_tags: (0..depth).rev().collect(),
-            begun: vec![time::now(); depth],
+            parking,
             buffers: channel.buffers(depth, plan.page_bytes),
             completions: Vec::with_capacity(depth),
             channel,
@@ -67,13 +64,13 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
     }
 
     fn in_flight(&self) -> usize {
-        self.tickets.len() - self.free_tags.len()
+        self.parking.parked()
     }
 
     /// Looks for random pages until as many are being read as may be. Returns hits.
     fn start(&mut self, limit: u64) -> Result<u64> {
         let room = limit.saturating_sub(self.in_flight() as u64);
-        let mut room = room.min(self.free_tags.len() as u64);
+        let mut room = room.min((self.plan.queue_depth - self.in_flight()) as u64);
         let (mut hits, begun) = (0, time::now());
         while room > 0 {
             let page = PageId(self.random.below(self.plan.pages_count) as u32);
@@ -121,14 +118,13 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
                 return Ok(false);
             }
         };
-        let (Some(tag), Some(buffer)) = (self.free_tags.pop(), self.buffers.pop()) else {
-            unreachable!("there is a tag and a buffer for each read in flight");
+        let Some(buffer) = self.buffers.pop() else {
+            unreachable!("there is a buffer for each read in flight");
         };
         let offset = offset_of(ticket.stored());
-        self.tickets[tag] = Some(ticket);
-        self.begun[tag] = begun;
+        let tag = self.parking.park(Parked { ticket, begun });
         let file = &self.plan.pages.file;
-        match self.channel.submit_read(file, offset, buffer, tag as u64) {
+        match self.channel.submit_read(file, offset, buffer, tag) {
             Ok(()) => Ok(true),
             Err(_) => Err(self.wrong("the channel takes fewer reads than its depth".to_owned())),
         }
@@ -143,9 +139,7 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
         let mut ops = 0;
         for completion in completions.drain(..) {
             completion.result.map_err(Error::device("reading a page"))?;
-            let tag = completion.tag as usize;
-            let ticket = self.tickets[tag].take().expect("each tag completes once");
-            self.free_tags.push(tag);
+            let Parked { ticket, begun } = self.parking.unpark(completion.tag);
             let page = ticket.page();
             let published = self.pool.finish_load(ticket, &completion.buffer);
             self.buffers.push(completion.buffer);
@@ -157,7 +151,7 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
                 Ok(()) | Err(Restart::Fault(_) | Restart::Conflict) => {}
                 Err(restart) => return Err(self.wrong(format!("{page}: {restart:?}"))),
             }
-            let ns = now.saturating_duration_since(self.begun[tag]).as_nanos();
+            let ns = now.saturating_duration_since(begun).as_nanos();
             self.times.add(u64::try_from(ns).unwrap_or(u64::MAX));
             ops += 1;
         }
@@ -173,7 +167,7 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
     }
 }
 
-impl<C: Channel<File = AnyFile>> Calls for Pending<'_, C> {
+impl<C: Channel<File = AnyFile>, P: Park> Calls for Pending<'_, C, P> {
     fn begin(&mut self, _start: Instant) {
         self.times = Histogram::default();
     }
@@ -197,11 +191,11 @@ impl<C: Channel<File = AnyFile>> Calls for Pending<'_, C> {
     }
 }
 
-impl<C: Channel<File = AnyFile>> Drop for Pending<'_, C> {
+impl<C: Channel<File = AnyFile>, P: Park> Drop for Pending<'_, C, P> {
     fn drop(&mut self) {
         // A run that failed leaves claims behind.
-        for ticket in self.tickets.iter_mut().filter_map(Option::take) {
-            self.pool.fail_load(ticket);
+        for parked in self.parking.take_all() {
+            self.pool.fail_load(parked.ticket);
         }
     }
 }

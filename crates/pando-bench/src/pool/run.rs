@@ -7,6 +7,7 @@ use pando_stats::Ticker;
 use super::null::NullChannel;
 use super::options::{PoolOptions, PoolWorkload};
 use super::pages::Pages;
+use super::parking::Slots;
 use super::pending::{Pending, Plan};
 use crate::error::{Error, Result};
 use crate::phase::{self, Observer, Phase};
@@ -57,7 +58,10 @@ fn run_one(
     let depth = options.queue_depth;
     let measured = match workload {
         PoolWorkload::Null => {
-            let make = |index| Ok(Pending::new(&plan, NullChannel::new(depth), index));
+            let make = |index| {
+                let parking = Slots::new(depth);
+                Ok(Pending::new(&plan, NullChannel::new(depth), parking, index))
+            };
             phase::run(&phase, make, observer, &mut measuring)?
         }
         PoolWorkload::Memory => {
@@ -67,7 +71,7 @@ fn run_one(
                     .device
                     .channel(how)
                     .map_err(Error::device("making an I/O channel"))?;
-                Ok(Pending::new(&plan, channel, index))
+                Ok(Pending::new(&plan, channel, Slots::new(depth), index))
             };
             phase::run(&phase, make, observer, &mut measuring)?
         }

@@ -94,6 +94,7 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         value_compress: flags.value_compress,
         threads: flags.threads,
         duration: flags.duration,
+        ops: None,
         warmup: common.warmup,
         max_memory: flags.max_memory,
         durability: flags.durability.durability(),

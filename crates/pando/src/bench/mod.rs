@@ -3,6 +3,7 @@
 //! Reading order: `flags` (what several layers share), `screen` (where results go), [`layer`]
 //! (which layers there are), a file for each layer.
 
+mod ablation;
 mod device;
 mod flags;
 mod kv;

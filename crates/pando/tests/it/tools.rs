@@ -191,6 +191,22 @@ fn records(here: &Path, words: &[&str]) -> Vec<Value> {
 }
 
 #[test]
+fn an_ablation_writes_a_record_for_each_variant() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = ["ablation", "pending", "--num=2000", "--rounds=1"];
+    let words = [
+        &words[..],
+        &["--size=4m", "--max-memory=2m", "--queue-depth=8"],
+    ]
+    .concat();
+    let records = records(directory.path(), &words);
+    let variants: Vec<_> = records.iter().map(|record| &record["variant"]).collect();
+    assert_eq!(variants, ["boxed", "pooled", "ours"]);
+    assert!(records.iter().all(|record| record["ablation"] == "pending"));
+    assert_eq!(records[2]["speed_to_ours"], 1.0);
+}
+
+#[test]
 fn each_layer_writes_records() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
@@ -209,7 +225,11 @@ fn each_layer_writes_records() {
             &["fillseq", "multireadrandom"],
             &["max_memory", "page_reads_per_op", "queue_depth"],
         ),
-        (&resp, &["set", "get"], &["pipeline", "page_reads_per_op"]),
+        (
+            &resp,
+            &["set", "get"],
+            &["pipeline", "page_reads_per_op", "queue_depth"],
+        ),
     ];
     for (words, workloads, fields) in cases {
         let records = records(here, words);

@@ -30,6 +30,7 @@ fn help_and_version_are_there_at_every_level() {
         &["bench", "pool"],
         &["bench", "kv"],
         &["bench", "resp"],
+        &["bench", "ablation"],
     ] {
         check(pando(here).args(words).arg("--help"), 0, "Usage: pando");
         check(
@@ -64,6 +65,9 @@ fn wrong_flags_are_refused() {
         "not there in this version",
     );
     check(pando(here).args(["bench", "disk"]), 1, "is no layer");
+    for (name, why) in [("stats", "not there"), ("throttel", "is no ablation")] {
+        check(pando(here).args(["bench", "ablation", name]), 1, why);
+    }
     check(
         pando(here).args(["bench", "device", "--block-size", "1000"]),
         1,

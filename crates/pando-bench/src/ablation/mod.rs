@@ -1,0 +1,21 @@
+//! `bench ablation`: what the product does, beside the slower way that it could have been done.
+//!
+//! Each ablation runs its variants in turn in one process, round after round, and reports the
+//! median round of each; `is_ours` marks what the product does. The other variants live here alone.
+//!
+//! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
+//! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
+//! `fetch`) with `context`.
+
+mod context;
+mod handles;
+mod keys;
+pub mod options;
+mod pending;
+mod queue;
+mod rounds;
+pub mod run;
+mod submit;
+
+pub use options::{Ablation, AblationOptions};
+pub use run::run;

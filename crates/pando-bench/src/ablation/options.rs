@@ -1,0 +1,149 @@
+//! What an ablation is asked for.
+
+use std::path::PathBuf;
+
+use pando_sync::time::Duration;
+use pandodb::IoBackend;
+
+use crate::error::{Error, Result};
+
+macro_rules! ablations {
+    ($($variant:ident $name:literal $threads:literal $num:literal $help:literal;)*) => {
+        /// A part of the product that can be left out here.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Ablation {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Ablation {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in options and records.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// One line of help.
+            pub fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)* }
+            }
+
+            /// Threads unless said otherwise.
+            pub fn threads(self) -> usize {
+                match self { $(Self::$variant => $threads,)* }
+            }
+
+            /// Operations of a turn unless said otherwise.
+            pub fn num(self) -> u64 {
+                match self { $(Self::$variant => $num,)* }
+            }
+        }
+    };
+}
+
+ablations! {
+    Pending "pending" 1 2_000_000 "Where an operation waits for its page: boxed, pooled, in a slot.";
+    Queue "queue" 2 2_000_000 "A queue that signals always, or only if somebody waits.";
+    PreadHandles "pread-handles" 16 100_000 "Reads by a pool of descriptors behind a semaphore, or by one that is shared.";
+    Throttle "throttle" 1 100_000 "Most reads in flight: 16, 64, 120, 512.";
+    ScatterGather "scatter-gather" 1 20_000 "Many keys one after the other, or with all their reads in flight together.";
+    Fetch "fetch" 1 100_000 "A context that is built for each read, or put back to its initial state.";
+    Submit "submit" 1 100_000 "A system call for each read, or for several together.";
+}
+
+impl Ablation {
+    /// The ablation of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|one| one.name() == name).copied()
+    }
+}
+
+/// Options of `bench ablation`; the defaults are those of the command line.
+#[derive(Debug, Clone)]
+pub struct AblationOptions {
+    /// What is measured.
+    pub ablation: Ablation,
+    /// Turns of each variant.
+    pub rounds: usize,
+    /// Threads; None: as [`Ablation::threads`] says.
+    pub threads: Option<usize>,
+    /// Operations of a turn of a variant; None: as [`Ablation::num`] says.
+    pub num: Option<u64>,
+    /// Length of a turn; ends it instead of the number.
+    pub duration: Option<Duration>,
+    /// Time at the start of each turn that is in no figure.
+    pub warmup: Duration,
+    /// Bytes of what is read: pages, a file, or keys and values.
+    pub size_bytes: u64,
+    /// Bytes of the memory above it.
+    pub max_memory: u64,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Reads in flight.
+    pub queue_depth: usize,
+    /// Keys of a call that reads several.
+    pub batch: u64,
+    /// Of all choices.
+    pub seed: u64,
+    /// Where files lie, and stay; None: a temporary directory.
+    pub dir: Option<PathBuf>,
+    /// Uses the store in `dir`, which such a run has left.
+    pub use_existing_db: bool,
+    /// Way to the disk.
+    pub io_backend: IoBackend,
+    /// Threads of the back end, where it has such.
+    pub completion_threads: Option<usize>,
+}
+
+impl AblationOptions {
+    /// The defaults for `ablation`.
+    pub fn new(ablation: Ablation) -> Self {
+        Self {
+            ablation,
+            rounds: 5,
+            threads: None,
+            num: None,
+            duration: None,
+            warmup: Duration::ZERO,
+            size_bytes: 256 << 20,
+            max_memory: 32 << 20,
+            page_bytes: 4096,
+            queue_depth: 128,
+            batch: match ablation {
+                Ablation::Throttle => 1024,
+                _ => 128,
+            },
+            seed: 1,
+            dir: None,
+            use_existing_db: false,
+            io_backend: IoBackend::Auto,
+            completion_threads: None,
+        }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| self.ablation.threads())
+    }
+
+    pub(super) fn num(&self) -> u64 {
+        self.num.unwrap_or_else(|| self.ablation.num())
+    }
+
+    /// Operations of a turn, unless it ends by time.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.duration.is_none().then(|| self.num())
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let needed = |flag, fine: bool| match fine {
+            true => Ok(()),
+            false => Err(Error::option(flag, "at least 1 is needed")),
+        };
+        needed("rounds", self.rounds > 0)?;
+        needed("threads", self.threads() > 0)?;
+        needed("num", self.num() > 0)?;
+        needed("queue-depth", self.queue_depth > 0)?;
+        needed("batch", self.batch > 0)
+    }
+}

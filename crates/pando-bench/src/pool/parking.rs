@@ -1,0 +1,70 @@
+//! Where an operation stays while its page is being read.
+
+use pando_pool::LoadTicket;
+use pando_sync::time::Instant;
+
+/// An operation that waits.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) ticket: LoadTicket,
+    pub(crate) begun: Instant,
+}
+
+/// Places for the operations of one thread.
+pub(crate) trait Park {
+    /// Keeps an operation; returns the tag that finds it again. There is room for as many as
+    /// reads may be in flight.
+    fn park(&mut self, parked: Parked) -> u64;
+
+    /// Gives the operation of a tag back, once.
+    fn unpark(&mut self, tag: u64) -> Parked;
+
+    /// Operations that are parked.
+    fn parked(&self) -> usize;
+
+    /// Gives all back.
+    fn take_all(&mut self) -> Vec<Parked>;
+}
+
+/// As the engine: slots that are made once.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Option<Parked>>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self {
+            slots: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+        }
+    }
+}
+
+impl Park for Slots {
+    fn park(&mut self, parked: Parked) -> u64 {
+        let tag = self
+            .free
+            .pop()
+            .expect("there is a slot for each read in flight");
+        self.slots[tag] = Some(parked);
+        tag as u64
+    }
+
+    fn unpark(&mut self, tag: u64) -> Parked {
+        let tag = tag as usize;
+        let parked = self.slots[tag].take().expect("each tag completes once");
+        self.free.push(tag);
+        parked
+    }
+
+    fn parked(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn take_all(&mut self) -> Vec<Parked> {
+        self.free = (0..self.slots.len()).rev().collect();
+        self.slots.iter_mut().filter_map(Option::take).collect()
+    }
+}

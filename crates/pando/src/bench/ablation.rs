@@ -1,0 +1,89 @@
+//! `pando bench ablation`: the product beside the slower ways that it could have been made.
+
+use clap::Args;
+use pando_bench::{Ablation, AblationOptions};
+use pando_sync::time::Duration;
+
+use super::flags::{CommonFlags, IoFlags, bytes};
+use super::screen::Screen;
+use crate::failure::Failure;
+use crate::quantity::{parse_duration, parse_size};
+
+/// Ablations of the same naming that this version does not have.
+const PLANNED: [&str; 4] = ["stats", "alloc", "descent", "cursor"];
+
+#[derive(Debug, Args)]
+pub(crate) struct AblationFlags {
+    /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit.
+    name: String,
+    /// Turns of each variant; the median round is reported.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Threads [default: of pread-handles 16, of queue 2, else 1].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Operations of a turn [default: some hundred thousand].
+    #[arg(long)]
+    num: Option<u64>,
+    /// Length of a turn, instead of a number.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Bytes of what is read: pages, a file, or keys and values.
+    #[arg(long, default_value = "256m", value_parser = parse_size)]
+    size: u64,
+    /// Bytes of the memory above it.
+    #[arg(long, alias = "cache-size", default_value = "32m", value_parser = parse_size)]
+    max_memory: u64,
+    /// Keys of a call that reads several [default: of throttle 1024, else 128].
+    #[arg(long)]
+    batch: Option<u64>,
+    /// Use the store that is in --dir.
+    #[arg(long)]
+    use_existing_db: bool,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(flatten)]
+    io: IoFlags,
+}
+
+fn ablation(name: &str) -> Result<Ablation, Failure> {
+    Ablation::from_name(name).ok_or_else(|| {
+        let why = match PLANNED.contains(&name) {
+            true => "is not there in this version",
+            false => "is no ablation",
+        };
+        let names: Vec<_> = Ablation::ALL.iter().map(|one| one.name()).collect();
+        let known = names.join(", ");
+        Failure::usage(format!("bench ablation {name}: {why}; there are {known}"))
+    })
+}
+
+pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
+    let (common, io) = (&flags.common, &flags.io);
+    let defaults = AblationOptions::new(ablation(&flags.name)?);
+    if flags.use_existing_db && common.dir.is_none() {
+        return Err(Failure::usage("--use-existing-db: needs --dir".to_owned()));
+    }
+    let options = AblationOptions {
+        rounds: flags.rounds,
+        threads: flags.threads,
+        num: flags.num,
+        duration: flags.duration,
+        warmup: common.warmup,
+        size_bytes: flags.size,
+        max_memory: flags.max_memory,
+        page_bytes: io.page_bytes()?.unwrap_or(defaults.page_bytes),
+        queue_depth: io.queue_depth.unwrap_or(defaults.queue_depth),
+        batch: flags.batch.unwrap_or(defaults.batch),
+        seed: common.seed,
+        dir: common.dir.clone(),
+        use_existing_db: flags.use_existing_db,
+        io_backend: io.backend()?,
+        completion_threads: io.completion_threads,
+        ..defaults
+    };
+    bytes("size", flags.size)?;
+    Screen::run(common.json.as_deref(), false, |screen| {
+        pando_bench::ablation::run(&options, screen)
+    })
+}
