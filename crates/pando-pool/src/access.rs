@@ -128,6 +128,12 @@ impl<'a> Optimistic<'a> {
         header.latch.release_shared();
     }
 
+    /// Counts a use of an inner node; writes only until it is hot.
+    #[inline]
+    pub fn touch_inner(&self) {
+        self.pool.header(self.frame).touch_inner();
+    }
+
     /// Counts a use of the page; writes only until the page is warm.
     #[inline]
     pub fn touch(&self) {

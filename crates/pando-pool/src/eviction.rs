@@ -1,7 +1,9 @@
 //! Free frames and the clock that makes more of them.
 //!
 //! Pages come in cold, and the first use after a load does not count, so a scan passes through
-//! without driving out what is used again and again. Only clean frames are emptied here; dirty
+//! without driving out what is used again and again. Inner nodes are hot with each use: with one
+//! pass of the hand between two uses they would be read again for about one get in 400 at ten
+//! times the memory, with two passes for almost none. Only clean frames are emptied here; dirty
 //! ones are collected for the cleaner.
 
 use pando_format::{Epoch, FrameIndex, PageId};
@@ -10,7 +12,7 @@ use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::{CoreLocal, Mutex, WaitList, core_count, thread};
 
 use crate::access::Exclusive;
-use crate::frame::{HEAT_COLD, HEAT_WARM};
+use crate::frame::HEAT_WARM;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
@@ -155,7 +157,7 @@ impl Pool {
             return Passed::Kept;
         }
         if header.heat() >= HEAT_WARM {
-            header.set_heat(HEAT_COLD);
+            header.set_heat(header.heat() - 1);
             return Passed::Kept;
         }
         if !header.seems_unheld() || header.image().is_some() {

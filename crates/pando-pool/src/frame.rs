@@ -11,6 +11,8 @@ pub(crate) const HEAT_NEW: u8 = 0;
 pub(crate) const HEAT_COLD: u8 = 1;
 /// Used again: the next pass makes it cold.
 pub(crate) const HEAT_WARM: u8 = 2;
+/// An inner node in use: it survives two passes, since many ways lead through it.
+pub(crate) const HEAT_HOT: u8 = 3;
 
 /// What is known about the page in a frame. All fields but `holds` and `heat` change only under the
 /// exclusive latch, or (`image`) under a shared one by whoever owns the image.
@@ -185,6 +187,14 @@ impl FrameHeader {
         let heat = self.heat();
         if heat < HEAT_WARM {
             self.set_heat(heat + 1);
+        }
+    }
+
+    /// Counts a use of an inner node. Writes nothing once it is hot.
+    #[inline]
+    pub(crate) fn touch_inner(&self) {
+        if self.heat() < HEAT_HOT {
+            self.set_heat(HEAT_HOT);
         }
     }
 }

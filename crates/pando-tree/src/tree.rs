@@ -133,10 +133,11 @@ impl Tree {
                     "is no node of its tree and level",
                 ));
             }
-            here.touch();
             if level <= stop {
+                here.touch();
                 return Ok(here);
             }
+            here.touch_inner();
             let index = choose(here, &node);
             here = step_down(pool, here, &node, index)?;
             expected = Some(level - 1);
