@@ -147,7 +147,15 @@ fn record(
     record.set_engine(&report);
     record.page_reads_per_op = Some(per_op(Ticker::PageReads));
     record.page_writes_per_op = Some(per_op(Ticker::PageWrites));
-    record.hits_per_op = reads_keys(workload).then(|| (1.0 - per_op(Ticker::Faults)).max(0.0));
+    let (gets, missed) = (
+        counted.get(Ticker::Gets) as f64,
+        counted.get(Ticker::GetsMissed) as f64,
+    );
+    if reads_keys(workload) && gets > 0.0 {
+        record.hits_per_op = Some((1.0 - missed / gets).max(0.0));
+        record.page_reads_per_miss =
+            (missed > 0.0).then(|| counted.get(Ticker::PageReads) as f64 / missed);
+    }
     record.found = (!workload.is_fill() && !writes).then_some(measured.found);
     record.beside_ops_per_s = workload
         .is_beside()

@@ -87,8 +87,10 @@ record! {
     page_reads_per_op: f64;
     /// Pages written to the device for each operation.
     page_writes_per_op: f64;
-    /// Share of operations whose leaf was in memory: one less the pages that were not, for each.
+    /// Share of operations that found all they needed in memory.
     hits_per_op: f64;
+    /// Pages read from the device for each operation that did not.
+    page_reads_per_miss: f64;
     /// Share of looks at a page of the pool that found it in a frame; the others are operations.
     hits_per_look: f64;
     /// Operations that found what they asked for.

@@ -36,6 +36,8 @@ pub(crate) struct Running {
     pub(crate) consumed: usize,
     /// Its run is over, its commit is not.
     committing: bool,
+    /// A page that it reads was asked for.
+    missed: bool,
     transaction: Option<Box<Transaction>>,
     conflicts: u32,
 }
@@ -89,6 +91,8 @@ impl Connection {
             command,
             consumed,
             committing: false,
+            // Whoever looked ahead has counted it.
+            missed: self.position < self.looked_until,
             transaction: None,
             conflicts: 0,
         });
@@ -230,7 +234,7 @@ impl Connection {
     fn halted(&mut self, turn: &mut Turn<'_>, running: &mut Running, halt: Halt) -> Step {
         self.take_back();
         let text = match halt {
-            Halt::Pending(pending) => match self.park(turn, running, pending) {
+            Halt::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
                 Err(error) => engine_error(&error),
             },
@@ -242,6 +246,22 @@ impl Connection {
         };
         self.write_error(&text);
         Step::Done
+    }
+
+    /// As [`Connection::park`], for a command that has not read all; counts its miss.
+    fn park_read(
+        &mut self,
+        turn: &mut Turn<'_>,
+        running: &mut Running,
+        pending: Pending,
+    ) -> pandodb::Result<()> {
+        if pending.is_for_page() && !running.missed {
+            running.missed = true;
+            if let Some(data) = turn.data.as_ref() {
+                data.reactor.count_misses(1);
+            }
+        }
+        self.park(turn, running, pending)
     }
 
     /// Registers for the wake-up, and has the engine fetch what comes behind, too.

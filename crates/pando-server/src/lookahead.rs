@@ -6,10 +6,8 @@
 //! again in their order, and mostly find their pages. Commands whose database or meaning depends
 //! on those before them end the look.
 
-use std::task::Waker;
-
 use pando_resp::{Arguments, Limits, Parsed, Parser};
-use pandodb::nonblocking::Attempt;
+use pandodb::nonblocking::{Attempt, Prefetched};
 
 use crate::commands::{Command, Kind};
 use crate::engine::Engine;
@@ -20,8 +18,6 @@ use crate::shared::Shared;
 const KEYS_MAX: usize = 1024;
 /// Bytes of values in memory that are copied in passing before the look ends.
 const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// Keys in a row for which nothing could be submitted, after which the look ends.
-const REFUSED_MAX: usize = 8;
 /// Reads in flight beyond which nothing is added.
 const IN_FLIGHT_MAX: usize = 1024;
 
@@ -33,8 +29,8 @@ pub(crate) struct Prefetch {
     value: Vec<u8>,
     keys: usize,
     value_bytes: usize,
-    /// Keys in a row for which nothing was submitted.
-    refused: usize,
+    /// The device takes no more reads, or no frame is free.
+    full: bool,
 }
 
 /// The place a look begins at.
@@ -64,7 +60,7 @@ impl Prefetch {
     ) -> pandodb::Result<usize> {
         self.keys = 0;
         self.value_bytes = 0;
-        self.refused = 0;
+        self.full = false;
         if command.0.kind == Kind::Exec {
             if let Some(multi) = &outlook.session.multi {
                 for place in 0..multi.len() {
@@ -102,7 +98,7 @@ impl Prefetch {
     fn goes_on(&self, reactor: &pandodb::nonblocking::Reactor) -> bool {
         self.keys < KEYS_MAX
             && self.value_bytes < VALUE_BYTES_MAX
-            && self.refused < REFUSED_MAX
+            && !self.full
             && reactor.in_flight() < IN_FLIGHT_MAX
     }
 
@@ -121,19 +117,17 @@ impl Prefetch {
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
             self.value.clear();
-            match table.try_get(&self.stored, &mut self.value)? {
+            match table.try_prefetch(&self.stored, &mut self.value)? {
                 // Nobody is woken: the command in front has its own waker, the others come later.
-                Attempt::Pending(pending) => {
-                    let in_flight = reactor.in_flight();
-                    reactor.park(pending, Waker::noop())?;
-                    // No more in flight than before: somebody reads that page already, or the
-                    // device takes no more.
-                    if reactor.in_flight() > in_flight {
-                        self.refused = 0;
-                    } else {
-                        self.refused += 1;
+                Attempt::Pending(pending) => match reactor.prefetch(pending)? {
+                    Prefetched::Reading => {
+                        if matches!(command.kind, Kind::Read | Kind::ReadMany) {
+                            reactor.count_misses(1);
+                        }
                     }
-                }
+                    Prefetched::Known => {}
+                    Prefetched::Full => self.full = true,
+                },
                 Attempt::Ready(_) => self.value_bytes += self.value.len(),
             }
         }

@@ -33,6 +33,7 @@ macro_rules! tickers {
 
 tickers! {
     Gets "gets" "operations" "Point reads.";
+    GetsMissed "gets_missed" "operations" "Point reads that had to wait for a page from the device; each counts once.";
     Puts "puts" "operations" "Records written.";
     Deletes "deletes" "operations" "Records deleted.";
     ScanLeaves "scan_leaves" "leaves" "Leaves copied by scans.";

@@ -22,6 +22,9 @@ use crate::table::Table;
 use crate::tables::TableState;
 use crate::write_set::{TableChange, WriteSet};
 
+/// The thread that runs operations of futures.
+const HELPER: &str = "pando-helper";
+
 /// What a thread of the engine does until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
 
@@ -36,6 +39,8 @@ pub struct Db {
 struct Owner {
     engine: Shared,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Ends first: what it runs may need the others.
+    helper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Drop for Owner {
@@ -54,6 +59,12 @@ impl Owner {
             return Ok(());
         }
         engine.closed.store(true, Ordering::Release);
+        engine.helper.close();
+        if let Some(helper) = self.helper.lock().take()
+            && helper.join().is_err()
+        {
+            engine.poison("an engine thread panicked");
+        }
         let flushed = engine.check_poison().and_then(|()| {
             engine
                 .log
@@ -116,8 +127,9 @@ impl Db {
         let owner = Owner {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),
+            helper: Mutex::new(None),
         };
-        let bodies: [(&str, ThreadBody); 6] = [
+        let bodies: [(&str, ThreadBody); 7] = [
             ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
             ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
             (
@@ -127,6 +139,7 @@ impl Db {
             ("pando-tables", Box::new(Engine::run_jobs)),
             ("pando-reads", Box::new(Engine::run_reads)),
             ("pando-maintain", Box::new(Engine::run_maintenance)),
+            (HELPER, Box::new(Engine::run_helper)),
         ];
         for (name, body) in bodies {
             let engine = engine.clone();
@@ -136,7 +149,11 @@ impl Db {
                 .map_err(|source| Error::Poisoned {
                     cause: format!("starting {name}: {source}"),
                 })?;
-            owner.threads.lock().push(thread);
+            if name == HELPER {
+                *owner.helper.lock() = Some(thread);
+            } else {
+                owner.threads.lock().push(thread);
+            }
         }
         Ok(Self {
             owner: Arc::new(owner),
@@ -375,6 +392,7 @@ fn run_thread(engine: &Engine, body: ThreadBody) {
                 self.0.checkpoint.stop();
                 self.0.jobs.close();
                 self.0.reads.close();
+                self.0.helper.close();
             }
         }
     }

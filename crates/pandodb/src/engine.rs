@@ -17,6 +17,7 @@ use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
 use crate::error::{Error, Result};
+use crate::futures::{Helper, KeyBuffers};
 use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;
@@ -27,6 +28,7 @@ use crate::reads::Reads;
 use crate::store::{Store, pause};
 use crate::stripes::Stripes;
 use crate::tables::TableState;
+use crate::write_set::WriteSet;
 
 /// Faults of one operation before it takes a share of the hold budget.
 const FAULTS_FREE: u32 = 6;
@@ -50,6 +52,9 @@ pub(crate) struct Engine {
     pub(crate) fetchers: Fetchers,
     /// Pages that are read for others, by the read thread.
     pub(crate) reads: Reads,
+    /// Runs operations of futures that make no progress.
+    pub(crate) helper: Helper,
+    pub(crate) key_buffers: KeyBuffers,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
     pub(crate) closed: AtomicBool,
@@ -90,6 +95,8 @@ impl Engine {
             closed: AtomicBool::new(false),
             fetchers: Fetchers::default(),
             reads: Reads::new(),
+            helper: Helper::default(),
+            key_buffers: KeyBuffers::default(),
             store: parts.store,
             log: parts.log,
             checkpoint: parts.checkpoint,
@@ -175,6 +182,7 @@ impl Engine {
     ) -> Step<bool> {
         let (found, mark) = self.look_up(table, key, reader, out)?;
         self.check_mark(mark)?;
+        self.statistics.tick(Ticker::Gets, 1);
         Ok(found)
     }
 
@@ -192,7 +200,6 @@ impl Engine {
             return Err(no_such_table(table));
         };
         let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
-        self.statistics.tick(Ticker::Gets, 1);
         Ok((lookup.found, lookup.multi_lsn))
     }
 
@@ -211,6 +218,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Counts a get with its first fault; `missed` is its own.
+    pub(crate) fn count_miss(&self, halt: &Halt, missed: &mut bool) {
+        if !*missed && matches!(halt, Halt::Stop(Stop::Restart(Restart::Fault(_)))) {
+            *missed = true;
+            self.statistics.tick(Ticker::GetsMissed, 1);
+        }
+    }
+
     /// Reads `key` into `out`; true if it exists. Blocks.
     pub(crate) fn read(
         &self,
@@ -219,20 +234,58 @@ impl Engine {
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
+        self.read_on(table, key, reader, out, false)
+    }
+
+    /// As [`Engine::read`], for a read that may have begun: `missed` if its miss was counted.
+    pub(crate) fn read_on(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+        mut missed: bool,
+    ) -> Result<bool> {
         let mut copied = None;
         self.block(|blocked| {
             // What was copied is shown once its mark is applied, without reading again: a steady
             // stream of batches cannot keep a reader waiting for ever.
             let (found, mark) = match copied {
                 Some(copied) => copied,
-                None => self
-                    .look_up(table, key, reader, out)
-                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))?,
+                None => self.look_up(table, key, reader, out).inspect_err(|halt| {
+                    self.count_miss(halt, &mut missed);
+                    blocked.wanted.append(&mut reader.wanted);
+                })?,
             };
             copied = Some((found, mark));
             self.check_mark(mark)?;
+            self.statistics.tick(Ticker::Gets, 1);
             Ok(found)
         })
+    }
+
+    /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
+    /// else, so that its commit notices what comes between.
+    pub(crate) fn try_read_stamped(
+        &self,
+        state: &Arc<TableState>,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+        set: &mut WriteSet,
+    ) -> Step<bool> {
+        set.clear();
+        set.table(state);
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe).into());
+        };
+        let found = self.try_get(state, key, reader, out)?;
+        set.reads.push(stamp);
+        Ok(found)
     }
 
     /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in

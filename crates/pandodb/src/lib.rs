@@ -45,6 +45,7 @@ mod engine;
 mod error;
 mod failures;
 mod fetcher;
+pub mod futures;
 mod halt;
 mod holds;
 mod io_backend;

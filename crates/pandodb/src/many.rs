@@ -48,6 +48,8 @@ struct Scratch {
     later: Vec<u32>,
     /// For each key, the next one that waits for the same read.
     next: Vec<u32>,
+    /// Keys that were counted as missed.
+    missed: Vec<bool>,
     /// For each tag, the first key that waits for its read.
     first: Vec<u32>,
     faults: usize,
@@ -99,6 +101,8 @@ impl Scratch {
         self.later.reserve(keys);
         self.next.clear();
         self.next.resize(keys, NONE);
+        self.missed.clear();
+        self.missed.resize(keys, false);
         self.first.clear();
         self.faults = 0;
         self.found.clear();
@@ -188,8 +192,11 @@ impl Gathering<'_> {
             let Scratch { reader, value, .. } = &mut *self.scratch;
             let step = self
                 .engine
-                .look_up(self.table, text, reader, value)
-                .and_then(|(found, mark)| self.engine.check_mark(mark).map(|()| found));
+                .try_get(self.table, text, reader, value)
+                .inspect_err(|halt| {
+                    let missed = &mut self.scratch.missed[key as usize];
+                    self.engine.count_miss(halt, missed);
+                });
             match step {
                 Ok(found) => {
                     self.scratch.keep(key, found);
@@ -278,8 +285,10 @@ impl Gathering<'_> {
     /// Reads a key as a single read does. Nothing is in flight.
     fn read_alone(&mut self, key: u32) -> Result<()> {
         let text = self.keys[key as usize];
+        let missed = self.scratch.missed[key as usize];
         let Scratch { reader, value, .. } = &mut *self.scratch;
-        let found = self.engine.read(self.table, text, reader, value)?;
+        let engine = self.engine;
+        let found = engine.read_on(self.table, text, reader, value, missed)?;
         self.scratch.keep(key, found);
         Ok(())
     }

@@ -13,6 +13,7 @@ use pando_device::ChannelOptions;
 use pando_format::PageId;
 use pando_pool::Restart;
 use pando_pool::access::HoldToken;
+use pando_stats::Ticker;
 use pando_sync::{Arc, Mutex};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
@@ -49,6 +50,13 @@ pub struct Pending {
     stop: Stop,
     /// Further pages that the operation is going to need.
     wanted: Vec<PageId>,
+}
+
+impl Pending {
+    /// True if it waits for a page from the device.
+    pub fn is_for_page(&self) -> bool {
+        matches!(self.stop, Stop::Restart(Restart::Fault(_)))
+    }
 }
 
 fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
@@ -130,7 +138,8 @@ impl Reactor {
     }
 
     /// Arranges that `waker` is woken when trying again makes sense, perhaps at once, perhaps for
-    /// no reason. Never blocks.
+    /// no reason. Never blocks. A read begins at [`Reactor::flush`] or [`Reactor::poll`], whatever
+    /// comes first.
     ///
     /// # Errors
     /// Why what is waited for will never come: a page that cannot be read, a poisoned store.
@@ -153,18 +162,42 @@ impl Reactor {
                     stop = Stop::Restart(restart);
                 }
             }
-            for page in pending.wanted {
-                if fetcher.room() > 0 {
-                    // An error of a page that is only going to be needed is met when it is.
-                    let _ = fetcher.start(&self.engine, page);
-                }
-            }
-            fetcher.flush();
+            start_wanted(&self.engine, &mut fetcher, &pending.wanted);
         }
         if self.engine.register(&stop, waker)? {
             waker.wake_by_ref();
         }
         Ok(())
+    }
+
+    /// Starts the read that `pending` waits for, for an operation that comes later: nobody is
+    /// woken. Never blocks.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn prefetch(&mut self, pending: Pending) -> Result<Prefetched> {
+        let Stop::Restart(Restart::Fault(page)) = pending.stop else {
+            return Ok(Prefetched::Known);
+        };
+        let mut fetcher = self.fetcher.lock();
+        let started = fetcher.start(&self.engine, page)?;
+        start_wanted(&self.engine, &mut fetcher, &pending.wanted);
+        Ok(match started {
+            Started::Reading(_) => Prefetched::Reading,
+            Started::Loading | Started::Done => Prefetched::Known,
+            Started::Crowded | Started::Refused(_) => Prefetched::Full,
+        })
+    }
+
+    /// Hands the reads that were started to the device. A loop calls it before it sleeps.
+    pub fn flush(&mut self) {
+        self.fetcher.lock().flush();
+    }
+
+    /// Counts gets whose pages had to be asked for: each is counted once, by whoever runs it again
+    /// until it is done.
+    pub fn count_misses(&self, gets: u64) {
+        self.engine.statistics.tick(Ticker::GetsMissed, gets);
     }
 
     /// A descriptor that becomes readable (an edge each time) when there is something for
@@ -177,6 +210,27 @@ impl Reactor {
     /// Reads in flight.
     pub fn in_flight(&self) -> usize {
         self.fetcher.lock().in_flight()
+    }
+}
+
+/// What became of a [`Reactor::prefetch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetched {
+    /// A read was started.
+    Reading,
+    /// Nothing has to be read, or somebody reads it.
+    Known,
+    /// No further read can be started now.
+    Full,
+}
+
+/// Starts the reads of pages that are going to be needed.
+fn start_wanted(engine: &Shared, fetcher: &mut Fetcher, wanted: &[PageId]) {
+    for page in wanted {
+        if fetcher.room() > 0 {
+            // An error of a page that is only going to be needed is met when it is.
+            let _ = fetcher.start(engine, *page);
+        }
     }
 }
 
@@ -372,6 +426,17 @@ impl Table {
         with_reader(|reader| {
             let step = self.db.engine().try_get(&self.state, key, reader, out);
             attempt(step, &mut reader.wanted)
+        })
+    }
+
+    /// As [`Table::try_get`], to find out what is missing: it does not count as a get.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn try_prefetch(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<()>> {
+        with_reader(|reader| {
+            let step = self.db.engine().look_up(&self.state, key, reader, out);
+            attempt(step.map(drop), &mut reader.wanted)
         })
     }
 

@@ -10,7 +10,6 @@ use crate::batch::WriteOptions;
 use crate::commit::Outcome;
 use crate::db::Db;
 use crate::error::Result;
-use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
@@ -18,6 +17,8 @@ use crate::write_set::WriteSet;
 thread_local! {
     /// Buffers of point reads of this thread.
     static READ: RefCell<ReadBuffers> = RefCell::default();
+    /// Where gets of futures copy values to.
+    static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -33,6 +34,14 @@ pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
         // Called from within a closure of `get_with`.
         Err(_) => f(&mut ValueReader::new()),
     })
+}
+
+/// Lends a buffer of this thread; another one from within itself.
+pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    let mut value = VALUE.take();
+    let result = f(&mut value);
+    VALUE.set(value);
+    result
 }
 
 /// A named table: byte keys to byte values, ordered. Clones are handles of the same table.
@@ -205,26 +214,13 @@ impl Table {
         let mut reader = ValueReader::new();
         let mut set = WriteSet::default();
         loop {
-            set.clear();
-            let table = set.table(&self.state);
             let found = engine.block(|blocked| {
-                let tree = self.state.tree();
-                let Some(tree) = tree else {
-                    return Err(crate::engine::no_such_table(&self.state));
-                };
-                let stripe = engine.stripes.of(tree.id, key);
-                let Some(stamp) = engine.stripes.stamp(stripe) else {
-                    return Err(Halt::Stop(Stop::Stripe(stripe)));
-                };
-                let found = engine.try_get(&self.state, key, &mut reader, &mut value);
-                if found.is_err() {
-                    blocked.wanted.append(&mut reader.wanted);
-                }
-                let found = found?;
-                set.reads.clear();
-                set.reads.push(stamp);
-                Ok(found)
+                let set = &mut set;
+                engine
+                    .try_read_stamped(&self.state, key, &mut reader, &mut value, set)
+                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))
             })?;
+            let table = set.table(&self.state);
             match f(found.then_some(&value[..])) {
                 Change::Keep => return Ok(()),
                 Change::Put(new) => set.write(table, key, Some(&new)),

@@ -125,10 +125,10 @@ fn record(
     record.page_reads_per_op = after.grown(before, "page_reads_total").map(per_op);
     record.page_writes_per_op = after.grown(before, "page_writes_total").map(per_op);
     let is_read = matches!(plan.workload, Some(RespWorkload::Get | RespWorkload::Mget));
-    record.hits_per_op = after
-        .grown(before, "faults_total")
+    let missed = after.grown(before, "gets_missed_total");
+    record.hits_per_op = missed
         .filter(|_| is_read)
-        .map(|faults| (1.0 - per_op(faults)).max(0.0));
+        .map(|missed| (1.0 - per_op(missed)).max(0.0));
     if !target.is_own() {
         let user = after.grown(before, "used_cpu_user");
         let system = after.grown(before, "used_cpu_sys");

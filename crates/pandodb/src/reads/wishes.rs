@@ -71,7 +71,6 @@ impl Store {
 }
 
 impl Engine {
-    #[cfg_attr(not(test), expect(dead_code, reason = "futures come next"))]
     /// Has `page` read for an operation that does not wait for it; `waker` is woken when trying
     /// again makes sense. True if that is now. Never blocks.
     ///
@@ -95,7 +94,6 @@ impl Engine {
         Ok(false)
     }
 
-    #[expect(dead_code, reason = "read-ahead comes next")]
     /// Has `page` read if there is room; nobody waits for it.
     pub(crate) fn wish_page(&self, page: PageId) -> bool {
         !self.reads.is_closed() && self.reads.wishes.push(u64::from(page.0))

@@ -6,8 +6,10 @@
 mod basics;
 mod concurrency;
 mod devices;
+mod futures;
 mod limits;
 mod many;
 mod nonblocking;
+mod reads;
 mod restart;
 mod twin;

@@ -18,6 +18,7 @@ fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T
 
 fn wait(reactor: &mut Reactor, pending: Pending, waker: &std::task::Waker) {
     reactor.park(pending, waker).unwrap();
+    reactor.flush();
     match reactor.completion_fd() {
         None => pando_sync::park(),
         // Looks again and again, in place of waiting for the descriptor.

@@ -1,15 +1,16 @@
 //! Reads allocate nothing, neither from memory nor from disk: a counting allocator says so.
-//!
-//! A binary of its own, with one test: the count is of all threads, the engine's too.
 
-#![cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
 
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{park, thread_waker};
 use pandodb::{Batch, Db, Durability, IoBackend, Table, WriteOptions};
 
 struct Counting {
@@ -152,6 +153,25 @@ impl Store {
         });
     }
 
+    fn futures(&self, kind: Kind) {
+        self.count(kind, "get_with_async", |from, to| {
+            for number in (from..to).map(Self::number) {
+                let future = self
+                    .table
+                    .get_with_async(&self.keys[number as usize], check);
+                assert_eq!(block_on(future).unwrap(), Some(number));
+            }
+        });
+        let mut out = Vec::with_capacity(1000);
+        self.count(kind, "get_into_async", |from, to| {
+            for number in (from..to).map(Self::number) {
+                let key = &self.keys[number as usize];
+                assert!(block_on(self.table.get_into_async(key, &mut out)).unwrap());
+                assert_eq!(check(&out), number);
+            }
+        });
+    }
+
     fn many(&self, kind: Kind) {
         let mut keys: Vec<&[u8]> = Vec::with_capacity(128);
         self.count(kind, "get_many_with", |from, to| {
@@ -171,8 +191,19 @@ impl Store {
     }
 }
 
-#[test]
-fn gets_allocate_nothing() {
+/// The simplest executor: one future at a time.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = thread_waker();
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => park(),
+        }
+    }
+}
+
+pub(super) fn gets_allocate_nothing() {
     assert!(ALLOCATOR.count.load(Ordering::Relaxed) > 0);
     for key_bytes in [16, 100] {
         for (backend, kind, frames) in [
@@ -183,6 +214,7 @@ fn gets_allocate_nothing() {
             let store = filled(backend, key_bytes, frames);
             store.blocking(kind);
             store.many(kind);
+            store.futures(kind);
         }
     }
 }

@@ -1,0 +1,283 @@
+//! Gets as futures: into a value of their own, into the caller's buffer, through a closure.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use pando_format::Lsn;
+use pando_stats::Ticker;
+use pando_sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::futures::help::Answer;
+use crate::futures::key::Key;
+use crate::futures::{Next, TURNS_MAX, Waits};
+use crate::halt::{Halt, Step};
+use crate::table::{Table, with_reader, with_value};
+use crate::tables::TableState;
+
+/// What becomes of a get with its first attempt.
+#[derive(Debug)]
+enum Begun<T> {
+    Ended(Option<Result<T>>),
+    Pending(PendingGet),
+}
+
+/// A get that its first attempt did not end.
+#[derive(Debug)]
+struct PendingGet {
+    key: Key,
+    state: Arc<TableState>,
+    waits: Waits,
+    missed: bool,
+    /// A copy that may be shown when all batches up to the mark are applied: reading again might
+    /// meet the next batch, and so on for ever.
+    copied: Option<(bool, Lsn, Vec<u8>)>,
+    helped: Option<Arc<Answer<Option<Vec<u8>>>>>,
+}
+
+/// The first attempt of a get: what is in memory costs neither a count of references nor a copy of
+/// the key.
+fn begin<T>(
+    table: &Table,
+    key: &[u8],
+    out: &mut Vec<u8>,
+    end: impl FnOnce(bool, &mut Vec<u8>) -> T,
+) -> Begun<T> {
+    let engine = table.db.engine();
+    let mut missed = false;
+    let copied = look_up(engine, &table.state, key, &mut missed, out);
+    let stop = match copied.and_then(|(found, mark)| engine.check_mark(mark).map(|()| found)) {
+        Ok(found) => {
+            engine.statistics.tick(Ticker::Gets, 1);
+            return Begun::Ended(Some(Ok(end(found, out))));
+        }
+        Err(Halt::Error(error)) => return Begun::Ended(Some(Err(error))),
+        Err(Halt::Stop(stop)) => stop,
+    };
+    Begun::Pending(PendingGet {
+        key: Key::new(engine, key),
+        state: table.state.clone(),
+        waits: Waits {
+            stop: Some(stop),
+            ..Waits::default()
+        },
+        missed,
+        copied: None,
+        helped: None,
+    })
+}
+
+fn look_up(
+    engine: &Engine,
+    state: &TableState,
+    key: &[u8],
+    missed: &mut bool,
+    out: &mut Vec<u8>,
+) -> Step<(bool, Lsn)> {
+    with_reader(|reader| {
+        engine.look_up(state, key, reader, out).inspect_err(|halt| {
+            engine.count_miss(halt, missed);
+            // The first one is the one that is waited for.
+            for page in reader.wanted.drain(..).skip(1) {
+                engine.wish_page(page);
+            }
+        })
+    })
+}
+
+impl PendingGet {
+    /// Goes on; `out` holds the value when it is found.
+    fn poll(&mut self, waker: &Waker, out: &mut Vec<u8>) -> Poll<Result<bool>> {
+        if self.helped.is_none() {
+            let error = self.waits.failure(self.key.engine());
+            if let Some(error) = error {
+                return Poll::Ready(Err(error));
+            }
+            for _ in 0..TURNS_MAX {
+                match self.waits.arrange(self.key.engine(), waker)? {
+                    Next::Try => {}
+                    Next::Wait => return Poll::Pending,
+                    Next::AskForHelp => {
+                        self.ask_for_help();
+                        break;
+                    }
+                }
+                match self.attempt(out) {
+                    Ok(found) => return Poll::Ready(Ok(found)),
+                    Err(Halt::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Halt::Stop(stop)) => self.waits.stop = Some(stop),
+                }
+            }
+        }
+        let Some(answer) = &self.helped else {
+            waker.wake_by_ref();
+            return Poll::Pending;
+        };
+        answer.poll(waker).map(|result| {
+            let value = result?;
+            let found = value.is_some();
+            *out = value.unwrap_or_default();
+            Ok(found)
+        })
+    }
+
+    fn attempt(&mut self, out: &mut Vec<u8>) -> Step<bool> {
+        let engine = self.key.engine();
+        if self.copied.is_none() {
+            let (missed, key) = (&mut self.missed, self.key.bytes());
+            let (found, mark) = look_up(engine, &self.state, key, missed, out)?;
+            if let Err(halt) = engine.check_mark(mark) {
+                self.copied = Some((found, mark, std::mem::take(out)));
+                return Err(halt);
+            }
+            engine.statistics.tick(Ticker::Gets, 1);
+            return Ok(found);
+        }
+        let (found, mark, value) = self.copied.as_mut().expect("it was just looked at");
+        engine.check_mark(*mark)?;
+        std::mem::swap(out, value);
+        engine.statistics.tick(Ticker::Gets, 1);
+        Ok(*found)
+    }
+
+    fn ask_for_help(&mut self) {
+        let (state, missed) = (self.state.clone(), self.missed);
+        let key = Key::new(self.key.engine(), self.key.bytes());
+        self.helped = Some(self.key.engine().ask_for_help(move |engine| {
+            let mut value = Vec::new();
+            let found = with_reader(|reader| {
+                engine.read_on(&state, key.bytes(), reader, &mut value, missed)
+            })?;
+            Ok(found.then_some(value))
+        }));
+    }
+}
+
+impl<T> Begun<T> {
+    /// # Panics
+    /// When it was polled to its end before.
+    fn poll(
+        &mut self,
+        waker: &Waker,
+        out: &mut Vec<u8>,
+        end: impl FnOnce(bool, &mut Vec<u8>) -> T,
+    ) -> Poll<Result<T>> {
+        let result = match self {
+            Self::Ended(result) => result.take().expect("a future ends once"),
+            Self::Pending(get) => match get.poll(waker, out) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(found) => found.map(|found| end(found, out)),
+            },
+        };
+        // Gives the key's buffer back.
+        *self = Self::Ended(None);
+        Poll::Ready(result)
+    }
+}
+
+fn owned(found: bool, value: &mut Vec<u8>) -> Option<Vec<u8>> {
+    found.then(|| std::mem::take(value))
+}
+
+/// See [`Table::get_async`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct GetAsync {
+    get: Begun<Option<Vec<u8>>>,
+}
+
+impl Future for GetAsync {
+    type Output = Result<Option<Vec<u8>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get.poll(context.waker(), &mut Vec::new(), owned)
+    }
+}
+
+/// See [`Table::get_into_async`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct GetIntoAsync<'b> {
+    get: Begun<bool>,
+    out: &'b mut Vec<u8>,
+}
+
+impl Future for GetIntoAsync<'_> {
+    type Output = Result<bool>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { get, out } = &mut *self;
+        get.poll(context.waker(), out, |found, _| found)
+    }
+}
+
+/// See [`Table::get_with_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct GetWithAsync<R, F> {
+    get: Begun<Option<R>>,
+    /// Until it is called.
+    f: Option<F>,
+}
+
+impl<R, F> std::fmt::Debug for GetWithAsync<R, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GetWithAsync").finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is pinned.
+impl<R, F> Unpin for GetWithAsync<R, F> {}
+
+/// Shows the value of a get that has ended to the user's closure.
+fn show<R, F: FnOnce(&[u8]) -> R>(f: &mut Option<F>, found: bool, value: &[u8]) -> Option<R> {
+    let f = f.take().filter(|_| found)?;
+    Some(f(value))
+}
+
+impl<R, F: FnOnce(&[u8]) -> R> Future for GetWithAsync<R, F> {
+    type Output = Result<Option<R>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { get, f } = &mut *self;
+        with_value(|out| get.poll(context.waker(), out, |found, out| show(f, found, out)))
+    }
+}
+
+impl Table {
+    /// The value of `key`, if it exists. The first attempt is made in this call: a value in memory
+    /// is copied here, and the future only hands it out. Never blocks.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`]; [`crate::Error::Closed`] when a page is missing and the store is
+    /// closed.
+    pub fn get_async(&self, key: &[u8]) -> GetAsync {
+        GetAsync {
+            get: begin(self, key, &mut Vec::new(), owned),
+        }
+    }
+
+    /// Reads `key` into `out`, which is cleared first; true if it exists. Allocates nothing once
+    /// `out` has room. Otherwise as [`Table::get_async`].
+    ///
+    /// # Errors
+    /// As [`Table::get_async`].
+    pub fn get_into_async<'b>(&self, key: &[u8], out: &'b mut Vec<u8>) -> GetIntoAsync<'b> {
+        GetIntoAsync {
+            get: begin(self, key, out, |found, _| found),
+            out,
+        }
+    }
+
+    /// Calls `f` with a copy of the value of `key`, if it exists: in this call, if the value is in
+    /// memory. Allocates nothing. Otherwise as [`Table::get_async`].
+    ///
+    /// # Errors
+    /// As [`Table::get_async`].
+    pub fn get_with_async<R, F: FnOnce(&[u8]) -> R>(&self, key: &[u8], f: F) -> GetWithAsync<R, F> {
+        let mut f = Some(f);
+        let get = with_value(|out| begin(self, key, out, |found, out| show(&mut f, found, out)));
+        GetWithAsync { get, f }
+    }
+}

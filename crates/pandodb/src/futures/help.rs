@@ -1,0 +1,154 @@
+//! The helper: an engine thread that runs operations of futures as blocking ones.
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+use pando_sync::{Arc, Mutex, WaitList, park, thread_waker};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+
+type Task = Box<dyn FnOnce(&Engine) + Send>;
+
+/// Operations that wait for the helper.
+#[derive(Default)]
+pub(crate) struct Helper {
+    queue: Mutex<Queue>,
+    wanted: WaitList,
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    running: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Helper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pending = self.pending();
+        f.debug_struct("Helper").field("pending", &pending).finish()
+    }
+}
+
+impl Helper {
+    /// Operations that it has not ended: zero at rest.
+    pub(crate) fn pending(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.tasks.len() + usize::from(queue.running)
+    }
+
+    /// No operation is begun any more; those that wait end with [`Error::Closed`].
+    pub(crate) fn close(&self) {
+        let left = {
+            let mut queue = self.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.tasks)
+        };
+        // Their promises are broken here, outside the lock.
+        drop(left);
+        self.wanted.notify_all();
+    }
+
+    fn push(&self, task: Task) {
+        let refused = {
+            let mut queue = self.queue.lock();
+            if queue.closed {
+                Some(task)
+            } else {
+                queue.tasks.push_back(task);
+                None
+            }
+        };
+        drop(refused);
+        self.wanted.notify_all();
+    }
+}
+
+/// What a future gets from the helper.
+#[derive(Debug)]
+pub(super) struct Answer<T> {
+    result: Mutex<Option<Result<T>>>,
+    ended: WaitList,
+}
+
+impl<T> Answer<T> {
+    /// The result, once.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
+        if let Some(result) = self.result.lock().take() {
+            return Poll::Ready(result);
+        }
+        self.ended.register(waker);
+        // Once more, for what came before the registration.
+        match self.result.lock().take() {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The duty to answer: whoever drops it without says that the store is closed.
+struct Promise<T>(Arc<Answer<T>>);
+
+impl<T> Promise<T> {
+    fn keep(&self, result: Result<T>) {
+        let mut place = self.0.result.lock();
+        *place = Some(result);
+        drop(place);
+        self.0.ended.notify_all();
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        // The other owner may have taken the answer already, or gone.
+        if Arc::strong_count(&self.0) > 1 && self.0.result.lock().is_none() {
+            self.keep(Err(Error::Closed));
+        }
+    }
+}
+
+impl Engine {
+    /// Has the helper run `operation`; it does so also if nobody waits for the answer.
+    pub(super) fn ask_for_help<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Arc<Answer<T>> {
+        let answer = Arc::new(Answer {
+            result: Mutex::new(None),
+            ended: WaitList::new(),
+        });
+        let promise = Promise(answer.clone());
+        self.helper.push(Box::new(move |engine| {
+            let result = operation(engine);
+            promise.keep(result);
+        }));
+        answer
+    }
+
+    /// Body of the helper thread.
+    pub(crate) fn run_helper(&self) {
+        loop {
+            let task = {
+                let mut queue = self.helper.queue.lock();
+                let task = queue.tasks.pop_front();
+                queue.running = task.is_some();
+                if task.is_none() && queue.closed {
+                    return;
+                }
+                task
+            };
+            if let Some(task) = task {
+                task(self);
+                continue;
+            }
+            self.helper.wanted.register(&thread_waker());
+            let queue = self.helper.queue.lock();
+            let sleeps = queue.tasks.is_empty() && !queue.closed;
+            drop(queue);
+            if sleeps {
+                park();
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The key of a pending operation: short ones lie in the future, longer ones in a pooled buffer.
+
+use pando_sync::{CoreLocal, Mutex};
+
+use crate::engine::Shared;
+
+/// Longest key that lies in the future itself.
+const INLINE_BYTES: usize = 32;
+/// Buffers that a core keeps for later keys.
+const KEPT_MAX: usize = 256;
+
+/// Buffers of keys that no operation needs now, by core.
+#[derive(Debug)]
+pub(crate) struct KeyBuffers {
+    spare: CoreLocal<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Default for KeyBuffers {
+    fn default() -> Self {
+        Self {
+            // With all its room: giving a buffer back allocates nothing.
+            spare: CoreLocal::new("key buffers", |_| Mutex::new(Vec::with_capacity(KEPT_MAX))),
+        }
+    }
+}
+
+impl KeyBuffers {
+    fn take(&self) -> Vec<u8> {
+        let here = self.spare.here().lock().pop();
+        // A task that ends on another core than it began leaves its buffer there.
+        let other = || self.spare.iter().find_map(|spare| spare.lock().pop());
+        here.or_else(other).unwrap_or_default()
+    }
+
+    fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut spare = self.spare.here().lock();
+        if spare.len() < KEPT_MAX {
+            spare.push(buffer);
+        }
+    }
+
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.spare.iter().map(|spare| spare.lock().len()).sum()
+    }
+}
+
+/// An owned copy of a key.
+#[derive(Debug)]
+pub(super) struct Key {
+    engine: Shared,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Pooled(Vec<u8>),
+}
+
+impl Key {
+    pub(super) fn new(engine: &Shared, key: &[u8]) -> Self {
+        let bytes = if key.len() <= INLINE_BYTES {
+            let mut bytes = [0; INLINE_BYTES];
+            bytes[..key.len()].copy_from_slice(key);
+            let len = key.len() as u8;
+            Bytes::Inline { len, bytes }
+        } else {
+            let mut buffer = engine.key_buffers.take();
+            buffer.extend_from_slice(key);
+            Bytes::Pooled(buffer)
+        };
+        Self {
+            engine: engine.clone(),
+            bytes,
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Shared {
+        &self.engine
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Pooled(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        if let Bytes::Pooled(bytes) = &mut self.bytes {
+            self.engine.key_buffers.give_back(std::mem::take(bytes));
+        }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use crate::Db;
+
+    use super::*;
+
+    #[test]
+    fn long_keys_come_out_of_the_pool_and_go_back() {
+        let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+        let engine = db.engine();
+        for len in [0, 1, 31, 32, 33, 100, 500] {
+            let text: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let before = engine.key_buffers.count();
+            let keys: Vec<Key> = (0..3).map(|_| Key::new(engine, &text)).collect();
+            assert!(keys.iter().all(|key| key.bytes() == text));
+            drop(keys);
+            let after = engine.key_buffers.count();
+            assert_eq!(after, if len <= 32 { before } else { 3 });
+        }
+        let keys: Vec<Key> = (0..3000).map(|_| Key::new(engine, &[7; 64])).collect();
+        drop(keys);
+        assert!(engine.key_buffers.count() >= 3);
+        let cores = pando_sync::core_count();
+        assert!(engine.key_buffers.count() <= KEPT_MAX * cores, "bounded");
+    }
+}

@@ -1,0 +1,84 @@
+//! Reads and writes as futures, for any executor.
+//!
+//! A future *is* its pending operation: there is no table of operations, nothing is boxed, and a
+//! get allocates nothing. Between two polls it holds no page, no frame, no lock and no credit, only
+//! its key and handles of the store: ten thousand futures that are polled once and forgotten cost
+//! nobody anything but their own memory. What a future waits for is done by engine threads, which
+//! wake it: the thread that polled it may sleep, block or end meanwhile. A future may be dropped at
+//! any time, and may outlive table and [`crate::Db`]; once the store is closed it ends with
+//! [`crate::Error::Closed`], if it needs what is not in memory.
+//!
+//! An operation whose pages leave again and again before it is polled goes to the helper, an
+//! engine thread that runs it as a blocking one, with a share of the hold budget: so it ends, and
+//! no future ever keeps such a share.
+
+mod get;
+mod help;
+mod key;
+mod write;
+
+pub use get::{GetAsync, GetIntoAsync, GetWithAsync};
+pub(crate) use help::Helper;
+pub(crate) use key::KeyBuffers;
+pub use write::{DeleteAsync, WriteAsync};
+
+use std::task::Waker;
+
+use pando_format::PageId;
+use pando_pool::Restart;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::halt::Stop;
+
+/// Faults of one operation after which the helper takes it over.
+const FAULTS_MAX: u32 = 16;
+/// Attempts in one poll, before others get their turn.
+const TURNS_MAX: u32 = 64;
+
+/// What a future waits for, and how often it has.
+#[derive(Debug, Default)]
+struct Waits {
+    /// Why the last attempt stopped; nobody was told yet.
+    stop: Option<Stop>,
+    /// The page that was asked for, and how many reads had failed before.
+    awaited: Option<(PageId, u64)>,
+    faults: u32,
+}
+
+/// What a future does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Another attempt.
+    Try,
+    /// Nothing: it will be woken.
+    Wait,
+    /// It leaves the rest to the helper.
+    AskForHelp,
+}
+
+impl Waits {
+    /// The error of the read that the future waited for.
+    fn failure(&mut self, engine: &Engine) -> Option<Error> {
+        let (page, before) = self.awaited.take()?;
+        engine.failed_reads.since(page, before)
+    }
+
+    /// Arranges the wake-up for the last stop, if there was one. Never blocks.
+    fn arrange(&mut self, engine: &Engine, waker: &Waker) -> Result<Next> {
+        let Some(stop) = self.stop.take() else {
+            return Ok(Next::Try);
+        };
+        let at_once = if let Stop::Restart(Restart::Fault(page)) = stop {
+            self.faults += 1;
+            if self.faults > FAULTS_MAX {
+                return Ok(Next::AskForHelp);
+            }
+            self.awaited = Some((page, engine.failed_reads.now()));
+            engine.request_page(page, waker)?
+        } else {
+            engine.register(&stop, waker)?
+        };
+        Ok(if at_once { Next::Try } else { Next::Wait })
+    }
+}

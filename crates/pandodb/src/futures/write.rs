@@ -1,0 +1,257 @@
+//! Commits as futures. Nothing is written before the first poll; what was committed stays, also
+//! if the future is dropped before its commit is durable.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use pando_format::Lsn;
+use pando_sync::Arc;
+
+use crate::batch::{Batch, WriteOptions};
+use crate::commit::{CommitScratch, Outcome};
+use crate::db::Db;
+use crate::engine::{Engine, Shared};
+use crate::error::Result;
+use crate::futures::help::Answer;
+use crate::futures::key::Key;
+use crate::futures::{Next, TURNS_MAX, Waits};
+use crate::halt::{Halt, Step};
+use crate::options::Durability;
+use crate::table::{Table, with_reader, with_value};
+use crate::tables::TableState;
+use crate::write_set::WriteSet;
+
+/// A batch on its way to its commit.
+#[derive(Debug, Default)]
+struct Work {
+    set: WriteSet,
+    scratch: CommitScratch,
+    /// A key to be deleted if it exists.
+    look: Option<(Arc<TableState>, Key)>,
+    /// `set` is what follows from the look at the key.
+    looked: bool,
+}
+
+/// How a batch ended.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    lsn: Option<Lsn>,
+    /// The key of a delete existed.
+    existed: bool,
+}
+
+impl Work {
+    fn of(set: WriteSet) -> Self {
+        Self {
+            set,
+            ..Self::default()
+        }
+    }
+
+    /// One attempt. `None`: something came between, and another one makes sense at once.
+    fn step(&mut self, engine: &Engine) -> Step<Option<End>> {
+        if let Some((state, key)) = &self.look
+            && !self.looked
+        {
+            let set = &mut self.set;
+            let found = with_reader(|reader| {
+                with_value(|value| engine.try_read_stamped(state, key.bytes(), reader, value, set))
+            })?;
+            if !found {
+                return Ok(Some(End {
+                    lsn: None,
+                    existed: false,
+                }));
+            }
+            let table = set.table(state);
+            set.write(table, key.bytes(), None);
+            self.scratch.reset();
+            self.looked = true;
+        }
+        match engine.try_commit(&mut self.set, &mut self.scratch)? {
+            Outcome::Committed(lsn) => Ok(Some(End { lsn, existed: true })),
+            Outcome::Conflict { .. } => {
+                self.looked = false;
+                if self.look.is_none() {
+                    self.set.refresh_trees()?;
+                }
+                self.scratch.reset();
+                Ok(None)
+            }
+        }
+    }
+
+    /// All of it. Blocks.
+    fn run(mut self, engine: &Engine) -> Result<End> {
+        loop {
+            let end = engine.block(|blocked| {
+                let end = self.step(engine);
+                blocked.wanted.append(&mut self.scratch.wanted);
+                end
+            })?;
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an operation is one of these: a box would only be one allocation more"
+)]
+#[derive(Debug)]
+enum Phase {
+    Commit(Work),
+    Helped(Arc<Answer<End>>),
+    /// Committed; the answer waits for the log.
+    Durable(End),
+    Ended,
+}
+
+#[derive(Debug)]
+struct PendingWrite {
+    engine: Shared,
+    phase: Phase,
+    waits: Waits,
+    durable: bool,
+}
+
+impl PendingWrite {
+    fn new(db: &Db, work: Work, options: WriteOptions) -> Self {
+        let engine = db.engine().clone();
+        let durability = options.durability.unwrap_or(engine.options.durability);
+        Self {
+            engine,
+            phase: Phase::Commit(work),
+            waits: Waits::default(),
+            durable: durability == Durability::Durable,
+        }
+    }
+
+    /// True if a key existed.
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<bool>> {
+        let result = self.poll_phases(waker);
+        if result.is_ready() {
+            self.phase = Phase::Ended;
+        }
+        result
+    }
+
+    fn poll_phases(&mut self, waker: &Waker) -> Poll<Result<bool>> {
+        if let Some(error) = self.waits.failure(&self.engine) {
+            return Poll::Ready(Err(error));
+        }
+        for _ in 0..TURNS_MAX {
+            let end = match &mut self.phase {
+                Phase::Commit(work) => {
+                    match self.waits.arrange(&self.engine, waker)? {
+                        Next::Try => {}
+                        Next::Wait => return Poll::Pending,
+                        Next::AskForHelp => {
+                            let work = std::mem::take(work);
+                            let answer = self.engine.ask_for_help(move |engine| work.run(engine));
+                            self.phase = Phase::Helped(answer);
+                            continue;
+                        }
+                    }
+                    let step = work.step(&self.engine);
+                    for page in work.scratch.wanted.drain(..) {
+                        self.engine.wish_page(page);
+                    }
+                    match step {
+                        Ok(Some(end)) => end,
+                        Ok(None) => continue,
+                        Err(Halt::Error(error)) => return Poll::Ready(Err(error)),
+                        Err(Halt::Stop(stop)) => {
+                            self.waits.stop = Some(stop);
+                            continue;
+                        }
+                    }
+                }
+                Phase::Helped(answer) => match answer.poll(waker)? {
+                    Poll::Ready(end) => end,
+                    Poll::Pending => return Poll::Pending,
+                },
+                Phase::Durable(end) => {
+                    let lsn = end.lsn.expect("only what was written waits for the log");
+                    if self.engine.when_durable(lsn, waker)? {
+                        return Poll::Ready(Ok(end.existed));
+                    }
+                    return Poll::Pending;
+                }
+                Phase::Ended => panic!("a future ends once"),
+            };
+            if end.lsn.is_none() || !self.durable {
+                return Poll::Ready(Ok(end.existed));
+            }
+            self.phase = Phase::Durable(end);
+        }
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// A commit; see [`Db::write_async`].
+#[derive(Debug)]
+#[must_use = "nothing is written unless it is polled"]
+pub struct WriteAsync(PendingWrite);
+
+impl Future for WriteAsync {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(context.waker()).map(|result| result.map(drop))
+    }
+}
+
+/// See [`Table::delete_async`].
+#[derive(Debug)]
+#[must_use = "nothing is deleted unless it is polled"]
+pub struct DeleteAsync(PendingWrite);
+
+impl Future for DeleteAsync {
+    type Output = Result<bool>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(context.waker())
+    }
+}
+
+impl Db {
+    /// Commits a batch as [`Db::write`] does, and ends when it is as durable as asked. Dropped
+    /// before its end, it has happened as a whole or not at all. Never blocks, but for pages of
+    /// the change itself once the batch is in the log.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_async(&self, batch: Batch, options: WriteOptions) -> WriteAsync {
+        WriteAsync(PendingWrite::new(self, Work::of(batch.set), options))
+    }
+}
+
+impl Table {
+    /// Sets `key` to `value`: as [`Db::write_async`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_async(&self, key: &[u8], value: &[u8]) -> WriteAsync {
+        let mut batch = Batch::new();
+        batch.put(self, key, value);
+        self.db.write_async(batch, WriteOptions::default())
+    }
+
+    /// Removes `key`; true if it existed. As [`Db::write_async`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_async(&self, key: &[u8]) -> DeleteAsync {
+        let key = Key::new(self.db.engine(), key);
+        let work = Work {
+            look: Some((self.state.clone(), key)),
+            ..Work::default()
+        };
+        DeleteAsync(PendingWrite::new(&self.db, work, WriteOptions::default()))
+    }
+}
