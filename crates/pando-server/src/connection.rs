@@ -32,6 +32,8 @@ const INPUT_BYTES_AHEAD: usize = 128 * 1024;
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Memory that buffers keep in the pool.
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+/// The same of the few that the busiest connections take turns with.
+const LARGE_BUFFER_BYTES_KEPT: usize = 256 * 1024;
 /// Longest argument while the engine is opening.
 const LOADING_BULK_BYTES_MAX: usize = 1024 * 1024;
 
@@ -47,14 +49,19 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// As new, with some memory kept.
-    pub(crate) fn recycle(&mut self) {
+    /// As new, with some memory kept: more of a large one.
+    pub(crate) fn recycle(&mut self, is_large: bool) {
+        let kept = if is_large {
+            LARGE_BUFFER_BYTES_KEPT
+        } else {
+            BUFFER_BYTES_KEPT
+        };
         self.input.clear();
-        self.input.shrink_to(BUFFER_BYTES_KEPT);
+        self.input.shrink_to(kept);
         self.offset = 0;
         self.parser.clear();
         self.parser.shrink_to(64);
-        self.output.reset(BUFFER_BYTES_KEPT);
+        self.output.reset(kept);
         self.progress.clear();
     }
 }
@@ -88,6 +95,8 @@ pub(crate) struct Connection {
     pub(crate) position: u64,
     /// Commands up to here have had their pages asked for.
     pub(crate) looked_until: u64,
+    /// Keys of the commands between the current one and there.
+    pub(crate) looked_keys: usize,
     pub(crate) last_command: &'static str,
     /// The socket may have bytes.
     pub(crate) readable: bool,
@@ -134,6 +143,7 @@ impl Connection {
             active: now,
             position: 0,
             looked_until: 0,
+            looked_keys: 0,
             last_command: "NULL",
             readable: true,
             writable: true,

@@ -21,7 +21,7 @@ use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
 use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
 use crate::connection::{Buffers, Connection};
 use crate::context::{Context, Data, Halt, Run};
-use crate::lookahead::Outlook;
+use crate::lookahead::{KEYS_MAX, Outlook};
 use crate::loop_data::Turn;
 use crate::options::Durability;
 
@@ -278,23 +278,34 @@ impl Connection {
             .as_mut()
             .expect("only the engine makes commands wait");
         data.reactor.park(pending, &self.waker)?;
-        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
-        if self.position < self.looked_until {
+        let is_first = self.position >= self.looked_until;
+        if is_first {
+            self.looked_keys = 0;
+        } else if !data.reactor.is_hungry() {
             return Ok(());
         }
+        let most = KEYS_MAX.min(data.reactor.prefetch_max());
+        let keys_max = most.saturating_sub(self.looked_keys);
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let rest = &buffers.input[buffers.offset..];
         let outlook = Outlook {
             shared: turn.shared,
             engine: &data.engine,
             session: &self.session,
             limits: &limits,
+            keys_max,
         };
-        let command = (running.command, buffers.parser.arguments(rest));
-        let behind = &rest[running.consumed..];
+        let arguments = buffers.parser.arguments(rest);
+        // A command of many keys may have more than fit into a look.
+        let own = (is_first || arguments.len() > 2).then_some((running.command, arguments));
+        let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
+        let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));
+        let behind = rest.get(begin..).unwrap_or_default();
         let looked = data
             .prefetch
-            .run(&outlook, &mut data.reactor, command, behind)?;
-        self.looked_until = self.position + (running.consumed + looked) as u64;
+            .run(&outlook, &mut data.reactor, own, behind)?;
+        self.looked_until = self.position + (begin + looked.bytes) as u64;
+        self.looked_keys += looked.keys;
         Ok(())
     }
 
@@ -354,6 +365,9 @@ impl Connection {
 
     /// The command is over.
     fn end(&mut self, turn: &mut Turn<'_>, running: Running, lsn: Option<Lsn>) -> Step {
+        if self.looked_keys > 0 {
+            self.pass_looked(&running);
+        }
         if let (Some(transaction), Some(data)) = (running.transaction, turn.data.as_mut()) {
             data.give_back(transaction);
         }
@@ -378,6 +392,14 @@ impl Connection {
         }
         self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
+    }
+
+    /// The keys of a command that ends are ahead no more.
+    fn pass_looked(&mut self, running: &Running) {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let keys = running.command.keys.of(arguments).count();
+        self.looked_keys = self.looked_keys.saturating_sub(keys);
     }
 
     /// The reply is complete: it waits for `lsn` if it must, and the input moves on.

@@ -5,21 +5,23 @@
 //! one deep queue and not one read after the other. Nothing is executed here; commands are run
 //! again in their order, and mostly find their pages. Commands whose database or meaning depends
 //! on those before them end the look.
+//!
+//! A look ends when the device takes no more. It goes on behind its end, as soon as a command waits
+//! while less than half of the reads are in flight: the queue of the device stays full, and no more
+//! than a bounded number of keys lies between the command that waits and the end of the look.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
-use pandodb::nonblocking::{Attempt, Prefetched};
+use pandodb::nonblocking::{Attempt, Prefetched, Reactor};
 
 use crate::commands::{Command, Kind};
 use crate::engine::Engine;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Keys that are looked at.
-const KEYS_MAX: usize = 1024;
+/// Keys ahead of the one that waits that are looked at.
+pub(crate) const KEYS_MAX: usize = 1024;
 /// Bytes of values in memory that are copied in passing before the look ends.
 const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// Reads in flight beyond which nothing is added.
-const IN_FLIGHT_MAX: usize = 1024;
 
 /// Buffers of the look.
 #[derive(Default)]
@@ -28,6 +30,7 @@ pub(crate) struct Prefetch {
     stored: Vec<u8>,
     value: Vec<u8>,
     keys: usize,
+    keys_max: usize,
     value_bytes: usize,
     /// The device takes no more reads, or no frame is free.
     full: bool,
@@ -39,6 +42,17 @@ pub(crate) struct Outlook<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) session: &'a Session,
     pub(crate) limits: &'a Limits,
+    /// Most keys to look at.
+    pub(crate) keys_max: usize,
+}
+
+/// How far a look went.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Looked {
+    /// Bytes of the commands behind that were looked at as a whole.
+    pub(crate) bytes: usize,
+    /// Keys of these.
+    pub(crate) keys: usize,
 }
 
 impl Prefetch {
@@ -49,41 +63,41 @@ impl Prefetch {
         }
     }
 
-    /// Asks for the pages that `command` and the commands in `behind` will miss. Returns how many
-    /// bytes of `behind` were looked at.
+    /// Asks for the pages that `command`, if there is one, and the commands in `behind` will miss.
     pub(crate) fn run(
         &mut self,
         outlook: &Outlook<'_>,
-        reactor: &mut pandodb::nonblocking::Reactor,
-        command: (&Command, Arguments<'_>),
+        reactor: &mut Reactor,
+        command: Option<(&Command, Arguments<'_>)>,
         behind: &[u8],
-    ) -> pandodb::Result<usize> {
+    ) -> pandodb::Result<Looked> {
         self.keys = 0;
+        self.keys_max = outlook.keys_max;
         self.value_bytes = 0;
         self.full = false;
-        if command.0.kind == Kind::Exec {
-            if let Some(multi) = &outlook.session.multi {
-                for place in 0..multi.len() {
-                    let (index, arguments) = multi.at(place);
-                    let queued = outlook.shared.commands.at(index);
-                    self.fetch(outlook, reactor, queued, arguments)?;
-                }
+        if let Some((command, arguments)) = command {
+            if command.kind == Kind::Exec {
+                self.fetch_queued(outlook, reactor)?;
+                return Ok(Looked::default());
             }
-            return Ok(0);
+            self.fetch(outlook, reactor, command, arguments)?;
         }
-        self.fetch(outlook, reactor, command.0, command.1)?;
-        let mut looked = 0;
-        while self.goes_on(reactor) {
+        let own = self.keys;
+        let mut looked = Looked::default();
+        while self.goes_on() {
             let mut parser = std::mem::take(&mut self.parser);
             parser.clear();
-            let parsed = parser.peek(&behind[looked..], outlook.limits);
+            let parsed = parser.peek(&behind[looked.bytes..], outlook.limits);
             let mut ends = true;
             if let Parsed::Command { consumed } = parsed {
-                let arguments = parser.arguments(&behind[looked..]);
+                let arguments = parser.arguments(&behind[looked.bytes..]);
                 let found = outlook.shared.commands.find(arguments.at(0));
-                if let Some((_, command)) = found.filter(|(_, command)| is_followed(command)) {
-                    self.fetch(outlook, reactor, command, arguments)?;
-                    looked += consumed;
+                // What was looked at in part is looked at again.
+                if let Some((_, command)) = found.filter(|(_, command)| is_followed(command))
+                    && self.fetch(outlook, reactor, command, arguments)?
+                {
+                    looked.bytes += consumed;
+                    looked.keys = self.keys - own;
                     ends = false;
                 }
             }
@@ -95,24 +109,37 @@ impl Prefetch {
         Ok(looked)
     }
 
-    fn goes_on(&self, reactor: &pandodb::nonblocking::Reactor) -> bool {
-        self.keys < KEYS_MAX
-            && self.value_bytes < VALUE_BYTES_MAX
-            && !self.full
-            && reactor.in_flight() < IN_FLIGHT_MAX
+    fn fetch_queued(
+        &mut self,
+        outlook: &Outlook<'_>,
+        reactor: &mut Reactor,
+    ) -> pandodb::Result<()> {
+        if let Some(multi) = &outlook.session.multi {
+            for place in 0..multi.len() {
+                let (index, arguments) = multi.at(place);
+                let queued = outlook.shared.commands.at(index);
+                self.fetch(outlook, reactor, queued, arguments)?;
+            }
+        }
+        Ok(())
     }
 
+    fn goes_on(&self) -> bool {
+        self.keys < self.keys_max && self.value_bytes < VALUE_BYTES_MAX && !self.full
+    }
+
+    /// False if it ended early.
     fn fetch(
         &mut self,
         outlook: &Outlook<'_>,
-        reactor: &mut pandodb::nonblocking::Reactor,
+        reactor: &mut Reactor,
         command: &Command,
         arguments: Arguments<'_>,
-    ) -> pandodb::Result<()> {
+    ) -> pandodb::Result<bool> {
         let table = &outlook.engine.databases[outlook.session.database].keys;
         for key in command.keys.of(arguments) {
-            if !self.goes_on(reactor) {
-                break;
+            if !self.goes_on() {
+                return Ok(false);
             }
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
@@ -126,12 +153,15 @@ impl Prefetch {
                         }
                     }
                     Prefetched::Known => {}
-                    Prefetched::Full => self.full = true,
+                    Prefetched::Full => {
+                        self.full = true;
+                        return Ok(false);
+                    }
                 },
-                Attempt::Ready(_) => self.value_bytes += self.value.len(),
+                Attempt::Ready(()) => self.value_bytes += self.value.len(),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -68,6 +68,11 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Places, taken or not: what [`Slab::at`] can be asked for.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
     /// Tokens of all that are there.
     pub(crate) fn tokens(&self) -> Vec<Token> {
         let mut tokens = Vec::new();

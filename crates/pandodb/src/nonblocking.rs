@@ -207,6 +207,17 @@ impl Reactor {
         self.fetcher.lock().completion_fd()
     }
 
+    /// True if the device could take many more reads than are in flight.
+    pub fn is_hungry(&self) -> bool {
+        let fetcher = self.fetcher.lock();
+        fetcher.in_flight() < fetcher.room()
+    }
+
+    /// Pages that make sense to be read ahead: more would drive each other out.
+    pub fn prefetch_max(&self) -> usize {
+        self.engine.pool.frames() / 8
+    }
+
     /// Reads in flight.
     pub fn in_flight(&self) -> usize {
         self.fetcher.lock().in_flight()

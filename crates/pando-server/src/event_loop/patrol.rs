@@ -63,8 +63,8 @@ impl EventLoop {
         self.next_patrol = now + PATROL_INTERVAL;
         let idle_timeout = self.shared.settings.timeout();
         let handshake = self.shared.options.handshake_timeout;
-        for token in self.connections.tokens() {
-            let Some(connection) = self.connections.get(token) else {
+        for index in 0..self.connections.places() {
+            let Some((token, connection)) = self.connections.at(index) else {
                 continue;
             };
             let since = |time: Instant| now.saturating_duration_since(time);

@@ -13,6 +13,7 @@ use mio::{Events, Poll};
 use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pandodb::Lsn;
+use pandodb::device::REAP_MAX;
 
 use crate::cleaner::Cleaner;
 use crate::connection::{Connection, Next, SpareBuffers};
@@ -25,6 +26,8 @@ use crate::slab::Slab;
 pub(crate) const WAKER: mio::Token = mio::Token(0);
 /// Buffers that are kept for the next busy connection.
 const SPARE_BUFFERS: usize = 256;
+/// The first of them keep what a deep pipeline needs.
+const LARGE_SPARE_BUFFERS: usize = 8;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// An event loop; lives on its own thread.
@@ -130,7 +133,9 @@ impl EventLoop {
             self.completions = false;
             if let Some(data) = &mut self.data {
                 // A failed engine answers each command by itself.
-                let _: pandodb::Result<usize> = data.reactor.poll();
+                let count = data.reactor.poll().unwrap_or(0);
+                // Those beyond one harvest make no new event.
+                self.completions = count >= REAP_MAX;
             }
             // Those that completions have just woken are not left for the next round. Completions
             // that come meanwhile are, and the loop does not sleep before.
@@ -144,6 +149,10 @@ impl EventLoop {
             self.finish_round();
             self.clean();
             self.patrol();
+            if let Some(data) = &mut self.data {
+                // What this round has started goes to the device before the loop sleeps.
+                data.reactor.flush();
+            }
             if let Some(stop_at) = self.stop_at
                 && (self.connections.is_empty() || now() >= stop_at)
             {
@@ -303,7 +312,8 @@ impl EventLoop {
             if let Some(mut buffers) = connection.take_idle_buffers()
                 && self.spare.len() < SPARE_BUFFERS
             {
-                buffers.recycle();
+                let is_large = self.spare.len() < LARGE_SPARE_BUFFERS;
+                buffers.recycle(is_large);
                 self.spare.push(buffers);
             }
             if goes_on {
