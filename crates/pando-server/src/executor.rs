@@ -38,6 +38,8 @@ pub(crate) struct Running {
     committing: bool,
     /// A page that it reads was asked for.
     missed: bool,
+    /// Its last run ended where it had to wait for a read.
+    waited: bool,
     transaction: Option<Box<Transaction>>,
     conflicts: u32,
 }
@@ -93,6 +95,7 @@ impl Connection {
             committing: false,
             // Whoever looked ahead has counted it.
             missed: self.position < self.looked_until,
+            waited: false,
             transaction: None,
             conflicts: 0,
         });
@@ -201,10 +204,12 @@ impl Connection {
             && transactional
         {
             match running.transaction.as_mut() {
+                Some(transaction) if running.waited => transaction.rewind(),
                 Some(transaction) => transaction.reset(),
                 None => running.transaction = Some(data.transaction()),
             }
         }
+        running.waited = false;
         let reply_start = output.bytes.len();
         let data = turn.data.as_mut().map(|data| Data {
             engine: &data.engine,
@@ -255,6 +260,7 @@ impl Connection {
         running: &mut Running,
         pending: Pending,
     ) -> pandodb::Result<()> {
+        running.waited = true;
         if pending.is_for_page() && !running.missed {
             running.missed = true;
             if let Some(data) = turn.data.as_ref() {
@@ -294,6 +300,10 @@ impl Connection {
             session: &self.session,
             limits: &limits,
             keys_max,
+            keys_done: running
+                .transaction
+                .as_ref()
+                .map_or(0, |transaction| transaction.reads_done()),
         };
         let arguments = buffers.parser.arguments(rest);
         // A command of many keys may have more than fit into a look.

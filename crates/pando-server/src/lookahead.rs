@@ -31,6 +31,8 @@ pub(crate) struct Prefetch {
     value: Vec<u8>,
     keys: usize,
     keys_max: usize,
+    /// Keys to be passed over.
+    keys_done: usize,
     value_bytes: usize,
     /// The device takes no more reads, or no frame is free.
     full: bool,
@@ -44,6 +46,8 @@ pub(crate) struct Outlook<'a> {
     pub(crate) limits: &'a Limits,
     /// Most keys to look at.
     pub(crate) keys_max: usize,
+    /// Keys that the command has read already.
+    pub(crate) keys_done: usize,
 }
 
 /// How far a look went.
@@ -73,6 +77,7 @@ impl Prefetch {
     ) -> pandodb::Result<Looked> {
         self.keys = 0;
         self.keys_max = outlook.keys_max;
+        self.keys_done = outlook.keys_done;
         self.value_bytes = 0;
         self.full = false;
         if let Some((command, arguments)) = command {
@@ -83,6 +88,7 @@ impl Prefetch {
             self.fetch(outlook, reactor, command, arguments)?;
         }
         let own = self.keys;
+        self.keys_done = 0;
         let mut looked = Looked::default();
         while self.goes_on() {
             let mut parser = std::mem::take(&mut self.parser);
@@ -140,6 +146,10 @@ impl Prefetch {
         for key in command.keys.of(arguments) {
             if !self.goes_on() {
                 return Ok(false);
+            }
+            if self.keys_done > 0 {
+                self.keys_done -= 1;
+                continue;
             }
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);

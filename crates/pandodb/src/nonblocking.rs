@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::fetcher::{Fetcher, OwnReads, Started};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
+use crate::read_log::{Played, ReadLog};
 use crate::stripes::Stamp;
 use crate::table::{Table, with_reader};
 use crate::tables::TableState;
@@ -261,6 +262,7 @@ pub struct Transaction {
     set: WriteSet,
     scratch: CommitScratch,
     reader: ValueReader,
+    log: ReadLog,
     /// The commit, once an engine thread has it.
     job: Option<Arc<Job>>,
 }
@@ -281,6 +283,7 @@ impl Transaction {
             set: WriteSet::default(),
             scratch: CommitScratch::default(),
             reader: ValueReader::new(),
+            log: ReadLog::default(),
             job: None,
         }
     }
@@ -290,6 +293,16 @@ impl Transaction {
     pub fn reset(&mut self) {
         self.job = None;
         self.set.clear();
+        self.log.clear();
+        self.scratch.reset();
+    }
+
+    /// Forgets the writes, for another run from its beginning after a read was pending: reads that
+    /// were done are answered as before, so that each run gets further.
+    pub fn rewind(&mut self) {
+        assert!(self.job.is_none(), "what is being committed runs no more");
+        self.set.forget_writes();
+        self.log.rewind();
         self.scratch.reset();
     }
 
@@ -297,6 +310,11 @@ impl Transaction {
     /// the one that learns the result: call that again, and nothing else.
     pub fn is_committing(&self) -> bool {
         self.job.is_some()
+    }
+
+    /// Reads that the next run has not to wait for.
+    pub fn reads_done(&self) -> usize {
+        self.log.len()
     }
 
     /// True if nothing was written.
@@ -319,7 +337,15 @@ impl Transaction {
             Own::Gone => return Ok(Attempt::Ready(false)),
             Own::Unknown => {}
         }
+        let is_new = match self.log.play(index, key, out) {
+            Played::Read(found) => return Ok(Attempt::Ready(found)),
+            Played::Unknown { is_new } => is_new,
+        };
         let step = self.read(&table.state, key, out);
+        if let Ok(found) = step {
+            let value = found.then_some(&out[..]);
+            self.log.note(index, key, value, is_new);
+        }
         attempt(step, &mut self.reader.wanted)
     }
 

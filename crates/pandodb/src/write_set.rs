@@ -75,6 +75,15 @@ impl WriteSet {
         self.watched.clear();
     }
 
+    /// Forgets what is written and watched; tables and reads stay.
+    pub(crate) fn forget_writes(&mut self) {
+        self.writes.clear();
+        self.bytes.clear();
+        self.index.clear();
+        self.table_changes.clear();
+        self.watched.clear();
+    }
+
     /// Nothing is written.
     pub(crate) fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.table_changes.is_empty()

@@ -207,3 +207,24 @@ fn clients_that_go_away_while_they_wait_for_pages_harm_nobody() {
         thread::yield_now();
     }
 }
+
+#[test]
+fn a_command_of_many_keys_has_its_pages_read_together() {
+    let (_server, mut client) = filled();
+    for count in [50, 1000] {
+        let numbers: Vec<usize> = (0..count).map(|n| n * 1237 % KEYS).collect();
+        let keys: Vec<String> = numbers.iter().map(|n| format!("key:{n}")).collect();
+        let mut command = vec!["MGET"];
+        command.extend(keys.iter().map(String::as_str));
+        let before = suspended(&mut client);
+        client.send(&encode(&command));
+        let values = numbers.iter().map(|n| Answer::Bulk(value(*n).into_bytes()));
+        assert_eq!(client.answer(), Answer::Array(values.collect()));
+        let waits = suspended(&mut client) - before;
+        // The pool has 160 frames, the device takes 20 reads.
+        assert!(
+            waits < count as u64 / 2,
+            "{waits} waits for {count} keys"
+        );
+    }
+}
