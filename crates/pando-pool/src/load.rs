@@ -306,6 +306,11 @@ impl Pool {
         Exclusive::of_frame(self, ticket.frame, ticket.version)
     }
 
+    /// True if `page` is not in memory and nobody reads it; a hint, old at once.
+    pub fn is_on_disk(&self, page: PageId) -> bool {
+        matches!(self.table().get(page), Place::OnDisk(_))
+    }
+
     /// Registers `waker` to be woken when the read of `page` ends, also if nobody has begun it. It
     /// is not registered any more on [`LoadWait::Over`].
     pub fn await_load(&self, page: PageId, waker: &Waker) -> LoadWait {

@@ -32,7 +32,7 @@ pub use insert::Inserted;
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
 pub use remove::Removed;
-pub use scan::{Direction, LeafCopy, ScanBound, ScanValue};
+pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
 pub use summary::{NodeSummary, OverflowRef};
 pub use tree::Tree;

@@ -243,6 +243,71 @@ impl Tree {
     }
 }
 
+/// Which leaves [`Tree::try_list_ahead`] lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead<'a> {
+    /// Where the scan goes on: in the leaf before the first that is listed.
+    pub from: ScanBound<'a>,
+    /// Where it ends.
+    pub until: ScanBound<'a>,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Leaves to pass over.
+    pub skip: usize,
+    /// Leaves to look at behind these.
+    pub most: usize,
+}
+
+impl Tree {
+    /// Adds the leaves that a scan comes to next, as far as they have the same parent and are not
+    /// in memory, to `pages`. Returns how many were looked at. What it adds is a hint.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what was added then has no meaning.
+    pub fn try_list_ahead(
+        &self,
+        pool: &Pool,
+        ahead: Ahead<'_>,
+        pages: &mut Vec<PageId>,
+    ) -> Attempt<usize> {
+        let Ahead {
+            from,
+            until,
+            direction,
+            skip,
+            most,
+        } = ahead;
+        let parent = self.descend(pool, 1, |_, node| child_towards(node, from, direction))?;
+        let node = Node::open(parent.words().slice());
+        if node.level() != 1 {
+            return Ok(0);
+        }
+        let here = child_towards(&node, from, direction);
+        let opposite = match direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        let end = child_towards(&node, until, opposite);
+        let left = match direction {
+            Direction::Forward => end.saturating_sub(here),
+            Direction::Backward => here.saturating_sub(end),
+        };
+        let looked = left.saturating_sub(skip).min(most);
+        for step in skip + 1..=skip + looked {
+            let index = match direction {
+                Direction::Forward => here + step,
+                Direction::Backward => here - step,
+            };
+            let page = node.child(index).page();
+            if pool.is_on_disk(page) {
+                pages.push(page);
+            }
+        }
+        parent.validate()?;
+        Ok(looked)
+    }
+}
+
 fn child_towards(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
     match (bound, direction) {
         (Bound::Unbounded, Direction::Forward) => 0,

@@ -2,10 +2,12 @@
 
 use std::ops::Bound;
 
+use pando_pool::Restart;
 use pando_tree::{Direction, LeafCopy, ScanValue};
 
 use crate::engine::{no_such_table, on_tree};
 use crate::error::Result;
+use crate::read_ahead::{Position, ReadAhead};
 use crate::table::Table;
 
 /// Key and value of an entry.
@@ -30,6 +32,7 @@ struct End {
     leaf: LeafCopy,
     /// Next record of `leaf`, if it is loaded.
     next: Option<usize>,
+    ahead: ReadAhead,
 }
 
 impl End {
@@ -39,7 +42,15 @@ impl End {
             bound,
             leaf: LeafCopy::new(),
             next: None,
+            ahead: ReadAhead::default(),
         }
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        self.front.ahead.end(&self.table);
+        self.back.ahead.end(&self.table);
     }
 }
 
@@ -76,7 +87,7 @@ impl Iter {
             Direction::Backward => (&mut self.back, &self.front),
         };
         let Some(position) = end.next else {
-            load(&self.table, end)?;
+            load(&self.table, end, &other.bound)?;
             return Ok(None);
         };
         if position >= end.leaf.len() {
@@ -117,17 +128,38 @@ fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
     }
 }
 
-fn load(table: &Table, end: &mut End) -> Result<()> {
+fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     let engine = table.db.engine();
+    let End {
+        direction,
+        bound,
+        leaf,
+        ahead,
+        ..
+    } = end;
+    let position = Position {
+        state: &table.state,
+        from: bound,
+        until,
+        direction: *direction,
+    };
+    let mut missed = false;
     engine.block(|_| {
         let Some(tree) = table.state.tree() else {
             return Err(no_such_table(&table.state));
         };
-        let bound = end.bound.as_ref().map(|key| &key[..]);
-        let leaf = tree.try_scan_leaf(&engine.pool, bound, end.direction, &mut end.leaf);
-        on_tree(&table.state, tree, leaf)?;
-        engine.check_mark(end.leaf.multi_lsn())
+        let from = position.from.as_ref().map(|key| &key[..]);
+        let step = tree.try_scan_leaf(&engine.pool, from, *direction, leaf);
+        if let Err(Restart::Fault(_)) = step
+            && !missed
+        {
+            missed = true;
+            ahead.missed(engine, position);
+        }
+        on_tree(&table.state, tree, step)?;
+        engine.check_mark(leaf.multi_lsn())
     })?;
+    ahead.loaded(engine, position);
     if end.leaf.is_empty()
         && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
             (&end.bound, table.state.tree())

@@ -59,6 +59,7 @@ pub mod nonblocking;
 mod occupancy;
 mod open;
 mod options;
+mod read_ahead;
 mod read_log;
 mod reads;
 mod report;

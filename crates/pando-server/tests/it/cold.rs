@@ -222,9 +222,6 @@ fn a_command_of_many_keys_has_its_pages_read_together() {
         assert_eq!(client.answer(), Answer::Array(values.collect()));
         let waits = suspended(&mut client) - before;
         // The pool has 160 frames, the device takes 20 reads.
-        assert!(
-            waits < count as u64 / 2,
-            "{waits} waits for {count} keys"
-        );
+        assert!(waits < count as u64 / 2, "{waits} waits for {count} keys");
     }
 }

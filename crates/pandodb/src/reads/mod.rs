@@ -15,4 +15,4 @@ mod wishes;
 #[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
 mod tests;
 
-pub(crate) use wishes::Reads;
+pub(crate) use wishes::{Reads, ScanTicket};

@@ -67,9 +67,15 @@ impl ReadThread<'_> {
     }
 
     fn pop(&self) -> Option<PageId> {
-        let page = self.engine.reads.wishes.pop()?;
-        self.engine.reads.crowded.notify_all();
-        Some(PageId(page as u32))
+        let reads = &self.engine.reads;
+        loop {
+            let wish = reads.wishes.pop()?;
+            reads.crowded.notify_all();
+            // Nobody waits for a wish of a scan: who needs the page wishes for it again.
+            if let Some(page) = reads.page_of(wish) {
+                return Some(page);
+            }
+        }
     }
 
     fn in_flight(&self) -> usize {

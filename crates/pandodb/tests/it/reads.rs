@@ -2,7 +2,7 @@
 
 use pando_sync::thread;
 use pandodb::statistics::{Snapshot, Ticker};
-use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Builder, Db, Durability, IoBackend, Occupancy, Table, WriteOptions};
 
 const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
@@ -19,16 +19,20 @@ fn key_of(number: u32) -> [u8; 16] {
 fn filled(options: Builder) -> (Db, Table) {
     let db = options.open_in_memory().unwrap();
     let table = db.table("t").unwrap();
+    fill(&db, &table);
+    (db, table)
+}
+
+fn fill(db: &Db, table: &Table) {
     let mut batch = Batch::new();
     for number in 0..KEYS {
-        batch.put(&table, &key_of(number), &[number as u8; 1000]);
+        batch.put(table, &key_of(number), &[number as u8; 1000]);
         if number % 50 == 49 {
             db.write(&mut batch, NONE).unwrap();
             batch.clear();
         }
     }
     db.checkpoint().unwrap();
-    (db, table)
 }
 
 fn options(frames: usize) -> Builder {
@@ -112,4 +116,94 @@ fn cached_gets_miss_nothing() {
     });
     assert_eq!(counted.get(Ticker::Gets), 1000);
     assert_eq!(counted.get(Ticker::GetsMissed), 0);
+}
+
+/// A store on disk of 4,000 leaves and 128 frames, where reads take their time.
+fn on_disk(frames: usize) -> (Db, Table, tempfile::TempDir) {
+    let place = tempfile::tempdir().unwrap();
+    let options = options(frames).io_backend(IoBackend::Pread);
+    let db = options.queue_depth(16).open(place.path()).unwrap();
+    let table = db.table("t").unwrap();
+    fill(&db, &table);
+    (db, table, place)
+}
+
+#[test]
+fn a_scan_from_disk_reads_ahead_and_each_leaf_once() {
+    let (db, table, _place) = on_disk(128);
+    for backwards in [false, true] {
+        let mut iter = table.iter();
+        let (mut count, mut depth) = (0, 0);
+        let counted = counted(&db, || {
+            loop {
+                let entry = if backwards {
+                    iter.next_back()
+                } else {
+                    iter.next()
+                };
+                let Some(entry) = entry else { break };
+                let number = if backwards { KEYS - 1 - count } else { count };
+                let (key, value) = entry.unwrap();
+                assert_eq!(
+                    (key, value),
+                    (key_of(number).to_vec(), vec![number as u8; 1000])
+                );
+                count += 1;
+                let now = db.occupancy();
+                depth = depth.max(now.reads);
+            }
+        });
+        assert_eq!(count, KEYS);
+        let (leaves, reads) = (
+            counted.get(Ticker::ScanLeaves),
+            counted.get(Ticker::PageReads),
+        );
+        assert!(leaves >= u64::from(KEYS) / 4);
+        // Inner nodes on top, and what was driven out before it was used.
+        assert!(reads <= leaves + leaves / 50 + 40, "{reads} for {leaves}");
+        assert!(depth > 1, "the device never had two reads");
+        drop(iter);
+        while db.occupancy() != Occupancy::default() {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_ends_early_has_read_little_ahead() {
+    let (db, table, _place) = on_disk(512);
+    for turn in 0..20_u32 {
+        let start = key_of(turn * 577);
+        let reads = counted(&db, || {
+            // Four leaves, of which two or three are missing.
+            assert_eq!(table.range(&start[..]..).take(10).count(), 10);
+            while db.occupancy() != Occupancy::default() {
+                thread::yield_now();
+            }
+        });
+        let reads = reads.get(Ticker::PageReads);
+        assert!(reads <= 16, "{reads} pages");
+        // Its end is known: nothing behind it is read.
+        let (start, end) = (key_of(turn * 577 + 200), key_of(turn * 577 + 212));
+        let reads = counted(&db, || {
+            assert_eq!(table.range(&start[..]..&end[..]).count(), 12);
+            while db.occupancy() != Occupancy::default() {
+                thread::yield_now();
+            }
+        });
+        let reads = reads.get(Ticker::PageReads);
+        assert!(reads <= 8, "{reads} pages");
+    }
+}
+
+#[test]
+fn a_cached_scan_wishes_for_nothing() {
+    let (db, table) = filled(options(5_000));
+    let counted = counted(&db, || {
+        assert_eq!(table.iter().count(), KEYS as usize);
+        assert_eq!(table.iter().rev().count(), KEYS as usize);
+    });
+    assert_eq!(counted.get(Ticker::PageReads), 0);
+    assert_eq!(counted.get(Ticker::Faults), 0);
+    assert_eq!(db.occupancy(), Occupancy::default());
 }
