@@ -13,7 +13,7 @@
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
-//! Reading order: [`device`], [`buffer`], [`error`], [`memory`], [`pread`], [`faulty`], [`any`].
+//! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`memory`], [`pread`], [`faulty`], [`any`].
 
 pub mod any;
 pub mod buffer;
@@ -24,6 +24,7 @@ pub mod faulty;
 pub mod memory;
 mod name;
 pub mod pread;
+pub mod read_context;
 
 pub use any::{AnyChannel, AnyDevice, AnyFile};
 pub use buffer::{IO_ALIGNMENT, IoBuf};
@@ -34,3 +35,4 @@ pub use error::{Error, Result};
 pub use faulty::FaultyDevice;
 pub use memory::MemoryDevice;
 pub use pread::PreadDevice;
+pub use read_context::ReadContext;
