@@ -13,7 +13,8 @@
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
-//! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`memory`], [`pread`], [`faulty`], [`any`].
+//! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`memory`], [`pread`],
+//! [`faulty`], [`any`].
 
 pub mod any;
 pub mod buffer;

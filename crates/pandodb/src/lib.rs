@@ -49,6 +49,7 @@ mod halt;
 mod holds;
 mod iter;
 mod jobs;
+mod layout;
 mod lending;
 mod maintenance;
 mod many;
@@ -57,6 +58,7 @@ pub mod nonblocking;
 mod occupancy;
 mod open;
 mod options;
+mod read_context;
 mod reads;
 mod report;
 mod space_keeper;
@@ -78,10 +80,10 @@ pub use occupancy::Occupancy;
 pub use options::{
     Builder, Durability, IoBackend, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX,
 };
-pub use report::{Report, StoreStat, TableStat};
+pub use report::{Report, StoreStat, StoredStat, TableStat};
 pub use table::Table;
 pub use verify::{Damage, VerifyReport, stat, verify};
 
 pub use pando_device as device;
-pub use pando_format::Lsn;
+pub use pando_format::{Compression, Lsn};
 pub use pando_stats as statistics;

@@ -5,7 +5,7 @@
 //! what is measured, from the miss to the end of its second attempt.
 
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
-use pando_format::PageId;
+use pando_format::{PageDecoder, PageId};
 use pando_pool::{Attempt, LoadStart, LoadTicket, Pool, Restart};
 use pando_sync::thread;
 use pando_sync::time::{self, Instant};
@@ -38,6 +38,7 @@ pub(super) struct Plan<'a> {
 pub(super) struct Pending<'a, C: Channel<File = AnyFile>> {
     plan: &'a Plan<'a>,
     pool: &'a Pool,
+    decoder: PageDecoder,
     channel: C,
     /// Claims of the reads in flight, by tag.
     tickets: Vec<Option<LoadTicket>>,
@@ -55,6 +56,7 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
         Self {
             plan,
             pool: &plan.pages.pool,
+            decoder: PageDecoder::default(),
             tickets: (0..depth).map(|_| None).collect(),
             free_tags: (0..depth).rev().collect(),
             begun: vec![time::now(); depth],
@@ -147,7 +149,9 @@ impl<'a, C: Channel<File = AnyFile>> Pending<'a, C> {
             let ticket = self.tickets[tag].take().expect("each tag completes once");
             self.free_tags.push(tag);
             let page = ticket.page();
-            let published = self.pool.finish_load(ticket, &completion.buffer);
+            let published = self
+                .pool
+                .finish_load(ticket, &completion.buffer, &mut self.decoder);
             self.buffers.push(completion.buffer);
             if let Err(error) = published {
                 return Err(self.wrong(format!("{page}: {}", error.what)));

@@ -9,4 +9,5 @@ mod limits;
 mod many;
 mod nonblocking;
 mod restart;
+mod stored;
 mod twin;
