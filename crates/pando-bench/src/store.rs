@@ -36,6 +36,10 @@ impl Store {
         if let Some(bytes) = options.page_bytes {
             builder = builder.page_size(bytes);
         }
+        if let Some(bytes) = options.block_bytes {
+            builder = builder.block_size(bytes);
+        }
+        builder = builder.compression(options.compression);
         let (db, directory) = match (&options.dir, options.io_backend) {
             (_, IoBackend::Memory) => (builder.open_in_memory()?, None),
             (Some(path), _) => {

@@ -343,6 +343,8 @@ fn pando(shared: &Shared, text: &mut String) {
     let report = engine.db.report();
     field(text, "io_backend", report.io_backend);
     field(text, "page_size", report.page_size);
+    field(text, "block_size", report.block_size);
+    field(text, "compression", report.compression);
     field(text, "recovery_ms", report.recovery_ms);
     field(text, "data_bytes", report.data_bytes);
     field(text, "log_bytes", report.log_bytes);
