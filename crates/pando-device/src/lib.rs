@@ -15,7 +15,7 @@
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
-//! Reading order: [`device`], [`buffer`], [`error`], [`directory`], [`uring`],
+//! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
 //! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`],
 //! [`injector`], [`any`].
 
@@ -35,6 +35,7 @@ pub mod memory;
 mod name;
 pub mod null;
 pub mod pread;
+pub mod read_context;
 mod requests;
 pub mod uring;
 
@@ -51,3 +52,4 @@ pub use faulty::FaultyDevice;
 pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;
 pub use null::NullDevice;
+pub use read_context::ReadContext;
