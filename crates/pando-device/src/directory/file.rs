@@ -122,6 +122,11 @@ impl DirectoryFile {
         } else {
             self.inner.fork.check()?;
         }
+        // Beyond, numbers mean other things to the kernel: where a descriptor stands.
+        if i64::try_from(offset.saturating_add(bytes.len() as u64)).is_err() {
+            let operation = if write { "write" } else { "read" };
+            return Err(self.error(operation, io::ErrorKind::InvalidInput.into()));
+        }
         self.check_aligned(bytes, offset)
     }
 

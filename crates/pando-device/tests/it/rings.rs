@@ -453,3 +453,27 @@ fn the_device_writes_to_no_memory_of_a_channel_that_has_gone() {
         });
     }
 }
+
+#[test]
+fn an_offset_that_no_file_has_is_an_error_and_no_place() {
+    for backend in Backend::ALL {
+        places::with(backend, |device| {
+            let how = OpenOptions::create(Create::New);
+            let file = device.open("data", how).unwrap();
+            file.write_at(&[7; 4096], 0).unwrap();
+            let mut channel = device.channel(ChannelOptions::new(4)).unwrap();
+            for (tag, offset) in [u64::MAX, i64::MAX as u64, 0].into_iter().enumerate() {
+                let tag = tag as u64;
+                channel
+                    .submit_read(&file, offset, IoBuf::new(1), tag)
+                    .unwrap();
+            }
+            let mut done = drain(&mut channel);
+            done.sort_by_key(|one| one.tag);
+            let failed: Vec<bool> = done.iter().map(|one| one.result.is_err()).collect();
+            assert_eq!(failed, [true, true, false], "{backend}");
+            assert!(file.read_at(&mut [0], u64::MAX).is_err());
+            assert!(file.write_at(&[0], u64::MAX).is_err());
+        });
+    }
+}
