@@ -10,19 +10,20 @@ const RANDOM_BYTES: usize = 16;
 
 /// How numbers become keys.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Keys {
+pub struct Keys {
     kind: KeyKind,
     bytes: usize,
     seed: u64,
 }
 
 impl Keys {
-    pub(crate) fn new(kind: KeyKind, bytes: usize, seed: u64) -> Self {
+    /// Keys of `kind` and of `bytes` bytes; `seed` counts for those that look random.
+    pub fn new(kind: KeyKind, bytes: usize, seed: u64) -> Self {
         Self { kind, bytes, seed }
     }
 
     /// Why keys of this size cannot be told apart, if they cannot.
-    pub(crate) fn check(&self, count: u64) -> Option<String> {
+    pub fn check(&self, count: u64) -> Option<String> {
         let needed = match self.kind {
             KeyKind::Decimal => count.saturating_sub(1).max(1).ilog10() as usize + 1,
             KeyKind::Binary | KeyKind::Random => 8,
@@ -36,7 +37,7 @@ impl Keys {
     }
 
     /// Replaces `out` by the key of `number`.
-    pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
+    pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         match self.kind {
             KeyKind::Decimal => {
@@ -62,7 +63,7 @@ impl Keys {
     }
 
     /// The number of a key, unless it only looks random.
-    pub(crate) fn number(&self, key: &[u8]) -> Option<u64> {
+    pub fn number(&self, key: &[u8]) -> Option<u64> {
         match self.kind {
             KeyKind::Decimal => std::str::from_utf8(key).ok()?.parse().ok(),
             KeyKind::Binary => Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?)),

@@ -8,7 +8,8 @@
 //! would be without one of its parts); `place` (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
-//! other engines are not here.
+//! other engines are not here; what they must have in common with these ([`keys`], [`values`],
+//! [`permutation`], [`random`], [`phase`], [`record`]) is public for them.
 
 #![forbid(unsafe_code)]
 
@@ -17,19 +18,19 @@ mod cpu;
 pub mod device;
 pub mod error;
 pub mod histogram;
-mod keys;
+pub mod keys;
 pub mod kv;
 mod operations;
 pub mod options;
-mod permutation;
-mod phase;
+pub mod permutation;
+pub mod phase;
 mod place;
 pub mod pool;
-mod random;
+pub mod random;
 pub mod record;
 pub mod resp;
 mod store;
-mod values;
+pub mod values;
 mod zipf;
 
 pub use ablation::{Ablation, AblationOptions};

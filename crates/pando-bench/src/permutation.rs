@@ -7,14 +7,15 @@ const ROUNDS: u64 = 4;
 
 /// A permutation of the numbers below a count.
 #[derive(Debug, Clone)]
-pub(crate) struct Permutation {
+pub struct Permutation {
     count: u64,
     half_bits: u32,
     seed: u64,
 }
 
 impl Permutation {
-    pub(crate) fn new(count: u64, seed: u64) -> Self {
+    /// The permutation of 0..`count` under `seed`.
+    pub fn new(count: u64, seed: u64) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         Self {
             count,
@@ -24,7 +25,7 @@ impl Permutation {
     }
 
     /// The number at `index`, which is below the count.
-    pub(crate) fn at(&self, index: u64) -> u64 {
+    pub fn at(&self, index: u64) -> u64 {
         assert!(index < self.count, "{index} of {}", self.count);
         let mut number = index;
         // Less than four steps on average: the network covers at most four times the count.

@@ -34,16 +34,19 @@ pub trait Observer {
 
 /// What a call did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Done {
+pub struct Done {
     /// Operations: keys, reads or writes of the device, commands.
-    pub(crate) ops: u64,
+    pub ops: u64,
     /// Operations that found what they asked for.
-    pub(crate) found: u64,
+    pub found: u64,
 }
 
 /// The work of one thread.
-pub(crate) trait Calls {
+pub trait Calls {
     /// The next call, for at most `limit` operations; None: there is no more to do.
+    ///
+    /// # Errors
+    /// They end the run.
     fn call(&mut self, limit: u64) -> Result<Option<Done>>;
 
     /// The measured part begins at `start`.
@@ -52,6 +55,9 @@ pub(crate) trait Calls {
     }
 
     /// The measured part has ended: what is still on its way is waited for, and counts nowhere.
+    ///
+    /// # Errors
+    /// They fail the run.
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
@@ -65,34 +71,36 @@ pub(crate) trait Calls {
 
 /// What a workload runs for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Phase {
-    pub(crate) name: &'static str,
+pub struct Phase {
+    /// Name of the workload.
+    pub name: &'static str,
     /// Threads that count.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// One more thread works beside them for as long as they do, and is counted by itself.
-    pub(crate) beside: bool,
+    pub beside: bool,
     /// Operations of all threads that count, if there is an end to them.
-    pub(crate) total: Option<u64>,
+    pub total: Option<u64>,
     /// Length of the measured part, if it ends by time.
-    pub(crate) duration: Option<Duration>,
-    pub(crate) warmup: Duration,
+    pub duration: Option<Duration>,
+    /// Time before the measured part, in no figure.
+    pub warmup: Duration,
     /// Length of the steps of the series over time.
-    pub(crate) interval: Option<Duration>,
+    pub interval: Option<Duration>,
     /// Operations a second of an open loop of calls that are timed from outside.
-    pub(crate) rate: Option<f64>,
+    pub rate: Option<f64>,
     /// Operations of a call, for the open loop.
-    pub(crate) call_ops: u64,
+    pub call_ops: u64,
 }
 
 impl Phase {
     /// The share of `total` that belongs to `thread`.
-    pub(crate) fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
+    pub fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
         share(total, self.threads, thread)
     }
 }
 
 /// The part of `0..total` that belongs to `thread` of `threads`.
-pub(crate) fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> {
+pub fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> {
     let (threads, thread) = (threads as u128, thread as u128);
     let at = |part: u128| (u128::from(total) * part / threads) as u64;
     at(thread)..at(thread + 1)
@@ -100,16 +108,21 @@ pub(crate) fn share(total: u64, threads: usize, thread: usize) -> std::ops::Rang
 
 /// What a workload came to.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
-    pub(crate) calls: Histogram,
-    pub(crate) ops: u64,
-    pub(crate) found: u64,
+pub struct Measured {
+    /// Times of calls, in nanoseconds.
+    pub calls: Histogram,
+    /// Operations that count.
+    pub ops: u64,
+    /// Those of them that found what they asked for.
+    pub found: u64,
     /// Operations of the thread beside.
-    pub(crate) beside_ops: u64,
-    pub(crate) elapsed: Duration,
+    pub beside_ops: u64,
+    /// From the first thread's start to the last one's end.
+    pub elapsed: Duration,
     /// Processor time of the whole process, if the system says.
-    pub(crate) cpu: Option<Duration>,
-    pub(crate) series: Vec<f64>,
+    pub cpu: Option<Duration>,
+    /// Operations a second, step by step.
+    pub series: Vec<f64>,
 }
 
 impl Measured {
@@ -149,7 +162,10 @@ struct ThreadResult {
 
 /// Runs `phase`; `make` makes the calls of the thread of an index, on that thread (that of the
 /// thread beside is `threads`). `measuring` is called when the measured part begins.
-pub(crate) fn run<C: Calls>(
+///
+/// # Errors
+/// Those of `make` and of the calls.
+pub fn run<C: Calls>(
     phase: &Phase,
     make: impl Fn(usize) -> Result<C> + Sync,
     observer: &mut dyn Observer,

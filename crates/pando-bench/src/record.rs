@@ -136,12 +136,8 @@ record! {
 }
 
 impl Record {
-    pub(crate) fn new(
-        workload: &'static str,
-        variant: &'static str,
-        threads: usize,
-        seed: u64,
-    ) -> Self {
+    /// A record without figures.
+    pub fn new(workload: &'static str, variant: &'static str, threads: usize, seed: u64) -> Self {
         Self {
             workload,
             variant,
@@ -152,7 +148,7 @@ impl Record {
     }
 
     /// Rates and times.
-    pub(crate) fn set_measured(&mut self, measured: &Measured) {
+    pub fn set_measured(&mut self, measured: &Measured) {
         let us = |share| measured.calls.percentile(share) as f64 / 1e3;
         self.elapsed_s = measured.elapsed.as_secs_f64();
         self.ops = measured.ops;

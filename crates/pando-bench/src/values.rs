@@ -11,7 +11,7 @@ const HEAD_BYTES: usize = 12;
 
 /// What values look like.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub struct Values {
     bytes: usize,
     seed: u64,
     /// Bytes of a value that do not compress; the rest repeats them.
@@ -21,7 +21,7 @@ pub(crate) struct Values {
 
 impl Values {
     /// Values of `bytes` bytes that compress to `share` of that (1: not at all).
-    pub(crate) fn new(bytes: usize, share: f64, seed: u64) -> Self {
+    pub fn new(bytes: usize, share: f64, seed: u64) -> Self {
         let mut random = Random::new(seed, u64::MAX);
         let dense_bytes = ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1));
         let pool_bytes = POOL_BYTES + dense_bytes;
@@ -37,7 +37,7 @@ impl Values {
     }
 
     /// Replaces `out` by the value of key `number` in `version`.
-    pub(crate) fn write(&self, number: u64, version: u32, out: &mut Vec<u8>) {
+    pub fn write(&self, number: u64, version: u32, out: &mut Vec<u8>) {
         let version = if self.bytes < HEAD_BYTES { 0 } else { version };
         let stamp = mix(number ^ mix(self.seed ^ 0x5a5a));
         let start = (mix(stamp ^ u64::from(version)) % POOL_BYTES as u64) as usize;
@@ -53,7 +53,7 @@ impl Values {
     }
 
     /// The version of `value`, if it is one that key `number` has been given.
-    pub(crate) fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Option<u32> {
+    pub fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Option<u32> {
         let version = match value.get(STAMP_BYTES..HEAD_BYTES) {
             Some(bytes) => u32::from_le_bytes(bytes.try_into().ok()?),
             None => 0,
