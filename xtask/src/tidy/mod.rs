@@ -13,12 +13,13 @@ use std::path::Path;
 use crate::run::{Result, project_files};
 
 /// Crates that may hold unsafe code; all others forbid it.
-const UNSAFE_CRATES: [&str; 5] = [
+const UNSAFE_CRATES: [&str; 6] = [
     "crates/pando-device/",
     "crates/pando-format/",
     "crates/pando-pool/",
     "crates/pando-stats/",
     "crates/pando-sync/",
+    "peers/native/",
 ];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
