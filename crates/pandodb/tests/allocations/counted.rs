@@ -13,26 +13,43 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{park, thread_waker};
 use pandodb::{Batch, Db, Durability, IoBackend, Table, WriteOptions};
 
-struct Counting {
+pub(super) struct Counting {
     count: AtomicU64,
+    bytes_taken: AtomicU64,
+    bytes_given_back: AtomicU64,
 }
 
-// SAFETY: forwards to the system's allocator; the count is an atomic word.
+impl Counting {
+    /// Bytes that are allocated now.
+    pub(super) fn bytes(&self) -> u64 {
+        // What is given back is read first: it never runs ahead.
+        let given_back = self.bytes_given_back.load(Ordering::SeqCst);
+        self.bytes_taken.load(Ordering::SeqCst) - given_back
+    }
+}
+
+// SAFETY: forwards to the system's allocator; the counts are atomic words.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.bytes_taken
+            .fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        self.bytes_given_back
+            .fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(start, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting {
+pub(super) static ALLOCATOR: Counting = Counting {
     count: AtomicU64::new(0),
+    bytes_taken: AtomicU64::new(0),
+    bytes_given_back: AtomicU64::new(0),
 };
 
 /// Gets of one measurement.
@@ -193,7 +210,7 @@ impl Store {
 }
 
 /// The simplest executor: one future at a time.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = thread_waker();
     loop {
