@@ -19,7 +19,7 @@ const KEYS: u32 = 4_000;
 const ROUNDS: u32 = 10;
 /// Rounds before memory is looked at.
 const WARM: u32 = 4;
-/// What buffers may still grow by: a leak of one page for each operation is a hundred times as much.
+/// What buffers may still grow by: a page leaked for each operation is a hundred times as much.
 const BYTES_MORE: u64 = 192 << 10;
 
 fn key_of(number: u32) -> Vec<u8> {
