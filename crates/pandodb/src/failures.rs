@@ -74,6 +74,13 @@ impl FailedReads {
         (newest.number > number).then(|| newest.error.clone())
     }
 
+    /// Failures of `page` on the board.
+    #[cfg(test)]
+    pub(crate) fn count_of(&self, page: PageId) -> usize {
+        let list = self.list.lock();
+        list.iter().filter(|failure| failure.page == page).count()
+    }
+
     /// The error of a read of `page` that `waker` was registered for, once.
     pub(crate) fn tell(&self, page: PageId, waker: &Waker) -> Option<Error> {
         if self.untold.load(Ordering::Relaxed) == 0 {

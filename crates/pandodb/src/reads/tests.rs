@@ -164,7 +164,6 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     for waker in &wakers {
         assert!(!engine.request_page(page, waker).unwrap());
     }
-    let faults = engine.statistics.get(Ticker::Faults);
     // Threads: the same read.
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..4)
@@ -179,8 +178,8 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
         }
     });
     count.wait_for(5);
-    assert_eq!(device.faults_struck(), 1, "one read for all");
-    assert_eq!(engine.statistics.get(Ticker::Faults), faults);
+    // Other pages may be read, too: the maintenance thread looks at its table.
+    assert_eq!(engine.failed_reads.count_of(page), 1, "one read for all");
     for waker in &wakers {
         assert!(engine.failed_reads.tell(page, waker).is_some());
     }

@@ -3,8 +3,13 @@
 
 #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
 mod counted;
+#[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+mod flat;
 
 fn main() {
     #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
-    counted::gets_allocate_nothing();
+    {
+        flat::mixed_load_leaves_nothing_behind();
+        counted::gets_allocate_nothing();
+    }
 }

@@ -40,32 +40,32 @@ fn more_than_memory_survives_restarts_and_verifies() {
             .open(directory.path())
             .unwrap();
         let table = db.table("t").unwrap();
-        for start in (0..60_000_u32).step_by(100) {
+        for start in (0..30_000_u32).step_by(100) {
             let mut batch = Batch::new();
             for number in start..start + 100 {
                 batch.put(&table, key(number).as_bytes(), &[number as u8; 200]);
             }
             db.write(&mut batch, none).unwrap();
         }
-        assert_eq!(table.len(), 60_000);
+        assert_eq!(table.len(), 30_000);
         drop(table);
         drop(db);
     }
     let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
     assert!(report.damages.is_empty(), "{:?}", report.damages);
-    assert_eq!(report.stat.tables[0].entries, 60_000);
+    assert_eq!(report.stat.tables[0].entries, 30_000);
     let db = Db::builder()
         .max_memory(4 << 20)
         .open(directory.path())
         .unwrap();
     let table = db.table("t").unwrap();
-    for number in (0..60_000).step_by(7) {
+    for number in (0..30_000).step_by(7) {
         assert_eq!(
             table.get(key(number).as_bytes()).unwrap().unwrap(),
             [number as u8; 200]
         );
     }
-    for number in 0..60_000 {
+    for number in 0..30_000 {
         assert!(table.delete_with(key(number).as_bytes(), none).unwrap());
     }
     assert_eq!(table.iter().count(), 0);

@@ -119,7 +119,7 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
 
 #[test]
 fn a_history_with_room() {
-    check(1, || Db::builder().max_memory(32 << 20), 4000);
+    check(1, || Db::builder().max_memory(32 << 20), 2500);
 }
 
 #[test]
