@@ -31,6 +31,87 @@ impl Space {
         done
     }
 
+    /// Allocates an extent of each of `lengths` blocks, at most a unit each, in their order and in
+    /// as few runs as a bounded search finds, on nobody's promise.
+    ///
+    /// All or nothing: false means that `out` is as it was. Never false while
+    /// [`Space::free_units`] is at least the number of lengths and nobody else allocates.
+    ///
+    /// # Panics
+    /// When a length is 0 or more than a unit.
+    #[must_use]
+    pub fn allocate_mixed(&self, lengths: &[u32], out: &mut Vec<Extent>) -> bool {
+        let total = lengths.iter().map(|length| u64::from(*length)).sum();
+        assert!(
+            lengths
+                .iter()
+                .all(|length| (1..=self.unit).contains(length)),
+            "extents of {lengths:?} blocks are asked for in units of {}",
+            self.unit
+        );
+        if !self.ledger.withdraw(total, 0) {
+            return false;
+        }
+        let kept = out.len();
+        let mut left = lengths;
+        while let Some(first) = left.first() {
+            let wanted: u64 = left.iter().map(|length| u64::from(*length)).sum();
+            let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+            let run = self
+                .take_longest(wanted, 1)
+                .and_then(|run| self.cut_if_long_enough(run, *first))
+                .or_else(|| self.allocate_run(*first, None));
+            let Some(run) = run else {
+                for extent in out.drain(kept..) {
+                    self.free_run(extent);
+                }
+                self.ledger.freed(total);
+                return false;
+            };
+            left = self.deal(run, left, out);
+        }
+        true
+    }
+
+    /// Gives a run back that is shorter than `least`.
+    fn cut_if_long_enough(&self, run: Extent, least: u32) -> Option<Extent> {
+        if run.blocks >= least {
+            return Some(run);
+        }
+        self.free_run(run);
+        self.ledger.freed(0);
+        None
+    }
+
+    /// Cuts a run into extents of `lengths`, as many as fit, and frees the rest. Returns the
+    /// lengths that are left.
+    fn deal<'a>(&self, run: Extent, lengths: &'a [u32], out: &mut Vec<Extent>) -> &'a [u32] {
+        let end = run.block + (run.blocks - 1);
+        let mut block = run.block;
+        let mut rest = run.blocks;
+        let mut dealt = 0;
+        for length in lengths.iter().take_while(|length| {
+            let fits = **length <= rest;
+            rest -= if fits { **length } else { 0 };
+            fits
+        }) {
+            out.push(Extent {
+                block,
+                blocks: *length,
+            });
+            block = block.wrapping_add(*length);
+            dealt += 1;
+        }
+        if rest > 0 {
+            self.free_run(Extent {
+                block: end - (rest - 1),
+                blocks: rest,
+            });
+            self.ledger.freed(0);
+        }
+        &lengths[dealt..]
+    }
+
     /// As [`Space::allocate_batch`], on a promise, which stays if nothing is allocated.
     ///
     /// # Panics
@@ -109,7 +190,8 @@ impl Space {
         let (index, found, len) = best?;
         let len = len - len % unit;
         self.with(index, |group| {
-            let free = group.is_free(found.region, found.start, len);
+            let free = group.is_free(found.region, found.start, len)
+                && group.is_low_edge(found.region, found.start);
             if free {
                 group.take(found.region, found.start, len);
             }

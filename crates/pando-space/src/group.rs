@@ -45,27 +45,49 @@ pub(crate) struct Group {
     ready: [Vec<Found>; READY_BLOCKS_MAX],
     /// Ones of all regions.
     pub(crate) free: u64,
+    /// Free units of all regions.
+    pub(crate) units: u64,
+    /// Blocks of a unit. Constant.
+    unit: u32,
+}
+
+/// What a region's counts were before it changed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Before {
+    free: u32,
+    units: u32,
+}
+
+impl Before {
+    pub(crate) fn of(region: &Region) -> Self {
+        Self {
+            free: region.free(),
+            units: region.units(),
+        }
+    }
 }
 
 impl Group {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(unit: u32) -> Self {
         Self {
             regions: Vec::new(),
             not_full: Vec::new(),
             cursor: 0,
             ready: Default::default(),
             free: 0,
+            units: 0,
+            unit,
         }
     }
 
     /// Adds a region of free blocks.
     pub(crate) fn push(&mut self, blocks: u32) {
         let index = self.regions.len();
-        self.regions.push(Region::new(blocks));
+        self.regions.push(Region::new(blocks, self.unit));
         if index.is_multiple_of(64) {
             self.not_full.push(0);
         }
-        self.update(index, 0);
+        self.update(index, Before::default());
     }
 
     /// Removes the last region, which is all free.
@@ -73,6 +95,7 @@ impl Group {
         let region = self.regions.pop().expect("the group has a region");
         assert!(region.is_all_free(), "what is cut off is free");
         self.free -= u64::from(region.free());
+        self.units -= u64::from(region.units());
         let index = self.regions.len();
         self.not_full[index / 64] &= !(1 << (index % 64));
         if index.is_multiple_of(64) {
@@ -81,10 +104,12 @@ impl Group {
         self.cursor = 0;
     }
 
-    /// Brings the counts up to date after a region changed that had `before` free blocks.
-    pub(crate) fn update(&mut self, index: usize, before: u32) {
+    /// Brings the counts up to date after a region changed that had those of `before`.
+    pub(crate) fn update(&mut self, index: usize, before: Before) {
         let now = self.regions[index].free();
-        self.free = self.free - u64::from(before) + u64::from(now);
+        self.free = self.free - u64::from(before.free) + u64::from(now);
+        let units = self.regions[index].units();
+        self.units = self.units - u64::from(before.units) + u64::from(units);
         let bit = 1 << (index % 64);
         if now > 0 {
             self.not_full[index / 64] |= bit;
@@ -95,14 +120,14 @@ impl Group {
 
     /// Allocates a run that is free.
     pub(crate) fn take(&mut self, index: usize, start: u32, count: u32) {
-        let before = self.regions[index].free();
+        let before = Before::of(&self.regions[index]);
         self.regions[index].take(start, count);
         self.update(index, before);
     }
 
     /// Frees a run; `Err` names a block of it that is free already.
     pub(crate) fn give(&mut self, index: usize, start: u32, count: u32) -> Result<(), u32> {
-        let before = self.regions[index].free();
+        let before = Before::of(&self.regions[index]);
         self.regions[index].give(start, count)?;
         self.update(index, before);
         self.remember(index, start, count);
@@ -124,6 +149,11 @@ impl Group {
             .is_some_and(|region| region.is_free(start, count))
     }
 
+    /// True unless taking what begins there could cost one unit more than it has to.
+    pub(crate) fn is_low_edge(&self, index: usize, start: u32) -> bool {
+        self.unit == 1 || self.regions[index].is_low_edge(start)
+    }
+
     /// Allocates `count` blocks wherever they are, looking at about `words` words of the bitmap.
     pub(crate) fn allocate(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
         if let Some(found) = self.take_ready(count) {
@@ -136,9 +166,13 @@ impl Group {
         Ok(found)
     }
 
+    /// A place that was remembered, unless it lies in the middle of a longer run by now, where it
+    /// could cost two units.
     fn take_ready(&mut self, count: u32) -> Option<Found> {
         while let Some(found) = self.ready.get_mut(count as usize - 1)?.pop() {
-            if self.is_free(found.region, found.start, count) {
+            if self.is_free(found.region, found.start, count)
+                && self.is_low_edge(found.region, found.start)
+            {
                 self.take(found.region, found.start, count);
                 return Some(found);
             }
@@ -230,14 +264,16 @@ impl Group {
 
     /// Panics unless the invariants hold.
     pub(crate) fn check(&self) {
-        let mut free = 0;
+        let (mut free, mut units) = (0, 0);
         for (index, region) in self.regions.iter().enumerate() {
             region.check();
             free += u64::from(region.free());
+            units += u64::from(region.units());
             let bit = self.not_full[index / 64] >> (index % 64) & 1;
             assert_eq!(bit == 1, region.free() > 0, "region {index}");
         }
         assert_eq!(self.free, free, "the count equals the sum");
+        assert_eq!(self.units, units, "the units equal the sum");
         assert_eq!(self.not_full.len(), self.regions.len().div_ceil(64));
         assert!(self.cursor <= self.regions.len());
     }

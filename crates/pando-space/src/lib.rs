@@ -12,6 +12,11 @@
 //! A search looks at so many words, then goes to the next group; only when all groups have been
 //! searched so does it look everywhere, so that `None` means that no such run exists.
 //!
+//! Extents of various lengths cut what is free to pieces. So it is counted in units, too: disjoint
+//! runs of the longest length that is asked for. Every extent is taken from the low end of a free
+//! run, which costs one unit at most; so as many extents as there are units always find room, whatever
+//! their lengths.
+//!
 //! Two tallies are kept: the bits (what is free) and the [`credits`](Space::promise) (what of it is
 //! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the
 //! engine keeps them until their checkpoint.
@@ -33,5 +38,5 @@ pub mod survey;
 pub use error::{Error, Result};
 pub use ledger::Urgency;
 pub use region::REGION_BLOCKS;
-pub use space::{Space, SpaceOptions};
+pub use space::{BLOCKS_MAX, Space, SpaceOptions};
 pub use survey::Survey;

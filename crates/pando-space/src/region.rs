@@ -1,8 +1,9 @@
 //! The bits of 4,096 blocks and their summary: the two lower levels of the bitmap.
 //!
 //! Plain data without a lock. Invariants, after every method: bit `w` of `not_full` says that word
-//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones; no bit at
-//! or behind `blocks` is set; no run of ones is longer than `run_bound`.
+//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones, `units` how
+//! many disjoint runs of `unit` ones there are; no bit at or behind `blocks` is set; no run of ones
+//! is longer than `run_bound`.
 
 use std::ops::Range;
 
@@ -26,6 +27,10 @@ pub(crate) struct Region {
     blocks: u32,
     /// Failed searches lower it, frees raise it.
     run_bound: u32,
+    /// Blocks of a unit. Constant.
+    unit: u32,
+    /// Sum over the maximal runs of how many units each holds.
+    units: u32,
 }
 
 /// A mask of `count` (1 to 64) ones from bit `start`.
@@ -61,8 +66,8 @@ fn run_in_word(word: u64, count: u32) -> Option<u32> {
 }
 
 impl Region {
-    /// `blocks` (1 to [`REGION_BLOCKS`]) free blocks.
-    pub(crate) fn new(blocks: u32) -> Self {
+    /// `blocks` (1 to [`REGION_BLOCKS`]) free blocks, counted also in units of `unit`.
+    pub(crate) fn new(blocks: u32, unit: u32) -> Self {
         let mut region = Self {
             words: [0; WORDS],
             not_full: 0,
@@ -70,6 +75,8 @@ impl Region {
             free: 0,
             blocks: 0,
             run_bound: 0,
+            unit,
+            units: 0,
         };
         region.grow(blocks);
         region
@@ -77,6 +84,11 @@ impl Region {
 
     pub(crate) fn free(&self) -> u32 {
         self.free
+    }
+
+    /// Disjoint runs of a unit that are free.
+    pub(crate) fn units(&self) -> u32 {
+        self.units
     }
 
     pub(crate) fn blocks(&self) -> u32 {
@@ -139,6 +151,7 @@ impl Region {
     /// Allocates blocks that are free.
     pub(crate) fn take(&mut self, start: u32, count: u32) {
         assert!(start + count <= self.blocks, "blocks exist");
+        let units = self.units_through(start, count);
         for (word, mask) in masks(start, count) {
             assert!(self.words[word] & mask == mask, "what is taken is free");
             self.words[word] &= !mask;
@@ -149,6 +162,43 @@ impl Region {
             }
         }
         self.free -= count;
+        self.units -= units;
+    }
+
+    /// Units that the run around `start .. start + count` holds only while these blocks are free.
+    fn units_through(&self, start: u32, count: u32) -> u32 {
+        if self.unit == 1 {
+            return count;
+        }
+        let (before, behind) = (self.free_before(start), self.free_from(start + count));
+        (before + count + behind) / self.unit - before / self.unit - behind / self.unit
+    }
+
+    /// Free blocks in a row that end at `position`.
+    fn free_before(&self, position: u32) -> u32 {
+        let mut run = 0;
+        while run < position {
+            let end = position - run;
+            let bits = (end - 1) % WORD_BITS + 1;
+            let word = self.words[((end - 1) / WORD_BITS) as usize] << (WORD_BITS - bits);
+            let ones = word.leading_ones().min(bits);
+            run += ones;
+            if ones < bits {
+                break;
+            }
+        }
+        run
+    }
+
+    /// Free blocks in a row from `position` on.
+    fn free_from(&self, position: u32) -> u32 {
+        self.next_edge(position, false).unwrap_or(REGION_BLOCKS) - position
+    }
+
+    /// True if the block before `start` is not free: what is taken there costs no more units than
+    /// it has or begins. In the middle of a run it could cost one more.
+    pub(crate) fn is_low_edge(&self, start: u32) -> bool {
+        start == 0 || !self.is_free(start - 1, 1)
     }
 
     /// Frees blocks; changes nothing and names the first one if any is free already.
@@ -173,6 +223,7 @@ impl Region {
             }
         }
         self.free += count;
+        self.units += self.units_through(start, count);
         self.run_bound = self.blocks;
     }
 
@@ -269,18 +320,7 @@ impl Region {
 
     /// Free blocks at the end of those that exist.
     pub(crate) fn tail_run(&self) -> u32 {
-        let mut tail = 0;
-        while tail < self.blocks {
-            let end = self.blocks - tail;
-            let bits = (end - 1) % WORD_BITS + 1;
-            let word = self.words[((end - 1) / WORD_BITS) as usize] << (WORD_BITS - bits);
-            let ones = word.leading_ones().min(bits);
-            tail += ones;
-            if ones < bits {
-                break;
-            }
-        }
-        tail
+        self.free_before(self.blocks)
     }
 
     /// Panics unless the invariants hold.
@@ -292,6 +332,8 @@ impl Region {
             free += word.count_ones();
         }
         assert_eq!(self.free, free, "the count equals the ones");
+        let units: u32 = self.runs().map(|run| run.len() as u32 / self.unit).sum();
+        assert_eq!(self.units, units, "the units equal those of the runs");
         let longest = self.runs().map(|run| run.len() as u32).max();
         assert!(longest.unwrap_or(0) <= self.run_bound, "the bound holds");
         let end = self.runs().last().map_or(0, |run| run.end);
@@ -322,8 +364,9 @@ mod tests {
             blocks in 1u32..=REGION_BLOCKS,
             taken in proptest::collection::vec((0u32..REGION_BLOCKS, 1u32..300), 0..60),
             counts in proptest::collection::vec(1u32..=300, 1..20),
+            unit in 0u32..8,
         ) {
-            let mut region = Region::new(blocks);
+            let mut region = Region::new(blocks, 1 << unit);
             let mut bits = vec![true; blocks as usize];
             for (start, count) in taken {
                 let end = blocks.min(start + count);
@@ -336,7 +379,11 @@ mod tests {
             }
             region.check();
             for count in counts {
-                prop_assert_eq!(region.find(count), naive_find(&bits, count as usize));
+                let found = region.find(count);
+                prop_assert_eq!(found, naive_find(&bits, count as usize));
+                if let Some(start) = found {
+                    prop_assert!(region.is_low_edge(start), "the lowest place is an edge");
+                }
             }
             region.check();
             let runs: Vec<Range<u32>> = region.runs().collect();
@@ -355,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_free_block_is_not_freed_again() {
-        let mut region = Region::new(100);
+        let mut region = Region::new(100, 4);
         region.take(10, 5);
         assert_eq!(region.give(10, 6), Err(15));
         assert_eq!(region.give(9, 2), Err(9));

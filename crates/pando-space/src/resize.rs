@@ -6,6 +6,7 @@
 use pando_sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
+use crate::group::Before;
 use crate::region::REGION_BLOCKS;
 use crate::space::Space;
 
@@ -38,9 +39,9 @@ impl Space {
                     assert_eq!(group.regions.len(), index, "regions come in turn");
                     group.push(blocks);
                 } else {
-                    let free = group.regions[index].free();
+                    let before = Before::of(&group.regions[index]);
                     group.regions[index].grow(blocks);
-                    group.update(index, free);
+                    group.update(index, before);
                 }
             });
             position = end;
@@ -92,7 +93,7 @@ impl Space {
         };
         self.with(group, |group| {
             let bits = &mut group.regions[index];
-            let free = bits.free();
+            let before = Before::of(bits);
             if start == region * REGION {
                 if let Some(position) = bits.first_allocated(0, bits.blocks()) {
                     return Err(in_use(position));
@@ -101,7 +102,7 @@ impl Space {
             } else {
                 bits.shrink((start - region * REGION) as u32)
                     .map_err(in_use)?;
-                group.update(index, free);
+                group.update(index, before);
             }
             Ok(start)
         })

@@ -14,7 +14,7 @@ use crate::ledger::{Ledger, Urgency};
 use crate::region::REGION_BLOCKS;
 
 /// Most blocks of a space: what 32 bits can name.
-const BLOCKS_MAX: u64 = 1 << 32;
+pub const BLOCKS_MAX: u64 = 1 << 32;
 /// Words of a group that one search looks at before it goes to the next group.
 const SEARCH_WORDS_MAX: u32 = 1024;
 
@@ -25,12 +25,17 @@ pub struct SpaceOptions {
     pub groups: usize,
     /// Blocks that only urgent promises may use.
     pub reserve: u64,
+    /// Longest extent that [`Space::allocate_mixed`] is asked for, a power of two that divides
+    /// [`REGION_BLOCKS`]; 0 stands for 1. What is free is counted in runs of so many blocks, too.
+    pub unit: u32,
 }
 
 /// The blocks of a data file.
 #[derive(Debug)]
 pub struct Space {
     groups: Box<[CachePadded<Slot>]>,
+    /// Blocks of a unit. Constant.
+    pub(crate) unit: u32,
     pub(crate) ledger: Ledger,
     /// Changed under `resizing` only.
     pub(crate) blocks: AtomicU64,
@@ -43,6 +48,8 @@ pub struct Space {
 struct Slot {
     /// Copy of `Group::free`, for those who do not hold the lock.
     free: AtomicU64,
+    /// Copy of `Group::units`.
+    units: AtomicU64,
     group: Mutex<Group>,
 }
 
@@ -69,23 +76,30 @@ impl Space {
     /// `blocks` free blocks.
     ///
     /// # Panics
-    /// When there are more than 2^32.
+    /// When there are more than [`BLOCKS_MAX`], and for a unit that is none.
     pub fn new(blocks: u64, options: SpaceOptions) -> Self {
         let count = match options.groups {
             0 => core_count(),
             count => count,
         };
+        let unit = options.unit.max(1);
+        assert!(
+            unit.is_power_of_two() && unit <= EXTENT_BLOCKS_MAX,
+            "a unit of {unit} blocks"
+        );
         let groups: Box<[_]> = (0..count)
             .map(|_| {
                 CachePadded(Slot {
                     free: AtomicU64::new(0),
-                    group: Mutex::new(Group::new()),
+                    units: AtomicU64::new(0),
+                    group: Mutex::new(Group::new(unit)),
                 })
             })
             .collect();
         pando_sync::audit::name("space groups", &*groups);
         let space = Self {
             groups,
+            unit,
             ledger: Ledger::new(0, options.reserve),
             blocks: AtomicU64::new(0),
             resizing: Mutex::new(()),
@@ -122,6 +136,7 @@ impl Space {
         let result = action(&mut held);
         // Relaxed: a hint for those without the lock, who verify it under the lock.
         slot.free.store(held.free, Ordering::Relaxed);
+        slot.units.store(held.units, Ordering::Relaxed);
         result
     }
 
@@ -129,6 +144,12 @@ impl Space {
     pub(crate) fn free_of(&self, group: usize) -> u64 {
         // Relaxed: see `with`.
         self.groups[group].free.load(Ordering::Relaxed)
+    }
+
+    /// Free units of a group as last published.
+    pub(crate) fn units_of(&self, group: usize) -> u64 {
+        // Relaxed: see `with`.
+        self.groups[group].units.load(Ordering::Relaxed)
     }
 
     /// The group and the index in it of a region, by the region's number.
@@ -180,7 +201,8 @@ impl Space {
     }
 
     /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's promise: what
-    /// others were promised is left alone, the reserve is not.
+    /// others were promised is left alone, the reserve is not. A place near a hint may cost one unit
+    /// more than another.
     ///
     /// `None` means that no such run is left, or that what is left is promised.
     ///

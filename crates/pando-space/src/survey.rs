@@ -46,6 +46,12 @@ impl Space {
         (0..self.groups()).map(|group| self.free_of(group)).sum()
     }
 
+    /// Disjoint runs of a unit that are free, the sum over the groups: so many extents of any
+    /// lengths up to a unit [`Space::allocate_mixed`] can still hand out.
+    pub fn free_units(&self) -> u64 {
+        (0..self.groups()).map(|group| self.units_of(group)).sum()
+    }
+
     /// Blocks of the longest free run.
     pub fn largest_run(&self) -> u64 {
         self.survey().largest_run
@@ -82,11 +88,13 @@ impl Space {
     /// Panics unless all invariants hold. Only while nobody allocates or frees.
     pub fn check_invariants(&self) {
         let mut free = 0;
+        let mut units = 0;
         let mut blocks = 0;
         for index in 0..self.groups() {
             self.with(index, |group| {
                 group.check();
                 free += group.free;
+                units += group.units;
                 blocks += group
                     .regions
                     .iter()
@@ -96,6 +104,7 @@ impl Space {
         }
         assert_eq!(blocks, self.blocks(), "every block is in one region");
         assert_eq!(free, self.free_blocks(), "the groups' counts are published");
+        assert_eq!(units, self.free_units(), "the groups' units are published");
         assert_eq!(
             free,
             self.available() + self.credits(),

@@ -4,7 +4,13 @@ use pando_format::Extent;
 use pando_space::{Error, REGION_BLOCKS, Space, SpaceOptions, Urgency};
 
 fn space(blocks: u64, groups: usize) -> Space {
-    Space::new(blocks, SpaceOptions { groups, reserve: 0 })
+    Space::new(
+        blocks,
+        SpaceOptions {
+            groups,
+            ..SpaceOptions::default()
+        },
+    )
 }
 
 fn extent(block: u32, blocks: u32) -> Extent {
@@ -301,6 +307,7 @@ fn promises_stop_at_the_reserve_and_urgent_ones_do_not() {
     let options = SpaceOptions {
         groups: 2,
         reserve: 100,
+        ..SpaceOptions::default()
     };
     let space = Space::new(1000, options);
     assert!(!space.promise(901, Urgency::Normal));

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod cases;
+mod mixed;
 mod model;
 mod stress;

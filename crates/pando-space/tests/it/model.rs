@@ -323,6 +323,7 @@ fn check(groups: usize, blocks: u64, steps: &[Step]) {
     let options = SpaceOptions {
         groups,
         reserve: 500,
+        unit: 1 << (blocks % 8),
     };
     let mut run = Run {
         space: Space::new(blocks, options),
@@ -363,7 +364,7 @@ proptest! {
         left in proptest::collection::btree_set(0..BLOCKS, 0..400),
         steps in proptest::collection::vec(step(), 1..40),
     ) {
-        let space = Space::new(u64::from(BLOCKS), SpaceOptions { groups, reserve: 10 });
+        let space = Space::new(u64::from(BLOCKS), SpaceOptions { groups, reserve: 10, unit: 16 });
         let mut run = Run {
             space,
             twin: Twin { bits: vec![true; BLOCKS as usize], credits: 0 },

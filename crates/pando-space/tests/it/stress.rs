@@ -87,6 +87,7 @@ fn check(blocks: u32, groups: usize, threads: u32, steps: u32) {
         SpaceOptions {
             groups,
             reserve: 50,
+            ..SpaceOptions::default()
         },
     );
     let oracle = Oracle::new(blocks);
@@ -121,6 +122,7 @@ fn what_is_promised_is_there_whatever_others_do() {
         SpaceOptions {
             groups: 2,
             reserve: 0,
+            ..SpaceOptions::default()
         },
     );
     let served = AtomicU32::new(0);
@@ -161,6 +163,7 @@ fn the_space_grows_and_shrinks_under_load() {
         SpaceOptions {
             groups: 2,
             reserve: 0,
+            ..SpaceOptions::default()
         },
     );
     let oracle = Oracle::new(8 * REGION_BLOCKS);
@@ -200,6 +203,7 @@ fn a_run_over_the_border_of_regions_has_one_owner() {
     let options = SpaceOptions {
         groups: 2,
         reserve: 0,
+        ..SpaceOptions::default()
     };
     let space = Space::new(u64::from(blocks), options);
     let oracle = Oracle::new(blocks);

@@ -1,0 +1,185 @@
+//! Extents of various lengths: as many as there are units always find room.
+
+use pando_format::Extent;
+use pando_space::{REGION_BLOCKS, Space, SpaceOptions};
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::thread;
+use proptest::prelude::*;
+
+fn space(blocks: u64, groups: usize, unit: u32) -> Space {
+    let options = SpaceOptions {
+        groups,
+        unit,
+        ..SpaceOptions::default()
+    };
+    Space::new(blocks, options)
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6364136223846793005)
+        .wrapping_add(1442695040888963407);
+    *state >> 33
+}
+
+/// Units of a vector of bits, region by region.
+fn units(bits: &[bool], unit: u32) -> u64 {
+    bits.chunks(REGION_BLOCKS as usize)
+        .flat_map(|region| region.chunk_by(|one, two| one == two))
+        .filter(|run| run[0])
+        .map(|run| run.len() as u64 / u64::from(unit))
+        .sum()
+}
+
+fn set(bits: &mut [bool], extent: Extent, free: bool) {
+    let range = extent.block as usize..(extent.block + extent.blocks) as usize;
+    assert!(
+        bits[range.clone()].iter().all(|bit| *bit != free),
+        "{extent:?}"
+    );
+    bits[range].fill(free);
+}
+
+fn check(blocks: u64, groups: usize, unit: u32, seed: u64) {
+    let space = space(blocks, groups, unit);
+    let mut bits = vec![true; blocks as usize];
+    let mut held: Vec<Extent> = Vec::new();
+    let mut state = seed;
+    for step in 0..400 {
+        let count = 1 + random(&mut state) % 20;
+        let lengths: Vec<u32> = (0..count)
+            .map(|_| 1 + (random(&mut state) % u64::from(unit)) as u32)
+            .collect();
+        let before = space.free_units();
+        assert_eq!(before, units(&bits, unit));
+        let kept = held.len();
+        if space.allocate_mixed(&lengths, &mut held) {
+            let got: Vec<u32> = held[kept..].iter().map(|extent| extent.blocks).collect();
+            assert_eq!(got, lengths);
+            for extent in &held[kept..] {
+                set(&mut bits, *extent, false);
+            }
+            let after = space.free_units();
+            assert!(
+                after + count >= before,
+                "{count} extents of {before} left {after}"
+            );
+        } else {
+            assert!(before < count, "{lengths:?} did not fit in {before}");
+            assert_eq!(held.len(), kept);
+            assert_eq!(space.free_units(), before);
+        }
+        // More is freed the fuller it is.
+        let frees = if before < count { 12 } else { step % 9 };
+        for _ in 0..frees.min(held.len()) {
+            let index = random(&mut state) as usize % held.len();
+            let extent = held.swap_remove(index);
+            space.free(extent);
+            set(&mut bits, extent, true);
+        }
+    }
+    space.check_invariants();
+    for extent in held {
+        space.free(extent);
+    }
+    assert_eq!(
+        space.free_units(),
+        units(&vec![true; blocks as usize], unit)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(60)
+    })]
+
+    #[test]
+    fn as_many_extents_as_units_find_room(
+        blocks in 100u64..9000,
+        groups in 1usize..4,
+        unit in 0u32..8,
+        seed in any::<u64>(),
+    ) {
+        check(blocks, groups, 1 << unit, seed);
+    }
+}
+
+#[test]
+fn a_batch_lies_in_a_row_when_there_is_room() {
+    let space = space(10_000, 2, 8);
+    let lengths: Vec<u32> = (0..64).map(|index| 1 + index % 8).collect();
+    let mut out = Vec::new();
+    for _ in 0..5 {
+        out.clear();
+        assert!(space.allocate_mixed(&lengths, &mut out));
+        let breaks = out
+            .windows(2)
+            .filter(|pair| pair[0].block + pair[0].blocks != pair[1].block)
+            .count();
+        assert!(breaks <= 1, "{breaks}");
+    }
+}
+
+#[test]
+fn a_search_in_a_fragmented_space_is_bounded() {
+    // Every other block is taken, but for one run in the last region.
+    let blocks = 64 * u64::from(REGION_BLOCKS);
+    let space = space(blocks, 1, 8);
+    for block in (0..blocks as u32 - 16).step_by(2) {
+        space.mark_allocated(Extent { block, blocks: 1 }).unwrap();
+    }
+    let mut out = Vec::new();
+    assert_eq!(space.free_units(), 2);
+    assert!(space.allocate_mixed(&[3, 5], &mut out));
+    assert!(!space.allocate_mixed(&[8, 8], &mut out), "only one is left");
+    assert!(space.allocate_mixed(&[8], &mut out));
+    assert!(space.allocate_mixed(&[1; 100], &mut out));
+    assert_eq!(out.len(), 103);
+    space.check_invariants();
+}
+
+#[test]
+fn what_threads_were_promised_they_get() {
+    let unit = 8;
+    let space = space(3 * u64::from(REGION_BLOCKS), 2, unit);
+    let promised = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (space, promised, refused) = (&space, &promised, &refused);
+            scope.spawn(move || {
+                let mut state = seed * 77 + 1;
+                let mut held: Vec<Extent> = Vec::new();
+                for _ in 0..3000 {
+                    let count = 1 + random(&mut state) % 24;
+                    let lengths: Vec<u32> = (0..count)
+                        .map(|_| 1 + (random(&mut state) % u64::from(unit)) as u32)
+                        .collect();
+                    // SeqCst: of two that promise at once, one sees the other.
+                    let wanted = promised.fetch_add(count, Ordering::SeqCst) + count;
+                    if wanted <= space.free_units() {
+                        assert!(space.allocate_mixed(&lengths, &mut held), "{lengths:?}");
+                    } else {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                    promised.fetch_sub(count, Ordering::SeqCst);
+                    let keep = 650 + (random(&mut state) % 400) as usize;
+                    while held.len() > keep {
+                        let index = random(&mut state) as usize % held.len();
+                        space.free(held.swap_remove(index));
+                    }
+                }
+                for extent in held {
+                    space.free(extent);
+                }
+            });
+        }
+    });
+    assert!(refused.load(Ordering::Relaxed) > 0, "it was never tight");
+    space.check_invariants();
+    assert_eq!(
+        space.free_units(),
+        3 * u64::from(REGION_BLOCKS) / u64::from(unit)
+    );
+}
