@@ -16,6 +16,7 @@ use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
 use crate::injector::{InjectorChannel, InjectorDevice, InjectorFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
 use crate::null::{NullChannel, NullDevice, NullFile};
+use crate::read_context::ReadContext;
 
 /// A device of any back end.
 #[derive(Debug, Clone)]
@@ -164,6 +165,16 @@ impl Device for AnyDevice {
 impl File for AnyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         each!(AnyFile, self, file => file.read_at(buffer, offset))
+    }
+
+    #[inline]
+    fn read_at_with(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        context: &mut ReadContext,
+    ) -> Result<()> {
+        each!(AnyFile, self, file => file.read_at_with(buffer, offset, context))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {

@@ -13,6 +13,7 @@ use pando_sync::time::Duration;
 
 use crate::buffer::IoBuf;
 use crate::error::Result;
+use crate::read_context::ReadContext;
 
 /// Most completions that one [`Channel::reap`] takes.
 pub const REAP_MAX: usize = 64;
@@ -155,6 +156,21 @@ pub trait File: Debug + Clone + Send + Sync + 'static {
     /// # Errors
     /// `ShortRead` when the file ends early, `Unaligned`; the buffer's content is then undefined.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// As [`File::read_at`], with a context that the caller uses again and again: it is in its
+    /// initial state, and the device may note in it what the caller may want to know. Most do not.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    #[inline]
+    fn read_at_with(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        _context: &mut ReadContext,
+    ) -> Result<()> {
+        self.read_at(buffer, offset)
+    }
 
     /// Writes all of `bytes` at `offset`, extending the file when need be.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;

@@ -15,9 +15,8 @@
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
-//! Reading order: [`device`], [`buffer`], [`error`], [`directory`], [`uring`],
-//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`],
-//! [`injector`], [`any`].
+//! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
+//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`any`].
 
 pub mod any;
 pub mod buffer;
@@ -35,6 +34,7 @@ pub mod memory;
 mod name;
 pub mod null;
 pub mod pread;
+pub mod read_context;
 mod requests;
 pub mod uring;
 
@@ -51,3 +51,4 @@ pub use faulty::FaultyDevice;
 pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;
 pub use null::NullDevice;
+pub use read_context::ReadContext;

@@ -7,7 +7,7 @@ use super::file::FaultyFile;
 use super::image::CrashMode;
 use super::plan::{Fault, FaultPlan, Operation};
 use super::random::Random;
-use super::state::State;
+use super::state::{ContextsSeen, State};
 use crate::device::{ChannelOptions, Device, OpenOptions};
 use crate::error::Result;
 use crate::name;
@@ -92,6 +92,17 @@ impl FaultyDevice {
     /// What the lengths of all files may sum to; less than they do only stops growth.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
+    }
+
+    /// What files that are opened as direct from now on are aligned to: a power of two.
+    pub fn set_direct_alignment(&self, bytes: usize) {
+        assert!(bytes.is_power_of_two(), "an alignment of {bytes}");
+        self.state.lock().direct_alignment = bytes;
+    }
+
+    /// What the device has seen of the contexts that its readers pass.
+    pub fn contexts_seen(&self) -> ContextsSeen {
+        self.state.lock().contexts
     }
 
     /// Inverts bit `bit` (0 to 7) of the byte at `offset` on the medium.

@@ -3,12 +3,14 @@
 use std::io;
 
 use pando_sync::Arc;
+use pando_sync::time::Duration;
 
 use super::device::FaultyDevice;
 use super::plan::{Fault, Operation};
 use super::state::{State, io_error};
 use crate::device::{File, OpenOptions};
 use crate::error::{Error, Result};
+use crate::read_context::ReadContext;
 
 /// An open file of a faulty directory.
 #[derive(Debug, Clone)]
@@ -23,12 +25,9 @@ struct Handle {
     id: u64,
     name: String,
     writable: bool,
-    /// 1, or [`DIRECT_ALIGNMENT`].
+    /// 1, or what the device asks of direct files.
     alignment: usize,
 }
-
-/// What direct files are aligned to: the faulty disk's sector, so that misuse is found.
-const DIRECT_ALIGNMENT: usize = 512;
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -38,13 +37,14 @@ impl Drop for Handle {
 
 impl FaultyFile {
     pub(super) fn new(device: FaultyDevice, id: u64, name: &str, options: OpenOptions) -> Self {
+        let alignment = device.state.lock().direct_alignment;
         Self {
             handle: Arc::new(Handle {
                 device,
                 id,
                 name: name.to_owned(),
                 writable: options.write,
-                alignment: if options.direct { DIRECT_ALIGNMENT } else { 1 },
+                alignment: if options.direct { alignment } else { 1 },
             }),
         }
     }
@@ -143,6 +143,25 @@ impl File for FaultyFile {
                 got,
             })
         })
+    }
+
+    /// Looks at the context, and leaves traces in it.
+    fn read_at_with(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        context: &mut ReadContext,
+    ) -> Result<()> {
+        let mut state = self.handle.device.state.lock();
+        state.contexts.seen += 1;
+        if !context.is_clean() {
+            state.contexts.unclean += 1;
+        }
+        drop(state);
+        context.requests += 1;
+        context.elapsed = Some(Duration::from_nanos(offset));
+        context.remark = Some("a faulty device");
+        self.read_at(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {

@@ -27,3 +27,4 @@ pub use device::FaultyDevice;
 pub use file::FaultyFile;
 pub use image::{CrashMode, SECTOR_BYTES};
 pub use plan::{Fault, FaultPlan, Operation};
+pub use state::ContextsSeen;

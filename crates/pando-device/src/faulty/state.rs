@@ -11,6 +11,9 @@ use super::random::Random;
 use crate::device::{Create, OpenOptions};
 use crate::error::{Error, Result};
 
+/// What direct files are aligned to unless set otherwise: the faulty disk's sector, so that misuse
+/// is found.
+const DIRECT_ALIGNMENT_DEFAULT: usize = 512;
 /// What the lengths of files sum to at most, unless set otherwise.
 const CAPACITY_DEFAULT: u64 = 1 << 30;
 
@@ -43,6 +46,18 @@ pub(super) struct State {
     pub(super) writes: u64,
     pub(super) crash_at_sync: Option<u64>,
     pub(super) crash_after_writes: Option<u64>,
+    pub(super) contexts: ContextsSeen,
+    /// What direct files are aligned to.
+    pub(super) direct_alignment: usize,
+}
+
+/// How many contexts of reads the device has looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ContextsSeen {
+    /// All of them.
+    pub seen: u64,
+    /// Those that were not in their initial state.
+    pub unclean: u64,
 }
 
 impl State {
@@ -61,6 +76,8 @@ impl State {
             writes: 0,
             crash_at_sync: None,
             crash_after_writes: None,
+            contexts: ContextsSeen::default(),
+            direct_alignment: DIRECT_ALIGNMENT_DEFAULT,
         }
     }
 
