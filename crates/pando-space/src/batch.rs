@@ -9,6 +9,8 @@ use crate::space::Space;
 
 /// Regions of a group whose runs are compared for one piece.
 const COMPARED_REGIONS: usize = 4;
+/// Extents that a run must have held for the next one to be compared with others, too.
+const DEALT_MIN: usize = 4;
 
 impl Space {
     /// Allocates `total` blocks in as few runs as a bounded search finds, each a multiple of `unit`
@@ -54,12 +56,17 @@ impl Space {
         }
         let kept = out.len();
         let mut left = lengths;
+        let mut compare = true;
         while let Some(first) = left.first() {
             let wanted: u64 = left.iter().map(|length| u64::from(*length)).sum();
             let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-            let run = self
-                .take_longest(wanted, 1)
-                .and_then(|run| self.cut_if_long_enough(run, *first))
+            let long = if compare {
+                self.take_longest(wanted, 1)
+            } else {
+                None
+            };
+            let run = long
+                .and_then(|run| self.keep_if_long_enough(run, *first))
                 .or_else(|| self.allocate_run(*first, None));
             let Some(run) = run else {
                 for extent in out.drain(kept..) {
@@ -68,13 +75,16 @@ impl Space {
                 self.ledger.freed(total);
                 return false;
             };
-            left = self.deal(run, left, out);
+            let rest = self.deal(run, left, out);
+            // Among short runs it does not pay to look for the longest each time.
+            compare &= left.len() - rest.len() >= DEALT_MIN;
+            left = rest;
         }
         true
     }
 
     /// Gives a run back that is shorter than `least`.
-    fn cut_if_long_enough(&self, run: Extent, least: u32) -> Option<Extent> {
+    fn keep_if_long_enough(&self, run: Extent, least: u32) -> Option<Extent> {
         if run.blocks >= least {
             return Some(run);
         }

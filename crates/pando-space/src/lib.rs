@@ -14,8 +14,8 @@
 //!
 //! Extents of various lengths cut what is free to pieces. So it is counted in units, too: disjoint
 //! runs of the longest length that is asked for. Every extent is taken from the low end of a free
-//! run, which costs one unit at most; so as many extents as there are units always find room, whatever
-//! their lengths.
+//! run, which costs one unit at most; so as many extents as there are units always find room,
+//! whatever their lengths.
 //!
 //! Two tallies are kept: the bits (what is free) and the [`credits`](Space::promise) (what of it is
 //! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the

@@ -1,9 +1,9 @@
 //! The bits of 4,096 blocks and their summary: the two lower levels of the bitmap.
 //!
 //! Plain data without a lock. Invariants, after every method: bit `w` of `not_full` says that word
-//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones, `units` how
-//! many disjoint runs of `unit` ones there are; no bit at or behind `blocks` is set; no run of ones
-//! is longer than `run_bound`.
+//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones, `units`
+//! how many disjoint runs of `unit` ones there are; no bit at or behind `blocks` is set; no run of
+//! ones is longer than `run_bound`.
 
 use std::ops::Range;
 

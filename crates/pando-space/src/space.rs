@@ -110,6 +110,11 @@ impl Space {
         space
     }
 
+    /// Blocks of a unit.
+    pub fn unit(&self) -> u32 {
+        self.unit
+    }
+
     /// Number of groups.
     pub fn groups(&self) -> usize {
         self.groups.len()
@@ -201,8 +206,8 @@ impl Space {
     }
 
     /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's promise: what
-    /// others were promised is left alone, the reserve is not. A place near a hint may cost one unit
-    /// more than another.
+    /// others were promised is left alone, the reserve is not. A place near a hint may cost one
+    /// unit more than another.
     ///
     /// `None` means that no such run is left, or that what is left is promised.
     ///
