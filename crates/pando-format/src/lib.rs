@@ -5,12 +5,13 @@
 //! for what it cannot accept and never panics. The version is [`VERSION`]; version 0 may change
 //! without notice until a version 1 is declared.
 //!
-//! Reading order: [`ids`], [`extent`], [`page`], [`superblock`], [`mapping`], [`catalogue`],
-//! [`log`], [`checksum`].
+//! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
+//! [`catalogue`], [`log`], [`checksum`].
 
 pub mod bytes;
 pub mod catalogue;
 pub mod checksum;
+pub mod compression;
 pub mod extent;
 pub mod ids;
 pub mod log;
@@ -18,6 +19,7 @@ pub mod mapping;
 pub mod page;
 pub mod superblock;
 
+pub use compression::{Codec, Compression, PageDecoder, PageEncoder};
 pub use extent::{Extent, StoredPage};
 pub use ids::{Epoch, FrameIndex, Lsn, PageId, TreeId};
 pub use page::PageSize;

@@ -1,13 +1,14 @@
-//! The page: header, slots, records. Used in memory exactly as on disk, as 64-bit words.
+//! The page: header, slots, records. Used in memory as on disk, as 64-bit words; how an image may
+//! be compressed on its way there is in `compression`.
 //!
 //! ```text
 //! word  bytes
-//!  0     0..4   checksum: CRC-32C of bytes 4.. to the end of the page (hints zero)
+//!  0     0..4   checksum: CRC-32C of bytes 4.. to the end of the stored image (hints zero)
 //!        4..8   page id
 //!  1     8..12  tree id
 //!       12      kind (see PageKind)
 //!       13      level: 0 for a leaf, parents one above their children
-//!       14      compression: 0 none (others reserved)
+//!       14      codec of a stored image: 0 none, 1 LZ4, 2 Zstandard, 3 Snappy; 0 in memory
 //!       15      flags, reserved
 //!  2    16..24  lsn_max: newest batch that changed the leaf
 //!  3    24..32  multi_lsn: newest batch of two or more writes that changed it
@@ -19,8 +20,8 @@
 //!  6    48..50  prefix offset, in words
 //!       50..52  prefix length, in bytes
 //!       52..56  reserved
-//!  7    56..60  payload bytes (overflow pages; stored bytes of a compressed page)
-//!       60..64  reserved
+//!  7    56..60  payload bytes of overflow pages
+//!       60..64  bytes of the compressed body of a stored image; 0 in memory
 //!  8..          slots, growing up; the heap of records grows down from the end
 //! ```
 //!
@@ -154,7 +155,7 @@ pub const SLOT_OVERFLOW: u64 = 1 << 17;
 /// Slot flag: the record's value is a list of chunks (reserved).
 pub const SLOT_CHUNKED: u64 = 1 << 18;
 
-/// The checksum of a page image; bytes 0..4 hold it and are left out.
+/// The checksum of a stored page image; bytes 0..4 hold it and are left out.
 pub fn checksum(image: &[u8]) -> u32 {
     crc32c(&image[4..])
 }

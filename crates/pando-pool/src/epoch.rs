@@ -16,6 +16,8 @@ pub struct EpochList {
     pub pairs: Vec<(PageId, u64)>,
     /// Extents that only earlier checkpoints use.
     pub retired: Vec<Extent>,
+    /// Sum of their lengths.
+    pub retired_blocks: u64,
 }
 
 #[derive(Debug)]
@@ -183,7 +185,9 @@ impl Epochs {
         if at_once {
             lists.free_now.push(extent);
         } else {
-            lists.by_parity[parity(event)].retired.push(extent);
+            let list = &mut lists.by_parity[parity(event)];
+            list.retired.push(extent);
+            list.retired_blocks += u64::from(extent.blocks);
         }
     }
 
@@ -200,7 +204,9 @@ impl Epochs {
     pub fn take_retired(&self, epoch: Epoch) -> Vec<Extent> {
         let mut lists = self.lists.lock();
         assert!(epoch < lists.current, "{epoch} is not closed");
-        std::mem::take(&mut lists.by_parity[parity(epoch)].retired)
+        let list = &mut lists.by_parity[parity(epoch)];
+        list.retired_blocks = 0;
+        std::mem::take(&mut list.retired)
     }
 
     /// Takes the extents that nothing durable refers to.
@@ -208,10 +214,11 @@ impl Epochs {
         std::mem::take(&mut self.lists.lock().free_now)
     }
 
-    /// Mapping changes and retired extents of the current epoch: triggers of a checkpoint.
-    pub fn current_lengths(&self) -> (usize, usize) {
+    /// Mapping changes, and blocks of retired extents, of the current epoch: triggers of a
+    /// checkpoint.
+    pub fn current_lengths(&self) -> (usize, u64) {
         let lists = self.lists.lock();
         let list = &lists.by_parity[parity(lists.current)];
-        (list.pairs.len(), list.retired.len())
+        (list.pairs.len(), list.retired_blocks)
     }
 }

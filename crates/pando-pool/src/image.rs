@@ -1,13 +1,14 @@
 //! Images: private copies of pages on their way to disk.
 //!
-//! A page is copied under its latch and written from the copy, out of place; a frame has at most
-//! one image in flight. Write-back threads of the engine take images, give them extents, write
-//! them and report back with [`Pool::complete_image`], which moves the page's place.
+//! A page is copied under its latch and written from the copy, out of place, compressed where that
+//! saves blocks; a frame has at most one image in flight. Write-back threads of the engine take
+//! images, give them extents, write them and report back with [`Pool::complete_image`], which moves
+//! the page's place.
 
 use pando_device::IoBuf;
 use pando_format::bytes::{put_u32, put_u64, u64_at};
 use pando_format::page::{self, PageKind};
-use pando_format::{Epoch, Extent, FrameIndex, PageId, StoredPage};
+use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::{Mutex, WaitList};
@@ -33,6 +34,8 @@ pub struct Image {
     epoch: Epoch,
     tag: u32,
     facts: ImageFacts,
+    /// How many of `bytes` are to be written: whole blocks.
+    stored: usize,
     bytes: IoBuf,
 }
 
@@ -49,7 +52,7 @@ impl Image {
 
     /// What is to be written, after [`Pool::seal_image`].
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.stored]
     }
 }
 
@@ -116,6 +119,7 @@ impl Pool {
             epoch,
             tag: 0,
             facts: ImageFacts::default(),
+            stored: bytes.len(),
             bytes,
         }
     }
@@ -160,8 +164,9 @@ impl Pool {
         image
     }
 
-    /// Makes an image ready to be written: epoch, hints, checksum. Outside of any latch.
-    pub fn seal_image(&self, image: &mut Image) {
+    /// Makes an image ready to be written: epoch, hints, compression, checksum. Outside of any
+    /// latch.
+    pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) {
         let bytes = &mut image.bytes;
         put_u64(bytes, page::WORD_EPOCH * 8, image.epoch.0);
         image.facts = (self.options().prepare_image)(bytes);
@@ -175,7 +180,12 @@ impl Pool {
                 image.page
             );
         }
-        let checksum = page::checksum(bytes);
+        let options = self.options();
+        image.stored = encoder.encode(bytes, options.block_bytes, options.compression);
+        if image.stored < bytes.len() {
+            self.statistics().tick(Ticker::PagesCompressed, 1);
+        }
+        let checksum = page::checksum(&bytes[..image.stored]);
         put_u32(bytes, 0, checksum);
         image.tag = StoredPage::tag_of(checksum);
     }
@@ -207,6 +217,12 @@ impl Pool {
             names_chunks: image.facts.names_pages,
         };
         let epochs = self.epochs();
+        assert_eq!(
+            extent.blocks as usize * self.options().block_bytes,
+            image.stored,
+            "{} lies in an extent of another length",
+            image.page
+        );
         let (old, old_epoch) = (header.stored(), header.stored_epoch());
         if let Some(old) = old {
             assert_ne!(old.extent, extent, "{} was written over itself", image.page);
@@ -231,7 +247,7 @@ impl Pool {
         epochs.image_ended(image.epoch);
         self.statistics().tick(Ticker::PageWrites, 1);
         self.statistics()
-            .tick(Ticker::PageWriteBytes, image.bytes.len() as u64);
+            .tick(Ticker::PageWriteBytes, image.stored as u64);
         self.images().give_back(image.bytes);
         Ok(())
     }

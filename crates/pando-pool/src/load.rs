@@ -1,4 +1,4 @@
-//! Bringing a page into memory: claim, read (by the caller), publish.
+//! Bringing a page into memory: claim, read (by the caller), check, decompress, publish.
 //!
 //! Whoever claims the page word reads the page; all others who miss it register a waker and look
 //! again, so one read serves them all. The claim is ended by `finish_load` or `fail_load`, always:
@@ -7,7 +7,7 @@
 use std::task::Waker;
 
 use pando_format::page::{WORD_EPOCH, verify_image};
-use pando_format::{Epoch, FrameIndex, PageId, StoredPage};
+use pando_format::{Epoch, FrameIndex, PageDecoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
 use pando_sync::words::store_bytes;
@@ -210,12 +210,18 @@ impl Pool {
         }))
     }
 
-    /// Publishes the page whose bytes were read.
+    /// Publishes the page whose stored bytes were read, all blocks of its extent.
     ///
     /// # Errors
-    /// [`LoadError`] when checksum, page id, tag or structure are wrong; the claim is ended then.
-    pub fn finish_load(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<(), LoadError> {
-        self.finish_load_or(ticket, bytes, |_| ())
+    /// [`LoadError`] when checksum, page id, tag, compression or structure are wrong; the claim is
+    /// ended then.
+    pub fn finish_load(
+        &self,
+        ticket: LoadTicket,
+        bytes: &[u8],
+        decoder: &mut PageDecoder,
+    ) -> Result<(), LoadError> {
+        self.finish_load_or(ticket, bytes, decoder, |_| ())
     }
 
     /// As [`Pool::finish_load`]; `failed` learns of the error before those who wait are woken.
@@ -226,6 +232,7 @@ impl Pool {
         &self,
         ticket: LoadTicket,
         bytes: &[u8],
+        decoder: &mut PageDecoder,
         failed: impl FnOnce(&LoadError),
     ) -> Result<(), LoadError> {
         let LoadTicket {
@@ -234,18 +241,24 @@ impl Pool {
             stored,
             ..
         } = ticket;
-        let is_checked = self.options().content == Content::Checked;
-        if is_checked && let Err(what) = self.check_loaded(page, stored, bytes) {
-            let error = LoadError { page, stored, what };
-            failed(&error);
-            self.fail_load(ticket);
-            return Err(error);
-        }
+        let content = match self.options().content {
+            Content::Checked => self.check_loaded(page, stored, bytes, decoder).map(Some),
+            Content::Ignored => Ok(None),
+        };
+        let content = match content {
+            Ok(content) => content,
+            Err(what) => {
+                let error = LoadError { page, stored, what };
+                failed(&error);
+                self.fail_load(ticket);
+                return Err(error);
+            }
+        };
         let latched = self.end_ticket(ticket);
         let words = self.frame_words(frame);
-        if is_checked {
+        if let Some(content) = content {
             // The exclusive latch is held: nobody else writes.
-            store_bytes(words, bytes);
+            store_bytes(words, content);
         }
         let header = self.header(frame);
         header.set_stored(
@@ -264,12 +277,29 @@ impl Pool {
         Ok(())
     }
 
-    fn check_loaded(&self, page: PageId, stored: StoredPage, bytes: &[u8]) -> Result<(), String> {
-        if bytes.len() != self.page_size().bytes() {
-            return Err(format!("{} bytes instead of a page", bytes.len()));
+    /// The page in `bytes`. Nothing looks behind the header before the checksum has been found
+    /// right.
+    fn check_loaded<'a>(
+        &self,
+        page: PageId,
+        stored: StoredPage,
+        bytes: &'a [u8],
+        decoder: &'a mut PageDecoder,
+    ) -> Result<&'a [u8], String> {
+        let options = self.options();
+        let expected = stored.extent.blocks as usize * options.block_bytes;
+        if bytes.len() != expected {
+            return Err(format!("{} bytes instead of {expected}", bytes.len()));
         }
         verify_image(bytes, page, stored.tag).map_err(|damage| damage.what)?;
-        (self.options().check_page)(bytes).map_err(str::to_owned)
+        let content = decoder
+            .decode(bytes, options.page_size, options.block_bytes)
+            .map_err(|damage| damage.what)?;
+        if bytes.len() < content.len() {
+            self.statistics().tick(Ticker::PagesDecompressed, 1);
+        }
+        (options.check_page)(content).map_err(str::to_owned)?;
+        Ok(content)
     }
 
     /// Ends a claim without the page: it stays on disk. Everybody who waits looks again.

@@ -2,7 +2,7 @@
 
 use pando_sync::Arc;
 
-use pando_format::{Epoch, FrameIndex, PageId, PageSize, StoredPage};
+use pando_format::{Compression, Epoch, FrameIndex, PageId, PageSize, StoredPage};
 use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{WaitList, WordArena, audit};
@@ -29,6 +29,10 @@ pub struct PoolOptions {
     pub page_ids_max: usize,
     /// Number of image buffers, at least 2.
     pub images: usize,
+    /// Size of a block: what a stored image is a multiple of. At most a page.
+    pub block_bytes: usize,
+    /// How new images are stored.
+    pub compression: Compression,
     /// Makes a page's bytes ready for the device (hints zeroed) and says what it names.
     pub prepare_image: fn(&mut [u8]) -> ImageFacts,
     /// Checks the structure of a page that came from the device.
@@ -82,6 +86,14 @@ impl Pool {
             "a pool has at least {FRAMES_MIN} frames"
         );
         assert!(options.images >= 2, "a pool has at least two image buffers");
+        assert!(
+            options.block_bytes > 0
+                && options
+                    .page_size
+                    .bytes()
+                    .is_multiple_of(options.block_bytes),
+            "a page has whole blocks"
+        );
         let words = options.frames * options.page_size.words();
         let arena = WordArena::new("pages", words, true)?;
         let headers: Box<[_]> = (0..options.frames).map(|_| FrameHeader::new()).collect();

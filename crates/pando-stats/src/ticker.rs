@@ -46,6 +46,9 @@ tickers! {
     PageReadBytes "page_read_bytes" "bytes" "Bytes of pages read from the device.";
     PageWrites "page_writes" "pages" "Page images written to the device.";
     PageWriteBytes "page_write_bytes" "bytes" "Bytes of page images written to the device.";
+    PagesCompressed "pages_compressed" "pages" "Page images that compression made smaller.";
+    PagesDecompressed "pages_decompressed" "pages" "Pages read that were compressed.";
+    ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
     EvictionsClean "evictions_clean" "frames" "Frames emptied of a clean page.";
     WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
     Splits "splits" "pages" "Pages split in two.";

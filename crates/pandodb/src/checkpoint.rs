@@ -152,7 +152,7 @@ impl Engine {
         let (pairs, retired) = self.pool.epochs().current_lengths();
         let pairs_max = (self.options.max_memory / 64 / 16).max(4096) as usize;
         let retired_max = (self.space.blocks() / 8).max(2048);
-        pairs > pairs_max || retired as u64 * u64::from(self.page_blocks()) > retired_max
+        pairs > pairs_max || retired > retired_max
     }
 
     /// One checkpoint, from the cut to the last free. Blocks; one at a time.

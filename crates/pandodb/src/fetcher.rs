@@ -120,11 +120,12 @@ impl Fetcher {
             Ok(LoadStart::Resident | LoadStart::Free) => return Ok(Started::Done),
             Err(restart) => return Ok(Started::Refused(restart)),
         };
-        let offset = match store.place_of(&ticket) {
-            Ok((offset, _)) => offset,
+        let (offset, bytes) = match store.place_of(&ticket) {
+            Ok(place) => place,
             Err(error) => return Err(store.give_up(ticket, error)),
         };
-        let buffer = self.buffers.pop().expect("there is one for each tag");
+        let mut buffer = self.buffers.pop().expect("there is one for each tag");
+        buffer.set_len(bytes);
         match self
             .channel
             .submit_read(&store.data, offset, buffer, tag as u64)

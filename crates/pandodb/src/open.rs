@@ -12,10 +12,8 @@ use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::{BatchReader, Operation};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{Epoch, Lsn, PageSize, TreeId};
-use pando_pool::{Content, Marks, Pool, PoolOptions};
-use pando_space::{Space, SpaceOptions};
-use pando_stats::Statistics;
+use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
+use pando_pool::Marks;
 use pando_sync::Arc;
 use pando_sync::time;
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree};
@@ -24,11 +22,11 @@ use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
 use crate::checkpoint::{CheckpointState, Files};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
+use crate::layout::{Layout, create_data, open_data, pool_of, space_keeper};
 use crate::mapping_files::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
 };
 use crate::options::{Budget, Builder};
-use crate::space_keeper::SpaceKeeper;
 use crate::store::Store;
 use crate::structure::{CATALOGUE, Change, GARBAGE};
 use crate::tables::TableState;
@@ -86,38 +84,10 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     create(device, options, &names)
 }
 
-fn pool_of(budget: &Budget, page_size: PageSize) -> Result<Pool> {
-    let options = PoolOptions {
-        page_size,
-        frames: budget.frames,
-        page_ids_max: budget.page_ids_max,
-        images: budget.images,
-        prepare_image: pando_tree::prepare_image,
-        check_page: pando_tree::check_page,
-        content: Content::Checked,
-        statistics: Arc::new(Statistics::new()),
-    };
-    Pool::new(options).map_err(|error| Error::InvalidOption {
-        option: "max_memory",
-        what: format!("mapping it: {error}"),
-    })
-}
-
 fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
     device
         .open(name, OpenOptions::create(Create::New))
         .map_err(Error::io("creating a file of the store"))
-}
-
-fn open_data(device: &AnyDevice, create: Create) -> Result<AnyFile> {
-    device
-        .open(DATA, OpenOptions::create(create).direct())
-        .map_err(Error::io("opening the data file"))
-}
-
-fn space_keeper(file: &AnyFile, blocks: u64, block_bytes: u64) -> SpaceKeeper {
-    let space = Space::new(blocks, SpaceOptions::default());
-    SpaceKeeper::new(space, file.clone(), block_bytes)
 }
 
 /// Marks the directory as unfinished, and removes what an earlier try has left.
@@ -147,11 +117,15 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
     limit_log(&device, &mut options)?;
     let budget = Budget::new(&options, page_size);
     let block_bytes = options.block_size as u64;
-    let data = open_data(&device, Create::New)?;
+    let layout = Layout {
+        page_size,
+        block_bytes,
+    };
+    let data = create_data(&device, block_bytes)?;
     data.allocate(0, DATA_BYTES_FIRST)
         .map_err(Error::io("allocating the data file"))?;
-    let space = space_keeper(&data, DATA_BYTES_FIRST / block_bytes, block_bytes);
-    let pool = pool_of(&budget, page_size)?;
+    let space = space_keeper(&data, DATA_BYTES_FIRST / block_bytes, layout);
+    let pool = pool_of(&budget, layout, options.compression)?;
     let store = Store::new(device.clone(), data, pool, space, FIRST_USER_TREE.0);
     for tree in [CATALOGUE, GARBAGE] {
         let made = store.drive(|| Tree::create(&store.pool, &store.stay(), tree.id))?;
@@ -292,13 +266,14 @@ pub(crate) struct Loaded {
     pub(crate) superblock_file: AnyFile,
 }
 
-/// Loads the newest checkpoint. Writes nothing.
+/// Loads the newest checkpoint. Writes nothing; `write` says how pages will be stored, if they are
+/// going to be written.
 pub(crate) fn load(
     device: &AnyDevice,
     budget_of: impl FnOnce(PageSize) -> Budget,
-    write: bool,
+    write: Option<Compression>,
 ) -> Result<Loaded> {
-    let how = if write {
+    let how = if write.is_some() {
         OpenOptions::write()
     } else {
         OpenOptions::read()
@@ -306,22 +281,12 @@ pub(crate) fn load(
     let opening = Error::io("opening the superblock");
     let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
     let superblock = read_superblock(&superblock_file)?;
-    let Some(page_size) = PageSize::new(superblock.page_bytes as usize) else {
-        return Err(Error::corrupt(
-            SUPERBLOCK,
-            format!("page size {}", superblock.page_bytes),
-        ));
-    };
-    if superblock.block_bytes != 4096 {
-        return Err(Error::corrupt(
-            SUPERBLOCK,
-            format!("block size {}", superblock.block_bytes),
-        ));
-    }
-    let data = device
-        .open(DATA, how.direct())
-        .map_err(Error::io("opening the data file"))?;
-    let block_bytes = u64::from(superblock.block_bytes);
+    let layout = Layout::of_superblock(&superblock)?;
+    let Layout {
+        page_size,
+        block_bytes,
+    } = layout;
+    let data = open_data(device, how, block_bytes)?;
     let blocks = data.len().map_err(Error::io("opening the data file"))? / block_bytes;
     if blocks < superblock.data_blocks {
         return Err(Error::corrupt(
@@ -345,7 +310,7 @@ pub(crate) fn load(
             ),
         });
     }
-    let space = space_keeper(&data, blocks, block_bytes);
+    let space = space_keeper(&data, blocks, layout);
     for (page, stored) in mapping.pages() {
         space
             .space()
@@ -357,7 +322,7 @@ pub(crate) fn load(
                 )
             })?;
     }
-    let pool = pool_of(&budget, page_size)?;
+    let pool = pool_of(&budget, layout, write.unwrap_or_default())?;
     let next = Epoch(superblock.generation.0 + 1);
     pool.restore(mapping.pages(), next);
     let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
@@ -414,9 +379,10 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         store,
         superblock,
         superblock_file,
-    } = load(&device, frames_of, true)?;
+    } = load(&device, frames_of, Some(options.compression))?;
     let page_size = store.pool.page_size();
     options.page_size = page_size.bytes();
+    options.block_size = superblock.block_bytes as usize;
     let mut budget = Budget::new(&options, page_size);
     let log_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);

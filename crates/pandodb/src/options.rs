@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pando_format::PageSize;
+use pando_format::{Compression, PageSize};
 use pando_sync::time::Duration;
 
 use crate::db::Db;
@@ -21,6 +21,10 @@ pub enum Durability {
     None,
 }
 
+/// Smallest block.
+const BLOCK_BYTES_MIN: usize = 512;
+/// Largest block: no larger than the smallest page.
+const BLOCK_BYTES_MAX: usize = PageSize::MIN;
 /// Smallest memory budget.
 pub const MAX_MEMORY_MIN: u64 = 2 << 20;
 /// Default memory budget of the library.
@@ -44,6 +48,7 @@ pub struct Builder {
     pub(crate) max_memory: u64,
     pub(crate) page_size: usize,
     pub(crate) block_size: usize,
+    pub(crate) compression: Compression,
     pub(crate) durability: Durability,
     pub(crate) periodic: Duration,
     pub(crate) io_backend: IoBackend,
@@ -60,6 +65,7 @@ impl Default for Builder {
             max_memory: MAX_MEMORY_DEFAULT,
             page_size: 4096,
             block_size: 4096,
+            compression: Compression::None,
             durability: Durability::Durable,
             periodic: Duration::from_millis(1000),
             io_backend: IoBackend::Auto,
@@ -88,11 +94,21 @@ impl Builder {
         self
     }
 
-    /// Bytes of a block, the unit of space: 4 KiB, the default, in this version. Counts at
-    /// creation.
+    /// Bytes of a block, the unit of space: a power of two from 512 to 4096 (the default), and a
+    /// multiple of what direct I/O on the device is aligned to. Blocks have 32-bit numbers: of 512
+    /// bytes, they are 2 TiB of data, of 4096, 16 TiB. Counts at creation.
     #[must_use]
     pub fn block_size(mut self, bytes: usize) -> Self {
         self.block_size = bytes;
+        self
+    }
+
+    /// How pages are compressed on their way to disk: default [`Compression::None`]. Saves space
+    /// only where a page has several blocks: choose larger pages or smaller blocks with it. May be
+    /// another one at each opening; what is on disk stays as it is until it is written again.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
         self
     }
 
@@ -182,10 +198,28 @@ impl Builder {
                 ),
             );
         };
-        if self.block_size != 4096 {
+        if !is_block_size(self.block_size) {
             return invalid(
                 "block_size",
-                format!("{}: only 4096 is there yet", self.block_size),
+                format!(
+                    "{}: a power of two from {BLOCK_BYTES_MIN} to {BLOCK_BYTES_MAX} is needed",
+                    self.block_size
+                ),
+            );
+        }
+        if let Err(level) = self.compression.check() {
+            return invalid(
+                "compression",
+                format!(
+                    "zstd:{level}: levels are 1 to {}",
+                    Compression::ZSTD_LEVEL_MAX
+                ),
+            );
+        }
+        if !self.compression.is_built_in() {
+            return invalid(
+                "compression",
+                format!("{}: this program was built without it", self.compression),
             );
         }
         if self.max_memory < MAX_MEMORY_MIN {
@@ -211,6 +245,11 @@ impl Builder {
         }
         Ok(page_size)
     }
+}
+
+/// True for a block size that a store may have.
+pub(crate) fn is_block_size(bytes: usize) -> bool {
+    bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes)
 }
 
 /// The shares of `max_memory`.

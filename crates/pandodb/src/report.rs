@@ -1,6 +1,6 @@
 //! Figures of an open store, and of one on disk.
 
-use pando_format::Lsn;
+use pando_format::{Codec, Compression, Lsn};
 
 use crate::db::Db;
 
@@ -20,6 +20,10 @@ pub struct Report {
     pub direct_log: bool,
     /// Bytes of a page.
     pub page_size: usize,
+    /// Bytes of a block.
+    pub block_size: usize,
+    /// How pages are compressed that are written from now on.
+    pub compression: Compression,
     /// The memory budget, in bytes.
     pub max_memory: u64,
     /// Bytes of the budget in use: frames with a page, page table, log buffers, images.
@@ -67,6 +71,8 @@ impl Db {
             direct_io: pando_device::File::is_direct(&engine.data),
             direct_log: engine.log.is_direct(),
             page_size: pool.page_size().bytes(),
+            block_size: pool.options().block_bytes,
+            compression: pool.options().compression,
             max_memory: engine.options.max_memory,
             memory_used: used_frames * (page + 64) + fixed + pages * 8,
             queue_depth: engine.options.queue_depth,
@@ -110,6 +116,30 @@ pub struct TableStat {
     pub overflow_pages: u64,
 }
 
+/// The pages of a store that are stored in one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredStat {
+    /// How: "none", "lz4", "zstd" or "snappy".
+    pub compression: &'static str,
+    /// How many there are.
+    pub pages: u64,
+    /// Bytes of their blocks.
+    pub stored_bytes: u64,
+    /// Bytes of the same pages in memory.
+    pub page_bytes: u64,
+}
+
+impl StoredStat {
+    pub(crate) fn new(codec: Codec) -> Self {
+        Self {
+            compression: codec.name(),
+            pages: 0,
+            stored_bytes: 0,
+            page_bytes: 0,
+        }
+    }
+}
+
 /// A store on disk, as of its newest checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreStat {
@@ -119,6 +149,10 @@ pub struct StoreStat {
     pub checkpoint_lsn: u64,
     /// Bytes of a page.
     pub page_size: u32,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Pages by how they are stored; ways that no page is stored in are left out.
+    pub stored: Vec<StoredStat>,
     /// Bytes of the data file.
     pub data_bytes: u64,
     /// Bytes of it that pages use.

@@ -4,10 +4,14 @@
 //! promised - the reserve. A page needs an extent when its image is written, so a commit whose
 //! promise holds never leaves a page that cannot be written. Deletes and background work may use
 //! the reserve.
+//!
+//! Blocks are promised by the page, and only those count as free that lie in runs of a whole page:
+//! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
+//! does not. See `pando_space`.
 
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
-use pando_space::Space;
+use pando_space::{BLOCKS_MAX, Space};
 use pando_sync::WaitList;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,8 +21,12 @@ use crate::error::{Error, Result};
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
 const GROWTH_BYTES: u64 = 16 << 20;
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
-/// Blocks that only deletes and background work may use.
-const RESERVE_BLOCKS: u64 = 256;
+/// Bytes that only deletes and background work may use.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// Free bytes that are kept ready, at least.
+const LOW_WATER_BYTES: u64 = 1 << 20;
+/// And at most.
+const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
 
 /// The allocator, the file it stands for, and what was promised.
 #[derive(Debug)]
@@ -85,11 +93,23 @@ impl SpaceKeeper {
         self.block_bytes
     }
 
+    /// Free blocks in runs of a whole page.
+    fn free_for_pages(&self) -> u64 {
+        self.space.free_units() * u64::from(self.space.unit())
+    }
+
+    fn reserve(&self, urgent: bool) -> u64 {
+        if urgent {
+            0
+        } else {
+            RESERVE_BYTES / self.block_bytes
+        }
+    }
+
     /// Blocks that may still be promised, when `committed` blocks are what dirty pages need.
     fn available(&self, committed: u64, urgent: bool) -> u64 {
-        let reserve = if urgent { 0 } else { RESERVE_BLOCKS };
-        let taken = committed + self.promised.load(Ordering::Relaxed) + reserve;
-        self.space.free_blocks().saturating_sub(taken)
+        let taken = committed + self.promised.load(Ordering::Relaxed) + self.reserve(urgent);
+        self.free_for_pages().saturating_sub(taken)
     }
 
     /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top.
@@ -105,9 +125,8 @@ impl SpaceKeeper {
             keeper: self,
             blocks,
         };
-        let reserve = if urgent { 0 } else { RESERVE_BLOCKS };
-        let taken = committed + self.promised.load(Ordering::SeqCst) + reserve;
-        let free = self.space.free_blocks();
+        let taken = committed + self.promised.load(Ordering::SeqCst) + self.reserve(urgent);
+        let free = self.free_for_pages();
         if free < taken + self.low_water() {
             self.want(blocks);
         }
@@ -125,7 +144,8 @@ impl SpaceKeeper {
     }
 
     fn low_water(&self) -> u64 {
-        (self.space.blocks() / 32).clamp(256, 1 << 18)
+        let bytes = self.space.blocks() * self.block_bytes / 32;
+        bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
     }
 
     /// Tells the growth thread that `blocks` are wanted.
@@ -149,7 +169,9 @@ impl SpaceKeeper {
         let bytes = self.space.blocks() * self.block_bytes;
         Error::Full {
             what: format!(
-                "the data file has {bytes} bytes and the disk has no more; delete keys or make room"
+                "the data file has {bytes} bytes and the disk has no more (or blocks of {} have no \
+                 more numbers); delete keys or make room",
+                self.block_bytes
             ),
         }
     }
@@ -170,7 +192,14 @@ impl SpaceKeeper {
             .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
             .max(needed);
         loop {
-            step = step.next_multiple_of(self.block_bytes);
+            step = step
+                .next_multiple_of(self.block_bytes)
+                .min(bytes_nameable(blocks, self.block_bytes));
+            if step == 0 {
+                // No block number is left: as full as a full disk.
+                self.full.store(true, Ordering::Relaxed);
+                break;
+            }
             match self.file.allocate(bytes, step) {
                 Ok(()) => {
                     self.space.grow(blocks + step / self.block_bytes);
@@ -187,31 +216,21 @@ impl SpaceKeeper {
         self.waiters.notify_all();
     }
 
-    /// Extents for `count` images of `page_blocks` blocks each, contiguous as far as possible.
+    /// An extent for each of `lengths`, a page at most, contiguous as far as possible.
     ///
     /// # Errors
     /// When there are none: a promise was broken.
-    pub(crate) fn allocate(&self, count: usize, page_blocks: u32) -> Result<Vec<Extent>> {
-        let mut runs = Vec::new();
-        if !self
-            .space
-            .allocate_batch(count as u32 * page_blocks, page_blocks, &mut runs)
-        {
+    pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
+        let mut extents = Vec::with_capacity(lengths.len());
+        if !self.space.allocate_mixed(lengths, &mut extents) {
             return Err(Error::Poisoned {
-                cause: format!("no blocks for {count} pages that were promised them"),
+                cause: format!(
+                    "no blocks for {} pages that were promised them",
+                    lengths.len()
+                ),
             });
         }
-        let pieces = |run: Extent| {
-            let last = run.block + run.blocks;
-            (run.block..last).step_by(page_blocks as usize)
-        };
-        let extents = runs.into_iter().flat_map(pieces);
-        Ok(extents
-            .map(|block| Extent {
-                block,
-                blocks: page_blocks,
-            })
-            .collect())
+        Ok(extents)
     }
 
     /// Gives extents back that nothing durable refers to any more.
@@ -225,5 +244,23 @@ impl SpaceKeeper {
             self.full.store(false, Ordering::Relaxed);
             self.waiters.notify_all();
         }
+    }
+}
+
+/// Bytes by which a file of `blocks` blocks may grow before block numbers run out.
+fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
+    BLOCKS_MAX.saturating_sub(blocks) * block_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_grows_until_its_blocks_have_no_more_numbers() {
+        assert_eq!(bytes_nameable(0, 512), 2 << 40);
+        assert_eq!(bytes_nameable(0, 4096), 16 << 40);
+        assert_eq!(bytes_nameable(BLOCKS_MAX - 3, 512), 1536);
+        assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
     }
 }

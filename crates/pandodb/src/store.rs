@@ -1,10 +1,8 @@
 //! The pages of a store: pool, data file and space, with fetching, applying and poisoning. Knows
 //! nothing of commits; the engine and recovery stand on it.
 
-use std::cell::RefCell;
-
-use pando_device::{AnyDevice, AnyFile, File, IoBuf};
-use pando_format::{Epoch, Extent, PageId};
+use pando_device::{AnyDevice, AnyFile};
+use pando_format::{Epoch, PageDecoder, PageEncoder, PageId};
 use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +13,7 @@ use pando_tree::{Scratch, Tree};
 use crate::error::{Error, Result};
 use crate::failures::FailedReads;
 use crate::fetcher::reap_own;
+use crate::read_context::ReadContext;
 use crate::space_keeper::SpaceKeeper;
 use crate::tables::Tables;
 
@@ -32,6 +31,8 @@ pub(crate) struct Store {
     pub(crate) data: AnyFile,
     pub(crate) pool: Pool,
     pub(crate) space: SpaceKeeper,
+    /// Compressors that nobody uses at the moment: as many as there were writers at a time.
+    pub(crate) encoders: Mutex<Vec<PageEncoder>>,
     pub(crate) tables: Tables,
     pub(crate) statistics: Arc<Statistics>,
     /// Errors for those who waited for somebody else's read.
@@ -61,6 +62,7 @@ impl Store {
             data,
             pool,
             space,
+            encoders: Mutex::new(Vec::new()),
             tables: Tables::default(),
             statistics,
             failed_reads: FailedReads::default(),
@@ -72,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Blocks of one page's extent.
+    /// Blocks of a page; its image has fewer when it is compressed.
     pub(crate) fn page_blocks(&self) -> u32 {
         (self.pool.page_size().bytes() as u64 / self.space.block_bytes()) as u32
     }
@@ -85,7 +87,8 @@ impl Store {
         }
     }
 
-    /// Blocks that dirty pages and images in flight are going to need.
+    /// Blocks that dirty pages and images in flight are going to need at most: how far they
+    /// compress is not known before.
     pub(crate) fn committed_blocks(&self) -> u64 {
         let epochs = self.pool.epochs();
         (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
@@ -148,21 +151,23 @@ impl Store {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Where the bytes of a page lie in the data file.
-    pub(crate) fn place_of(&self, ticket: &LoadTicket) -> Result<(u64, Extent)> {
+    /// Where the stored bytes of a page begin in the data file, and how many they are.
+    pub(crate) fn place_of(&self, ticket: &LoadTicket) -> Result<(u64, usize)> {
         let extent = ticket.stored().extent;
-        if extent.blocks != self.page_blocks() {
+        if extent.blocks > self.page_blocks() {
             return Err(Error::CorruptPage {
                 page: ticket.page(),
                 extent: Some(extent),
                 what: format!(
-                    "{} blocks long; a page has {}",
+                    "{} blocks long; a page has {} at most",
                     extent.blocks,
                     self.page_blocks()
                 ),
             });
         }
-        Ok((u64::from(extent.block) * self.space.block_bytes(), extent))
+        let block_bytes = self.space.block_bytes();
+        let bytes = u64::from(extent.blocks) * block_bytes;
+        Ok((u64::from(extent.block) * block_bytes, bytes as usize))
     }
 
     /// Reads a page that was missed, or waits for whoever reads it and learns of its error. Blocks.
@@ -192,30 +197,33 @@ impl Store {
 
     /// Reads the page of a claim. Blocks.
     pub(crate) fn read_claimed(&self, ticket: LoadTicket) -> Result<()> {
-        thread_local! {
-            /// The read context of this thread: reset by being overwritten.
-            static BUFFER: RefCell<Option<IoBuf>> = const { RefCell::new(None) };
-        }
-        let offset = match self.place_of(&ticket) {
-            Ok((offset, _)) => offset,
+        let (offset, bytes) = match self.place_of(&ticket) {
+            Ok(place) => place,
             Err(error) => return Err(self.give_up(ticket, error)),
         };
-        let bytes = self.pool.page_size().bytes();
-        BUFFER.with(|cell| {
-            let mut slot = cell.borrow_mut();
-            let buffer = match &mut *slot {
-                Some(buffer) if buffer.len() == bytes => buffer,
-                slot => slot.insert(IoBuf::new(bytes)),
-            };
-            match self.data.read_at(buffer, offset) {
-                Ok(()) => self.publish(ticket, buffer),
-                Err(error) => Err(self.read_failed(ticket, error)),
+        ReadContext::of_thread(&self.statistics, |context| {
+            match context.read(&self.data, offset, bytes) {
+                Ok((bytes, decoder)) => self.publish_with(ticket, bytes, decoder),
+                Err((error, noted)) => {
+                    Err(self.read_failed(ticket, format_args!("{error}{noted}")))
+                }
             }
         })
     }
 
-    /// Publishes the bytes of a claim.
+    /// Publishes the stored bytes of a claim.
     pub(crate) fn publish(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<()> {
+        ReadContext::of_thread(&self.statistics, |context| {
+            self.publish_with(ticket, bytes, context.decoder())
+        })
+    }
+
+    fn publish_with(
+        &self,
+        ticket: LoadTicket,
+        bytes: &[u8],
+        decoder: &mut PageDecoder,
+    ) -> Result<()> {
         let as_error = |error: &LoadError| Error::CorruptPage {
             page: error.page,
             extent: Some(error.stored.extent),
@@ -223,12 +231,12 @@ impl Store {
         };
         let failed = |error: &LoadError| self.post_failure(error.page, &as_error(error));
         self.pool
-            .finish_load_or(ticket, bytes, failed)
+            .finish_load_or(ticket, bytes, decoder, failed)
             .map_err(|error| as_error(&error))
     }
 
     /// Ends a claim whose read failed.
-    pub(crate) fn read_failed(&self, ticket: LoadTicket, error: pando_device::Error) -> Error {
+    pub(crate) fn read_failed(&self, ticket: LoadTicket, error: impl std::fmt::Display) -> Error {
         let failure = Error::CorruptPage {
             page: ticket.page(),
             extent: Some(ticket.stored().extent),

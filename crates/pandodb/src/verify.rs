@@ -8,19 +8,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pando_device::{AnyDevice, DirectoryDevice};
+use pando_device::{AnyDevice, DirectoryDevice, File, IoBuf};
+use pando_format::bytes::u32_at;
 use pando_format::catalogue::TreeRow;
+use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::log::BatchReader;
-use pando_format::page::PageKind;
+use pando_format::page::{HEADER_BYTES, PageKind};
 use pando_format::superblock::Superblock;
-use pando_format::{Lsn, PageId};
+use pando_format::{Codec, Extent, Lsn, PageId};
 use pando_tree::{NodeSummary, Tree};
 use pando_wal::{ReplayEnd, ReplayOptions};
 
 use crate::error::{Error, Result};
 use crate::open::{Loaded, load};
 use crate::options::{Budget, Builder};
-use crate::report::{StoreStat, TableStat};
+use crate::report::{StoreStat, StoredStat, TableStat};
 use crate::store::Store;
 use crate::structure::{CATALOGUE, GARBAGE};
 
@@ -88,7 +90,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     };
     let Loaded {
         store, superblock, ..
-    } = load(device, budget, false)?;
+    } = load(device, budget, None)?;
     let mut walk = Walk {
         store: &store,
         superblock,
@@ -97,6 +99,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         progress,
         done: 0,
     };
+    let stored = walk.stored();
     let mut tables = Vec::new();
     for (name, tree, entries) in walk.trees() {
         tables.extend(walk.tree(name, tree, entries));
@@ -109,6 +112,8 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         generation: superblock.generation.0,
         checkpoint_lsn: superblock.checkpoint_lsn.0,
         page_size: superblock.page_bytes,
+        block_size: superblock.block_bytes,
+        stored,
         data_bytes: store.space.blocks() * store.space.block_bytes(),
         used_bytes: used * store.space.block_bytes(),
         log_batches: log.map_or(0, |log| log.records),
@@ -145,6 +150,60 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             place: place.into(),
             what: what.into(),
         });
+    }
+
+    /// Pages by how they are stored. Reads what is compressed; the others are as long as a page.
+    fn stored(&mut self) -> Vec<StoredStat> {
+        let mut stats = Codec::ALL.map(StoredStat::new);
+        let page_bytes = self.store.pool.page_size().bytes() as u64;
+        let mut buffer = IoBuf::new(page_bytes as usize);
+        for page in (0..self.store.pool.page_ids().high_water()).map(PageId) {
+            let Some(extent) = self.store.pool.stored_extent(page) else {
+                continue;
+            };
+            let mut codec = Codec::Plain;
+            if extent.blocks < self.store.page_blocks() {
+                let what = self.stored_codec(extent, &mut buffer);
+                match what {
+                    Ok(found) => codec = found,
+                    Err(what) => {
+                        self.damage(page.to_string(), what);
+                        continue;
+                    }
+                }
+            }
+            let stat = &mut stats[usize::from(codec.encode())];
+            stat.pages += 1;
+            stat.stored_bytes += u64::from(extent.blocks) * self.store.space.block_bytes();
+            stat.page_bytes += page_bytes;
+        }
+        stats.into_iter().filter(|stat| stat.pages > 0).collect()
+    }
+
+    /// How the image at `extent` is stored. What pads it must be zeros.
+    fn stored_codec(
+        &self,
+        extent: Extent,
+        buffer: &mut IoBuf,
+    ) -> std::result::Result<Codec, String> {
+        let block_bytes = self.store.space.block_bytes();
+        buffer.set_len((u64::from(extent.blocks) * block_bytes) as usize);
+        let offset = u64::from(extent.block) * block_bytes;
+        let read = self.store.data.read_at(buffer, offset);
+        read.map_err(|error| format!("reading it: {error}"))?;
+        let codec = Codec::decode(buffer[CODEC_AT]).filter(|codec| *codec != Codec::Plain);
+        let Some(codec) = codec else {
+            return Err(format!(
+                "{} blocks long and not compressed, or in an unknown way",
+                extent.blocks
+            ));
+        };
+        let end = HEADER_BYTES + u32_at(buffer, BODY_BYTES_AT) as usize;
+        match buffer.get(end..) {
+            Some(padding) if padding.iter().all(|byte| *byte == 0) => Ok(codec),
+            Some(_) => Err("bytes that are no zeros behind its compressed bytes".to_owned()),
+            None => Err(format!("{} blocks for {end} bytes", extent.blocks)),
+        }
     }
 
     /// All trees: name, tree, entries if they are counted.

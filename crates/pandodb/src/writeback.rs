@@ -1,4 +1,5 @@
-//! Write-back: images get extents, are written in batches, and move their pages' places.
+//! Write-back: images are compressed, get extents, are written in batches, and move their pages'
+//! places.
 //!
 //! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
 //! would otherwise wait for it. Never enters the gate, takes a stripe or a share of holds.
@@ -72,12 +73,9 @@ impl Store {
         if images.is_empty() {
             return Ok(());
         }
-        for image in &mut images {
-            self.pool.seal_image(image);
-        }
+        self.seal_images(&mut images);
         let written = self.check_poison().and_then(|()| {
-            let mut extents = self.space.allocate(images.len(), self.page_blocks())?;
-            extents.sort_unstable();
+            let extents = self.extents_for(&images)?;
             self.write_at_extents(&images, &extents)?;
             Ok(extents)
         });
@@ -110,13 +108,32 @@ impl Store {
         Ok(())
     }
 
+    fn seal_images(&self, images: &mut [Image]) {
+        let spare = self.encoders.lock().pop();
+        let mut encoder = spare.unwrap_or_default();
+        for image in images {
+            self.pool.seal_image(image, &mut encoder);
+        }
+        self.encoders.lock().push(encoder);
+    }
+
+    /// An extent for each image, of its length; contiguous ones in a row.
+    fn extents_for(&self, images: &[Image]) -> Result<Vec<Extent>> {
+        let block_bytes = self.space.block_bytes();
+        let blocks = |image: &Image| (image.bytes().len() as u64 / block_bytes) as u32;
+        let lengths: Vec<u32> = images.iter().map(blocks).collect();
+        self.space.allocate(&lengths)
+    }
+
+    /// Writes each image to its extent.
     fn write_at_extents(&self, images: &[Image], extents: &[Extent]) -> Result<()> {
         let block_bytes = self.space.block_bytes();
         let mut start = 0;
         while start < images.len() {
             let mut end = start + 1;
             while end < images.len()
-                && extents[end].block == extents[end - 1].block + extents[end - 1].blocks
+                && u64::from(extents[end].block)
+                    == u64::from(extents[end - 1].block) + u64::from(extents[end - 1].blocks)
             {
                 end += 1;
             }

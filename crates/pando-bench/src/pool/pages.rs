@@ -4,7 +4,7 @@
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, MemoryDevice, OpenOptions};
 use pando_format::bytes::{put_u32, put_u64};
 use pando_format::page::{self, HEADER_WORDS, PageKind, WORD_EPOCH, WORD_KIND};
-use pando_format::{Epoch, Extent, PageId, PageSize, StoredPage};
+use pando_format::{Compression, Epoch, Extent, PageId, PageSize, StoredPage};
 use pando_pool::{Content, ImageFacts, Pool};
 use pando_stats::Statistics;
 use pando_sync::Arc;
@@ -68,6 +68,8 @@ impl Pages {
             frames: options.frames(),
             page_ids_max: pages as usize,
             images: 2,
+            block_bytes: BLOCK_BYTES,
+            compression: Compression::None,
             prepare_image: |_| ImageFacts::default(),
             check_page: check,
             content: match workload {

@@ -5,7 +5,7 @@
 //! what is measured, from the miss to the end of its second attempt.
 
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
-use pando_format::PageId;
+use pando_format::{PageDecoder, PageId};
 use pando_pool::{Attempt, LoadStart, Pool, Restart};
 use pando_sync::thread;
 use pando_sync::time::{self, Instant};
@@ -39,6 +39,7 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Pending<'a, C: Channel<File = AnyFile>, P: Park> {
     plan: &'a Plan<'a>,
     pool: &'a Pool,
+    decoder: PageDecoder,
     channel: C,
     /// The operations whose reads are in flight.
     parking: P,
@@ -54,6 +55,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         Self {
             plan,
             pool: &plan.pages.pool,
+            decoder: PageDecoder::default(),
             parking,
             buffers: channel.buffers(depth, plan.page_bytes),
             completions: Vec::with_capacity(depth),
@@ -141,7 +143,9 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
             completion.result.map_err(Error::device("reading a page"))?;
             let Parked { ticket, begun } = self.parking.unpark(completion.tag);
             let page = ticket.page();
-            let published = self.pool.finish_load(ticket, &completion.buffer);
+            let published = self
+                .pool
+                .finish_load(ticket, &completion.buffer, &mut self.decoder);
             self.buffers.push(completion.buffer);
             if let Err(error) = published {
                 return Err(self.wrong(format!("{page}: {}", error.what)));

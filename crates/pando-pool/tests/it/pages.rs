@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
 
-use pando_format::page::PageKind;
-use pando_format::{Lsn, PageId};
+use pando_format::bytes::u32_at;
+use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
+use pando_format::page::{HEADER_BYTES, PageKind};
+use pando_format::{Codec, Compression, Lsn, PageDecoder, PageId};
 use pando_pool::{LoadStart, Resource, Restart};
+use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
-use crate::rig::{Rig, TREE};
+use crate::rig::{Rig, TREE, VALUE_WORD};
 
 #[test]
 fn ten_times_more_pages_than_frames_are_all_read_back() {
@@ -22,7 +25,16 @@ fn ten_times_more_pages_than_frames_are_all_read_back() {
 
 #[test]
 fn a_random_history_matches_its_twin_and_checkpoints_match_their_moment() {
-    let rig = Rig::new(40);
+    random_history(&Rig::new(40));
+}
+
+#[test]
+fn a_random_history_of_compressed_pages_matches_its_twin() {
+    random_history(&Rig::compressed(40, 4096, 512, Compression::Lz4));
+    random_history(&Rig::compressed(40, 16384, 4096, Compression::Snappy));
+}
+
+fn random_history(rig: &Rig) {
     let mut twin = BTreeMap::new();
     let mut mapping: BTreeMap<PageId, u64> = BTreeMap::new();
     let mut random = 12345_u64;
@@ -87,7 +99,74 @@ fn a_random_history_matches_its_twin_and_checkpoints_match_their_moment() {
     // Every extent belongs to a page of the last checkpoint or to a page now: nothing leaks.
     rig.checkpoint(Lsn(u64::MAX), || ());
     rig.checkpoint(Lsn(u64::MAX), || ());
-    assert_eq!(rig.owned(), twin.len());
+    if rig.pool.options().compression == Compression::None {
+        assert_eq!(rig.owned(), twin.len());
+    } else {
+        // All but the header is alike in these pages: one block each.
+        assert_eq!(rig.owned(), twin.len());
+        assert!(ticks(rig, Ticker::PagesCompressed) > 1000);
+        assert!(ticks(rig, Ticker::PagesDecompressed) > 1000);
+    }
+}
+
+fn ticks(rig: &Rig, ticker: Ticker) -> u64 {
+    rig.pool.statistics().get(ticker)
+}
+
+#[test]
+fn what_pads_a_compressed_image_is_zeros_whatever_the_buffer_held() {
+    let rig = Rig::compressed(40, 16384, 4096, Compression::Lz4);
+    let pages: Vec<PageId> = (0..200).map(|value| rig.create(value)).collect();
+    for page in &pages {
+        // Bytes that do not compress in one half of the pages, that do in the other.
+        rig.drive(|| {
+            let mut latched = rig.pool.exclusive(*page)?;
+            let mut words = latched.modify(&rig.stay())?;
+            let mut noise = u64::from(page.0) | 1;
+            for index in VALUE_WORD + 1..rig.pool.page_size().words() {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+                let is_noise = page.0.is_multiple_of(2) || index < 700 + page.index();
+                words.store(index, if is_noise { noise } else { u64::MAX });
+            }
+            Ok(())
+        });
+    }
+    let mut lengths = std::collections::BTreeSet::new();
+    let mut compressed = 0;
+    for image in rig.stored_images() {
+        lengths.insert(image.len());
+        if image[CODEC_AT] == Codec::Plain.encode() {
+            assert_eq!(image.len(), 16384);
+            continue;
+        }
+        let used = HEADER_BYTES + u32_at(&image, BODY_BYTES_AT) as usize;
+        assert!(image[used..].iter().all(|byte| *byte == 0));
+        compressed += 1;
+    }
+    assert!(compressed > 50 && lengths.len() > 1, "{lengths:?}");
+    for (value, page) in pages.iter().enumerate() {
+        assert_eq!(rig.read(*page), value as u64);
+    }
+}
+
+#[test]
+fn bytes_of_another_length_than_the_extent_are_no_page() {
+    let rig = Rig::compressed(40, 4096, 512, Compression::Lz4);
+    let pages: Vec<PageId> = (0..100).map(|value| rig.create(value)).collect();
+    let gone = |page: &&PageId| rig.pool.optimistic(**page, 0).is_err();
+    let page = *pages.iter().find(gone).unwrap();
+    for length in [0, 511, 1024, 4096] {
+        let LoadStart::Claimed(ticket) = rig.drive(|| rig.pool.begin_load(page)) else {
+            panic!("{page} is on disk and nobody reads it");
+        };
+        assert_eq!(ticket.stored().extent.blocks, 1);
+        let bytes = vec![0; length];
+        let result = rig
+            .pool
+            .finish_load(ticket, &bytes, &mut PageDecoder::default());
+        assert!(result.unwrap_err().what.contains("instead of 512"));
+    }
+    rig.read(page);
 }
 
 #[test]
@@ -146,7 +225,10 @@ fn a_corrupt_page_is_reported_with_its_place_and_the_claim_ends() {
             LoadStart::Claimed(ticket) => Ok(ticket),
             other => panic!("{other:?}"),
         });
-        let error = rig.pool.finish_load(ticket, &[0; 4096]).unwrap_err();
+        let error = rig
+            .pool
+            .finish_load(ticket, &[0; 4096], &mut PageDecoder::default())
+            .unwrap_err();
         assert_eq!((error.page, error.stored.extent), (page, extent));
         assert!(error.what.contains("checksum"), "{}", error.what);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pando_format::page::{HEADER_WORDS, PageKind};
-use pando_format::{Extent, Lsn, PageId, PageSize, TreeId};
+use pando_format::{Compression, Extent, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId};
 use pando_pool::{
     Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay,
 };
@@ -15,6 +15,7 @@ pub(crate) const VALUE_WORD: usize = HEADER_WORDS;
 
 pub(crate) struct Rig {
     pub(crate) pool: Pool,
+    block_bytes: usize,
     disk: Mutex<Disk>,
 }
 
@@ -35,11 +36,22 @@ fn everything_is_fine(_page: &[u8]) -> Result<(), &'static str> {
 
 impl Rig {
     pub(crate) fn new(frames: usize) -> Self {
+        Self::compressed(frames, 4096, 4096, Compression::None)
+    }
+
+    pub(crate) fn compressed(
+        frames: usize,
+        page_bytes: usize,
+        block_bytes: usize,
+        compression: Compression,
+    ) -> Self {
         let pool = Pool::new(PoolOptions {
-            page_size: PageSize::new(4096).unwrap(),
+            page_size: PageSize::new(page_bytes).unwrap(),
             frames,
             page_ids_max: 100_000,
             images: 4,
+            block_bytes,
+            compression,
             prepare_image: nothing_to_prepare,
             check_page: everything_is_fine,
             content: Content::Checked,
@@ -48,6 +60,7 @@ impl Rig {
         .unwrap();
         Self {
             pool,
+            block_bytes,
             disk: Mutex::new(Disk::default()),
         }
     }
@@ -68,7 +81,8 @@ impl Rig {
                 .filter_map(|frame| self.pool.image_of(*frame, None)),
         );
         for mut image in images {
-            self.pool.seal_image(&mut image);
+            self.pool
+                .seal_image(&mut image, &mut PageEncoder::default());
             let extent = self.store(image.bytes());
             while let Err(back) = self.pool.complete_image(image, extent) {
                 image = back;
@@ -81,22 +95,38 @@ impl Rig {
     }
 
     fn store(&self, bytes: &[u8]) -> Extent {
+        assert_eq!(bytes.len() % self.block_bytes, 0);
+        let blocks = (bytes.len() / self.block_bytes) as u32;
         let mut disk = self.disk.lock();
-        let block = (0..).find(|block| !disk.owned.contains(block)).unwrap();
-        disk.owned.insert(block);
+        let free = |block: &u32| (*block..*block + blocks).all(|one| !disk.owned.contains(&one));
+        let block = (0..).find(free).unwrap();
+        disk.owned.extend(block..block + blocks);
         disk.blocks.insert(block, bytes.to_vec());
-        Extent { block, blocks: 1 }
+        Extent { block, blocks }
     }
 
     pub(crate) fn release(&self, extent: Extent) {
-        assert!(
-            self.disk.lock().owned.remove(&extent.block),
-            "{extent:?} was freed twice"
-        );
+        for block in extent.block..extent.block + extent.blocks {
+            assert!(
+                self.disk.lock().owned.remove(&block),
+                "{extent:?} was freed twice"
+            );
+        }
     }
 
     pub(crate) fn owned(&self) -> usize {
         self.disk.lock().owned.len()
+    }
+
+    /// The stored images of all pages that are not in memory.
+    pub(crate) fn stored_images(&self) -> Vec<Vec<u8>> {
+        let disk = self.disk.lock();
+        let owned = |(block, _): &(&u32, _)| disk.owned.contains(block);
+        disk.blocks
+            .iter()
+            .filter(owned)
+            .map(|(_, bytes)| bytes.clone())
+            .collect()
     }
 
     pub(crate) fn corrupt(&self, extent: Extent) {
@@ -111,7 +141,9 @@ impl Rig {
                 Ok(LoadStart::Claimed(ticket)) => {
                     let block = ticket.stored().extent.block;
                     let bytes = self.disk.lock().blocks[&block].clone();
-                    self.pool.finish_load(ticket, &bytes).unwrap();
+                    self.pool
+                        .finish_load(ticket, &bytes, &mut PageDecoder::default())
+                        .unwrap();
                 }
                 Ok(_) => pando_sync::thread::yield_now(),
                 Err(restart) => self.serve(restart),
@@ -178,7 +210,8 @@ impl Rig {
                     .filter_map(|f| self.pool.image_of(*f, Some(closing))),
             );
             for mut image in images {
-                self.pool.seal_image(&mut image);
+                self.pool
+                    .seal_image(&mut image, &mut PageEncoder::default());
                 let extent = self.store(image.bytes());
                 while let Err(back) = self.pool.complete_image(image, extent) {
                     image = back;
@@ -200,6 +233,15 @@ impl Rig {
     pub(crate) fn stored_value(&self, word: u64) -> u64 {
         let stored = pando_format::StoredPage::decode(word).unwrap();
         let disk = self.disk.lock();
-        pando_format::bytes::u64_at(&disk.blocks[&stored.extent.block], VALUE_WORD * 8)
+        let image = &disk.blocks[&stored.extent.block];
+        assert_eq!(
+            image.len(),
+            stored.extent.blocks as usize * self.block_bytes
+        );
+        let mut decoder = PageDecoder::default();
+        let page = decoder
+            .decode(image, self.pool.page_size(), self.block_bytes)
+            .unwrap();
+        pando_format::bytes::u64_at(page, VALUE_WORD * 8)
     }
 }

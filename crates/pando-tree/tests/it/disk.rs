@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pando_format::{Extent, FrameIndex, Lsn, PageId, PageSize, TreeId};
+use pando_format::{Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId};
 use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, thread};
@@ -30,6 +30,8 @@ impl DiskRig {
             frames,
             page_ids_max: 1 << 16,
             images: 4,
+            block_bytes: 4096,
+            compression: pando_format::Compression::None,
             prepare_image,
             check_page,
             content: Content::Checked,
@@ -58,7 +60,8 @@ impl DiskRig {
             images.extend(self.pool.image_of(*frame, None));
         }
         for mut image in images {
-            self.pool.seal_image(&mut image);
+            self.pool
+                .seal_image(&mut image, &mut PageEncoder::default());
             let block = {
                 let mut disk = self.disk.lock();
                 disk.next += 1;
@@ -78,7 +81,9 @@ impl DiskRig {
     fn load(&self, page: PageId) {
         if let Ok(LoadStart::Claimed(ticket)) = self.pool.begin_load(page) {
             let bytes = self.disk.lock().blocks[&ticket.stored().extent.block].clone();
-            self.pool.finish_load(ticket, &bytes).unwrap();
+            self.pool
+                .finish_load(ticket, &bytes, &mut PageDecoder::default())
+                .unwrap();
         }
     }
 

@@ -68,6 +68,8 @@ impl Rig {
             frames,
             page_ids_max: PAGE_IDS,
             images: 4,
+            block_bytes: 4096,
+            compression: pando_format::Compression::None,
             prepare_image,
             check_page,
             content: Content::Checked,

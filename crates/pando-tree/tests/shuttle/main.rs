@@ -41,6 +41,8 @@ impl Rig {
             frames: 40,
             page_ids_max: 64,
             images: 2,
+            block_bytes: 4096,
+            compression: pando_format::Compression::None,
             prepare_image,
             check_page,
             content: Content::Checked,

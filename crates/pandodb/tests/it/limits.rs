@@ -1,6 +1,6 @@
 //! Limits are named, and said when they are met.
 
-use pandodb::{Batch, Db, Error, WriteOptions};
+use pandodb::{Batch, Compression, Db, Error, WriteOptions};
 
 #[test]
 fn too_long_keys_and_values_are_refused_with_the_limit() {
@@ -56,10 +56,16 @@ fn wrong_options_are_named() {
     for (builder, option) in [
         (Db::builder().page_size(5000), "page_size"),
         (Db::builder().max_memory(1000), "max_memory"),
-        (Db::builder().block_size(512), "block_size"),
+        (Db::builder().block_size(256), "block_size"),
+        (Db::builder().block_size(1000), "block_size"),
+        (Db::builder().block_size(8192), "block_size"),
+        (
+            Db::builder().compression(Compression::Zstd(40)),
+            "compression",
+        ),
         (Db::builder().queue_depth(0), "queue_depth"),
     ] {
-        let error = builder.open_in_memory().unwrap_err();
+        let error = builder.open_in_memory().map(drop).unwrap_err();
         assert!(error.to_string().contains(option), "{error}");
     }
 }

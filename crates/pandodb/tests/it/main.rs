@@ -12,4 +12,5 @@ mod many;
 mod nonblocking;
 mod reads;
 mod restart;
+mod stored;
 mod twin;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
 
 struct Random(u64);
 
@@ -158,4 +158,55 @@ fn a_history_on_a_small_log() {
         || Db::builder().max_memory(4 << 20).log_bytes(2 << 20),
         4000,
     );
+}
+
+/// True where direct I/O takes blocks of 512 bytes.
+fn has_small_sectors() -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    match Db::builder().block_size(512).open(directory.path()) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(error.to_string().contains("aligned to"), "{error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_history_of_compressed_pages() {
+    let small = if has_small_sectors() { 512 } else { 4096 };
+    let how = |page, block, compression| {
+        move || {
+            Db::builder()
+                .max_memory(8 << 20)
+                .frames(64)
+                .page_size(page)
+                .block_size(block)
+                .compression(compression)
+        }
+    };
+    check(6, how(4096, small, Compression::Lz4), 1500);
+    check(7, how(16384, 4096, Compression::Zstd(1)), 600);
+    check(8, how(65536, small, Compression::Snappy), 300);
+}
+
+#[test]
+fn a_history_that_compresses_differently_each_time_it_opens() {
+    let opened = std::cell::Cell::new(0);
+    let options = || {
+        opened.set(opened.get() + 1);
+        let ways = [
+            Compression::Lz4,
+            Compression::None,
+            Compression::Zstd(3),
+            Compression::Snappy,
+        ];
+        Db::builder()
+            .max_memory(8 << 20)
+            .frames(64)
+            .page_size(16384)
+            .compression(ways[opened.get() % 4])
+    };
+    check(9, options, 1000);
+    assert!(opened.get() > 4);
 }
