@@ -314,3 +314,78 @@ impl Tail {
         self.credit_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_format::bytes::u32_at;
+
+    const SECTOR: u64 = 512;
+    /// The byte of a padding record's kind.
+    const PADDING: u8 = 2;
+
+    /// Walks over what a flush writes: what belongs to no record's payload is zeros.
+    fn check_padding(buffer: &LogBuffer, segment_bytes: u64) -> u64 {
+        let mut padding = 0;
+        for run in buffer.runs() {
+            let bytes = buffer.bytes_of(run);
+            let base = |position: usize| run.offset + position as u64;
+            let mut position = if run.offset == 0 {
+                SEGMENT_HEADER_BYTES
+            } else {
+                0
+            };
+            while position + RECORD_HEADER_BYTES <= bytes.len() {
+                let header = &bytes[position..position + RECORD_HEADER_BYTES];
+                let length = u32_at(header, 4) as usize;
+                let start = position + RECORD_HEADER_BYTES;
+                let end = (start + length).next_multiple_of(8).min(bytes.len());
+                let is_padding = header[8] == PADDING;
+                let zeros = if is_padding { start } else { start + length };
+                assert!(
+                    bytes[zeros..end].iter().all(|byte| *byte == 0),
+                    "behind {} of the segment",
+                    base(zeros)
+                );
+                assert!(is_padding || bytes[start..zeros].iter().all(|byte| *byte == 0xFF));
+                padding += (end - zeros) as u64;
+                position = end;
+            }
+            assert!(bytes[position..].iter().all(|byte| *byte == 0));
+            assert!(base(bytes.len()) <= segment_bytes);
+        }
+        padding
+    }
+
+    #[test]
+    fn what_pads_a_flush_is_zeros_whatever_the_buffer_held() {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            segments: 4,
+            buffer_bytes: 16 << 10,
+            identity: [1; 16],
+            incarnation: 1,
+            start: Lsn(0),
+            flush_method: crate::options::FlushMethod::Auto,
+        };
+        let mut tail = Tail::new(options, SECTOR, (0..4).collect());
+        let payload = vec![0xFF; 8000];
+        let mut random = 7_u64;
+        let mut padding = 0;
+        for _ in 0..2000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            for part in 0..1 + random % 3 {
+                let length = (random >> (20 + part)) as usize % 3000;
+                let bytes = record_bytes(length);
+                tail.try_reserve(bytes).unwrap();
+                tail.release(bytes);
+                tail.append(RecordKind::Batch, 0, &payload[..length], 0);
+            }
+            let buffer = tail.take().unwrap();
+            padding += check_padding(&buffer, u64::from(options.segment_bytes));
+            tail.give_back(buffer);
+            tail.truncate_below(tail.newest());
+        }
+        assert!(padding > 100_000, "{padding}");
+    }
+}
