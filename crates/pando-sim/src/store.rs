@@ -2,7 +2,7 @@
 //! and write checkpoints; and reading all that it holds.
 
 use pando_device::{AnyDevice, FaultyDevice};
-use pandodb::{Builder, Db, Durability, VerifyReport};
+use pandodb::{Builder, Compression, Db, Durability, VerifyReport};
 
 use crate::failure::{Failure, Result, fail};
 use crate::random::Random;
@@ -18,8 +18,56 @@ const LOG_BYTES: u64 = 1 << 20;
 /// A table that belongs to no thread: whether a store takes writes is tried out in it.
 pub const PROBE: &str = "probe";
 
-/// Options of the store that `seed` asks for.
-pub fn options(seed: u64) -> Builder {
+/// How the pages of a store lie on disk. Part of a seed, so that a seed is still all of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Pages of one block.
+    Plain,
+    /// Compressed pages of four blocks of 4 KiB.
+    Large,
+    /// Compressed pages of eight blocks of 512 bytes.
+    Small,
+    /// Pages of 32 blocks of 512 bytes, compressed in another way each time the store opens.
+    Changing,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Large, Self::Small, Self::Changing];
+    const SHIFT: u32 = 32;
+
+    /// `seed`, with this shape for its store.
+    pub fn seed(self, seed: u64) -> u64 {
+        (self as u64) << Self::SHIFT | seed & ((1 << Self::SHIFT) - 1)
+    }
+
+    /// The shape that `seed` asks for.
+    pub fn of(seed: u64) -> Self {
+        Self::ALL[(seed >> Self::SHIFT) as usize % Self::ALL.len()]
+    }
+
+    /// Adds the shape to `options`; `turn` says which opening it is.
+    fn apply(self, options: Builder, turn: u64) -> Builder {
+        let ways = [
+            Compression::Lz4,
+            Compression::None,
+            Compression::Snappy,
+            Compression::None,
+        ];
+        match self {
+            Self::Plain => options,
+            Self::Large => options.page_size(16384).compression(Compression::Lz4),
+            Self::Small => options.block_size(512).compression(Compression::Lz4),
+            Self::Changing => options
+                .page_size(16384)
+                .block_size(512)
+                .compression(ways[(turn % 4) as usize]),
+        }
+    }
+}
+
+/// Options of the store that `seed` asks for, but for the shape of its pages.
+fn options(seed: u64) -> Builder {
     let mut random = Random::new(seed).part(0x0971);
     let durability = match random.below(3) {
         0 => Durability::Durable,
@@ -43,7 +91,9 @@ pub fn is_durable_by_default(seed: u64) -> bool {
 /// # Errors
 /// What the store says.
 pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
-    Db::open_device(options(seed), AnyDevice::from(device.clone()))
+    let turn = device.sync_points() + device.writes();
+    let options = Shape::of(seed).apply(options(seed), turn);
+    Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
 /// All that a store holds, by owner. Checks order and counts on the way.

@@ -3,6 +3,7 @@
 //! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) ask for more.
 
 use pando_sim::crash::{self, CrashCase, CrashPoint};
+use pando_sim::store::Shape;
 
 use crate::number;
 
@@ -27,6 +28,18 @@ fn every_sync_point_of_a_workload_may_be_its_last() {
         200,
         number("PANDO_CRASH_POINTS", 50),
     );
+}
+
+#[test]
+fn compressed_pages_and_small_blocks_survive_crashes() {
+    for shape in [Shape::Large, Shape::Small, Shape::Changing] {
+        let seeds = number("PANDO_SEEDS", 1);
+        check(
+            shape.seed(1)..=shape.seed(seeds),
+            200,
+            number("PANDO_CRASH_POINTS", 8),
+        );
+    }
 }
 
 #[test]

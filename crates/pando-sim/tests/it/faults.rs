@@ -3,6 +3,7 @@
 use pando_device::faulty::Operation;
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES, fill_disk};
 use pando_sim::random::Random;
+use pando_sim::store::Shape;
 
 use crate::number;
 
@@ -57,6 +58,18 @@ fn a_full_disk_refuses_and_loses_nothing() {
         match fill_disk(seed) {
             Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
             Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_in_pieces_refuses_and_loses_nothing() {
+    for shape in [Shape::Large, Shape::Small, Shape::Changing] {
+        for seed in 0..number("PANDO_SEEDS", 1).min(50) {
+            match fill_disk(shape.seed(seed)) {
+                Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
+                Err(failure) => panic!("{failure}"),
+            }
         }
     }
 }
