@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pando_sync::time::Duration;
-use pandodb::{Durability, IoBackend};
+use pandodb::{Compression, Durability, IoBackend};
 
 use crate::error::{Error, Result};
 use crate::keys::Keys;
@@ -197,6 +197,10 @@ pub struct KvOptions {
     pub completion_threads: Option<usize>,
     /// Bytes of a page; None: the engine's default.
     pub page_bytes: Option<usize>,
+    /// Bytes of a block; None: the engine's default.
+    pub block_bytes: Option<usize>,
+    /// How pages are compressed.
+    pub compression: Compression,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
 }
@@ -230,6 +234,8 @@ impl Default for KvOptions {
             queue_depth: None,
             completion_threads: None,
             page_bytes: None,
+            block_bytes: None,
+            compression: Compression::None,
             interval: None,
         }
     }

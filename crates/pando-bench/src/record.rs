@@ -81,6 +81,10 @@ record! {
     queue_depth: usize;
     /// Bytes of a page.
     page_size: usize;
+    /// Bytes of a block.
+    block_size: usize;
+    /// How pages are compressed.
+    compression: String;
     /// Memory budget, in bytes.
     max_memory: u64;
     /// Pages read from the device for each operation.
@@ -170,6 +174,8 @@ impl Record {
         self.direct_io = Some(report.direct_io);
         self.queue_depth = Some(report.queue_depth);
         self.page_size = Some(report.page_size);
+        self.block_size = Some(report.block_size);
+        self.compression = Some(report.compression.to_string());
         self.max_memory = Some(report.max_memory);
     }
 

@@ -73,7 +73,10 @@ fn builder(options: &KvOptions) -> Builder {
     if let Some(bytes) = options.page_bytes {
         builder = builder.page_size(bytes);
     }
-    builder
+    if let Some(bytes) = options.block_bytes {
+        builder = builder.block_size(bytes);
+    }
+    builder.compression(options.compression)
 }
 
 /// Refuses a directory with a store unless that is wanted, and one without it if it is.

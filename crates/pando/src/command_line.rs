@@ -74,9 +74,12 @@ pub(crate) struct ServeFlags {
     /// Bytes of a page, when the store is created [default: 4k].
     #[arg(long, value_name = "SIZE")]
     page_size: Option<String>,
-    /// Bytes of a block, when the store is created [default: 4k].
+    /// Bytes of a block, when the store is created: 512 to 4k [default: 4k].
     #[arg(long, value_name = "SIZE")]
     block_size: Option<String>,
+    /// How pages of several blocks are compressed: none, lz4, zstd:N or snappy [default: none].
+    #[arg(long, value_name = "NAME")]
+    compression: Option<String>,
     /// Way to the disk: auto, uring, libaio or pread; with a !: fail rather than fall back
     /// [default: auto].
     #[arg(long, value_name = "NAME")]
@@ -108,6 +111,7 @@ impl ServeFlags {
             ("periodic_ms", &self.periodic_ms),
             ("page_size", &self.page_size),
             ("block_size", &self.block_size),
+            ("compression", &self.compression),
             ("io_backend", &self.io_backend),
             ("queue_depth", &self.queue_depth),
             ("completion_threads", &self.completion_threads),

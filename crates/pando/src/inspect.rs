@@ -1,6 +1,6 @@
 //! `pando stat` and `pando verify`: look at a store that nobody has open, and change nothing.
 
-use pandodb::{Damage, Error, StoreStat, TableStat, VerifyReport};
+use pandodb::{Damage, Error, StoreStat, StoredStat, TableStat, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::command_line::Target;
@@ -87,11 +87,22 @@ fn table_json(table: &TableStat) -> Value {
     })
 }
 
+fn stored_json(stored: &StoredStat) -> Value {
+    json!({
+        "compression": stored.compression,
+        "pages": stored.pages,
+        "stored_bytes": stored.stored_bytes,
+        "page_bytes": stored.page_bytes,
+    })
+}
+
 fn stat_json(stat: &StoreStat) -> Value {
     json!({
         "generation": stat.generation,
         "checkpoint_lsn": stat.checkpoint_lsn,
         "page_size": stat.page_size,
+        "block_size": stat.block_size,
+        "stored": stat.stored.iter().map(stored_json).collect::<Vec<_>>(),
         "data_bytes": stat.data_bytes,
         "used_bytes": stat.used_bytes,
         "log_batches": stat.log_batches,
@@ -116,11 +127,22 @@ fn print_stat(stat: &StoreStat) {
         stat.generation, stat.checkpoint_lsn
     ));
     output::line(format_args!(
-        "data        {}, of which pages use {}; pages of {} bytes",
+        "data        {}, of which pages use {}; pages of {} bytes, blocks of {}",
         show_size(stat.data_bytes),
         show_size(stat.used_bytes),
-        stat.page_size
+        stat.page_size,
+        stat.block_size
     ));
+    for stored in stat.stored.iter().filter(|one| one.compression != "none") {
+        output::line(format_args!(
+            "{:<11} {} pages, {} in {} ({:.1} %)",
+            stored.compression,
+            stored.pages,
+            show_size(stored.page_bytes),
+            show_size(stored.stored_bytes),
+            100.0 * stored.stored_bytes as f64 / stored.page_bytes.max(1) as f64
+        ));
+    }
     output::line(format_args!(
         "log         {} batches behind the checkpoint, {}",
         stat.log_batches,

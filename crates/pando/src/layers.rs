@@ -9,7 +9,7 @@ use crate::failure::{Code, Failure};
 use crate::nearest::{distance, nearest};
 
 /// Everything that can be configured; the flags have `-` for `_`.
-pub(crate) const KEYS: [&str; 13] = [
+pub(crate) const KEYS: [&str; 14] = [
     "dir",
     "listen",
     "max_memory",
@@ -17,6 +17,7 @@ pub(crate) const KEYS: [&str; 13] = [
     "periodic_ms",
     "page_size",
     "block_size",
+    "compression",
     "io_backend",
     "queue_depth",
     "completion_threads",

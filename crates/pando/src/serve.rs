@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pando_server::{Server, ServerOptions};
 use pando_sync::thread;
-use pandodb::{Builder, Db, Durability, Report};
+use pandodb::{Builder, Compression, Db, Durability, Report};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -68,6 +68,9 @@ fn builder(settings: &Settings) -> Builder {
     if let Some(bytes) = settings.block_size {
         builder = builder.block_size(bytes);
     }
+    if let Some(compression) = settings.compression {
+        builder = builder.compression(compression);
+    }
     if let Some(reads) = settings.queue_depth {
         builder = builder.queue_depth(reads);
     }
@@ -113,6 +116,9 @@ fn report(db: &Db, settings: &Settings, addresses: &[String]) {
     for note in &engine.io_notes {
         output::line(format_args!("              {note}"));
     }
+    if engine.compression != Compression::None {
+        output::line(format_args!("  compression {}", compression_line(&engine)));
+    }
     output::line(format_args!("  durability  {}", durability_line(settings)));
     output::line(format_args!(
         "  recovery    in {} ms, {} batches replayed",
@@ -147,6 +153,20 @@ fn io_line(engine: &Report) -> String {
         "{}, {cache}{alignment}, pages of {} bytes, {} reads in flight for each loop",
         engine.io_backend, engine.page_size, engine.queue_depth
     )
+}
+
+fn compression_line(engine: &Report) -> String {
+    let Report {
+        compression,
+        page_size,
+        block_size,
+        ..
+    } = engine;
+    let effect = match page_size > block_size {
+        true => "",
+        false => ", without effect: a page is one block; create the store with larger pages",
+    };
+    format!("{compression}, in blocks of {block_size} bytes{effect}")
 }
 
 fn durability_line(settings: &Settings) -> String {

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use pando_server::Durability;
-use pandodb::IoBackend;
+use pandodb::{Compression, IoBackend};
 
 use crate::backend;
 use crate::failure::Failure;
@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) periodic_ms: u64,
     pub(crate) page_size: Option<usize>,
     pub(crate) block_size: Option<usize>,
+    pub(crate) compression: Option<Compression>,
     pub(crate) io_backend: IoBackend,
     pub(crate) queue_depth: Option<usize>,
     pub(crate) completion_threads: Option<usize>,
@@ -108,6 +109,7 @@ impl Settings {
             periodic_ms: read(layers, "periodic_ms", parse_count)?.unwrap_or(1000) as u64,
             page_size: read(layers, "page_size", parse_bytes)?,
             block_size: read(layers, "block_size", parse_bytes)?,
+            compression: read(layers, "compression", Compression::parse)?,
             io_backend: backend::choose(backend.as_deref().unwrap_or("auto"), false)?,
             queue_depth: read(layers, "queue_depth", parse_count)?,
             completion_threads: read(layers, "completion_threads", parse_count)?,
@@ -124,6 +126,7 @@ mod tests {
     use crate::failure::Failure;
     use crate::layers::Layers;
     use pando_server::Durability;
+    use pandodb::Compression;
     use std::path::Path;
 
     fn read(flags: &[(&'static str, &str)]) -> Result<Settings, Failure> {
@@ -155,6 +158,7 @@ mod tests {
             ("durability", "Periodic"),
             ("periodic_ms", "250"),
             ("page_size", "8k"),
+            ("compression", "zstd:5"),
             ("threads", "3"),
             ("requirepass", "secret"),
         ]);
@@ -166,6 +170,7 @@ mod tests {
             (settings.periodic_ms, settings.page_size),
             (250, Some(8192))
         );
+        assert_eq!(settings.compression, Some(Compression::Zstd(5)));
         assert_eq!(settings.threads, 3);
         assert_eq!(settings.requirepass.as_deref(), Some("secret"));
     }
@@ -182,6 +187,7 @@ mod tests {
             ("listen", "6379", "--listen: '6379' is no ADDR:PORT"),
             ("durability", "sometimes", "--durability: 'sometimes'"),
             ("threads", "0", "--threads: '0'"),
+            ("compression", "zip", "--compression: 'zip': there are none"),
             ("io_backend", "disk", "--io-backend 'disk'"),
             ("metrics_listen", "127.0.0.1:1", "not there in this version"),
         ] {

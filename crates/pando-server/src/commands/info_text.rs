@@ -347,6 +347,8 @@ fn pando(shared: &Shared, text: &mut String) {
     field(text, "io_alignment", report.io_alignment);
     field(text, "queue_depth", report.queue_depth);
     field(text, "page_size", report.page_size);
+    field(text, "block_size", report.block_size);
+    field(text, "compression", report.compression);
     field(text, "recovery_ms", report.recovery_ms);
     field(text, "data_bytes", report.data_bytes);
     field(text, "log_bytes", report.log_bytes);

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use pando_bench::{Distribution, KeyKind, KvOptions, Workload};
 use pando_sync::time::Duration;
+use pandodb::Compression;
 
 use super::flags::{CommonFlags, IoFlags, Level, bytes, named};
 use super::screen::Screen;
@@ -60,9 +61,12 @@ pub(crate) struct KvFlags {
     /// What keys look like.
     #[arg(long, value_enum, default_value = "decimal")]
     key_kind: Kind,
-    /// Compression of pages; this version has none.
-    #[arg(long, default_value = "none")]
-    compression: String,
+    /// How pages of several blocks are compressed: none, lz4, zstd:N or snappy.
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = Compression::parse)]
+    compression: Compression,
+    /// Bytes of a block: 512 to 4k [default: 4k].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    block_size: Option<u64>,
     /// Keys a second of an open loop; times count from when a call was due.
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
@@ -79,12 +83,6 @@ pub(crate) struct KvFlags {
 }
 
 fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
-    if flags.compression != "none" {
-        return Err(Failure::usage(format!(
-            "--compression {}: this version has none",
-            flags.compression
-        )));
-    }
     let (common, io) = (&flags.common, &flags.io);
     Ok(KvOptions {
         workloads: named(&flags.workloads, Workload::from_name)?,
@@ -113,6 +111,11 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         queue_depth: io.queue_depth,
         completion_threads: io.completion_threads,
         page_bytes: io.page_bytes()?,
+        block_bytes: flags
+            .block_size
+            .map(|size| bytes("block-size", size))
+            .transpose()?,
+        compression: flags.compression,
         interval: common.interval,
     })
 }
