@@ -16,8 +16,7 @@
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
 //! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
-//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`],
-//! [`injector`], [`any`].
+//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`any`].
 
 pub mod any;
 pub mod buffer;

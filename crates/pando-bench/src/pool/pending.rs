@@ -55,6 +55,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         Self {
             plan,
             pool: &plan.pages.pool,
+            decoder: PageDecoder::default(),
             parking,
             decoder: PageDecoder::default(),
             buffers: channel.buffers(depth, plan.page_bytes),

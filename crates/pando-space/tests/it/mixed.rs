@@ -183,3 +183,25 @@ fn what_threads_were_promised_they_get() {
     space.check_invariants();
     assert_eq!(space.free_units(), blocks / u64::from(unit));
 }
+
+#[test]
+fn a_place_that_was_remembered_and_lies_inside_a_longer_run_by_now_is_passed_over() {
+    let space = space(64, 1, 8);
+    let extent = |block, blocks| Extent { block, blocks };
+    space.mark_allocated(extent(0, 64)).unwrap();
+    // Two runs of two units; of the second, the middle was freed first.
+    space.free(extent(0, 16));
+    for (block, blocks) in [(36, 7), (31, 5), (43, 4)] {
+        space.free(extent(block, blocks));
+    }
+    assert_eq!(space.free_units(), 4);
+    let mut out = Vec::new();
+    assert!(space.allocate_mixed(&[7, 7, 7], &mut out));
+    assert_eq!(
+        space.free_units(),
+        1,
+        "the last one lies at an end: {out:?}"
+    );
+    assert!(space.allocate_mixed(&[8], &mut out));
+    space.check_invariants();
+}
