@@ -1,5 +1,5 @@
 //! Files in memory. Nothing survives the process, every sync succeeds, every request
-//! completes at once.
+//! completes when the next one is submitted, or the channel is flushed.
 //!
 //! Content lies in chunks, so that growth copies nothing; a chunk is locked for the copy of its
 //! bytes only, so a read that spans chunks is not atomic against a write (nor is one of a disk).
@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
+use pando_sync::words::prefetch_bytes;
 use pando_sync::{Arc, Mutex, RwLock};
 
 use crate::buffer::IoBuf;
@@ -233,6 +234,7 @@ impl Device for MemoryDevice {
     fn channel(&self, options: ChannelOptions) -> Result<MemoryChannel> {
         Ok(MemoryChannel {
             done: Arc::new(Completions::new(options.depth, options.notify)),
+            kept: None,
             depth: options.depth,
             in_flight: 0,
         })
@@ -360,32 +362,85 @@ impl File for MemoryFile {
     }
 }
 
-/// Requests to files in memory; each is done when its submission returns.
+/// Bytes of a read that are asked for while the request before it is served; the processor guesses
+/// the others itself.
+const AHEAD_BYTES: usize = 512;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// A request that waits for the next one.
+#[derive(Debug)]
+struct Request {
+    direction: Direction,
+    file: MemoryFile,
+    offset: u64,
+    buffer: IoBuf,
+    tag: u64,
+}
+
+/// Requests to files in memory; each is done when the next one comes, or at the latest when the
+/// channel is flushed: so memory fetches the one while the other is copied.
 #[derive(Debug)]
 pub struct MemoryChannel {
     done: Arc<Completions>,
+    kept: Option<Request>,
     depth: usize,
     in_flight: usize,
 }
 
+impl MemoryFile {
+    /// Asks for the first bytes of a read that comes soon.
+    fn expect_read(&self, offset: u64) {
+        let chunks = self.content.chunks.read();
+        if let Ok(at) = usize::try_from(offset / CHUNK_BYTES)
+            && let Some(chunk) = chunks.list.get(at)
+        {
+            let within = index(offset % CHUNK_BYTES);
+            let chunk = chunk.read();
+            let end = chunk.len().min(within + AHEAD_BYTES);
+            prefetch_bytes(&chunk[within..end]);
+        }
+    }
+}
+
 impl MemoryChannel {
-    fn submit(
-        &mut self,
-        mut buffer: IoBuf,
-        tag: u64,
-        perform: impl FnOnce(&mut IoBuf) -> Result<()>,
-    ) -> std::result::Result<(), IoBuf> {
+    fn submit(&mut self, request: Request) -> std::result::Result<(), IoBuf> {
         if self.in_flight >= self.depth {
-            return Err(buffer);
+            return Err(request.buffer);
         }
         self.in_flight += 1;
-        let result = perform(&mut buffer);
+        if request.direction == Direction::Read {
+            request.file.expect_read(request.offset);
+        }
+        if let Some(before) = self.kept.replace(request) {
+            self.serve(before);
+        }
+        Ok(())
+    }
+
+    fn serve(&self, request: Request) {
+        let Request {
+            direction,
+            file,
+            offset,
+            mut buffer,
+            tag,
+        } = request;
+        let result = match direction {
+            Direction::Read => file.read_at(&mut buffer, offset),
+            Direction::Write => file.write_at(&buffer, offset),
+        };
+        // Before the completion is seen, so that whoever saw the last one may close everything.
+        drop(file);
         self.done.push(Completion {
             tag,
             buffer,
             result,
         });
-        Ok(())
     }
 }
 
@@ -399,7 +454,13 @@ impl Channel for MemoryChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        self.submit(buffer, tag, |buffer| file.read_at(buffer, offset))
+        self.submit(Request {
+            direction: Direction::Read,
+            file: file.clone(),
+            offset,
+            buffer,
+            tag,
+        })
     }
 
     fn submit_write(
@@ -409,16 +470,30 @@ impl Channel for MemoryChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        self.submit(buffer, tag, |buffer| file.write_at(buffer, offset))
+        self.submit(Request {
+            direction: Direction::Write,
+            file: file.clone(),
+            offset,
+            buffer,
+            tag,
+        })
+    }
+
+    fn flush(&mut self) {
+        if let Some(request) = self.kept.take() {
+            self.serve(request);
+        }
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        self.flush();
         let count = self.done.reap(completions);
         self.in_flight -= count;
         count
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {
+        self.flush();
         if self.in_flight > 0 {
             self.done.wait(timeout);
         }

@@ -22,7 +22,7 @@ use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is looked at before the step is given up.
 const SPINS_MAX: u32 = 64;
-const WORDS_PER_LINE: usize = 8;
+pub(crate) const WORDS_PER_LINE: usize = 8;
 
 /// Proof that the caller is in the apply gate, or closed it: handed down by the engine, which
 /// alone may make one. Every change of a page needs it.

@@ -10,10 +10,10 @@ use pando_format::page::{WORD_EPOCH, verify_image};
 use pando_format::{Epoch, FrameIndex, PageDecoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
-use pando_sync::words::store_bytes;
+use pando_sync::words::{prefetch, store_bytes};
 use pando_sync::{Mutex, Woken};
 
-use crate::access::Exclusive;
+use crate::access::{Exclusive, WORDS_PER_LINE};
 use crate::frame::HEAT_NEW;
 use crate::page_table::Place;
 use crate::pool::Pool;
@@ -24,6 +24,10 @@ const WAITER_SHARDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
 } else {
     64
 };
+
+/// Lines of a frame that are asked for before a page is copied there. More of them only drive each
+/// other out.
+const LINES_AHEAD: usize = 8;
 
 /// What publishing a page does with the bytes that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -242,7 +246,10 @@ impl Pool {
             ..
         } = ticket;
         let content = match self.options().content {
-            Content::Checked => self.check_loaded(page, stored, bytes, decoder).map(Some),
+            Content::Checked => {
+                self.expect_copy(frame);
+                self.check_loaded(page, stored, bytes, decoder).map(Some)
+            }
             Content::Ignored => Ok(None),
         };
         let content = match content {
@@ -275,6 +282,15 @@ impl Pool {
             .tick(Ticker::PageReadBytes, bytes.len() as u64);
         self.load_waiters().wake(page);
         Ok(())
+    }
+
+    /// Asks for the first lines of a frame, which come while the checksum is computed; the
+    /// processor guesses the others itself.
+    fn expect_copy(&self, frame: FrameIndex) {
+        let lines = self.frame_words(frame).chunks(WORDS_PER_LINE);
+        for line in lines.take(LINES_AHEAD) {
+            prefetch(&line[0]);
+        }
     }
 
     /// The page in `bytes`. Nothing looks behind the header before the checksum has been found

@@ -14,6 +14,7 @@ use crate::atomic::AtomicU64;
 /// Bytes behind the last word that are mapped and never used: a torn offset cannot fault.
 pub const GUARD_BYTES: usize = 64 << 10;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+const LINE_BYTES: usize = 64;
 
 /// A fixed number of shared 64-bit words, zero at first, mapped once and never moved or unmapped
 /// while the value lives. Memory is used only for words that were touched.
@@ -102,6 +103,19 @@ pub fn prefetch(word: &AtomicU64) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle)))))]
     let _ = word;
+}
+
+/// As [`prefetch`], of all lines that `bytes` touches: a few, or they drive each other out.
+#[inline]
+pub fn prefetch_bytes(bytes: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
+    for line in bytes.chunks(LINE_BYTES) {
+        let pointer = line.as_ptr().cast::<i8>();
+        // SAFETY: a prefetch is a hint; it has no effect on memory and cannot fault.
+        unsafe { std::arch::x86_64::_mm_prefetch(pointer, std::arch::x86_64::_MM_HINT_T0) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle)))))]
+    let _ = (bytes, LINE_BYTES);
 }
 
 /// Stores `bytes`, little-endian, into the first of `words`, each word by a relaxed store, in no

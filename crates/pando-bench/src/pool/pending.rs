@@ -57,7 +57,6 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
             pool: &plan.pages.pool,
             decoder: PageDecoder::default(),
             parking,
-            decoder: PageDecoder::default(),
             buffers: channel.buffers(depth, plan.page_bytes),
             completions: Vec::with_capacity(depth),
             channel,
