@@ -108,7 +108,7 @@ fn a_get_that_misses_reads_one_page() {
 
 #[test]
 fn cached_gets_miss_nothing() {
-    let (db, table) = filled(options(5_000));
+    let (db, table) = filled(options(9_000));
     let counted = counted(&db, || {
         for number in numbers(3).take(1000) {
             table.get(&key_of(number)).unwrap();
@@ -198,7 +198,7 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
 
 #[test]
 fn a_cached_scan_wishes_for_nothing() {
-    let (db, table) = filled(options(5_000));
+    let (db, table) = filled(options(9_000));
     let counted = counted(&db, || {
         assert_eq!(table.iter().count(), KEYS as usize);
         assert_eq!(table.iter().rev().count(), KEYS as usize);
