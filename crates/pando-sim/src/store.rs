@@ -81,7 +81,7 @@ fn options(seed: u64) -> Builder {
         .durability(durability)
 }
 
-/// The durability that [`options`] set for `seed` promises that a returned commit survives.
+/// The durability that `options` set for `seed` promises that a returned commit survives.
 pub fn is_durable_by_default(seed: u64) -> bool {
     Random::new(seed).part(0x0971).below(3) == 0
 }

@@ -7,7 +7,7 @@ use pando_format::Lsn;
 use pando_format::catalogue::TreeRow;
 use pando_pool::{Marks, Restart};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Mutex, park, thread, thread_waker};
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree};
 
@@ -26,7 +26,10 @@ const GARBAGE_STEPS: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct EmptyLeaves {
     queue: Mutex<VecDeque<(Tree, Box<[u8]>)>>,
-    garbage: AtomicBool,
+    /// How often a tree was dropped.
+    dropped: AtomicU64,
+    /// `dropped` when no dropped tree was left.
+    dismantled: AtomicU64,
 }
 
 impl EmptyLeaves {
@@ -56,13 +59,15 @@ impl EmptyLeaves {
 impl Engine {
     /// Tells the maintenance thread that a tree was dropped.
     pub(crate) fn garbage_wanted(&self) {
-        self.empty_leaves.garbage.store(true, Ordering::Release);
+        self.empty_leaves.dropped.fetch_add(1, Ordering::Release);
         self.space.growth.notify_all();
     }
 
     /// True while dropped trees are still being taken apart.
     pub(crate) fn garbage_left(&self) -> bool {
-        self.empty_leaves.garbage.load(Ordering::Acquire)
+        // Acquire: pairs with the Release in garbage_wanted.
+        self.empty_leaves.dropped.load(Ordering::Acquire)
+            > self.empty_leaves.dismantled.load(Ordering::Acquire)
     }
 
     /// Body of the maintenance thread.
@@ -153,13 +158,19 @@ impl Engine {
 
     /// Takes the oldest dropped tree apart, a number of leaves at a time. True if there is more.
     fn collect_garbage(&self, scratch: &mut Scratch) -> Result<bool> {
-        if !self.empty_leaves.garbage.swap(false, Ordering::AcqRel) {
+        if !self.garbage_left() {
             return Ok(false);
         }
+        // Before the look: a tree that is dropped after it counts as left. Acquire: pairs with the
+        // Release in garbage_wanted.
+        let dropped = self.empty_leaves.dropped.load(Ordering::Acquire);
         let Some((key, tree)) = self.oldest_garbage()? else {
+            // Release: pairs with the Acquire in garbage_left.
+            self.empty_leaves
+                .dismantled
+                .store(dropped, Ordering::Release);
             return Ok(false);
         };
-        self.empty_leaves.garbage.store(true, Ordering::Release);
         for _ in 0..GARBAGE_STEPS {
             if self.is_stopping() || !self.dirty_room(8) {
                 thread::yield_now();
