@@ -81,9 +81,6 @@ pub struct ChannelOptions {
     /// Woken when a completion meets an empty queue, unless [`Channel::completion_fd`] tells of
     /// it; runs on any thread and must not block.
     pub notify: Waker,
-    /// Only the thread that submits first ever uses the channel, apart from dropping it. A hint;
-    /// no back end gains by it so far.
-    pub one_thread: bool,
 }
 
 impl ChannelOptions {
@@ -93,7 +90,6 @@ impl ChannelOptions {
         Self {
             depth,
             notify: Waker::noop().clone(),
-            one_thread: false,
         }
     }
 
@@ -101,14 +97,6 @@ impl ChannelOptions {
     pub fn notify(self, waker: Waker) -> Self {
         Self {
             notify: waker,
-            ..self
-        }
-    }
-
-    /// The same, for one thread alone.
-    pub fn one_thread(self) -> Self {
-        Self {
-            one_thread: true,
             ..self
         }
     }

@@ -61,7 +61,7 @@ pub(crate) fn run_one(
         call_ops: 1,
     };
     let make = |index| {
-        let how = ChannelOptions::new(options.queue_depth).one_thread();
+        let how = ChannelOptions::new(options.queue_depth);
         let channel = device
             .channel(how)
             .map_err(Error::device("making an I/O channel"))?;

@@ -66,7 +66,7 @@ fn run_one(
         }
         PoolWorkload::Memory => {
             let make = |index| {
-                let how = ChannelOptions::new(depth).one_thread();
+                let how = ChannelOptions::new(depth);
                 let channel = pages
                     .device
                     .channel(how)

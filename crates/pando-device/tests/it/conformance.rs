@@ -402,7 +402,7 @@ fn a_write_that_fails_is_a_completion<D: Device>(device: D) {
 fn the_waker_ends_a_wait_and_outlives_the_channel<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     file.write_at(&[5; 4096], 0).unwrap();
-    let mut channel = device.channel(ChannelOptions::new(4).one_thread()).unwrap();
+    let mut channel = device.channel(ChannelOptions::new(4)).unwrap();
     let waker = channel.waker();
     waker.wake_by_ref();
     channel.wait(None);

@@ -96,7 +96,7 @@ impl ReadThread<'_> {
     }
 
     fn channel(engine: &Engine) -> ChannelOptions {
-        ChannelOptions::new(engine.fetch_depth()).one_thread()
+        ChannelOptions::new(engine.fetch_depth())
     }
 
     /// False if the wish has to wait for a frame, or for room.
