@@ -50,6 +50,10 @@ pub(super) struct Ring {
     requests: ManuallyDrop<Requests>,
     /// Requests that the kernel knows and has not answered.
     unanswered: usize,
+    /// Entries queued so far, of requests and polls.
+    pushed: u64,
+    /// Which of them the newest poll is, counted from 0.
+    poll_at: Option<u64>,
     /// Files below this number are registered under it.
     files: usize,
     /// Registered memory, by its number. Kept: the kernel has its pages.
@@ -102,6 +106,8 @@ impl Ring {
             ring: ManuallyDrop::new(ring),
             requests: ManuallyDrop::new(Requests::new(depth)),
             unanswered: 0,
+            pushed: 0,
+            poll_at: None,
             files: if registered.is_ok() { FILES_KEPT } else { 0 },
             memories: Vec::with_capacity(MEMORIES_MAX),
             has_memory_table: false,
@@ -178,6 +184,7 @@ impl Ring {
         let entry = opcode::PollAdd::new(Fd(fd), events)
             .build()
             .user_data(WAKER);
+        self.poll_at = Some(self.pushed);
         // SAFETY: a poll has no buffer.
         unsafe { self.push_entry(&entry) };
     }
@@ -188,11 +195,19 @@ impl Ring {
         // SAFETY: promised by the caller.
         let pushed = unsafe { self.ring.submission().push(entry) };
         assert!(pushed.is_ok(), "the ring has an entry for each slot");
+        self.pushed += 1;
     }
 
     /// Entries that the kernel has not taken yet.
     pub(super) fn queued(&mut self) -> usize {
         self.ring.submission().len()
+    }
+
+    /// Entries of requests among them.
+    fn queued_requests(&mut self) -> usize {
+        let queued = self.queued();
+        let taken = self.pushed - queued as u64;
+        queued - usize::from(self.poll_at.is_some_and(|at| at >= taken))
     }
 
     /// True if finished requests wait for a call of the kernel to be answered.
@@ -240,8 +255,8 @@ impl Ring {
         if self.unanswered == 0 {
             return true;
         }
-        // Entries that are still queued are never handed over.
-        let queued = self.queued();
+        // Requests that are still queued are never handed over.
+        let queued = self.queued_requests();
         while self.unanswered > queued {
             while self.take().is_some() {}
             if self.unanswered > queued
@@ -321,5 +336,32 @@ impl Drop for Ring {
             // SAFETY: as above; the kernel has answered everything, so it writes to no buffer.
             unsafe { ManuallyDrop::drop(&mut self.requests) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_is_not_counted_among_the_requests_that_wait() {
+        let Ok(mut ring) = Ring::new(4) else {
+            eprintln!("SKIPPED: this kernel gives no ring");
+            return;
+        };
+        let (_reader, writer) = io::pipe().unwrap();
+        ring.push_poll(writer.as_raw_fd());
+        assert_eq!((ring.queued(), ring.queued_requests()), (1, 0));
+        ring.enter(0, None).unwrap();
+        assert_eq!((ring.queued(), ring.queued_requests()), (0, 0));
+        let place = tempfile::tempdir().unwrap();
+        let device = crate::DirectoryDevice::open_directory(place.path(), false, 1).unwrap();
+        let how = crate::OpenOptions::create(crate::Create::New);
+        let file = crate::Device::open(&device, "data", how).unwrap();
+        let begun = ring.requests().begin(false, &file, 0, IoBuf::new(1), 0);
+        ring.push(begun.unwrap().slot);
+        assert_eq!((ring.queued(), ring.queued_requests()), (1, 1));
+        ring.push_poll(writer.as_raw_fd());
+        assert_eq!((ring.queued(), ring.queued_requests()), (2, 1));
     }
 }
