@@ -88,10 +88,15 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Makes `tree` hold the files of the project. Files that are equal keep their time, so that only
-/// what has changed is compiled.
+/// Makes `tree` hold the files of the project and no others. Files that are equal keep their time,
+/// so that only what has changed is compiled.
 fn copy(root: &Path, tree: &Path) -> Result<()> {
-    for file in project_files(root)? {
+    let files = project_files(root)?;
+    let kept: BTreeSet<PathBuf> = files.iter().map(|file| tree.join(file)).collect();
+    if tree.is_dir() {
+        remove_others(tree, &kept).map_err(|error| format!("{}: {error}", tree.display()))?;
+    }
+    for file in files {
         let (from, to) = (root.join(&file), tree.join(&file));
         let failed = |error: std::io::Error| format!("{}: {error}", to.display());
         let content = fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?;
@@ -102,6 +107,19 @@ fn copy(root: &Path, tree: &Path) -> Result<()> {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         fs::write(&to, content).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Removes the files under `folder` that are not in `kept`.
+fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(&path, kept)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(&path)?;
+        }
     }
     Ok(())
 }

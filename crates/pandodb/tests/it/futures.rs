@@ -317,6 +317,11 @@ fn everybody_who_waits_for_a_page_learns_of_its_error() {
         table.get_with(&key_of(number), |_| ()).unwrap();
     }
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
+    let before = db.statistics();
+    block_on(table.get_async(&key_of(3))).unwrap_err();
+    // One more may be the maintenance thread's.
+    let failed = db.statistics().since(&before).get(Ticker::FaultsFailed);
+    assert!(failed <= 2, "it was tried {failed} times");
     let futures: Vec<_> = (0..20).map(|_| table.get_async(&key_of(3))).collect();
     for end in run_all(futures) {
         let error = end.unwrap_err();

