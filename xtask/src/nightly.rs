@@ -9,9 +9,10 @@ use crate::run::{Result, cargo, command, option, output, run, succeeds, target};
 use crate::{audit, mutants};
 
 /// Crates whose threads share memory.
-const CONCURRENT: [&str; 7] = [
+const CONCURRENT: [&str; 8] = [
     "pando-sync",
     "pando-stats",
+    "pando-device",
     "pando-space",
     "pando-pool",
     "pando-wal",

@@ -37,6 +37,8 @@ pub mod pread;
 pub mod read_context;
 mod requests;
 pub mod uring;
+#[cfg(test)]
+mod waking_tests;
 
 pub use any::{AnyChannel, AnyDevice, AnyFile};
 pub use buffer::{IO_ALIGNMENT, IoBuf};

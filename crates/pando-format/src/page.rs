@@ -48,8 +48,9 @@
 //! overflow pages themselves if they are 12 or fewer, else of the index pages that list them.
 //! Overflow and index pages hold payload from byte 64 on; only a value's last ones are not full.
 
-use crate::Damage;
+use crate::bytes::u64_at;
 use crate::checksum::crc32c;
+use crate::{Damage, Lsn};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
@@ -185,6 +186,30 @@ pub fn verify_image(image: &[u8], page: crate::PageId, tag: u32) -> Result<(), D
         )));
     }
     Ok(())
+}
+
+/// Checks the marks of a leaf, `multi_lsn <= lsn_max <= ceiling`; other pages have none. `content`
+/// is a page that is not compressed; the ceiling of an epoch that goes on is not known.
+///
+/// # Errors
+/// [`Damage`] with the marks.
+pub fn check_marks(content: &[u8], ceiling: Option<Lsn>) -> Result<(), Damage> {
+    if PageKind::decode(content[WORD_KIND * 8 + 4]) != Some(PageKind::Leaf) {
+        return Ok(());
+    }
+    let mark = |word: usize| Lsn(u64_at(content, word * 8));
+    let (lsn_max, multi_lsn) = (mark(WORD_LSN_MAX), mark(WORD_MULTI_LSN));
+    if multi_lsn > lsn_max {
+        return Err(Damage::new(format!(
+            "its newest batch of many writes, {multi_lsn}, is behind its newest batch, {lsn_max}"
+        )));
+    }
+    match ceiling {
+        Some(c) if lsn_max > c => Err(Damage::new(format!(
+            "its newest batch, {lsn_max}, is behind its checkpoint, {c}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 const _: () = assert!(PageSize::MAX / 8 <= 1 << 13, "word offsets have 13 bits");

@@ -27,8 +27,6 @@ struct Lists {
     by_parity: [EpochList; 2],
     /// Extents that nothing durable refers to: free at once.
     free_now: Vec<Extent>,
-    /// C of the epoch before the current one, once it is closed.
-    closed_at: Option<Lsn>,
 }
 
 /// Counts and lists of the epochs that are alive.
@@ -39,6 +37,10 @@ pub struct Epochs {
     dirty: [AtomicU64; 2],
     /// Images in flight of the epoch, by parity.
     images: [AtomicU64; 2],
+    /// The newest epoch that has been closed, and C, where it was. They change together, C first,
+    /// and only grow: whoever reads the epoch first sees its C or a later one.
+    closed: AtomicU64,
+    closed_at: AtomicU64,
 }
 
 fn parity(epoch: Epoch) -> usize {
@@ -53,10 +55,11 @@ impl Epochs {
                 current,
                 by_parity: [EpochList::default(), EpochList::default()],
                 free_now: Vec::new(),
-                closed_at: None,
             }),
             dirty: [AtomicU64::new(0), AtomicU64::new(0)],
             images: [AtomicU64::new(0), AtomicU64::new(0)],
+            closed: AtomicU64::new(current.0 - 1),
+            closed_at: AtomicU64::new(0),
         }
     }
 
@@ -65,8 +68,9 @@ impl Epochs {
         self.lists.lock().current
     }
 
-    /// At open, before any page is changed: the epoch goes on where the last life ended.
-    pub fn restore(&self, current: Epoch) {
+    /// At open, before any page is changed: the epoch goes on where the last life ended, with a
+    /// checkpoint at `c`.
+    pub fn restore(&self, current: Epoch, c: Lsn) {
         let mut lists = self.lists.lock();
         assert!(current >= lists.current, "epochs only grow");
         assert_eq!(
@@ -75,6 +79,13 @@ impl Epochs {
             "restored before any change"
         );
         lists.current = current;
+        self.note_closed(Epoch(current.0 - 1), c);
+    }
+
+    fn note_closed(&self, epoch: Epoch, c: Lsn) {
+        self.closed_at.store(c.0, Ordering::Relaxed);
+        // Release: pairs with the Acquire in ceiling.
+        self.closed.store(epoch.0, Ordering::Release);
     }
 
     /// Closes the current epoch at `c` and begins the next; with the apply gate closed.
@@ -100,19 +111,16 @@ impl Epochs {
             lists.by_parity[recycled].retired.is_empty(),
             "retired extents were not freed"
         );
+        self.note_closed(lists.current, c);
         lists.current = next;
-        lists.closed_at = Some(c);
         next
     }
 
-    /// C, if `epoch` is the closed one.
-    pub(crate) fn closed_at(&self, epoch: Epoch) -> Option<Lsn> {
-        let lists = self.lists.lock();
-        if epoch.0 + 1 == lists.current.0 {
-            lists.closed_at
-        } else {
-            None
-        }
+    /// The newest LSN that a page of `epoch` can hold; None for an epoch that goes on.
+    pub(crate) fn ceiling(&self, epoch: Epoch) -> Option<Lsn> {
+        // Acquire: pairs with the Release in note_closed: C is that of this epoch or of a later one.
+        let is_closed = epoch.0 <= self.closed.load(Ordering::Acquire);
+        is_closed.then(|| Lsn(self.closed_at.load(Ordering::Relaxed)))
     }
 
     /// Frames dirty in `epoch`.

@@ -6,8 +6,8 @@
 //! the page's place.
 
 use pando_device::IoBuf;
-use pando_format::bytes::{put_u32, put_u64, u64_at};
-use pando_format::page::{self, PageKind};
+use pando_format::bytes::{put_u32, put_u64};
+use pando_format::page;
 use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering};
@@ -170,16 +170,8 @@ impl Pool {
         let bytes = &mut image.bytes;
         put_u64(bytes, page::WORD_EPOCH * 8, image.epoch.0);
         image.facts = (self.options().prepare_image)(bytes);
-        if let Some(c) = self.epochs().closed_at(image.epoch)
-            && PageKind::decode(bytes[page::WORD_KIND * 8 + 4]) == Some(PageKind::Leaf)
-        {
-            let lsn_max = u64_at(bytes, page::WORD_LSN_MAX * 8);
-            assert!(
-                lsn_max <= c.0,
-                "{}: lsn_max {lsn_max} behind its checkpoint {c}",
-                image.page
-            );
-        }
+        let marks = page::check_marks(bytes, self.epochs().ceiling(image.epoch));
+        assert_eq!(marks, Ok(()), "the image of {}", image.page);
         let options = self.options();
         image.stored = encoder.encode(bytes, options.block_bytes, options.compression);
         if image.stored < bytes.len() {

@@ -6,7 +6,8 @@
 
 use std::task::Waker;
 
-use pando_format::page::{WORD_EPOCH, verify_image};
+use pando_format::bytes::u64_at;
+use pando_format::page::{WORD_EPOCH, check_marks, verify_image};
 use pando_format::{Epoch, FrameIndex, PageDecoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
@@ -315,6 +316,8 @@ impl Pool {
             self.statistics().tick(Ticker::PagesDecompressed, 1);
         }
         (options.check_page)(content).map_err(str::to_owned)?;
+        let epoch = Epoch(u64_at(content, WORD_EPOCH * 8));
+        check_marks(content, self.epochs().ceiling(epoch)).map_err(|damage| damage.what)?;
         Ok(content)
     }
 

@@ -2,7 +2,7 @@
 
 use pando_sync::Arc;
 
-use pando_format::{Compression, Epoch, FrameIndex, PageId, PageSize, StoredPage};
+use pando_format::{Compression, Epoch, FrameIndex, Lsn, PageId, PageSize, StoredPage};
 use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{WaitList, WordArena, audit};
@@ -114,11 +114,11 @@ impl Pool {
     }
 
     /// At open: tells where the pages of the checkpoint lie, as (id, place) in any order, and
-    /// which epoch goes on.
+    /// which epoch goes on after the checkpoint at `c`.
     ///
     /// # Panics
     /// When the pool was used before, or an id is beyond the table.
-    pub fn restore(&self, pages: impl Iterator<Item = (PageId, StoredPage)>, epoch: Epoch) {
+    pub fn restore(&self, pages: impl Iterator<Item = (PageId, StoredPage)>, epoch: Epoch, c: Lsn) {
         let mut high_water = 0;
         for (page, stored) in pages {
             self.table.set(page, Place::Free, Place::OnDisk(stored));
@@ -126,7 +126,7 @@ impl Pool {
         }
         self.page_ids
             .restore(high_water, |page| self.table.get(page) != Place::Free);
-        self.epochs.restore(epoch);
+        self.epochs.restore(epoch, c);
     }
 
     /// Size of a page.

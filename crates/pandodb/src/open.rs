@@ -324,7 +324,7 @@ pub(crate) fn load(
     }
     let pool = pool_of(&budget, layout, write.unwrap_or_default())?;
     let next = Epoch(superblock.generation.0 + 1);
-    pool.restore(mapping.pages(), next);
+    pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
     let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
     load_tables(&store, &mapping)?;
     Ok(Loaded {

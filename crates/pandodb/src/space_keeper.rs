@@ -255,6 +255,8 @@ fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
+    use pando_space::SpaceOptions;
 
     #[test]
     fn a_file_grows_until_its_blocks_have_no_more_numbers() {
@@ -262,5 +264,36 @@ mod tests {
         assert_eq!(bytes_nameable(0, 4096), 16 << 40);
         assert_eq!(bytes_nameable(BLOCKS_MAX - 3, 512), 1536);
         assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
+    }
+
+    #[test]
+    fn pieces_that_no_page_fits_in_are_not_promised() {
+        const UNIT: u32 = 8;
+        let device = AnyDevice::from(MemoryDevice::new(1 << 20));
+        let file = device.open("data", OpenOptions::create(Create::New));
+        let options = SpaceOptions {
+            groups: 1,
+            unit: UNIT,
+            reserve: 0,
+        };
+        let keeper = SpaceKeeper::new(Space::new(16384, options), file.unwrap(), 512);
+        let all: Vec<Extent> = (0..16384 / UNIT)
+            .map(|_| keeper.allocate(&[UNIT]).unwrap()[0])
+            .collect();
+        // Half of each page comes back: half of the file is free, and no page fits.
+        for extent in &all {
+            keeper.free_all([Extent {
+                block: extent.block,
+                blocks: UNIT / 2,
+            }]);
+        }
+        assert_eq!(keeper.space().free_blocks(), 8192);
+        assert!(keeper.try_promise(u64::from(UNIT), 0, true).is_none());
+        keeper.free_all([Extent {
+            block: all[0].block + UNIT / 2,
+            blocks: UNIT / 2,
+        }]);
+        assert!(keeper.try_promise(u64::from(UNIT), 0, true).is_some());
+        assert!(keeper.try_promise(u64::from(UNIT) + 1, 0, true).is_none());
     }
 }

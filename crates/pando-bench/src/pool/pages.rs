@@ -4,7 +4,7 @@
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, MemoryDevice, OpenOptions};
 use pando_format::bytes::{put_u32, put_u64};
 use pando_format::page::{self, HEADER_WORDS, PageKind, WORD_EPOCH, WORD_KIND};
-use pando_format::{Compression, Epoch, Extent, PageId, PageSize, StoredPage};
+use pando_format::{Compression, Epoch, Extent, Lsn, PageId, PageSize, StoredPage};
 use pando_pool::{Content, ImageFacts, Pool};
 use pando_stats::Statistics;
 use pando_sync::Arc;
@@ -82,7 +82,7 @@ impl Pages {
             during: "mapping the frames".to_owned(),
             source,
         })?;
-        pool.restore(stored.into_iter(), EPOCH);
+        pool.restore(stored.into_iter(), EPOCH, Lsn(0));
         Ok(Self { device, file, pool })
     }
 }

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::device::{Create, Device, OpenOptions};
     use crate::directory::{Backend, DirectoryChannel, DirectoryDevice, DirectoryOptions};
-    use pando_sync::{thread, time};
+    use crate::waking_tests::every_wake_ends_a_wait;
 
     #[test]
     fn every_wake_ends_a_wait_in_which_nothing_completes() {
@@ -261,33 +261,6 @@ mod tests {
             .requests()
             .begin(false, &file, 0, IoBuf::new(1), 0);
         begun.unwrap();
-        let waker = channel.waker();
-        let start = time::now();
-        for round in 0..20 {
-            let before = round % 3 == 0;
-            if before {
-                waker.wake_by_ref();
-                channel.wait(Some(Duration::from_secs(30)));
-            } else {
-                thread::scope(|scope| {
-                    scope.spawn(|| waker.wake_by_ref());
-                    channel.wait(Some(Duration::from_secs(30)));
-                });
-            }
-            if round % 2 == 0 {
-                assert_eq!(channel.reap(&mut Vec::new()), 0);
-            }
-        }
-        // Without a wake it lasts as long as it may.
-        channel.wait(Some(Duration::ZERO));
-        channel.reap(&mut Vec::new());
-        channel.wait(Some(Duration::ZERO));
-        channel.reap(&mut Vec::new());
-        let pause = Duration::from_millis(20);
-        let asleep = time::now();
-        channel.wait(Some(pause));
-        assert!(asleep.elapsed() >= pause, "woken by nobody");
-        assert!(start.elapsed() < Duration::from_secs(20), "a wake was lost");
-        assert_eq!(channel.in_flight(), 1);
+        every_wake_ends_a_wait(&mut channel);
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
 
-use pando_format::bytes::u32_at;
+use pando_format::bytes::{put_u32, put_u64, u32_at};
 use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
-use pando_format::page::{HEADER_BYTES, PageKind};
-use pando_format::{Codec, Compression, Lsn, PageDecoder, PageId};
+use pando_format::page::{
+    HEADER_BYTES, PageKind, WORD_EPOCH, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN, checksum,
+};
+use pando_format::{Codec, Compression, Epoch, Extent, Lsn, PageDecoder, PageId, StoredPage};
 use pando_pool::{LoadStart, Resource, Restart};
 use pando_stats::Ticker;
 use pando_sync::Arc;
@@ -331,4 +333,45 @@ fn a_dirty_page_that_is_freed_wakes_those_that_wait_for_clean_ones() {
         .register(&Waker::from(woken.clone()));
     page.free(&rig.stay());
     assert!(woken.0.load(Ordering::Relaxed));
+}
+
+/// What a load makes of a leaf with these marks, in a pool that goes on with epoch 5 after a
+/// checkpoint at 60.
+fn load_with_marks(epoch: u64, lsn_max: u64, multi_lsn: u64) -> Result<(), String> {
+    let rig = Rig::new(40);
+    let mut image = vec![0; 4096];
+    image[WORD_KIND * 8 + 4] = PageKind::Leaf.encode();
+    put_u64(&mut image, WORD_LSN_MAX * 8, lsn_max);
+    put_u64(&mut image, WORD_MULTI_LSN * 8, multi_lsn);
+    put_u64(&mut image, WORD_EPOCH * 8, epoch);
+    let checksum = checksum(&image);
+    put_u32(&mut image, 0, checksum);
+    let stored = StoredPage {
+        extent: Extent {
+            block: 7,
+            blocks: 1,
+        },
+        tag: StoredPage::tag_of(checksum),
+        names_chunks: false,
+    };
+    let page = PageId(0);
+    rig.pool
+        .restore([(page, stored)].into_iter(), Epoch(5), Lsn(60));
+    let Ok(LoadStart::Claimed(ticket)) = rig.pool.begin_load(page) else {
+        panic!("a page on disk can be claimed");
+    };
+    let loaded = rig
+        .pool
+        .finish_load(ticket, &image, &mut PageDecoder::default());
+    loaded.map_err(|error| error.what)
+}
+
+#[test]
+fn a_leaf_that_is_newer_than_its_checkpoint_is_damaged() {
+    assert_eq!(load_with_marks(4, 60, 60), Ok(()));
+    assert_eq!(load_with_marks(5, 61, 0), Ok(()), "its epoch goes on");
+    let newer = load_with_marks(4, 61, 0).unwrap_err();
+    assert!(newer.contains("behind its checkpoint"), "{newer}");
+    let marks = load_with_marks(5, 61, 62).unwrap_err();
+    assert!(marks.contains("newest batch of many writes"), "{marks}");
 }

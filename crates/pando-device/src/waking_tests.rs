@@ -1,0 +1,39 @@
+//! What the tests of several back ends share.
+
+use pando_sync::time::Duration;
+use pando_sync::{thread, time};
+
+use crate::device::Channel;
+
+/// Every wake ends a wait of a channel with one request that never completes, and nothing else
+/// does before its time.
+pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
+    let waker = channel.waker();
+    let start = time::now();
+    for round in 0..20 {
+        let before = round % 3 == 0;
+        if before {
+            waker.wake_by_ref();
+            channel.wait(Some(Duration::from_secs(30)));
+        } else {
+            thread::scope(|scope| {
+                scope.spawn(|| waker.wake_by_ref());
+                channel.wait(Some(Duration::from_secs(30)));
+            });
+        }
+        if round % 2 == 0 {
+            assert_eq!(channel.reap(&mut Vec::new()), 0);
+        }
+    }
+    // Without a wake it lasts as long as it may.
+    for _ in 0..2 {
+        channel.wait(Some(Duration::ZERO));
+        channel.reap(&mut Vec::new());
+    }
+    let pause = Duration::from_millis(20);
+    let asleep = time::now();
+    channel.wait(Some(pause));
+    assert!(asleep.elapsed() >= pause, "woken by nobody");
+    assert!(start.elapsed() < Duration::from_secs(20), "a wake was lost");
+    assert_eq!(channel.in_flight(), 1);
+}
