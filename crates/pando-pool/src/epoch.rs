@@ -118,7 +118,7 @@ impl Epochs {
 
     /// The newest LSN that a page of `epoch` can hold; None for an epoch that goes on.
     pub(crate) fn ceiling(&self, epoch: Epoch) -> Option<Lsn> {
-        // Acquire: pairs with the Release in note_closed: C is that of this epoch or of a later one.
+        // Acquire: pairs with the Release in note_closed: C is of this epoch or of a later one.
         let is_closed = epoch.0 <= self.closed.load(Ordering::Acquire);
         is_closed.then(|| Lsn(self.closed_at.load(Ordering::Relaxed)))
     }
