@@ -1,7 +1,8 @@
 //! The channel over a ring.
 //!
-//! Requests are handed over when four are queued (more leave the device idle between bursts), and
-//! whenever the channel is flushed, reaped or waited for. When the kernel refuses to be entered at
+//! Requests are handed over when four are queued (more leave the device idle between bursts) and a
+//! quarter of what the device has already, and whenever the channel is flushed, reaped or waited
+//! for. When the kernel refuses to be entered at
 //! all, what it has not taken ends with that error, and so does everything later.
 
 use std::collections::VecDeque;
@@ -19,8 +20,10 @@ use crate::directory::{DirectoryFile, Notes};
 use crate::eventfd::WakeEvent;
 use crate::fork::ForkGuard;
 
-/// Requests that are handed over together.
-const SUBMIT_AT: usize = 4;
+/// Requests that are handed over together, at least.
+const SUBMIT_MIN: usize = 4;
+/// And at most.
+const SUBMIT_MAX: usize = 32;
 /// In the list of what is queued: the waker's poll.
 const POLL: u32 = u32::MAX;
 
@@ -87,10 +90,17 @@ impl UringChannel {
             self.ring.register_file(number);
         }
         self.queue(begun.slot);
-        if self.queued.len() >= SUBMIT_AT {
+        if self.queued.len() >= self.enough() {
             self.enter(0, None);
         }
         Ok(())
+    }
+
+    /// How many requests are handed over together: few while the device has little to do, more
+    /// while it has enough to stay busy.
+    fn enough(&self) -> usize {
+        let taken = self.ring.in_flight().saturating_sub(self.queued.len());
+        (taken / 4).clamp(SUBMIT_MIN, SUBMIT_MAX)
     }
 
     fn queue(&mut self, slot: u32) {

@@ -147,12 +147,16 @@ impl HeapMap {
         if offset < self.start || offset + words > self.end {
             return Err("has a record outside its heap");
         }
-        for word in offset..offset + words {
-            let (at, bit) = (word / 64, 1 << (word % 64));
-            if self.taken[at] & bit != 0 {
+        let (mut word, end) = (offset, offset + words);
+        while word < end {
+            let at = word / 64;
+            let next = end.min(64 * (at + 1));
+            let mask = (u64::MAX >> (64 - (next - word))) << (word % 64);
+            if self.taken[at] & mask != 0 {
                 return Err("has records that overlap");
             }
-            self.taken[at] |= bit;
+            self.taken[at] |= mask;
+            word = next;
         }
         self.used += words;
         Ok(())
