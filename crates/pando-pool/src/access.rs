@@ -75,12 +75,14 @@ impl<'a> Optimistic<'a> {
         PageWords::new(self.pool.frame_words(self.frame))
     }
 
-    /// Asks for the lines of the page header and the first `slot_lines` lines of slots.
+    /// Asks for `lines` lines of the page, from that of word `start` on.
     #[inline]
-    pub fn prefetch_header_and_slots(&self, slot_lines: usize) {
+    pub fn prefetch_words(&self, start: usize, lines: usize) {
         let words = self.pool.frame_words(self.frame);
-        for line in words.chunks(WORDS_PER_LINE).take(slot_lines + 1) {
-            prefetch(&line[0]);
+        for line in 0..lines {
+            if let Some(word) = words.get(start + line * WORDS_PER_LINE) {
+                prefetch(word);
+            }
         }
     }
 
@@ -346,6 +348,27 @@ impl Drop for Hold<'_> {
 }
 
 impl Pool {
+    /// Asks for what a step to the frame of `hint` reads: its header, and of its page the header,
+    /// the first `slot_lines` lines of slots and the last line, where prefixes lie. All of it comes
+    /// at the same time; nothing happens without a hint.
+    #[inline]
+    pub fn prefetch(&self, hint: u32, slot_lines: usize) {
+        let Some(index) = hint.checked_sub(1) else {
+            return;
+        };
+        if (index as usize) < self.frames() {
+            let frame = FrameIndex(index);
+            self.header(frame).prefetch();
+            let words = self.frame_words(frame);
+            for line in words.chunks(WORDS_PER_LINE).take(slot_lines + 1) {
+                prefetch(&line[0]);
+            }
+            if let Some(last) = words.last() {
+                prefetch(last);
+            }
+        }
+    }
+
     /// Looks up `page` by `hint` (frame index + 1, or 0 for none), else in the page table.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use pando_sync::words::prefetch;
 
 use crate::latch::Latch;
 
@@ -59,6 +60,12 @@ impl FrameHeader {
             heat: AtomicU8::new(HEAT_NEW),
             wired: AtomicBool::new(false),
         }
+    }
+
+    /// Asks for the line.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.stored);
     }
 
     // Relaxed throughout: the latch orders these fields. Who reads them without it (a hint check,

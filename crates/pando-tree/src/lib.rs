@@ -13,6 +13,7 @@
 
 pub mod dismantle;
 pub mod get;
+pub mod get_group;
 pub mod insert;
 pub mod node;
 pub mod overflow;
@@ -28,6 +29,7 @@ pub mod word;
 
 pub use dismantle::Dismantled;
 pub use get::{Located, Lookup};
+pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;

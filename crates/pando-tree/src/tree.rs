@@ -106,9 +106,34 @@ impl Tree {
         stop: u8,
         choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let root = pool.optimistic(self.root, 0)?;
-        root.prefetch_header_and_slots(INNER_LINES);
+        let root = self.root(pool)?;
         self.descend_from(pool, root, None, stop, choose)
+    }
+
+    /// The root, its lines on their way.
+    #[inline]
+    pub(crate) fn root<'p>(&self, pool: &'p Pool) -> Attempt<Optimistic<'p>> {
+        let root = pool.optimistic(self.root, 0)?;
+        pool.prefetch(root.hint(), INNER_LINES);
+        Ok(root)
+    }
+
+    /// The node at `here`, of this tree and of `level` if that is known.
+    #[inline]
+    pub(crate) fn node_at<'p>(
+        &self,
+        here: Optimistic<'p>,
+        level: Option<u8>,
+    ) -> Attempt<FrameNode<'p>> {
+        let node = Node::open(here.words().slice());
+        if !self.owns(&node) || level.is_some_and(|level| level != node.level()) {
+            here.validate()?;
+            return Err(Restart::Damaged(
+                here.page(),
+                "is no node of its tree and level",
+            ));
+        }
+        Ok(node)
     }
 
     /// Goes down from `start`, whose level is `level` if that is known, to level `stop`.
@@ -124,15 +149,8 @@ impl Tree {
         let mut here = start;
         let mut expected = level;
         for _ in 0..=LEVEL_MAX {
-            let node = Node::open(here.words().slice());
+            let node = self.node_at(here, expected)?;
             let level = node.level();
-            if !self.owns(&node) || expected.is_some_and(|expected| expected != level) {
-                here.validate()?;
-                return Err(Restart::Damaged(
-                    here.page(),
-                    "is no node of its tree and level",
-                ));
-            }
             if level <= stop {
                 here.touch();
                 return Ok(here);
@@ -178,9 +196,38 @@ impl Tree {
     }
 }
 
+/// Lines of slots of the children of `node` that are asked for.
+#[inline]
+fn lines_below(node: &FrameNode<'_>) -> usize {
+    if node.level() == 1 {
+        LEAF_LINES
+    } else {
+        INNER_LINES
+    }
+}
+
+/// Asks for what [`acquire_child`] of child `index` will read.
+#[inline]
+pub(crate) fn prefetch_child(pool: &Pool, node: &FrameNode<'_>, index: usize) {
+    pool.prefetch(node.child(index).hint(), lines_below(node));
+}
+
 /// Acquires child `index` of `here`; proves that it was the child when its version was read.
 #[inline]
 pub(crate) fn step_down<'p>(
+    pool: &'p Pool,
+    here: Optimistic<'p>,
+    node: &FrameNode<'p>,
+    index: usize,
+) -> Attempt<Optimistic<'p>> {
+    // Before the frame's header is looked at, which is a line that has to come, too.
+    prefetch_child(pool, node, index);
+    acquire_child(pool, here, node, index)
+}
+
+/// As [`step_down`], when what it reads was asked for before.
+#[inline]
+pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
     here: Optimistic<'p>,
     node: &FrameNode<'p>,
@@ -195,13 +242,9 @@ pub(crate) fn step_down<'p>(
             return Err(restart);
         }
     };
-    child.prefetch_header_and_slots(if node.level() == 1 {
-        LEAF_LINES
-    } else {
-        INNER_LINES
-    });
     here.validate()?;
     if child.hint() != word.hint() {
+        pool.prefetch(child.hint(), lines_below(node));
         let new = ChildWord::new(word.page(), child.hint());
         here.replace_hint(node.slot_word(index) + 1, word.0, new.0);
     }

@@ -12,7 +12,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, CoreLocal, Gate, audit, park, thread_waker};
-use pando_tree::{Tree, ValueReader};
+use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
@@ -201,6 +201,25 @@ impl Engine {
         };
         let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
         Ok((lookup.found, lookup.multi_lsn))
+    }
+
+    /// As [`Engine::look_up`], of up to [`GROUP_MAX`] keys at once: values are appended to
+    /// `values`.
+    pub(crate) fn look_up_group(
+        &self,
+        table: &TableState,
+        keys: &[&[u8]],
+        values: &mut Vec<u8>,
+    ) -> Step<[Fate; GROUP_MAX]> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let start = values.len();
+        let fates = tree.get_group(&self.pool, keys, values);
+        on_tree(table, tree, Ok(fates)).map_err(|restart| {
+            values.truncate(start);
+            restart.into()
+        })
     }
 
     /// Goes on once all batches up to `mark` are applied.

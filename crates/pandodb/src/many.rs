@@ -1,8 +1,9 @@
 //! Many keys at once: what is not in memory is read at the same time.
 //!
-//! Keys are tried in turn; one that misses a page is linked to the read of that page, and tried
-//! again as soon as it has arrived, while other reads are in flight and further keys are begun: the
-//! device's queue stays full until there are no more keys. Values are copied to memory of the
+//! Keys are tried in groups, whose misses of the processor's caches overlap; one that misses a page
+//! is linked to the read of that page, and tried again as soon as it has arrived, while other reads
+//! are in flight and further keys are begun: the device's queue stays full until there are no more
+//! keys. Values are copied to memory of the
 //! thread and shown only when the fetcher has been given back: the user's code may panic, or call
 //! the store again. What cannot go on by a read of its own (a page that somebody else reads, a
 //! batch that is still being applied, no free frame) waits until nothing is in flight, and takes
@@ -12,7 +13,8 @@ use std::cell::RefCell;
 
 use pando_format::PageId;
 use pando_pool::Restart;
-use pando_tree::ValueReader;
+use pando_stats::Ticker;
+use pando_tree::{Fate, GROUP_MAX, ValueReader};
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -157,10 +159,10 @@ impl Gathering<'_> {
         loop {
             let mut went = Went::On;
             while went == Went::On && self.scratch.values.len() < VALUES_BYTES {
-                let Some(key) = self.scratch.todo.pop() else {
+                if self.scratch.todo.is_empty() {
                     break;
-                };
-                went = self.try_key(key)?;
+                }
+                went = self.try_group()?;
             }
             if self.in_flight() > 0 {
                 self.reap()?;
@@ -184,6 +186,65 @@ impl Gathering<'_> {
         self.fetcher
             .as_ref()
             .map_or(0, |fetcher| fetcher.in_flight())
+    }
+
+    /// Tries the next keys, as many as a group has.
+    fn try_group(&mut self) -> Result<Went> {
+        let todo = &mut self.scratch.todo;
+        let mut group = [NONE; GROUP_MAX];
+        let mut texts: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
+        let count = todo.len().min(GROUP_MAX);
+        for (place, text) in group.iter_mut().zip(&mut texts).take(count) {
+            *place = todo.pop().expect("it has as many");
+            *text = self.keys[*place as usize];
+        }
+        if let [key] = group[..count] {
+            return self.try_key(key);
+        }
+        let values = &mut self.scratch.values;
+        let fates = match self
+            .engine
+            .look_up_group(self.table, &texts[..count], values)
+        {
+            Ok(fates) => fates,
+            Err(Halt::Stop(_)) => [Fate::Restart(Restart::Conflict); GROUP_MAX],
+            Err(Halt::Error(error)) => return Err(error),
+        };
+        self.scratch.reader.wanted.clear();
+        let mut went = Went::On;
+        for (key, fate) in group.into_iter().zip(fates).take(count) {
+            if self.end_try(key, fate)? == Went::Full {
+                went = Went::Full;
+            }
+        }
+        Ok(went)
+    }
+
+    /// Does what follows from the fate of a key of a group.
+    fn end_try(&mut self, key: u32, fate: Fate) -> Result<Went> {
+        match fate {
+            Fate::Read {
+                lookup,
+                start,
+                bytes,
+            } => match self.engine.check_mark(lookup.multi_lsn) {
+                Ok(()) => {
+                    self.engine.statistics.tick(Ticker::Gets, 1);
+                    let bytes = lookup.found.then_some(bytes);
+                    self.scratch.found.push(Found { key, start, bytes });
+                }
+                Err(Halt::Stop(_)) => self.scratch.later.push(key),
+                Err(Halt::Error(error)) => return Err(error),
+            },
+            Fate::Restart(Restart::Fault(page)) => {
+                let missed = &mut self.scratch.missed[key as usize];
+                self.engine.count_miss(&Restart::Fault(page).into(), missed);
+                return self.fault(key, page);
+            }
+            Fate::Long | Fate::Restart(Restart::Conflict) => return self.try_key(key),
+            Fate::Restart(_) => self.scratch.later.push(key),
+        }
+        Ok(Went::On)
     }
 
     fn try_key(&mut self, key: u32) -> Result<Went> {

@@ -5,8 +5,9 @@ use std::ops::Bound;
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
-use pando_tree::{Direction, LeafCopy};
+use pando_tree::{Direction, GROUP_MAX, LeafCopy};
 
+use crate::groups::get_group;
 use crate::rig::{Random, Rig, Session, check_tree, retry};
 
 /// A value that names its key and is the same byte all over.
@@ -74,6 +75,17 @@ fn disjoint(threads: u64, steps: usize) {
     assert_eq!(check_tree(&rig).records, total);
 }
 
+/// Reads a group of keys that are always there.
+fn check_group(rig: &Rig, session: &mut Session, random: &mut Random, keys: u64) {
+    let group: [u64; GROUP_MAX] =
+        std::array::from_fn(|_| random.below(keys as usize / 2) as u64 * 2);
+    let texts = group.map(|key| (key << 32).to_be_bytes());
+    let texts: Vec<&[u8]> = texts.iter().map(<[u8; 8]>::as_slice).collect();
+    for (key, found) in group.into_iter().zip(get_group(rig, session, &texts)) {
+        assert_whole(key, &found.expect("a key that is always there"));
+    }
+}
+
 /// Even keys are always there; odd ones come and go, so that leaves split and are taken out.
 #[test]
 fn a_key_that_is_always_there_is_never_missed() {
@@ -99,6 +111,9 @@ fn a_key_that_is_always_there_is_never_missed() {
                             let key = random.below(KEYS as usize / 2) as u64 * 2;
                             let found = rig.get(&mut session, &(key << 32).to_be_bytes());
                             assert_whole(key, found.expect("a key that is always there"));
+                        }
+                        for _ in 0..20 {
+                            check_group(rig, &mut session, &mut random, KEYS);
                         }
                         check_scan(rig, KEYS, Direction::Forward);
                         check_scan(rig, KEYS, Direction::Backward);

@@ -1,0 +1,174 @@
+//! Point reads of several keys at once: while the lines of one key's next node are on their way,
+//! the others go on.
+//!
+//! A read of a tree that does not fit into the processor's caches waits for memory once or twice at
+//! each level. Here all keys of a group take one step, which ends with asking for what the next
+//! step reads, then all take the next one: their misses overlap. This is group prefetching (Chen,
+//! Ailamaki, Gibbons, Mowry: Improving Hash Join Performance through Prefetching, ICDE 2004) over
+//! the optimistic descent of [`crate::tree`]; each key's steps are those of a single read.
+
+use pando_pool::{Attempt, Optimistic, Pool, Restart};
+
+use crate::get::Lookup;
+use crate::node::search::Spot;
+use crate::node::view::{LEVEL_MAX, Node};
+use crate::tree::{Tree, acquire_child, counted, prefetch_child};
+
+/// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
+/// core can ask for at a time.
+pub const GROUP_MAX: usize = 16;
+
+/// What became of a key of a group.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate {
+    /// It was looked up; its value, if there is one, was appended: where, and how many bytes.
+    Read {
+        /// What was found.
+        lookup: Lookup,
+        /// Where its value begins in what was appended to.
+        start: usize,
+        /// Bytes of its value.
+        bytes: usize,
+    },
+    /// Its value lies in pages of its own: read it by itself.
+    Long,
+    /// As a single read would have ended.
+    Restart(Restart),
+}
+
+/// A key on its way.
+#[derive(Debug, Clone, Copy)]
+enum Way<'p> {
+    /// Next is child `index` of this node.
+    Child(Optimistic<'p>, usize),
+    /// The leaf, and where in it the key is.
+    Leaf(Optimistic<'p>, Spot),
+    /// It has ended.
+    Over(Restart),
+}
+
+impl Tree {
+    /// Looks up to [`GROUP_MAX`] keys up, and appends their values to `values`: the fate of each,
+    /// in their order. The key of a fault or conflict is tried again by the caller.
+    ///
+    /// # Panics
+    /// When there are more keys.
+    pub fn get_group(
+        &self,
+        pool: &Pool,
+        keys: &[&[u8]],
+        values: &mut Vec<u8>,
+    ) -> [Fate; GROUP_MAX] {
+        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
+        let mut ways = [Way::Over(Restart::Conflict); GROUP_MAX];
+        let ways = &mut ways[..keys.len()];
+        let root = self.root(pool);
+        for (way, key) in ways.iter_mut().zip(keys) {
+            *way = over(root.and_then(|root| self.arrive(pool, root, None, key)));
+        }
+        for _ in 0..LEVEL_MAX {
+            let mut any = false;
+            for (way, key) in ways.iter_mut().zip(keys) {
+                if let Way::Child(parent, index) = *way {
+                    any = true;
+                    *way = over(self.follow(pool, parent, index, key));
+                }
+            }
+            if !any {
+                break;
+            }
+        }
+        let mut fates = [Fate::Restart(Restart::Conflict); GROUP_MAX];
+        for (fate, way) in fates.iter_mut().zip(ways.iter()) {
+            *fate = match counted(pool, read(*way, values)) {
+                Ok(fate) => fate,
+                Err(restart) => Fate::Restart(restart),
+            };
+        }
+        fates
+    }
+
+    /// One step down, and what the next one needs on its way.
+    #[inline]
+    fn follow<'p>(
+        &self,
+        pool: &'p Pool,
+        parent: Optimistic<'p>,
+        index: usize,
+        key: &[u8],
+    ) -> Attempt<Way<'p>> {
+        let node = Node::open(parent.words().slice());
+        let level = node.level();
+        let child = acquire_child(pool, parent, &node, index)?;
+        self.arrive(pool, child, level.checked_sub(1), key)
+    }
+
+    /// Looks for `key` in a node, whose level is `level` if that is known.
+    #[inline]
+    fn arrive<'p>(
+        &self,
+        pool: &'p Pool,
+        here: Optimistic<'p>,
+        level: Option<u8>,
+        key: &[u8],
+    ) -> Attempt<Way<'p>> {
+        let node = self.node_at(here, level)?;
+        if node.level() == 0 {
+            here.touch();
+            let spot = node.find(key);
+            if spot.exact {
+                here.prefetch_words(node.slot(spot.index).value_start(), VALUE_LINES);
+            }
+            return Ok(Way::Leaf(here, spot));
+        }
+        here.touch_inner();
+        let index = node.child_for(key);
+        prefetch_child(pool, &node, index);
+        Ok(Way::Child(here, index))
+    }
+}
+
+/// Lines of a value that are asked for at once; the processor guesses the rest.
+const VALUE_LINES: usize = 2;
+
+fn over(way: Attempt<Way<'_>>) -> Way<'_> {
+    way.unwrap_or_else(Way::Over)
+}
+
+/// The last step of a key.
+fn read(way: Way<'_>, values: &mut Vec<u8>) -> Attempt<Fate> {
+    let (leaf, spot) = match way {
+        Way::Leaf(leaf, spot) => (leaf, spot),
+        // Deeper than a tree can be: its nodes changed all the time.
+        Way::Child(..) => return Err(Restart::Conflict),
+        Way::Over(restart) => return Err(restart),
+    };
+    let node = Node::open(leaf.words().slice());
+    let start = values.len();
+    let mut is_long = false;
+    if spot.exact {
+        let slot = node.slot(spot.index);
+        is_long = slot.is_overflow();
+        if !is_long {
+            node.append_value(slot, values);
+        }
+    }
+    let lookup = Lookup {
+        found: spot.exact,
+        lsn_max: node.lsn_max(),
+        multi_lsn: node.multi_lsn(),
+        leaf: leaf.page(),
+    };
+    if let Err(restart) = leaf.validate() {
+        values.truncate(start);
+        return Err(restart);
+    }
+    Ok(match is_long {
+        true => Fate::Long,
+        false => Fate::Read {
+            lookup,
+            start,
+            bytes: values.len() - start,
+        },
+    })
+}

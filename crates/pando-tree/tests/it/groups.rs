@@ -1,0 +1,63 @@
+//! Reads of several keys at once find what single reads find.
+
+use std::collections::BTreeMap;
+
+use pando_pool::Restart;
+use pando_tree::{Fate, GROUP_MAX};
+
+use crate::rig::{Random, Rig, Session};
+
+/// The value of each key, read as a group; what a group leaves to others is read alone.
+pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+    let before = b"what was there before";
+    let mut values = before.to_vec();
+    let fates = rig.tree.get_group(&rig.pool, keys, &mut values);
+    assert!(values.starts_with(before));
+    let one = |(key, fate): (&&[u8], &Fate)| match fate {
+        Fate::Read {
+            lookup,
+            start,
+            bytes,
+        } => {
+            let value = values[*start..*start + *bytes].to_vec();
+            assert!(lookup.found || *bytes == 0);
+            lookup.found.then_some(value)
+        }
+        Fate::Long | Fate::Restart(Restart::Conflict) => rig.get(session, key).map(<[u8]>::to_vec),
+        Fate::Restart(other) => panic!("{other:?}"),
+    };
+    keys.iter().zip(&fates).map(one).collect()
+}
+
+#[test]
+fn a_group_finds_what_single_reads_find() {
+    let rig = Rig::new(4096, 8192);
+    let (mut session, mut random) = (Session::default(), Random(8));
+    let mut model = BTreeMap::new();
+    let key = |random: &mut Random| {
+        let key = (random.below(40_000) as u64).to_be_bytes();
+        key[..8 - random.below(2)].to_vec()
+    };
+    for round in 0..30 {
+        for _ in 0..round * 40 {
+            let len = [0, 10, 100, 300, 5000][random.below(5).min(random.below(6))];
+            let (key, value) = (key(&mut random), random.bytes(len));
+            rig.insert(&mut session, &key, &value);
+            model.insert(key, value);
+        }
+        for size in 0..=GROUP_MAX {
+            let mut keys: Vec<Vec<u8>> = (0..size).map(|_| key(&mut random)).collect();
+            for key in &mut keys {
+                let known = model.keys().nth(random.below(model.len().max(1)));
+                if let Some(known) = known.filter(|_| random.below(3) > 0) {
+                    key.clone_from(known);
+                }
+            }
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let found = get_group(&rig, &mut session, &keys);
+            let expected: Vec<_> = keys.iter().map(|key| model.get(*key).cloned()).collect();
+            assert_eq!(found, expected);
+        }
+    }
+    assert!(model.values().any(|value| value.len() == 5000));
+}
