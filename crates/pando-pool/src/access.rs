@@ -12,7 +12,7 @@ use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
 use pando_sync::atomic::Ordering;
 use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
-use pando_sync::words::prefetch;
+use pando_sync::words::{prefetch, prefetch_lines};
 
 use crate::frame::HEAT_COLD;
 use crate::page_table::Place;
@@ -78,11 +78,8 @@ impl<'a> Optimistic<'a> {
     /// Asks for `lines` lines of the page, from that of word `start` on.
     #[inline]
     pub fn prefetch_words(&self, start: usize, lines: usize) {
-        let words = self.pool.frame_words(self.frame);
-        for line in 0..lines {
-            if let Some(word) = words.get(start + line * WORDS_PER_LINE) {
-                prefetch(word);
-            }
+        if let Some(words) = self.pool.frame_words(self.frame).get(start..) {
+            prefetch_lines(words, lines);
         }
     }
 
@@ -360,12 +357,8 @@ impl Pool {
             let frame = FrameIndex(index);
             self.header(frame).prefetch();
             let words = self.frame_words(frame);
-            for line in words.chunks(WORDS_PER_LINE).take(slot_lines + 1) {
-                prefetch(&line[0]);
-            }
-            if let Some(last) = words.last() {
-                prefetch(last);
-            }
+            prefetch_lines(words, slot_lines + 1);
+            prefetch(&words[words.len() - 1]);
         }
     }
 

@@ -105,6 +105,18 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
+/// As [`prefetch`], of the first `lines` lines of `words`, as many as there are.
+#[inline]
+pub fn prefetch_lines(words: &[AtomicU64], lines: usize) {
+    const WORDS: usize = LINE_BYTES / 8;
+    let words = &words[..words.len().min(lines * WORDS)];
+    let mut word = 0;
+    while word < words.len() {
+        prefetch(&words[word]);
+        word += WORDS;
+    }
+}
+
 /// As [`prefetch`], of all lines that `bytes` touches: a few, or they drive each other out.
 #[inline]
 pub fn prefetch_bytes(bytes: &[u8]) {

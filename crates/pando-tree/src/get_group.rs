@@ -12,7 +12,7 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 use crate::get::Lookup;
 use crate::node::search::Spot;
 use crate::node::view::{LEVEL_MAX, Node};
-use crate::tree::{Tree, acquire_child, counted, prefetch_child};
+use crate::tree::{Down, Tree, acquire_child, counted};
 
 /// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
 /// core can ask for at a time.
@@ -39,8 +39,8 @@ pub enum Fate {
 /// A key on its way.
 #[derive(Debug, Clone, Copy)]
 enum Way<'p> {
-    /// Next is child `index` of this node.
-    Child(Optimistic<'p>, usize),
+    /// Next is a child of this node.
+    Child(Optimistic<'p>, Down),
     /// The leaf, and where in it the key is.
     Leaf(Optimistic<'p>, Spot),
     /// It has ended.
@@ -69,9 +69,11 @@ impl Tree {
         for _ in 0..LEVEL_MAX {
             let mut any = false;
             for (way, key) in ways.iter_mut().zip(keys) {
-                if let Way::Child(parent, index) = *way {
+                if let Way::Child(parent, down) = *way {
                     any = true;
-                    *way = over(self.follow(pool, parent, index, key));
+                    let child = acquire_child(pool, parent, down);
+                    let level = Some(down.level());
+                    *way = over(child.and_then(|child| self.arrive(pool, child, level, key)));
                 }
             }
             if !any {
@@ -88,22 +90,8 @@ impl Tree {
         fates
     }
 
-    /// One step down, and what the next one needs on its way.
-    #[inline]
-    fn follow<'p>(
-        &self,
-        pool: &'p Pool,
-        parent: Optimistic<'p>,
-        index: usize,
-        key: &[u8],
-    ) -> Attempt<Way<'p>> {
-        let node = Node::open(parent.words().slice());
-        let level = node.level();
-        let child = acquire_child(pool, parent, &node, index)?;
-        self.arrive(pool, child, level.checked_sub(1), key)
-    }
-
-    /// Looks for `key` in a node, whose level is `level` if that is known.
+    /// Looks for `key` in a node, whose level is `level` if that is known, and asks for what the next
+    /// step reads.
     #[inline]
     fn arrive<'p>(
         &self,
@@ -123,8 +111,9 @@ impl Tree {
         }
         here.touch_inner();
         let index = node.child_for(key);
-        prefetch_child(pool, &node, index);
-        Ok(Way::Child(here, index))
+        let down = Down::to(&node, index);
+        down.prefetch(pool);
+        Ok(Way::Child(here, down))
     }
 }
 

@@ -196,20 +196,48 @@ impl Tree {
     }
 }
 
-/// Lines of slots of the children of `node` that are asked for.
-#[inline]
-fn lines_below(node: &FrameNode<'_>) -> usize {
-    if node.level() == 1 {
-        LEAF_LINES
-    } else {
-        INNER_LINES
-    }
+/// The way from a node to one of its children, as it was read: any bits, until validated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Down {
+    word: ChildWord,
+    /// Where in the node `word` lies.
+    at: usize,
+    /// Level of the child.
+    level: u8,
 }
 
-/// Asks for what [`acquire_child`] of child `index` will read.
-#[inline]
-pub(crate) fn prefetch_child(pool: &Pool, node: &FrameNode<'_>, index: usize) {
-    pool.prefetch(node.child(index).hint(), lines_below(node));
+impl Down {
+    /// The way to child `index` of `node`.
+    #[inline]
+    pub(crate) fn to(node: &FrameNode<'_>, index: usize) -> Self {
+        Self {
+            word: node.child(index),
+            at: node.slot_word(index) + 1,
+            level: node.level().wrapping_sub(1),
+        }
+    }
+
+    /// Level of the child.
+    #[inline]
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Asks for what [`acquire_child`] and a search of the child will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, pool: &Pool) {
+        pool.prefetch(self.word.hint(), self.lines());
+    }
+
+    /// Lines of the child's slots that are asked for.
+    #[inline]
+    fn lines(&self) -> usize {
+        if self.level == 0 {
+            LEAF_LINES
+        } else {
+            INNER_LINES
+        }
+    }
 }
 
 /// Acquires child `index` of `here`; proves that it was the child when its version was read.
@@ -220,9 +248,10 @@ pub(crate) fn step_down<'p>(
     node: &FrameNode<'p>,
     index: usize,
 ) -> Attempt<Optimistic<'p>> {
+    let down = Down::to(node, index);
     // Before the frame's header is looked at, which is a line that has to come, too.
-    prefetch_child(pool, node, index);
-    acquire_child(pool, here, node, index)
+    down.prefetch(pool);
+    acquire_child(pool, here, down)
 }
 
 /// As [`step_down`], when what it reads was asked for before.
@@ -230,10 +259,9 @@ pub(crate) fn step_down<'p>(
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
     here: Optimistic<'p>,
-    node: &FrameNode<'p>,
-    index: usize,
+    down: Down,
 ) -> Attempt<Optimistic<'p>> {
-    let word = node.child(index);
+    let word = down.word;
     let child = match pool.optimistic(word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
@@ -244,9 +272,9 @@ pub(crate) fn acquire_child<'p>(
     };
     here.validate()?;
     if child.hint() != word.hint() {
-        pool.prefetch(child.hint(), lines_below(node));
+        pool.prefetch(child.hint(), down.lines());
         let new = ChildWord::new(word.page(), child.hint());
-        here.replace_hint(node.slot_word(index) + 1, word.0, new.0);
+        here.replace_hint(down.at, word.0, new.0);
     }
     Ok(child)
 }
