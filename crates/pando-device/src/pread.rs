@@ -107,7 +107,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The threads are the parent's.
+            // The threads are the parent's: there is nothing here that could be detached.
+            std::mem::take(self.threads.get_mut()).leak();
             return;
         }
         self.requests.queue.lock().stopping = true;

@@ -43,6 +43,11 @@ impl<T> Mutex<T> {
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
     }
+
+    /// What it holds, without taking the lock: nobody else can.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A lock with many readers or one writer.
