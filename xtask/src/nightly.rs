@@ -132,6 +132,7 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
         let mut tests = cargo(root, Some("nightly"));
         tests
             .args(["test", "-Zbuild-std", "--target", TARGET, "--tests"])
+            .arg("--no-fail-fast")
             .env("CARGO_TARGET_DIR", target(root, sanitizer))
             .args(CONCURRENT.iter().flat_map(|name| ["-p", name]))
             .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
