@@ -90,8 +90,8 @@ impl Tree {
         fates
     }
 
-    /// Looks for `key` in a node, whose level is `level` if that is known, and asks for what the next
-    /// step reads.
+    /// Looks for `key` in a node, whose level is `level` if that is known, and asks for what the
+    /// next step reads.
     #[inline]
     fn arrive<'p>(
         &self,
