@@ -16,6 +16,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
+use crate::way::Way;
 use crate::word::Store;
 
 /// Lines of slots that are asked for as soon as a leaf's frame is known.
@@ -33,6 +34,14 @@ pub struct Tree {
     pub id: TreeId,
     /// Its root.
     pub root: PageId,
+}
+
+/// Where a descent begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'p> {
+    pub(crate) node: Optimistic<'p>,
+    /// Its level, if that is known.
+    pub(crate) level: Option<u8>,
 }
 
 /// An inner node on the way down, and which of its children was taken.
@@ -103,26 +112,38 @@ impl Tree {
     pub(crate) fn descend<'p>(
         &self,
         pool: &'p Pool,
+        way: &mut impl Way<'p>,
         stop: u8,
         choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let root = pool.optimistic(self.root, 0)?;
+        let root = way.look(pool, self.root, 0)?;
         root.prefetch_header_and_slots(INNER_LINES);
-        self.descend_from(pool, root, None, stop, choose)
+        self.descend_from(
+            pool,
+            way,
+            Start {
+                node: root,
+                level: None,
+            },
+            stop,
+            choose,
+        )
     }
 
-    /// Goes down from `start`, whose level is `level` if that is known, to level `stop`.
+    /// Goes down from `start` to level `stop`.
     #[inline]
     pub(crate) fn descend_from<'p>(
         &self,
         pool: &'p Pool,
-        start: Optimistic<'p>,
-        level: Option<u8>,
+        way: &mut impl Way<'p>,
+        start: Start<'p>,
         stop: u8,
         mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let mut here = start;
-        let mut expected = level;
+        let Start {
+            node: mut here,
+            level: mut expected,
+        } = start;
         for _ in 0..=LEVEL_MAX {
             let node = Node::open(here.words().slice());
             let level = node.level();
@@ -139,7 +160,7 @@ impl Tree {
             }
             here.touch_inner();
             let index = choose(here, &node);
-            here = step_down(pool, here, &node, index)?;
+            here = step_down(pool, way, here, &node, index)?;
             expected = Some(level - 1);
         }
         here.validate()?;
@@ -150,10 +171,11 @@ impl Tree {
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
+        way: &mut impl Way<'p>,
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
         let mut path = Path::new();
-        let leaf = self.descend(pool, 0, |here, node| {
+        let leaf = self.descend(pool, way, 0, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,
@@ -182,12 +204,13 @@ impl Tree {
 #[inline]
 pub(crate) fn step_down<'p>(
     pool: &'p Pool,
+    way: &mut impl Way<'p>,
     here: Optimistic<'p>,
     node: &FrameNode<'p>,
     index: usize,
 ) -> Attempt<Optimistic<'p>> {
     let word = node.child(index);
-    let child = match pool.optimistic(word.page(), word.hint()) {
+    let child = match way.look(pool, word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
             // A torn word names any page.
