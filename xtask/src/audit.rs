@@ -1,5 +1,5 @@
 //! The coherence audit: the tests called `audit` of the engine, with every atomic access reported
-//! to a model of cache-line ownership.
+//! to a model of cache-line ownership. Prints its table; fails when a promise is broken.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ pub(crate) fn run_on(root: &Path, cores: u32) -> Result<()> {
     }
     run(cargo(root, None)
         .args(["test", "--release", "-p", "pandodb", "--test", "audit"])
+        .args(["--", "--nocapture"])
         .env("CARGO_TARGET_DIR", target(root, "audit"))
         .env("RUSTFLAGS", "--cfg pando_audit")
         .env("PANDO_AUDIT_CORES", cores.to_string()))

@@ -59,7 +59,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     tally.step("loom models", models(root));
     sanitizers(root, &mut tally);
     fuzz(root, minutes, &mut tally);
-    tally.step("coherence audit", audit::run_on(root, 16));
+    tally.step("coherence audit", audit::run_on(root, 64));
     tally.step("mutants", mutants::run_command(root, &[]));
     for step in &tally.left_out {
         eprintln!("xtask: not run: {step}");

@@ -43,7 +43,7 @@ pub(crate) struct Operations<'a> {
     value: Vec<u8>,
     scratch: Vec<u8>,
     many: Vec<(u64, Vec<u8>)>,
-    iter: Option<Iter>,
+    iter: Option<Iter<'a>>,
     last: Option<Vec<u8>>,
 }
 
@@ -236,7 +236,7 @@ impl<'a> Operations<'a> {
 
     fn iterate(
         &mut self,
-        next: fn(&mut Iter) -> Option<pandodb::Result<pandodb::Entry>>,
+        next: fn(&mut Iter<'a>) -> Option<pandodb::Result<pandodb::Entry>>,
     ) -> Result<Done> {
         let plan = self.plan;
         let iter = self.iter.get_or_insert_with(|| plan.table.iter());

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::task::{Wake, Waker};
 
 use pando_sync::time::{self, Duration};
-use pando_sync::{Arc, Condvar, Mutex};
+use pando_sync::{Condvar, Mutex, WakerArc};
 
 use crate::device::{Completion, REAP_MAX};
 
@@ -94,11 +94,11 @@ impl Completions {
 
 /// The channel's own waker: ends a wait, tells the event loop nothing.
 impl Wake for Completions {
-    fn wake(self: Arc<Self>) {
+    fn wake(self: WakerArc<Self>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
+    fn wake_by_ref(self: &WakerArc<Self>) {
         let mut queue = self.queue.lock();
         queue.woken = true;
         let waiting = queue.waiting;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_wake_ends_the_wait_that_runs_or_the_next_one() {
-        let completions = Arc::new(Completions::new(1, Waker::noop().clone()));
+        let completions = WakerArc::new(Completions::new(1, Waker::noop().clone()));
         let waker = Waker::from(completions.clone());
         let limit = Duration::from_secs(10);
         let start = time::now();

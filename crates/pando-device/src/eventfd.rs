@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::task::Wake;
 
-use pando_sync::Arc;
+use pando_sync::WakerArc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
 /// Wakes a thread out of a wait for descriptors.
@@ -65,11 +65,11 @@ impl WakeEvent {
 }
 
 impl Wake for WakeEvent {
-    fn wake(self: Arc<Self>) {
+    fn wake(self: WakerArc<Self>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
+    fn wake_by_ref(self: &WakerArc<Self>) {
         // Release: pairs with the Acquire in take.
         if !self.woken.swap(true, Ordering::Release) {
             self.signal();

@@ -12,7 +12,7 @@ use std::task::Waker;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::words::prefetch_bytes;
-use pando_sync::{Arc, Mutex, RwLock};
+use pando_sync::{Arc, Mutex, RwLock, WakerArc};
 
 use crate::buffer::IoBuf;
 use crate::chunk::Chunk;
@@ -233,7 +233,7 @@ impl Device for MemoryDevice {
 
     fn channel(&self, options: ChannelOptions) -> Result<MemoryChannel> {
         Ok(MemoryChannel {
-            done: Arc::new(Completions::new(options.depth, options.notify)),
+            done: WakerArc::new(Completions::new(options.depth, options.notify)),
             kept: None,
             depth: options.depth,
             in_flight: 0,
@@ -386,7 +386,7 @@ struct Request {
 /// channel is flushed: so memory fetches the one while the other is copied.
 #[derive(Debug)]
 pub struct MemoryChannel {
-    done: Arc<Completions>,
+    done: WakerArc<Completions>,
     kept: Option<Request>,
     depth: usize,
     in_flight: usize,

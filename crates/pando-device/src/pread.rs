@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use pando_sync::thread::{self, JoinHandle};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Condvar, Mutex};
+use pando_sync::{Arc, Condvar, Mutex, WakerArc};
 
 use crate::buffer::IoBuf;
 use crate::completions::Completions;
@@ -32,7 +32,7 @@ struct Request {
     offset: u64,
     buffer: IoBuf,
     tag: u64,
-    completions: Arc<Completions>,
+    completions: WakerArc<Completions>,
 }
 
 #[derive(Debug, Default)]
@@ -85,18 +85,18 @@ impl Pool {
     }
 
     /// A channel, whose handle keeps the pool alive.
-    pub(crate) fn channel(self: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
+    pub(crate) fn channel(this: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
         let depth = options.depth;
-        self.start()?;
+        this.start()?;
         {
-            let mut queue = self.requests.queue.lock();
+            let mut queue = this.requests.queue.lock();
             queue.depths += depth;
             let missing = queue.depths - queue.requests.len().min(queue.depths);
             queue.requests.reserve(missing);
         }
         Ok(PreadChannel {
-            pool: self.clone(),
-            completions: Arc::new(Completions::new(depth, options.notify)),
+            pool: this.clone(),
+            completions: WakerArc::new(Completions::new(depth, options.notify)),
             depth,
             in_flight: 0,
             orphans: Vec::new(),
@@ -191,7 +191,7 @@ impl Request {
 #[derive(Debug)]
 pub struct PreadChannel {
     pool: Arc<Pool>,
-    completions: Arc<Completions>,
+    completions: WakerArc<Completions>,
     depth: usize,
     in_flight: usize,
     /// In a child of a fork, which has none of the threads: what was submitted there.

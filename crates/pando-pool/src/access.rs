@@ -1,4 +1,4 @@
-//! How pages are read and changed: optimistic, exclusive, held.
+//! How pages are read and changed: optimistic, exclusive, held. Shared latches: see `shared`.
 //!
 //! # Hold against evictor
 //!
@@ -15,13 +15,14 @@ use pando_sync::thread;
 use pando_sync::words::{prefetch, prefetch_lines};
 
 use crate::frame::HEAT_COLD;
+use crate::latch::Latch;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is looked at before the step is given up.
-const SPINS_MAX: u32 = 64;
+pub(crate) const SPINS_MAX: u32 = 64;
 pub(crate) const WORDS_PER_LINE: usize = 8;
 
 /// Proof that the caller is in the apply gate, or closed it: handed down by the engine, which
@@ -67,6 +68,11 @@ impl<'a> Optimistic<'a> {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    #[inline]
+    pub(crate) fn latch(&self) -> &'a Latch {
+        &self.pool.header(self.frame).latch
     }
 
     /// The words, racy until validated.

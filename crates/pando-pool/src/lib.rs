@@ -7,7 +7,7 @@
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], [`words`], [`access`],
-//! [`load`], [`epoch`], [`image`], [`eviction`], [`page_ids`], [`pool`].
+//! [`shared`], [`load`], [`epoch`], [`image`], [`eviction`], [`page_ids`], [`pool`].
 //!
 //! # Transitions of a page word
 //!
@@ -34,6 +34,7 @@ pub mod page_ids;
 pub mod page_table;
 pub mod pool;
 pub mod restart;
+pub mod shared;
 pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};
@@ -41,4 +42,5 @@ pub use image::{Image, ImageFacts};
 pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
 pub use pool::{Pool, PoolOptions};
 pub use restart::{Attempt, Resource, Restart};
+pub use shared::Shared;
 pub use words::{PageMut, PageWords};

@@ -200,11 +200,14 @@ impl Pool {
 
     #[inline]
     pub(crate) fn header(&self, frame: FrameIndex) -> &FrameHeader {
+        audit::read(&self.headers);
         &self.headers[frame.index()]
     }
 
     #[inline]
     pub(crate) fn frame_words(&self, frame: FrameIndex) -> &[AtomicU64] {
+        audit::read(&self.options.page_size);
+        audit::read(&self.arena);
         let words = self.options.page_size.words();
         self.arena.words(frame.index() * words, words)
     }

@@ -349,8 +349,8 @@ impl DamageCase {
         }
         // A scan ends at the first damage.
         for name in db.tables() {
-            let entries = db.existing_table(&name).map(|table| table.iter());
-            for entry in entries.into_iter().flatten() {
+            let table = db.existing_table(&name);
+            for entry in table.iter().flatten() {
                 match entry {
                     Ok(_) => {}
                     Err(error) if error.is_corruption() => {

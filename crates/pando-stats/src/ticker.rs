@@ -40,6 +40,7 @@ tickers! {
     Commits "commits" "batches" "Batches committed.";
     CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
     Restarts "restarts" "descents" "Descents begun again after a failed version check.";
+    RestartsPessimistic "restarts_pessimistic" "reads" "Reads that took shared latches after they were begun again too often.";
     Faults "faults" "pages" "Pages asked for that were not in memory.";
     FaultsFailed "faults_failed" "pages" "Faults that ended without the page: faults are these and the pages read.";
     PageReads "page_reads" "pages" "Pages read from the device.";

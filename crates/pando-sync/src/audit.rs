@@ -6,8 +6,13 @@
 //! that would have to fetch the line from another core. Structures name their memory once with
 //! [`name`]; a transfer is booked to the name, so that a broken promise is reported by structure.
 //!
+//! What the library shares is seen, too: the counts of an `Arc` change with each clone and each
+//! drop (booked to the type), and whoever takes a lock writes its line.
+//!
 //! Without the cfg [`name`] does nothing and costs nothing, and the rest does not exist.
-//! The model counts sharing only: capacity misses, and plain (non-atomic) memory, are not seen.
+//! The model counts sharing only: capacity misses are not seen. Of plain memory it sees what is
+//! reported by [`read`]: fields that hot paths look at and that must share no line with what others
+//! write. An `Arc` that is looked through and a `CoreLocal` report themselves.
 
 /// Says that the memory of `value` belongs to the structure called `structure`.
 ///
@@ -22,6 +27,18 @@ pub fn name<T: ?Sized>(structure: &'static str, value: &T) {
     );
     #[cfg(not(pando_audit))]
     let _ = (structure, value);
+}
+
+/// Says that the calling thread looks at a plain field.
+#[inline]
+pub fn read<T: ?Sized>(field: &T) {
+    #[cfg(pando_audit)]
+    {
+        let owner = model::Owner::Named("unnamed");
+        model::report(std::ptr::from_ref(field).cast::<u8>().addr(), false, owner);
+    }
+    #[cfg(not(pando_audit))]
+    let _ = field;
 }
 
 #[cfg(pando_audit)]
@@ -39,6 +56,15 @@ mod model {
 
     thread_local! {
         static CORE: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Whose an address is.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Owner {
+        /// This structure's, whatever it lies in.
+        Itself(&'static str),
+        /// The innermost named structure's, or this one's where there is none.
+        Named(&'static str),
     }
 
     #[derive(Default)]
@@ -90,12 +116,22 @@ mod model {
     }
 
     pub(super) fn name(structure: &'static str, start: usize, bytes: usize) {
-        if bytes > 0 {
-            with(|model| model.names.insert(start, (start + bytes, structure)));
+        if bytes == 0 {
+            return;
         }
+        let end = start + bytes;
+        with(|model| {
+            // What lay here before is gone. A structure is named before its parts are.
+            let inside: Vec<usize> = model.names.range(start..end).map(|(at, _)| *at).collect();
+            for at in inside {
+                model.names.remove(&at);
+            }
+            model.names.insert(start, (end, structure));
+        });
     }
 
-    pub(super) fn report(address: usize, write: bool) {
+    /// An access to `address`, which belongs to `owner` unless a name says otherwise.
+    pub(crate) fn report(address: usize, write: bool, owner: Owner) {
         let Some(core) = CORE.get() else { return };
         with(|model| {
             let bit = 1_u64 << core;
@@ -119,12 +155,97 @@ mod model {
                 // The innermost of the structures that hold the address: what is named inside
                 // another one starts later.
                 let mut before = model.names.range(..=address).rev().take(NESTED_MAX);
-                let structure = before
-                    .find(|(_, (end, _))| address < *end)
-                    .map_or("unnamed", |(_, (_, structure))| *structure);
+                let mut named = || before.find(|(_, (end, _))| address < *end);
+                let structure = match owner {
+                    Owner::Itself(structure) => structure,
+                    Owner::Named(or) => named().map_or(or, |(_, (_, structure))| *structure),
+                };
                 *model.transfers.entry(structure).or_default() += 1;
             }
         });
+    }
+}
+
+/// A lock was taken: its line was written.
+#[cfg(pando_audit)]
+pub(crate) fn locked<T>(lock: &T) {
+    let owner = model::Owner::Named(std::any::type_name::<T>());
+    model::report(std::ptr::from_ref(lock).addr(), true, owner);
+}
+
+#[cfg(pando_audit)]
+pub(crate) mod arc {
+    //! `std`'s `Arc`, each change of its counts reported.
+
+    use super::model::{Owner, report};
+    use std::fmt::{Display, Formatter, Result};
+    use std::ops::Deref;
+    use std::sync::Arc as Inner;
+
+    /// Bytes of the two counts in front of the value.
+    const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
+    /// The `Arc` of `std`; a clone and a drop are writes of the line that its counts lie on.
+    #[derive(Debug, Default)]
+    pub struct Arc<T: ?Sized>(Inner<T>);
+
+    #[expect(missing_docs, reason = "the functions of std's Arc, one for one")]
+    impl<T> Arc<T> {
+        pub fn new(value: T) -> Self {
+            Self(Inner::new(value))
+        }
+    }
+
+    #[expect(missing_docs, reason = "the functions of std's Arc, one for one")]
+    impl<T: ?Sized> Arc<T> {
+        pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+            Inner::ptr_eq(&this.0, &other.0)
+        }
+
+        pub fn strong_count(this: &Self) -> usize {
+            Inner::strong_count(&this.0)
+        }
+
+        fn count(&self) {
+            // The counts lie just in front of the value, as far as its alignment allows.
+            let value = Inner::as_ptr(&self.0).cast::<u8>().addr();
+            let counts = value - COUNTS_BYTES.max(align_of_val(&*self.0));
+            let owner = Owner::Itself(std::any::type_name::<Inner<T>>());
+            report(counts, true, owner);
+        }
+    }
+
+    impl<T: ?Sized> Clone for Arc<T> {
+        fn clone(&self) -> Self {
+            self.count();
+            Self(self.0.clone())
+        }
+    }
+
+    impl<T: ?Sized> Drop for Arc<T> {
+        fn drop(&mut self) {
+            self.count();
+        }
+    }
+
+    impl<T: ?Sized> Deref for Arc<T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            crate::audit::read(self);
+            &self.0
+        }
+    }
+
+    impl<T: ?Sized + Display> Display for Arc<T> {
+        fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+            self.0.fmt(f)
+        }
+    }
+
+    impl From<&str> for Arc<str> {
+        fn from(text: &str) -> Self {
+            Self(text.into())
+        }
     }
 }
 
@@ -132,7 +253,7 @@ mod model {
 pub(crate) mod atomic {
     //! `std`'s atomics, each access reported.
 
-    use super::model::report;
+    use super::model::{Owner, report};
     pub use std::sync::atomic::{Ordering, fence};
 
     macro_rules! audited {
@@ -148,7 +269,11 @@ pub(crate) mod atomic {
                     Self(<$inner>::new(value))
                 }
                 fn seen(&self, write: bool) {
-                    report(std::ptr::from_ref(self).addr(), write);
+                    report(
+                        std::ptr::from_ref(self).addr(),
+                        write,
+                        Owner::Named("unnamed"),
+                    );
                 }
                 pub fn load(&self, order: Ordering) -> $value {
                     self.seen(false);

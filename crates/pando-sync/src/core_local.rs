@@ -92,6 +92,7 @@ impl<T> CoreLocal<T> {
     /// The index of the calling thread's core. Valid for [`CoreLocal::at`] after a move, too.
     #[inline]
     pub fn index(&self) -> usize {
+        crate::audit::read(&self.slots);
         core_id() & (self.slots.len() - 1)
     }
 
@@ -104,6 +105,7 @@ impl<T> CoreLocal<T> {
     /// The element with index `index`, below [`core_count`].
     #[inline]
     pub fn at(&self, index: usize) -> &T {
+        crate::audit::read(&self.slots);
         &self.slots[index]
     }
 

@@ -27,7 +27,7 @@ pub mod words;
 
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use gate::Gate;
-pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
+pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;
 pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
 pub use words::WordArena;

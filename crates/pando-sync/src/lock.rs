@@ -8,8 +8,16 @@ use shuttle::sync as imp;
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 use std::sync as imp;
 
-/// Reference counting is not modelled: nothing here depends on when the last one goes.
-pub use std::sync::{Arc, Weak};
+/// Reference counting is not modelled: nothing here depends on when the last one goes. The audit
+/// counts it.
+#[cfg(not(pando_audit))]
+pub use std::sync::Arc;
+
+#[cfg(pando_audit)]
+pub use crate::audit::arc::Arc;
+
+/// What a `Waker` is made of: always the one of `std`.
+pub use std::sync::Arc as WakerArc;
 
 use std::sync::PoisonError;
 
@@ -19,6 +27,15 @@ pub type MutexGuard<'a, T> = imp::MutexGuard<'a, T>;
 pub type RwLockReadGuard<'a, T> = imp::RwLockReadGuard<'a, T>;
 /// Held write lock of a [`RwLock`].
 pub type RwLockWriteGuard<'a, T> = imp::RwLockWriteGuard<'a, T>;
+
+/// Tells the audit that a lock is taken: a reader's share is a write, too.
+#[inline]
+fn taken<T>(lock: &T) {
+    #[cfg(pando_audit)]
+    crate::audit::locked(lock);
+    #[cfg(not(pando_audit))]
+    let _ = lock;
+}
 
 /// A mutual exclusion lock; `lock` blocks.
 #[derive(Debug, Default)]
@@ -32,11 +49,13 @@ impl<T> Mutex<T> {
 
     /// Blocks until the lock is held.
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        taken(self);
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the lock if it is free; never blocks.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        taken(self);
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -62,11 +81,13 @@ impl<T> RwLock<T> {
 
     /// Blocks until no writer holds the lock.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        taken(self);
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks until nobody holds the lock.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        taken(self);
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,6 +9,7 @@ use crate::node::view::Node;
 use crate::remove_empty::Chain;
 use crate::scratch::Scratch;
 use crate::tree::{Tree, counted};
+use crate::way::Freely;
 
 /// What one step freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Tree {
     }
 
     fn dismantle(&self, pool: &Pool, stay: &Stay, scratch: &mut Scratch) -> Attempt<Dismantled> {
-        let (path, leaf) = self.descend_with_path(pool, |_| 0)?;
+        let (path, leaf) = self.descend_with_path(pool, &mut Freely, |_| 0)?;
         let node = Node::open(leaf.words().slice());
         scratch.doomed.clear();
         for index in 0..node.count() {

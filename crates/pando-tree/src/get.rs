@@ -5,8 +5,9 @@ use pando_pool::{Attempt, Pool};
 
 use crate::node::view::Node;
 use crate::overflow::Description;
-use crate::tree::{Tree, counted, damaged};
+use crate::tree::{Tree, damaged};
 use crate::value::ValueReader;
+use crate::way::{Freely, Latched, Way, insist};
 
 /// What a point read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +48,15 @@ impl Tree {
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
     ) -> Attempt<Lookup> {
-        reader.wanted.clear();
-        out.clear();
-        counted(pool, self.get(pool, key, Some((reader, out))))
+        insist(pool, |latched| {
+            reader.wanted.clear();
+            out.clear();
+            let copy = Some((&mut *reader, &mut *out));
+            match latched {
+                None => self.get(pool, &mut Freely, key, copy),
+                Some(latched) => self.get_latched(pool, latched, key, copy),
+            }
+        })
     }
 
     /// True when `key` exists.
@@ -57,17 +64,32 @@ impl Tree {
     /// # Errors
     /// [`pando_pool::Restart`].
     pub fn try_contains(&self, pool: &Pool, key: &[u8]) -> Attempt<Lookup> {
-        counted(pool, self.get(pool, key, None))
+        insist(pool, |latched| match latched {
+            None => self.get(pool, &mut Freely, key, None),
+            Some(latched) => self.get_latched(pool, latched, key, None),
+        })
     }
 
-    #[inline]
-    fn get(
+    #[cold]
+    fn get_latched<'p>(
         &self,
-        pool: &Pool,
+        pool: &'p Pool,
+        latched: &mut Latched<'p>,
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let leaf = self.descend(pool, 0, |_, node| node.child_for(key))?;
+        self.get(pool, latched, key, copy)
+    }
+
+    #[inline]
+    pub(crate) fn get<'p>(
+        &self,
+        pool: &'p Pool,
+        way: &mut impl Way<'p>,
+        key: &[u8],
+        copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
+    ) -> Attempt<Lookup> {
+        let leaf = self.descend(pool, way, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let spot = node.find(key);
         let lookup = Lookup {
@@ -98,12 +120,20 @@ impl Tree {
     /// # Errors
     /// [`pando_pool::Restart`].
     pub fn try_locate(&self, pool: &Pool, key: &[u8]) -> Attempt<Located> {
-        counted(pool, self.locate(pool, key))
+        insist(pool, |latched| match latched {
+            None => self.locate(pool, &mut Freely, key),
+            Some(latched) => self.locate(pool, latched, key),
+        })
     }
 
-    fn locate(&self, pool: &Pool, key: &[u8]) -> Attempt<Located> {
+    pub(crate) fn locate<'p>(
+        &self,
+        pool: &'p Pool,
+        way: &mut impl Way<'p>,
+        key: &[u8],
+    ) -> Attempt<Located> {
         let mut levels = 1;
-        let leaf = self.descend(pool, 0, |_, node| {
+        let leaf = self.descend(pool, way, 0, |_, node| {
             levels += 1;
             node.child_for(key)
         })?;

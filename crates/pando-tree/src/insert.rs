@@ -12,6 +12,7 @@ use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
 use crate::scratch::{Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
+use crate::way::Freely;
 
 /// Parents that are split for one insertion before it is started again by its caller.
 const ROUNDS_MAX: usize = 64;
@@ -100,7 +101,7 @@ impl Tree {
     ) -> Attempt<Round> {
         let mut parent = None;
         let mut rightmost = true;
-        let leaf = self.descend(pool, 0, |here, node| {
+        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
             let index = node.child_for(record.key);
             rightmost &= index + 1 == node.count();
             parent = Some((here, index));

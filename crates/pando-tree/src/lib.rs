@@ -6,8 +6,9 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
-//! Reading order: [`word`], [`node`], [`tree`], [`get`], [`overflow`], [`value`], [`scratch`],
-//! [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`], [`summary`].
+//! Reading order: [`word`], [`node`], `way`, [`tree`], [`get`], [`overflow`], [`value`],
+//! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`],
+//! [`summary`].
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +24,11 @@ pub mod scan;
 pub mod scratch;
 mod split;
 pub mod summary;
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod traps;
 pub mod tree;
 pub mod value;
+mod way;
 pub mod word;
 
 pub use dismantle::Dismantled;

@@ -6,6 +6,7 @@ use crate::node::edit;
 use crate::node::view::Node;
 use crate::scratch::Scratch;
 use crate::tree::{Tree, counted, stamp};
+use crate::way::Freely;
 
 /// What a removal did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Tree {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let leaf = self.descend(pool, 0, |_, node| node.child_for(key))?;
+        let leaf = self.descend(pool, &mut Freely, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let spot = node.find(key);
         if !spot.exact {

@@ -13,7 +13,8 @@ use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
 
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
-use crate::tree::{Path, Step, Tree, counted, free, marks_of, stamp, step_down};
+use crate::tree::{Path, Start, Step, Tree, counted, free, marks_of, stamp, step_down};
+use crate::way::Freely;
 use crate::word::{Store, load};
 
 /// Exclusive latches of the pages between a fork and its leaf, and of the leaf.
@@ -69,7 +70,7 @@ impl Tree {
     }
 
     fn remove_empty(&self, pool: &Pool, stay: &Stay, marks: Marks, key: &[u8]) -> Attempt<bool> {
-        let (path, leaf) = self.descend_with_path(pool, |node| node.child_for(key))?;
+        let (path, leaf) = self.descend_with_path(pool, &mut Freely, |node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let empty = node.count() == 0;
         leaf.validate()?;
@@ -123,9 +124,13 @@ impl Tree {
         let node = Node::open(fork.node.words().slice());
         let leftwards = fork.index > 0;
         let neighbour = if leftwards { fork.index - 1 } else { 1 };
-        let start = step_down(pool, fork.node, &node, neighbour)?;
+        let child = step_down(pool, &mut Freely, fork.node, &node, neighbour)?;
         let level = node.level().saturating_sub(1);
-        self.descend_from(pool, start, Some(level), 0, |_, node| {
+        let start = Start {
+            node: child,
+            level: Some(level),
+        };
+        self.descend_from(pool, &mut Freely, start, 0, |_, node| {
             if leftwards {
                 node.count().saturating_sub(1)
             } else {
@@ -144,7 +149,7 @@ impl Tree {
         if !single {
             return Ok(false);
         }
-        let child = match step_down(pool, root, &node, 0) {
+        let child = match step_down(pool, &mut Freely, root, &node, 0) {
             Err(Restart::Fault(_)) => return Ok(false),
             result => result?,
         };

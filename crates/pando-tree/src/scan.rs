@@ -11,7 +11,8 @@ use pando_pool::{Attempt, Pool};
 
 use crate::node::view::Node;
 use crate::overflow::Description;
-use crate::tree::{FrameNode, Tree, counted, damaged};
+use crate::tree::{FrameNode, Tree, damaged};
+use crate::way::{Freely, Way, insist};
 
 /// A step ends early behind so many bytes: keys are copied whole, however long their prefix.
 const COPY_BYTES_MAX: usize = 1 << 20;
@@ -199,18 +200,22 @@ impl Tree {
         direction: Direction,
         page: &mut LeafCopy,
     ) -> Attempt<()> {
-        counted(pool, self.scan_leaf(pool, bound, direction, page))
+        insist(pool, |latched| match latched {
+            None => self.scan_leaf(pool, &mut Freely, bound, direction, page),
+            Some(latched) => self.scan_leaf(pool, latched, bound, direction, page),
+        })
     }
 
-    fn scan_leaf(
+    pub(crate) fn scan_leaf<'p>(
         &self,
-        pool: &Pool,
+        pool: &'p Pool,
+        way: &mut impl Way<'p>,
         bound: ScanBound<'_>,
         direction: Direction,
         page: &mut LeafCopy,
     ) -> Attempt<()> {
         page.clear();
-        let (path, leaf) = self.descend_with_path(pool, |node| {
+        let (path, leaf) = self.descend_with_path(pool, way, |node| {
             let index = child_towards(node, bound, direction);
             match direction {
                 Direction::Forward if index + 1 < node.count() => {
@@ -277,7 +282,9 @@ impl Tree {
             skip,
             most,
         } = ahead;
-        let parent = self.descend(pool, 1, |_, node| child_towards(node, from, direction))?;
+        let parent = self.descend(pool, &mut Freely, 1, |_, node| {
+            child_towards(node, from, direction)
+        })?;
         let node = Node::open(parent.words().slice());
         if node.level() != 1 {
             return Ok(0);

@@ -15,6 +15,7 @@ use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::node::{cut, text};
 use crate::scratch::Work;
 use crate::tree::{Tree, allocate, damaged, free, marks_of, stamp};
+use crate::way::Freely;
 use crate::word::Store;
 
 /// A parent and the index of the child that is split.
@@ -171,7 +172,7 @@ impl Tree {
     ) -> Attempt<SplitEnd> {
         let key = &work.pending;
         let mut parent = None;
-        let here = self.descend(pool, level, |here, node| {
+        let here = self.descend(pool, &mut Freely, level, |here, node| {
             let index = node.child_for(key);
             parent = Some((here, index));
             index

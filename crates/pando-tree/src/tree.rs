@@ -16,6 +16,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
+use crate::way::Way;
 use crate::word::Store;
 
 /// Lines of slots that are asked for as soon as a leaf's frame is known.
@@ -33,6 +34,14 @@ pub struct Tree {
     pub id: TreeId,
     /// Its root.
     pub root: PageId,
+}
+
+/// Where a descent begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'p> {
+    pub(crate) node: Optimistic<'p>,
+    /// Its level, if that is known.
+    pub(crate) level: Option<u8>,
 }
 
 /// An inner node on the way down, and which of its children was taken.
@@ -103,17 +112,26 @@ impl Tree {
     pub(crate) fn descend<'p>(
         &self,
         pool: &'p Pool,
+        way: &mut impl Way<'p>,
         stop: u8,
         choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let root = self.root(pool)?;
-        self.descend_from(pool, root, None, stop, choose)
+        let root = self.root(pool, way)?;
+        let start = Start {
+            node: root,
+            level: None,
+        };
+        self.descend_from(pool, way, start, stop, choose)
     }
 
     /// The root, its lines on their way.
     #[inline]
-    pub(crate) fn root<'p>(&self, pool: &'p Pool) -> Attempt<Optimistic<'p>> {
-        let root = pool.optimistic(self.root, 0)?;
+    pub(crate) fn root<'p>(
+        &self,
+        pool: &'p Pool,
+        way: &mut impl Way<'p>,
+    ) -> Attempt<Optimistic<'p>> {
+        let root = way.look(pool, self.root, 0)?;
         pool.prefetch(root.hint(), INNER_LINES);
         Ok(root)
     }
@@ -136,18 +154,20 @@ impl Tree {
         Ok(node)
     }
 
-    /// Goes down from `start`, whose level is `level` if that is known, to level `stop`.
+    /// Goes down from `start` to level `stop`.
     #[inline]
     pub(crate) fn descend_from<'p>(
         &self,
         pool: &'p Pool,
-        start: Optimistic<'p>,
-        level: Option<u8>,
+        way: &mut impl Way<'p>,
+        start: Start<'p>,
         stop: u8,
         mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let mut here = start;
-        let mut expected = level;
+        let Start {
+            node: mut here,
+            level: mut expected,
+        } = start;
         for _ in 0..=LEVEL_MAX {
             let node = self.node_at(here, expected)?;
             let level = node.level();
@@ -157,7 +177,7 @@ impl Tree {
             }
             here.touch_inner();
             let index = choose(here, &node);
-            here = step_down(pool, here, &node, index)?;
+            here = step_down(pool, way, here, &node, index)?;
             expected = Some(level - 1);
         }
         here.validate()?;
@@ -168,10 +188,11 @@ impl Tree {
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
+        way: &mut impl Way<'p>,
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
         let mut path = Path::new();
-        let leaf = self.descend(pool, 0, |here, node| {
+        let leaf = self.descend(pool, way, 0, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,
@@ -244,6 +265,7 @@ impl Down {
 #[inline]
 pub(crate) fn step_down<'p>(
     pool: &'p Pool,
+    way: &mut impl Way<'p>,
     here: Optimistic<'p>,
     node: &FrameNode<'p>,
     index: usize,
@@ -251,18 +273,19 @@ pub(crate) fn step_down<'p>(
     let down = Down::to(node, index);
     // Before the frame's header is looked at, which is a line that has to come, too.
     down.prefetch(pool);
-    acquire_child(pool, here, down)
+    acquire_child(pool, way, here, down)
 }
 
 /// As [`step_down`], when what it reads was asked for before.
 #[inline]
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
+    way: &mut impl Way<'p>,
     here: Optimistic<'p>,
     down: Down,
 ) -> Attempt<Optimistic<'p>> {
     let word = down.word;
-    let child = match pool.optimistic(word.page(), word.hint()) {
+    let child = match way.look(pool, word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
             // A torn word names any page.

@@ -34,8 +34,9 @@ pub struct Db {
     owner: Arc<Owner>,
 }
 
-/// Owns the engine's threads.
+/// Owns the engine's threads. Aligned as `TableState` is: every call looks at `engine`.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Owner {
     engine: Shared,
     threads: Mutex<Vec<JoinHandle<()>>>,

@@ -1,5 +1,9 @@
 //! Iterators over a range, both ways, a leaf at a time.
+//!
+//! An iterator borrows the handle that it was made from: a clone would count on a line that all
+//! cores share, twice for each scan.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use pando_pool::Restart;
@@ -14,10 +18,11 @@ use crate::table::Table;
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// Entries of a table in a range of keys: see [`Table::range`]. Holds nothing between calls but a
-/// copy of one leaf at each end.
+/// copy of one leaf at each end, so a table that is dropped under it ends it with
+/// [`crate::Error::NoSuchTable`].
 #[derive(Debug)]
-pub struct Iter {
-    table: Table,
+pub struct Iter<'t> {
+    table: Cow<'t, Table>,
     front: End,
     back: End,
     done: bool,
@@ -47,20 +52,32 @@ impl End {
     }
 }
 
-impl Drop for Iter {
+impl Drop for Iter<'_> {
     fn drop(&mut self) {
         self.front.ahead.end(&self.table);
         self.back.ahead.end(&self.table);
     }
 }
 
-impl Iter {
-    pub(crate) fn new(table: Table, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+impl<'t> Iter<'t> {
+    pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         Self {
             table,
             front: End::new(Direction::Forward, start),
             back: End::new(Direction::Backward, end),
             done: false,
+        }
+    }
+
+    /// The same iterator with a handle of its own: for keeping it longer than the handle that it
+    /// was made from. A write of a line that all cores share.
+    pub fn into_owned(mut self) -> Iter<'static> {
+        let nothing = |direction| End::new(direction, Bound::Unbounded);
+        Iter {
+            table: Cow::Owned(Table::clone(&self.table)),
+            front: std::mem::replace(&mut self.front, nothing(Direction::Forward)),
+            back: std::mem::replace(&mut self.back, nothing(Direction::Backward)),
+            done: self.done,
         }
     }
 
@@ -173,7 +190,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-impl Iterator for Iter {
+impl Iterator for Iter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
@@ -181,8 +198,17 @@ impl Iterator for Iter {
     }
 }
 
-impl DoubleEndedIterator for Iter {
+impl DoubleEndedIterator for Iter<'_> {
     fn next_back(&mut self) -> Option<Result<Entry>> {
         self.step(Direction::Backward)
+    }
+}
+
+impl<'t> IntoIterator for &'t Table {
+    type Item = Result<Entry>;
+    type IntoIter = Iter<'t>;
+
+    fn into_iter(self) -> Iter<'t> {
+        self.iter()
     }
 }

@@ -34,6 +34,8 @@ pub struct Report {
     pub frames: u64,
     /// Frames whose page has changed since it was written.
     pub dirty_frames: u64,
+    /// Frames that hold the root of a table and are never emptied: a quarter at most.
+    pub wired_frames: u64,
     /// One past the largest page id.
     pub pages: u64,
     /// Bytes of the data file.
@@ -78,6 +80,7 @@ impl Db {
             queue_depth: engine.options.queue_depth,
             frames: pool.frames() as u64,
             dirty_frames: pool.epochs().dirty_total(),
+            wired_frames: pool.wired(),
             pages,
             data_bytes: engine.space.blocks() * engine.space.block_bytes(),
             data_free_bytes: space.free_blocks() * engine.space.block_bytes(),

@@ -1,5 +1,6 @@
 //! The handle of a table: reads, writes, read-modify-writes, iterators.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{Bound, RangeBounds};
 
@@ -235,22 +236,22 @@ impl Table {
     /// The entries with keys in `range`, ascending; `rev()` descending. Each entry is committed,
     /// and as of some moment between the call and its return: entries that are put or deleted
     /// meanwhile may or may not be seen, all others are seen once.
-    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Iter {
+    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Iter<'_> {
         let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
         Iter::new(
-            self.clone(),
+            Cow::Borrowed(self),
             own(range.start_bound()),
             own(range.end_bound()),
         )
     }
 
     /// All entries, as [`Table::range`].
-    pub fn iter(&self) -> Iter {
-        Iter::new(self.clone(), Bound::Unbounded, Bound::Unbounded)
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(Cow::Borrowed(self), Bound::Unbounded, Bound::Unbounded)
     }
 
     /// The entries whose keys begin with `prefix`, as [`Table::range`].
-    pub fn prefix(&self, prefix: &[u8]) -> Iter {
+    pub fn prefix(&self, prefix: &[u8]) -> Iter<'_> {
         let mut end = prefix.to_vec();
         // The least key behind all that begin with the prefix: its last byte that can grow, grown.
         while end.last() == Some(&u8::MAX) {
@@ -263,7 +264,7 @@ impl Table {
             }
             None => Bound::Unbounded,
         };
-        Iter::new(self.clone(), Bound::Included(prefix.to_vec()), end)
+        Iter::new(Cow::Borrowed(self), Bound::Included(prefix.to_vec()), end)
     }
 }
 

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use pando_format::catalogue::TreeRow;
 use pando_format::{PageId, TreeId};
 use pando_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use pando_sync::{Arc, CoreLocal, RwLock};
+use pando_sync::{Arc, CoreLocal, RwLock, audit};
 use pando_tree::Tree;
 
-/// A table that exists, or existed, under a name.
+/// A table that exists, or existed, under a name. Aligned so that the counts of its handles, which
+/// lie in front of it, share no line with what every read looks at.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct TableState {
     pub(crate) name: String,
     /// Tree id (low half) and root page; 0 once dropped. Changed with the gate closed.
@@ -90,6 +92,7 @@ impl Tables {
     }
 
     pub(crate) fn insert(&self, table: Arc<TableState>) {
+        audit::name("tables", &*table);
         self.by_name.write().insert(table.name.clone(), table);
     }
 

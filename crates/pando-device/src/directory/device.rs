@@ -171,7 +171,7 @@ impl DirectoryDevice {
             Backend::Libaio => {
                 DirectoryChannel::Libaio(LibaioChannel::new(options, fork).map_err(fail)?)
             }
-            Backend::Pread => DirectoryChannel::Pread(inner.pool.channel(options)?),
+            Backend::Pread => DirectoryChannel::Pread(Pool::channel(&inner.pool, options)?),
         })
     }
 

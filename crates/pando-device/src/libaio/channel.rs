@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
 
-use pando_sync::Arc;
 use pando_sync::time::Duration;
+use pando_sync::{Arc, WakerArc};
 
 use super::context::{Context, WAKER};
 use crate::buffer::IoBuf;
@@ -30,7 +30,7 @@ pub struct LibaioChannel {
     depth: usize,
     /// Slots that end with an error the kernel has not seen or has not liked.
     refused: VecDeque<(u32, i32)>,
-    wake: Arc<WakeEvent>,
+    wake: WakerArc<WakeEvent>,
     has_waker: bool,
     /// The waker's poll is in the context, or queued for it.
     is_polling: bool,
@@ -49,7 +49,7 @@ impl LibaioChannel {
             context: Context::new(depth).map_err(explain)?,
             depth,
             refused: VecDeque::new(),
-            wake: Arc::new(WakeEvent::new()?),
+            wake: WakerArc::new(WakeEvent::new()?),
             has_waker: false,
             is_polling: false,
             completed: WakeEvent::new()?,

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
 
-use pando_sync::Arc;
 use pando_sync::time::Duration;
+use pando_sync::{Arc, WakerArc};
 
 use super::ring::{Answer, DEPTH_MAX, Ring};
 use crate::buffer::IoBuf;
@@ -38,7 +38,7 @@ pub struct UringChannel {
     failed: VecDeque<u32>,
     /// Error number of a kernel that cannot be entered.
     broken: Option<i32>,
-    wake: Arc<WakeEvent>,
+    wake: WakerArc<WakeEvent>,
     /// Somebody has the waker.
     has_waker: bool,
     /// The waker's poll is in the ring.
@@ -61,7 +61,7 @@ impl UringChannel {
             queued: VecDeque::with_capacity(depth + 1),
             failed: VecDeque::new(),
             broken: None,
-            wake: Arc::new(WakeEvent::new()?),
+            wake: WakerArc::new(WakeEvent::new()?),
             has_waker: false,
             is_polling: false,
             notify: options.notify,

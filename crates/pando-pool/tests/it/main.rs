@@ -6,3 +6,4 @@
 mod pages;
 mod rig;
 mod stress;
+mod wiring;

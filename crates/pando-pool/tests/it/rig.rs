@@ -94,7 +94,7 @@ impl Rig {
         }
     }
 
-    fn store(&self, bytes: &[u8]) -> Extent {
+    pub(crate) fn store(&self, bytes: &[u8]) -> Extent {
         assert_eq!(bytes.len() % self.block_bytes, 0);
         let blocks = (bytes.len() / self.block_bytes) as u32;
         let mut disk = self.disk.lock();

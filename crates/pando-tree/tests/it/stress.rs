@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_tree::{Direction, GROUP_MAX, LeafCopy};
@@ -189,4 +190,46 @@ fn check_scan(rig: &Rig, keys: u64, direction: Direction) {
         even.eq((0..keys).step_by(2)),
         "{direction:?}: a key was missed"
     );
+}
+
+/// Pages are large and the writer never pauses, so that hardly any leaf is copied while nobody
+/// changes it.
+#[test]
+fn readers_make_progress_while_a_writer_hammers_their_leaf() {
+    const TURNS: u32 = 200;
+    const TURNS_MAX: u32 = 20_000;
+    let rig = Rig::new(65536, 64);
+    let mut session = Session::default();
+    for key in 0..100_u64 {
+        rig.insert(&mut session, &key.to_be_bytes(), &value(key, 0, 400));
+    }
+    let stop = AtomicBool::new(false);
+    let pessimistic = || rig.pool.statistics().get(Ticker::RestartsPessimistic);
+    thread::scope(|scope| {
+        let (rig, stop) = (&rig, &stop);
+        let writer = scope.spawn(move || {
+            let mut session = Session::default();
+            let mut version = 0_u8;
+            while !stop.load(Ordering::Relaxed) {
+                version = version.wrapping_add(1);
+                let value = value(50, version, 400);
+                rig.insert(&mut session, &50_u64.to_be_bytes(), &value);
+            }
+        });
+        let mut turns = 0;
+        while turns < TURNS || pessimistic() == 0 {
+            let scanned = rig.scan(Bound::Unbounded, Direction::Backward, usize::MAX);
+            assert_eq!(scanned.len(), 100);
+            assert_whole(50, &scanned[49].1);
+            let found = rig.get(&mut session, &50_u64.to_be_bytes());
+            assert_whole(50, found.expect("a key that is always there"));
+            turns += 1;
+            if turns == TURNS_MAX {
+                // One processor for both: nobody ever came between.
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
 }

@@ -8,7 +8,8 @@ use std::ops::Bound;
 
 use pando_format::{Epoch, Lsn, PageSize, TreeId};
 use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
-use pando_stats::Statistics;
+use pando_stats::{Statistics, Ticker};
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Arc, thread};
 use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader, check_page, prepare_image};
 
@@ -235,4 +236,44 @@ fn changes_of_one_leaf_do_not_undo_each_other() {
             assert_eq!(rig.get(b"k2"), Some(b"new".to_vec()));
         })]
     });
+}
+
+/// A writer that never pauses: whatever a reader copies freely has changed when it is validated.
+#[test]
+fn readers_of_a_leaf_that_never_stops_changing_make_progress() {
+    const CALLS_MAX: usize = 20;
+    let run = || {
+        let rig = Rig::new();
+        for key in 0..8_u8 {
+            rig.insert(&[key], &[1; 300]);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = thread::spawn({
+            let (rig, stop) = (rig.clone(), stop.clone());
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    rig.insert(&[3], &[2; 300]);
+                }
+            }
+        });
+        let (mut reader, mut out, mut page) = (ValueReader::new(), Vec::new(), LeafCopy::new());
+        for turn in 0..4 {
+            let done = (0..CALLS_MAX).any(|_| {
+                let (pool, tree) = (&rig.pool, &rig.tree);
+                let attempt = if turn % 2 == 0 {
+                    let forward = Direction::Forward;
+                    tree.try_scan_leaf(pool, Bound::Unbounded, forward, &mut page)
+                } else {
+                    tree.try_get(pool, &[3], &mut reader, &mut out).map(drop)
+                };
+                attempt.is_ok()
+            });
+            assert!(done, "a reader starves");
+        }
+        let pessimistic = rig.pool.statistics().get(Ticker::RestartsPessimistic);
+        assert!(pessimistic > 0, "nobody came between");
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    };
+    shuttle::check_random(run, 50);
 }

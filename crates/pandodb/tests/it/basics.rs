@@ -116,7 +116,7 @@ fn iterators_go_both_ways_and_meet() {
                 .put(format!("k{number:04}").as_bytes(), &number.to_le_bytes())
                 .unwrap();
         }
-        let keys = |iter: pandodb::Iter| -> Vec<String> {
+        let keys = |iter: pandodb::Iter<'_>| -> Vec<String> {
             iter.map(|entry| String::from_utf8(entry.unwrap().0).unwrap())
                 .collect()
         };

@@ -6,6 +6,7 @@
 mod basics;
 mod concurrency;
 mod devices;
+mod dropped;
 mod futures;
 mod limits;
 mod many;

@@ -1,0 +1,121 @@
+//! Wired frames: capped, counted once, unwired once.
+
+use pando_format::{FrameIndex, Lsn, PageEncoder, PageId};
+use pando_pool::Restart;
+
+use crate::rig::Rig;
+
+/// Wires new pages until it is refused; those that are wired, and the first that is not.
+fn wire_all(rig: &Rig) -> (Vec<PageId>, PageId) {
+    let mut wired = Vec::new();
+    loop {
+        let page = rig.create(wired.len() as u64);
+        if !rig.drive(|| rig.pool.exclusive(page)).wire() {
+            return (wired, page);
+        }
+        wired.push(page);
+    }
+}
+
+/// Makes all pages clean, and needs more frames than there are.
+fn evict_all(rig: &Rig) {
+    rig.checkpoint(Lsn(1), || ());
+    for value in 0..200 {
+        rig.create(value);
+    }
+}
+
+#[test]
+fn a_pool_of_under_a_hundred_frames_wires_a_quarter_and_never_nothing() {
+    for frames in 32..100 {
+        let rig = Rig::new(frames);
+        let (wired, _) = wire_all(&rig);
+        assert!(wired.len() >= 8, "{} of {frames}", wired.len());
+        assert_eq!(wired.len(), frames / 4);
+        assert_eq!(rig.pool.wired(), wired.len() as u64);
+    }
+}
+
+#[test]
+fn a_refused_page_is_a_page_like_any_other_and_may_ask_again() {
+    let rig = Rig::new(40);
+    let (wired, refused) = wire_all(&rig);
+    assert_eq!(rig.pool.wired(), 10);
+    let latched = rig.pool.exclusive(refused).unwrap();
+    latched.unwire();
+    assert_eq!(rig.pool.wired(), 10, "it was not wired");
+    drop(latched);
+    evict_all(&rig);
+    assert!(rig.pool.is_on_disk(refused), "it is not kept");
+    assert!(wired.iter().all(|page| !rig.pool.is_on_disk(*page)));
+    rig.pool.exclusive(wired[3]).unwrap().unwire();
+    let latched = rig.drive(|| rig.pool.exclusive(refused));
+    assert!(latched.wire());
+    assert!(latched.wire(), "it is wired already");
+    assert_eq!(rig.pool.wired(), 10, "and was counted once");
+}
+
+#[test]
+fn a_wired_page_that_is_freed_is_unwired_once() {
+    let rig = Rig::new(40);
+    let (wired, _) = wire_all(&rig);
+    for (freed, page) in wired.iter().enumerate() {
+        // One in three is clean, one has an image in flight, one is dirty.
+        let mut image = None;
+        match freed % 3 {
+            0 => {
+                rig.checkpoint(Lsn(freed as u64 + 1), || ());
+            }
+            1 => {
+                rig.write(*page, 7);
+                let frame = rig.pool.exclusive(*page).unwrap().hint() - 1;
+                image = rig.pool.image_of(FrameIndex(frame), None);
+                assert!(image.is_some());
+            }
+            _ => rig.write(*page, 8),
+        }
+        rig.drive(|| rig.pool.free_unread(&rig.stay(), *page));
+        assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);
+        if let Some(mut image) = image {
+            rig.pool.seal_image(&mut image, &mut PageEncoder::default());
+            let extent = rig.store(image.bytes());
+            assert!(rig.pool.complete_image(image, extent).is_ok());
+            assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);
+        }
+    }
+    // Frames that held wired pages are emptied and used again, as often as others.
+    let (again, _) = wire_all(&rig);
+    assert_eq!(again.len(), 10);
+    assert_eq!(rig.pool.wired(), 10);
+}
+
+#[test]
+#[should_panic(expected = "is wired: unwire it before it is freed")]
+fn a_wired_page_is_not_freed_unasked() {
+    let rig = Rig::new(40);
+    let page = rig.create(1);
+    let latched = rig.pool.exclusive(page).unwrap();
+    assert!(latched.wire());
+    latched.free(&rig.stay());
+}
+
+#[test]
+fn a_share_keeps_writers_out_until_it_is_given_back() {
+    let rig = Rig::new(40);
+    let page = rig.create(5);
+    let first = rig.pool.shared(page, 0).unwrap();
+    let second = rig.pool.shared(page, first.seen().hint()).unwrap();
+    assert_eq!(rig.read(page), 5, "readers without a share go on");
+    assert!(matches!(rig.pool.exclusive(page), Err(Restart::Conflict)));
+    drop(first);
+    assert!(matches!(rig.pool.exclusive(page), Err(Restart::Conflict)));
+    second.seen().validate().unwrap();
+    drop(second);
+    let latched = rig.pool.exclusive(page).unwrap();
+    assert!(matches!(rig.pool.shared(page, 0), Err(Restart::Conflict)));
+    drop(latched);
+    // A hint that is wrong costs a look at the table, and a missing page is a fault.
+    assert_eq!(rig.pool.shared(page, 17).unwrap().seen().page(), page);
+    evict_all(&rig);
+    assert!(matches!(rig.pool.shared(page, 1), Err(Restart::Fault(at)) if at == page));
+}

@@ -1,0 +1,376 @@
+//! What can happen between two steps of a reader: each trap at every step, one at a time.
+//!
+//! A reader comes by its nodes through a [`Way`]; the one of these tests does something to the tree
+//! just before or just after a node is looked up. The reader may answer as of before or after it,
+//! or start again; it never finds damage, and never panics.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::cell::Cell;
+use std::ops::Bound;
+
+use pando_format::page::{PageKind, SLOT_OVERFLOW, WORD_KIND};
+use pando_format::{
+    Compression, Epoch, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
+};
+use pando_pool::{
+    Attempt, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart, Stay,
+};
+use pando_stats::Statistics;
+use pando_sync::Arc;
+
+use crate::node::check::{check_page, prepare_image};
+use crate::node::view::Node;
+use crate::scan::{Direction, LeafCopy};
+use crate::scratch::Scratch;
+use crate::tree::Tree;
+use crate::value::ValueReader;
+use crate::way::{Freely, Way};
+use crate::word::Store;
+
+const STAY: Stay = Stay { epoch: Epoch(1) };
+const MARKS: Marks = Marks {
+    lsn: Lsn(1),
+    multi_lsn: Lsn(0),
+};
+const KEYS: u32 = 400;
+/// Root and leaves.
+const LEVELS: usize = 2;
+/// A long value: three overflow pages.
+const LONG: usize = 9000;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+struct Rig {
+    pool: Pool,
+    tree: Tree,
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:08} behind a prefix").into_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let len = if number % 40 == 7 { LONG } else { 100 };
+    number.to_be_bytes().repeat(len / 4)
+}
+
+impl Rig {
+    fn new() -> Self {
+        let pool = Pool::new(PoolOptions {
+            page_size: PageSize::new(4096).unwrap(),
+            frames: 512,
+            page_ids_max: 512,
+            images: 4,
+            block_bytes: 4096,
+            compression: Compression::None,
+            prepare_image,
+            check_page,
+            content: Content::Checked,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .unwrap();
+        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        let rig = Self { pool, tree };
+        rig.fill();
+        let located = rig.tree.try_locate(&rig.pool, &key(0)).unwrap();
+        assert_eq!(usize::from(located.levels), LEVELS);
+        rig
+    }
+
+    fn fill(&self) {
+        for number in 0..KEYS {
+            self.insert(&key(number), &value(number));
+        }
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) {
+        let (pool, mut scratch) = (&self.pool, Scratch::new());
+        let inserted = self
+            .tree
+            .try_insert(pool, &STAY, MARKS, key, value, &mut scratch);
+        inserted.unwrap();
+        scratch.try_finish(pool, &STAY).unwrap();
+    }
+
+    fn remove(&self, key: &[u8]) {
+        let (pool, mut scratch) = (&self.pool, Scratch::new());
+        let removed = self.tree.try_remove(pool, &STAY, MARKS, key, &mut scratch);
+        scratch.try_finish(pool, &STAY).unwrap();
+        if removed.unwrap().leaf_emptied {
+            self.tree.try_remove_empty(pool, &STAY, MARKS, key).unwrap();
+        }
+    }
+
+    fn get<'p>(&'p self, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<Option<Vec<u8>>> {
+        let (mut reader, mut out) = (ValueReader::new(), Vec::new());
+        let copy = Some((&mut reader, &mut out));
+        let lookup = self.tree.get(&self.pool, way, key, copy)?;
+        Ok(lookup.found.then_some(out))
+    }
+
+    fn leaf_of(&self, key: &[u8]) -> PageId {
+        self.tree.try_locate(&self.pool, key).unwrap().leaf
+    }
+
+    fn words(&self, page: PageId) -> Vec<u64> {
+        let seen = self.pool.optimistic(page, 0).unwrap();
+        let words = seen.words();
+        (0..512).map(|index| words.load(index)).collect()
+    }
+
+    fn overwrite(&self, page: PageId, words: &[u64]) {
+        let mut latched = self.pool.exclusive(page).unwrap();
+        let mut target = latched.modify(&STAY).unwrap();
+        for (index, word) in words.iter().enumerate() {
+            Store::store(&mut target, index, *word);
+        }
+    }
+
+    /// Overflow pages take all ids that are free, so the one of `page` is used by one of them.
+    fn use_as_overflow(&self, page: PageId) {
+        let mut number = 0_u32;
+        while !self.is_overflow(page) {
+            self.insert(format!("long {number}").as_bytes(), &[9; LONG]);
+            number += 1;
+            assert!(number < 100, "{page} is not used again");
+        }
+    }
+
+    fn is_overflow(&self, page: PageId) -> bool {
+        self.pool
+            .optimistic(page, 0)
+            .is_ok_and(|seen| Node::open(seen.words().slice()).kind() == Some(PageKind::Overflow))
+    }
+}
+
+/// Does `what` around the look-up number `at`, counted from 0.
+struct Meddling<F> {
+    at: usize,
+    before: bool,
+    looks: Cell<usize>,
+    what: F,
+}
+
+impl<F> Meddling<F> {
+    fn new(at: usize, before: bool, what: F) -> Self {
+        Self {
+            at,
+            before,
+            looks: Cell::new(0),
+            what,
+        }
+    }
+}
+
+impl<'p, F: FnMut(PageId)> Way<'p> for Meddling<F> {
+    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
+        let now = self.looks.get() == self.at;
+        self.looks.set(self.looks.get() + 1);
+        if now && self.before {
+            (self.what)(page);
+        }
+        let seen = pool.optimistic(page, hint);
+        if now && !self.before {
+            (self.what)(page);
+        }
+        seen
+    }
+}
+
+/// Reads `wanted` with `what` done around each step; the answer must be one of the two.
+fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
+    let mut restarts = 0;
+    for at in 0..LEVELS {
+        for before in [true, false] {
+            let rig = Rig::new();
+            let mut way = Meddling::new(at, before, |_| what(&rig));
+            match rig.get(&mut way, wanted) {
+                Ok(found) => assert!(
+                    answers.contains(&found.as_deref()),
+                    "look-up {at}: {} bytes",
+                    found.map_or(0, |found| found.len())
+                ),
+                Err(Restart::Conflict) => restarts += 1,
+                Err(other) => panic!("look-up {at}: {other:?}"),
+            }
+            // The next attempt answers.
+            let now = rig.get(&mut Freely, wanted).unwrap();
+            assert_eq!(now.as_deref(), answers[1]);
+        }
+    }
+    assert!(restarts > 0, "nothing came between");
+}
+
+#[test]
+fn a_child_that_is_freed_and_used_as_another_kind_of_page_is_not_read() {
+    let victim = 100;
+    check(&key(victim), [Some(&value(victim)), None], |rig| {
+        let leaf = rig.leaf_of(&key(victim));
+        for number in 0..KEYS {
+            if rig.leaf_of(&key(number)) == leaf {
+                rig.remove(&key(number));
+            }
+        }
+        rig.use_as_overflow(leaf);
+    });
+}
+
+#[test]
+fn a_tree_that_is_emptied_and_grown_again_is_read_as_it_was_or_is() {
+    let expected = value(211);
+    check(&key(211), [Some(&expected), Some(&expected)], |rig| {
+        for number in 0..KEYS {
+            rig.remove(&key(number));
+        }
+        assert!(rig.get(&mut Freely, &key(211)).unwrap().is_none());
+        rig.fill();
+    });
+}
+
+#[test]
+fn a_root_that_becomes_a_leaf_is_not_taken_for_an_inner_node() {
+    check(&key(3), [Some(&value(3)), None], |rig| {
+        for number in 0..KEYS {
+            rig.remove(&key(number));
+        }
+        let root = rig.pool.optimistic(rig.tree.root, 0).unwrap();
+        assert!(Node::open(root.words().slice()).is_leaf());
+    });
+}
+
+#[test]
+fn a_root_whose_content_is_moved_is_read_as_it_was_or_is() {
+    let expected = value(390);
+    check(&key(390), [Some(&expected), Some(&expected)], |rig| {
+        // A split of each leaf, so that the root's separators are put in order anew.
+        for number in 0..KEYS {
+            let mut close = key(number);
+            close.push(b'!');
+            rig.insert(&close, &[5; 300]);
+        }
+        let root = rig.words(rig.tree.root);
+        rig.overwrite(rig.tree.root, &root);
+    });
+}
+
+#[test]
+fn a_root_that_is_written_back_and_loaded_elsewhere_is_read() {
+    let expected = value(5);
+    check(&key(5), [Some(&expected), Some(&expected)], |rig| {
+        let (pool, root) = (&rig.pool, rig.tree.root);
+        let frame = pool.exclusive(root).unwrap().hint() - 1;
+        let mut image = pool.image_of(FrameIndex(frame), None).unwrap();
+        pool.seal_image(&mut image, &mut PageEncoder::default());
+        let bytes = image.bytes().to_vec();
+        let extent = Extent {
+            block: 3,
+            blocks: 1,
+        };
+        assert!(pool.complete_image(image, extent).is_ok());
+        while !pool.is_on_disk(root) {
+            pool.sweep(pool.frames(), 1, &mut Vec::new());
+        }
+        let other = pool.allocate(&STAY, TreeId(9), PageKind::Overflow, 0);
+        assert_eq!(
+            other.unwrap().hint() - 1,
+            frame,
+            "the frame is used at once"
+        );
+        let Ok(LoadStart::Claimed(ticket)) = pool.begin_load(root) else {
+            panic!("nobody else reads");
+        };
+        let decoder = &mut PageDecoder::default();
+        pool.finish_load(ticket, &bytes, decoder).unwrap();
+    });
+}
+
+#[test]
+fn a_value_that_is_replaced_while_it_is_read_is_one_of_the_two() {
+    let (old, new) = (value(47), vec![1; LONG - 20]);
+    assert_eq!(old.len(), LONG);
+    check(&key(47), [Some(&old), Some(&new)], |rig| {
+        rig.insert(&key(47), &new)
+    });
+}
+
+/// Words as a torn read may show them: anything at all, or a sound page with some words changed.
+fn torn(sound: &[u64], random: &mut Random) -> Vec<u64> {
+    let mut words = sound.to_vec();
+    match random.below(4) {
+        0 => words.iter_mut().for_each(|word| *word = random.next()),
+        1 => {
+            // The header is sound, so that everything behind it is used.
+            words[8..].iter_mut().for_each(|word| *word = random.next());
+        }
+        2 => {
+            for _ in 0..=random.below(6) {
+                let index = random.below(80);
+                words[index] = random.next();
+            }
+        }
+        _ => {
+            for _ in 0..=random.below(40) {
+                let index = random.below(512);
+                words[index] ^= 1 << random.below(64);
+                words[8 + random.below(60)] |= SLOT_OVERFLOW;
+            }
+        }
+    }
+    if random.below(2) == 0 {
+        words[WORD_KIND] = sound[WORD_KIND];
+    }
+    words
+}
+
+#[test]
+fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
+    let rig = Rig::new();
+    let mut random = Random(77);
+    let mut copy = LeafCopy::new();
+    for round in 0..4000_u32 {
+        let wanted = key(round * 31 % KEYS);
+        let at = random.below(2);
+        let page = [rig.tree.root, rig.leaf_of(&wanted)][at];
+        let sound = rig.words(page);
+        let words = torn(&sound, &mut random);
+        let mut way = Meddling::new(at, false, |seen| {
+            assert_eq!(seen, page);
+            rig.overwrite(page, &words);
+        });
+        let bound = Bound::Included(&wanted[..]);
+        let result = match round % 4 {
+            0 => rig.get(&mut way, &wanted).map(drop),
+            1 => rig.tree.locate(&rig.pool, &mut way, &wanted).map(drop),
+            2 => {
+                let forward = Direction::Forward;
+                rig.tree
+                    .scan_leaf(&rig.pool, &mut way, bound, forward, &mut copy)
+            }
+            _ => {
+                let backward = Direction::Backward;
+                rig.tree
+                    .scan_leaf(&rig.pool, &mut way, bound, backward, &mut copy)
+            }
+        };
+        assert_eq!(result, Err(Restart::Conflict), "round {round}");
+        rig.overwrite(page, &sound);
+    }
+    for number in 0..KEYS {
+        assert_eq!(rig.get(&mut Freely, &key(number)), Ok(Some(value(number))));
+    }
+}

@@ -1,0 +1,84 @@
+//! How a descent comes by its nodes: freely, or under shared latches once that failed too often.
+//!
+//! A reader that always loses against writers (a scan copies a whole leaf, which somebody changes
+//! every microsecond) makes no progress by trying again. So after some tries it takes a share of
+//! the latch of each node on its way, the root's first, and keeps them to the end of the attempt:
+//! nobody changes what it reads, and all its validations succeed. What still ends such an attempt
+//! is a page that is missing, or a latch that is taken whenever it is looked at.
+
+use pando_format::PageId;
+use pando_pool::{Attempt, Optimistic, Pool, Restart, Shared};
+use pando_stats::Ticker;
+use pando_sync::thread;
+
+use crate::node::view::LEVEL_MAX;
+
+/// Times that a read is tried before it takes latches.
+pub(crate) const FREE_TRIES: u32 = 8;
+/// From this one on the processor is left to others in between: a writer may have been preempted.
+const TRIES_WITHOUT_YIELD: u32 = 3;
+
+/// How nodes are looked up.
+pub(crate) trait Way<'p> {
+    /// Looks up `page`, as [`Pool::optimistic`].
+    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
+}
+
+/// Under no latch: writes nothing.
+#[derive(Debug)]
+pub(crate) struct Freely;
+
+impl<'p> Way<'p> for Freely {
+    #[inline]
+    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
+        pool.optimistic(page, hint)
+    }
+}
+
+/// Under shared latches, of all nodes from the root on.
+#[derive(Debug, Default)]
+pub(crate) struct Latched<'p> {
+    shares: [Option<Shared<'p>>; LEVEL_MAX as usize + 1],
+    len: usize,
+}
+
+impl<'p> Way<'p> for Latched<'p> {
+    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
+        let shared = pool.shared(page, hint)?;
+        let Some(place) = self.shares.get_mut(self.len) else {
+            return Err(Restart::Damaged(page, "lies too deep"));
+        };
+        self.len += 1;
+        Ok(place.insert(shared).seen())
+    }
+}
+
+/// Tries a read freely, and after [`FREE_TRIES`] conflicts once under latches.
+#[inline]
+pub(crate) fn insist<'p, T>(
+    pool: &'p Pool,
+    mut attempt: impl FnMut(Option<&mut Latched<'p>>) -> Attempt<T>,
+) -> Attempt<T> {
+    for turn in 1..=FREE_TRIES {
+        match attempt(None) {
+            Err(Restart::Conflict) => pause(pool, turn),
+            done => return done,
+        }
+    }
+    pool.statistics().tick(Ticker::RestartsPessimistic, 1);
+    let done = attempt(Some(&mut Latched::default()));
+    if matches!(done, Err(Restart::Conflict)) {
+        pool.statistics().tick(Ticker::Restarts, 1);
+    }
+    done
+}
+
+#[cold]
+fn pause(pool: &Pool, turn: u32) {
+    pool.statistics().tick(Ticker::Restarts, 1);
+    if turn < TRIES_WITHOUT_YIELD {
+        thread::spin_loop();
+    } else {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,183 @@
+//! Tables that go while somebody reads them, and what becomes of their roots.
+
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::thread;
+use pandodb::{Db, Durability, Error, Table};
+
+const KEYS: u32 = 300;
+
+fn small(frames: usize) -> (tempfile::TempDir, Db) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = open(directory.path(), frames);
+    (directory, db)
+}
+
+fn open(directory: &std::path::Path, frames: usize) -> Db {
+    let builder = Db::builder().max_memory(8 << 20).frames(frames);
+    builder
+        .durability(Durability::None)
+        .open(directory)
+        .unwrap()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    // Some are longer than a leaf.
+    number
+        .to_be_bytes()
+        .repeat(if number % 20 == 3 { 2000 } else { 40 })
+}
+
+fn fill(table: &Table) {
+    for number in 0..KEYS {
+        table.put(&number.to_be_bytes(), &value(number)).unwrap();
+    }
+}
+
+fn wait_for_garbage(db: &Db) {
+    while db.garbage_left() {
+        thread::yield_now();
+    }
+}
+
+/// What is read is right, or the table is gone. True if it is not gone.
+fn check_read<T>(result: pandodb::Result<T>, check: impl FnOnce(T)) -> bool {
+    match result {
+        Ok(read) => check(read),
+        Err(Error::NoSuchTable { .. }) => return false,
+        Err(other) => panic!("{other}"),
+    }
+    true
+}
+
+fn check_value(number: u32, found: Option<&[u8]>) {
+    if let Some(found) = found {
+        assert_eq!(found, value(number), "{number}");
+    }
+}
+
+fn read_all_ways(table: &Table, number: u32) -> bool {
+    let key = number.to_be_bytes();
+    let one = check_read(table.get(&key), |found| {
+        check_value(number, found.as_deref());
+    });
+    let many = check_read(table.get_many(&[&key, &[0, 0, 0, 7]]), |found| {
+        check_value(number, found[0].as_deref());
+        check_value(7, found[1].as_deref());
+    });
+    let entry = |entry: (Vec<u8>, Vec<u8>)| {
+        let number = u32::from_be_bytes(entry.0[..].try_into().unwrap());
+        check_value(number, Some(&entry.1));
+    };
+    let mut scans = table
+        .range(&key[..]..)
+        .take(60)
+        .map(|e| check_read(e, entry));
+    let forward = scans.all(|there| there);
+    let mut scans = table.iter().rev().take(60).map(|e| check_read(e, entry));
+    one && many && forward && scans.all(|there| there)
+}
+
+#[test]
+fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
+    let (directory, db) = small(128);
+    let (stop, whole) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for reader in 0..2_u32 {
+            let (db, stop, whole) = (&db, &stop, &whole);
+            scope.spawn(move || {
+                let mut number = reader;
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(table) = db.existing_table("t") else {
+                        continue;
+                    };
+                    // The same handle until it answers that the table is gone.
+                    while !stop.load(Ordering::Relaxed) && read_all_ways(&table, number % KEYS) {
+                        number = number.wrapping_add(31);
+                        whole.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        // Its pages become those of another tree.
+        let other = db.table("other").unwrap();
+        for _ in 0..12 {
+            fill(&db.table("t").unwrap());
+            let before = whole.load(Ordering::Relaxed);
+            while whole.load(Ordering::Relaxed) == before {
+                thread::yield_now();
+            }
+            db.drop_table("t").unwrap();
+            fill(&other);
+            db.clear_tables(&[&other]).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    wait_for_garbage(&db);
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}
+
+#[test]
+fn an_iterator_whose_table_is_dropped_ends_with_an_error_also_under_a_new_one_of_its_name() {
+    let (_directory, db) = small(128);
+    let table = db.table("t").unwrap();
+    fill(&table);
+    let (mut forward, mut back) = (table.iter(), table.iter().into_owned());
+    assert!(forward.next().unwrap().is_ok());
+    assert!(back.next_back().unwrap().is_ok());
+    db.drop_table("t").unwrap();
+    fill(&db.table("t").unwrap());
+    let rest = forward.by_ref().take_while(Result::is_ok).count();
+    assert!(rest < KEYS as usize / 2, "what was copied and no more");
+    assert!(forward.next().is_none(), "an error is the end");
+    let rest = back.by_ref().rev().take_while(Result::is_ok).count();
+    assert!(rest < KEYS as usize / 2, "what was copied and no more");
+    assert!(back.next_back().is_none(), "an error is the end");
+    assert!(matches!(table.get(&[0; 4]), Err(Error::NoSuchTable { .. })));
+    let new = db.existing_table("t").unwrap();
+    assert_eq!(
+        (&new).into_iter().filter(Result::is_ok).count(),
+        KEYS as usize
+    );
+}
+
+#[test]
+fn roots_are_wired_up_to_the_cap_and_unwired_once_when_their_tables_go() {
+    const TABLES: usize = 40;
+    let (directory, db) = small(64);
+    let of_the_store = db.report().wired_frames;
+    let names: Vec<String> = (0..TABLES)
+        .map(|number| format!("table {number}"))
+        .collect();
+    for (number, name) in names.iter().enumerate() {
+        let table = db.table(name).unwrap();
+        table.put(b"key", name.as_bytes()).unwrap();
+        let wired = db.report().wired_frames;
+        assert_eq!(
+            wired,
+            16.min(of_the_store + number as u64 + 1),
+            "a quarter of 64"
+        );
+    }
+    // Tables whose root is not wired are tables like the others.
+    let check = |db: &Db| {
+        for name in &names {
+            let table = db.existing_table(name).unwrap();
+            assert_eq!(table.get(b"key").unwrap().as_deref(), Some(name.as_bytes()));
+        }
+    };
+    check(&db);
+    db.close().unwrap();
+    let db = open(directory.path(), 64);
+    assert_eq!(db.report().wired_frames, 16, "counted anew, once");
+    check(&db);
+    for name in &names {
+        db.drop_table(name).unwrap();
+    }
+    wait_for_garbage(&db);
+    assert_eq!(db.report().wired_frames, of_the_store);
+    db.table("new").unwrap().put(b"key", b"value").unwrap();
+    assert_eq!(db.report().wired_frames, of_the_store + 1);
+    db.close().unwrap();
+}
