@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::options::KeyKind;
-use crate::random::mix;
+use crate::random::{mix, unmix};
 
 /// Bytes of a key that looks random.
 const RANDOM_BYTES: usize = 16;
@@ -62,13 +62,19 @@ impl Keys {
         out.push(b'.');
     }
 
-    /// The number of a key, unless it only looks random.
+    /// The number of a key.
     pub fn number(&self, key: &[u8]) -> Option<u64> {
+        let first = || Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?));
         match self.kind {
             KeyKind::Decimal => std::str::from_utf8(key).ok()?.parse().ok(),
-            KeyKind::Binary => Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?)),
-            KeyKind::Random => None,
+            KeyKind::Binary => first(),
+            KeyKind::Random => Some(unmix(first()?) ^ mix(self.seed)),
         }
+    }
+
+    /// True if a key with a higher number is greater.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.kind != KeyKind::Random
     }
 }
 
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        for kind in [KeyKind::Decimal, KeyKind::Binary] {
+        for kind in [KeyKind::Decimal, KeyKind::Binary, KeyKind::Random] {
             let keys = Keys::new(kind, 16, 1);
             assert_eq!(keys.number(&key(kind, 123_456)), Some(123_456));
         }

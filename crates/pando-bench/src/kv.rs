@@ -19,7 +19,7 @@ use crate::values::Values;
 pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let store = Store::open(options)?;
-    let values = Values::new(options.value_bytes, options.value_compress, options.seed);
+    let values = Values::sized(options.value_sizes, options.value_compress, options.seed);
     for workload in &options.workloads {
         let record = run_one(options, *workload, &store, &values, &Plainly, observer)?;
         observer.record(&record)?;
@@ -82,8 +82,13 @@ pub(crate) fn run_one(
     // A fill starts from nothing, so that each one of a list measures the same.
     if workload.is_fill() && !options.use_existing_db && !store.table.is_empty() {
         store.db.clear_tables(&[&store.table])?;
+        store.set_fresh_start(None);
     }
-    let plan = Plan::new(options, workload, &store.table, values);
+    let fresh_start = match workload.inserts() {
+        true => store.fresh_start(options)?,
+        false => options.num,
+    };
+    let plan = Plan::new(options, workload, &store.table, values, fresh_start);
     let phase = Phase {
         name: workload.name(),
         threads: options.threads,
@@ -113,6 +118,9 @@ pub(crate) fn run_one(
     let measured = phase::run(&phase, make, observer, &mut || {
         before = store.db.statistics()
     })?;
+    if workload.inserts() {
+        store.set_fresh_start(Some(plan.fresh.end()));
+    }
     let counted = store.db.statistics().since(&before);
     Ok(record(&plan, store, &measured, &counted))
 }
@@ -126,6 +134,11 @@ fn reads_keys(workload: Workload) -> bool {
             | Workload::MultiReadRandom
             | Workload::SeekRandom
             | Workload::UpdateRandom
+            | Workload::YcsbA
+            | Workload::YcsbB
+            | Workload::YcsbC
+            | Workload::YcsbD
+            | Workload::YcsbF
     )
 }
 
@@ -162,11 +175,11 @@ fn record(
         .then(|| measured.beside_ops as f64 / measured.elapsed.as_secs_f64().max(1e-9));
     record.num = Some(options.num);
     record.key_size_bytes = Some(options.key_bytes);
-    record.value_size_bytes = Some(options.value_bytes);
+    record.set_value_sizes(options.value_sizes);
     record.key_kind = Some(options.key_kind.name());
     record.batch = (plan.call_keys() > 1).then_some(options.batch);
     record.durability = Some(options.durability_name());
-    record.distribution = chooses.then(|| options.distribution.name());
+    record.distribution = chooses.then(|| plan.distribution.name());
     record.rate_ops_per_s = options.rate;
     record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
     record.tickers = counted

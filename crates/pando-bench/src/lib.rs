@@ -1,11 +1,12 @@
 //! Workloads behind `pando bench`, layer by layer: the device, the pool over it, the engine through
 //! its public interface, the server through a socket.
 //!
-//! Reading order: [`mod@kv`] ([`options`]: what is asked for; `keys` and `values`: what is written,
-//! and how a read is checked; `random`, `permutation` and `zipf`: which key is next; `operations`:
-//! one call of each workload), `phase` (threads, warm-up, clock), [`record`] (what is reported),
-//! [`histogram`], `cpu`; [`device`], [`pool`], [`resp`]; [`ablation`] (what the product
-//! would be without one of its parts); `place` (where the file of a benchmark lies).
+//! Reading order: [`mod@kv`] ([`options`], `workload` and `value_sizes`: what is asked for; `keys`
+//! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf` and
+//! `fresh`: which key is next; `operations` and `ycsb`: one call of each workload), `phase`
+//! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`; [`device`],
+//! [`pool`], [`resp`]; [`ablation`] (what the product would be without one of its parts); `place`
+//! (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
 //! other engines are not here; what they must have in common with these ([`keys`], [`values`],
@@ -17,6 +18,7 @@ pub mod ablation;
 mod cpu;
 pub mod device;
 pub mod error;
+mod fresh;
 pub mod histogram;
 pub mod keys;
 pub mod kv;
@@ -30,14 +32,17 @@ pub mod random;
 pub mod record;
 pub mod resp;
 mod store;
+mod value_sizes;
 pub mod values;
+mod workload;
+mod ycsb;
 mod zipf;
 
 pub use ablation::{Ablation, AblationOptions};
 pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
 pub use kv::run;
-pub use options::{Distribution, KeyKind, KvOptions, Workload};
+pub use options::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 pub use phase::Observer;
 pub use pool::{PoolOptions, PoolWorkload};
 pub use record::Record;

@@ -6,16 +6,20 @@
 use pandodb::{Batch, Iter, Table, WriteOptions};
 
 use crate::error::{Error, Result};
+use crate::fresh::{Fresh, View};
 use crate::keys::Keys;
 use crate::options::{Distribution, KvOptions, Workload};
 use crate::permutation::Permutation;
 use crate::phase::{self, Calls, Done};
 use crate::random::Random;
 use crate::values::Values;
+use crate::workload::Mix;
 use crate::zipf::Zipf;
 
 /// Exponent of `latest`.
 const LATEST_EXPONENT: f64 = 0.99;
+/// Room of a buffer from the start, so that those of two threads share no line.
+const BUFFER_BYTES: usize = 256;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -25,36 +29,45 @@ pub(crate) struct Plan<'a> {
     pub(crate) table: &'a Table,
     pub(crate) values: &'a Values,
     pub(crate) keys: Keys,
+    /// Which keys are chosen.
+    pub(crate) distribution: Distribution,
+    /// Keys that are inserted beside those that were filled.
+    pub(crate) fresh: Fresh,
     permutation: Permutation,
-    zipf: Option<Zipf>,
+    pub(crate) zipf: Option<Zipf>,
+    mix: Option<Mix>,
 }
 
 /// The calls of one thread.
 #[derive(Debug)]
 pub(crate) struct Operations<'a> {
-    plan: &'a Plan<'a>,
+    pub(crate) plan: &'a Plan<'a>,
     /// It works beside those that are counted.
     beside: bool,
-    random: Random,
+    pub(crate) random: Random,
+    pub(crate) view: View<'a>,
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
     batch: Batch,
-    key: Vec<u8>,
-    value: Vec<u8>,
-    scratch: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
     many: Vec<(u64, Vec<u8>)>,
     iter: Option<Iter<'a>>,
     last: Option<Vec<u8>>,
 }
 
 impl<'a> Plan<'a> {
+    /// Keys that are inserted have numbers from `fresh_start` on.
     pub(crate) fn new(
         options: &'a KvOptions,
         workload: Workload,
         table: &'a Table,
         values: &'a Values,
+        fresh_start: u64,
     ) -> Self {
-        let exponent = match options.distribution {
+        let distribution = options.distribution_of(workload);
+        let exponent = match distribution {
             Distribution::Uniform => None,
             Distribution::Zipf(exponent) => Some(exponent),
             Distribution::Latest => Some(LATEST_EXPONENT),
@@ -65,14 +78,17 @@ impl<'a> Plan<'a> {
             table,
             values,
             keys: options.keys(),
+            distribution,
+            fresh: Fresh::new(fresh_start, options.threads),
             permutation: Permutation::new(options.num, options.seed),
             zipf: exponent.map(|exponent| Zipf::new(options.num, exponent)),
+            mix: workload.mix(),
         }
     }
 
-    /// Number of a key, chosen as the options say.
-    fn choose(&self, random: &mut Random) -> u64 {
-        match (self.options.distribution, &self.zipf) {
+    /// Number of a key that was filled, chosen as the options say.
+    pub(crate) fn choose(&self, random: &mut Random) -> u64 {
+        match (self.distribution, &self.zipf) {
             (Distribution::Latest, Some(zipf)) => self.options.num - 1 - zipf.rank(random),
             (_, Some(zipf)) => self.permutation.at(zipf.rank(random)),
             (_, None) => random.below(self.options.num),
@@ -91,7 +107,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn wrong(&self, what: String) -> Error {
+    pub(crate) fn wrong(&self, what: String) -> Error {
         Error::Wrong {
             workload: self.workload.name(),
             what,
@@ -101,6 +117,9 @@ impl<'a> Plan<'a> {
 
 impl Calls for Operations<'_> {
     fn call(&mut self, limit: u64) -> Result<Option<Done>> {
+        if let Some(mix) = self.plan.mix {
+            return self.mixed(mix).map(Some);
+        }
         match self.plan.workload {
             Workload::FillSeq | Workload::FillRandom => return self.fill(),
             Workload::Overwrite => self.write_batch(limit.min(self.plan.options.batch), true),
@@ -117,6 +136,12 @@ impl Calls for Operations<'_> {
             Workload::ReadReverse => self.iterate(Iter::next_back),
             Workload::SeekRandom => self.seek(),
             Workload::UpdateRandom => self.update(),
+            Workload::YcsbA
+            | Workload::YcsbB
+            | Workload::YcsbC
+            | Workload::YcsbD
+            | Workload::YcsbE
+            | Workload::YcsbF => unreachable!("a workload of YCSB mixes operations"),
         }
         .map(Some)
     }
@@ -130,15 +155,17 @@ impl<'a> Operations<'a> {
 
     pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
         let stream = (plan.workload as u64) << 32 | thread as u64;
+        let buffer = || Vec::with_capacity(BUFFER_BYTES);
         Self {
             plan,
             beside: thread >= plan.options.threads,
+            view: View::new(&plan.fresh, thread),
             random: Random::new(plan.options.seed, stream),
             fill: phase::share(plan.options.num, plan.options.threads, thread),
             batch: Batch::new(),
-            key: Vec::new(),
-            value: Vec::new(),
-            scratch: Vec::new(),
+            key: buffer(),
+            value: buffer(),
+            scratch: buffer(),
             many: Vec::new(),
             iter: None,
             last: None,
@@ -287,7 +314,7 @@ impl<'a> Operations<'a> {
         })
     }
 
-    fn update(&mut self) -> Result<Done> {
+    pub(crate) fn update(&mut self) -> Result<Done> {
         let plan = self.plan;
         let number = plan.choose(&mut self.random);
         plan.keys.write(number, &mut self.key);
@@ -311,7 +338,12 @@ impl<'a> Operations<'a> {
     }
 }
 
-fn check_value(plan: &Plan<'_>, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn check_value(
+    plan: &Plan<'_>,
+    number: u64,
+    value: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<()> {
     match plan.values.check(number, value, scratch) {
         Some(_) => Ok(()),
         None => Err(plan.wrong(format!(

@@ -7,81 +7,8 @@ use pandodb::{Compression, Durability, IoBackend};
 
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-
-macro_rules! workloads {
-    ($($variant:ident $name:literal $help:literal;)*) => {
-        /// A workload.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Workload {
-            $(#[doc = $help] $variant,)*
-        }
-
-        impl Workload {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Name in options and records: that of `db_bench`.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// One line of help.
-            pub fn help(self) -> &'static str {
-                match self { $(Self::$variant => $help,)* }
-            }
-        }
-    };
-}
-
-workloads! {
-    FillSeq "fillseq" "Writes each key once, in order.";
-    FillRandom "fillrandom" "Writes each key once, in the order of a seeded permutation.";
-    Overwrite "overwrite" "Writes random keys.";
-    ReadRandom "readrandom" "Reads random keys.";
-    ReadMissing "readmissing" "Reads keys that are not there.";
-    MultiReadRandom "multireadrandom" "Reads random keys, several in one call.";
-    ReadWhileWriting "readwhilewriting" "Reads random keys while one more thread writes random keys.";
-    ReadWhileScanning "readwhilescanning" "Reads random keys while one more thread iterates.";
-    ReadSeq "readseq" "Iterates forward.";
-    ReadReverse "readreverse" "Iterates backward.";
-    SeekRandom "seekrandom" "Finds the first entry from a random key on.";
-    UpdateRandom "updaterandom" "Reads, changes and writes random keys.";
-    DeleteRandom "deleterandom" "Deletes random keys.";
-}
-
-/// Workloads of the same naming that this version does not have.
-const PLANNED: [&str; 6] = ["ycsba", "ycsbb", "ycsbc", "ycsbd", "ycsbe", "ycsbf"];
-
-impl Workload {
-    /// The workload of a name.
-    ///
-    /// # Errors
-    /// Nobody knows the name, or this version does not have it.
-    pub fn from_name(name: &str) -> Result<Self> {
-        let known = Self::ALL.iter().find(|workload| workload.name() == name);
-        known.copied().ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|workload| workload.name()).collect();
-            let why = match PLANNED.contains(&name) {
-                true => "is not there in this version",
-                false => "is no workload",
-            };
-            Error::option(
-                "workloads",
-                format!("'{name}' {why}; there are {}", names.join(", ")),
-            )
-        })
-    }
-
-    /// True if it writes each key once, whatever the duration.
-    pub fn is_fill(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom)
-    }
-
-    /// True if one more thread works beside those that are counted.
-    pub fn is_beside(self) -> bool {
-        matches!(self, Self::ReadWhileWriting | Self::ReadWhileScanning)
-    }
-}
+pub use crate::value_sizes::ValueSizes;
+pub use crate::workload::Workload;
 
 /// Which keys are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -160,7 +87,7 @@ pub struct KvOptions {
     /// Bytes of a key.
     pub key_bytes: usize,
     /// Bytes of a value.
-    pub value_bytes: usize,
+    pub value_sizes: ValueSizes,
     /// To what share values compress; 1: not at all.
     pub value_compress: f64,
     /// Threads that run operations.
@@ -177,8 +104,8 @@ pub struct KvOptions {
     pub durability: Durability,
     /// Keys of a batch of writes, and of a call of multireadrandom.
     pub batch: u64,
-    /// Which keys are chosen.
-    pub distribution: Distribution,
+    /// Which keys are chosen; None: as [`Workload::distribution`] says.
+    pub distribution: Option<Distribution>,
     /// What keys look like.
     pub key_kind: KeyKind,
     /// Keys a second of an open loop; None: each thread begins when it is done.
@@ -215,7 +142,7 @@ impl Default for KvOptions {
             ],
             num: 1_000_000,
             key_bytes: 16,
-            value_bytes: 100,
+            value_sizes: ValueSizes::Fixed(100),
             value_compress: 1.0,
             threads: 1,
             duration: None,
@@ -224,7 +151,7 @@ impl Default for KvOptions {
             max_memory: 1 << 30,
             durability: Durability::None,
             batch: 128,
-            distribution: Distribution::Uniform,
+            distribution: None,
             key_kind: KeyKind::Decimal,
             rate: None,
             seed: 1,
@@ -256,6 +183,11 @@ impl KvOptions {
         durability_name(self.durability)
     }
 
+    /// Which keys `workload` chooses.
+    pub(crate) fn distribution_of(&self, workload: Workload) -> Distribution {
+        self.distribution.unwrap_or_else(|| workload.distribution())
+    }
+
     pub(crate) fn keys(&self) -> Keys {
         Keys::new(self.key_kind, self.key_bytes, self.seed)
     }
@@ -269,6 +201,9 @@ impl KvOptions {
         needed("num", self.num > 0)?;
         needed("threads", self.threads > 0)?;
         needed("batch", self.batch > 0)?;
+        if let Some(what) = self.value_sizes.check() {
+            return Err(Error::option("value-size", what));
+        }
         if !(self.value_compress > 0.0 && self.value_compress <= 1.0) {
             return Err(Error::option(
                 "value-compress",
@@ -299,24 +234,17 @@ impl KvOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::{Distribution, KvOptions, Workload};
+    use super::{Distribution, KvOptions, ValueSizes};
 
     #[test]
     fn names_come_back() {
-        for workload in Workload::ALL {
-            assert_eq!(Workload::from_name(workload.name()).unwrap(), *workload);
-        }
         for name in ["uniform", "latest", "zipf:0.99"] {
             assert_eq!(Distribution::from_name(name).unwrap().name(), name);
         }
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
-        let text = Workload::from_name("ycsba").unwrap_err().to_string();
-        assert!(text.contains("not there in this version"), "{text}");
-        let text = Workload::from_name("fillsec").unwrap_err().to_string();
-        assert!(text.contains("is no workload; there are fillseq"), "{text}");
+    fn what_is_no_distribution_is_said() {
         assert!(Distribution::from_name("zipf:x").is_err());
         assert!(Distribution::from_name("zipf:-1").is_err());
     }
@@ -324,10 +252,11 @@ mod tests {
     #[test]
     fn options_that_make_no_sense_are_refused() {
         assert!(KvOptions::default().check().is_ok());
-        let wrong: [fn(&mut KvOptions); 6] = [
+        let wrong: [fn(&mut KvOptions); 7] = [
             |options| options.num = 0,
             |options| options.threads = 0,
             |options| options.key_bytes = 2,
+            |options| options.value_sizes = ValueSizes::Uniform { min: 9, max: 20 },
             |options| options.value_compress = 0.0,
             |options| options.use_existing_db = true,
             |options| options.rate = Some(0.0),

@@ -7,6 +7,16 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The number that [`mix`] makes `mixed` of.
+pub(crate) fn unmix(mixed: u64) -> u64 {
+    // The inverses of the two factors modulo 2^64, and of each shift what it undoes.
+    let z = mixed ^ (mixed >> 31) ^ (mixed >> 62);
+    let z = z.wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let z = z ^ (z >> 27) ^ (z >> 54);
+    let z = z.wrapping_mul(0x96de_1b17_3f11_9089);
+    z ^ (z >> 30) ^ (z >> 60)
+}
+
 /// Numbers that follow from a seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -33,5 +43,18 @@ impl Random {
     /// Uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Random, mix, unmix};
+
+    #[test]
+    fn what_is_mixed_comes_back() {
+        let mut random = Random::new(1, 1);
+        for number in (0..1000).map(|_| random.next()).chain([0, 1, u64::MAX]) {
+            assert_eq!(unmix(mix(number)), number);
+        }
     }
 }

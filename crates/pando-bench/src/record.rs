@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::options::ValueSizes;
 use crate::phase::Measured;
 
 macro_rules! record {
@@ -105,8 +106,14 @@ record! {
     num: u64;
     /// Bytes of a key.
     key_size_bytes: usize;
-    /// Bytes of a value.
+    /// Bytes of a value, where all have as many.
     value_size_bytes: usize;
+    /// Bytes of the shortest value.
+    value_size_bytes_min: usize;
+    /// Bytes of the longest value.
+    value_size_bytes_max: usize;
+    /// How often each size between these comes.
+    value_sizes: &'static str;
     /// What keys look like.
     key_kind: &'static str;
     /// Keys of a call, where a call has several.
@@ -162,6 +169,19 @@ impl Record {
             .cpu
             .map(|cpu| cpu.as_secs_f64() * 1e6 / measured.ops.max(1) as f64);
         self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
+    }
+
+    /// How long values are.
+    pub(crate) fn set_value_sizes(&mut self, sizes: ValueSizes) {
+        let (min, max) = sizes.bounds();
+        match sizes.name() {
+            None => self.value_size_bytes = Some(max),
+            Some(name) => {
+                self.value_size_bytes_min = Some(min);
+                self.value_size_bytes_max = Some(max);
+                self.value_sizes = Some(name);
+            }
+        }
     }
 
     /// What the engine was set to.

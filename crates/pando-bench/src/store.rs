@@ -1,5 +1,6 @@
 //! The store that a run works on: a temporary one, a named one, or one in memory.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use pando_device::AnyDevice;
@@ -19,6 +20,8 @@ const STORE_FILE: &str = "superblock";
 pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) table: Table,
+    /// The first number that no workload of this run has inserted, once one has.
+    fresh_start: Cell<Option<u64>>,
     _directory: Option<TempDir>,
 }
 
@@ -49,8 +52,32 @@ impl Store {
         Ok(Self {
             db,
             table,
+            fresh_start: Cell::new(None),
             _directory: directory,
         })
+    }
+
+    /// The first number that no key of the store has. Of keys without order it is a guess after
+    /// earlier runs: a few of theirs are written again.
+    pub(crate) fn fresh_start(&self, options: &KvOptions) -> Result<u64> {
+        if let Some(start) = self.fresh_start.get() {
+            return Ok(start);
+        }
+        let keys = options.keys();
+        let start = match keys.is_ordered() {
+            true => {
+                let last = self.table.iter().next_back().transpose()?;
+                let number = last.and_then(|(key, _)| keys.number(&key));
+                number.map_or(0, |number| number.saturating_add(1))
+            }
+            false => self.table.len(),
+        };
+        Ok(start.max(options.num))
+    }
+
+    /// Numbers below `start` have been inserted; None: the table was cleared.
+    pub(crate) fn set_fresh_start(&self, start: Option<u64>) {
+        self.fresh_start.set(start);
     }
 
     pub(crate) fn close(self) -> Result<()> {

@@ -1,55 +1,66 @@
 //! Values: what belongs to a key, so that a read can be checked to the last byte.
 //!
 //! A value begins with eight bytes that follow from the key's number and four that number its
-//! version; the rest follows from both. Values shorter than that have one version only.
+//! version; the rest, and where sizes differ the size, follows from both. Values shorter than that
+//! have one version only.
 
 use crate::random::{Random, mix};
+use crate::value_sizes::{Sizes, ValueSizes};
 
 const POOL_BYTES: usize = 1 << 20;
 const STAMP_BYTES: usize = 8;
-const HEAD_BYTES: usize = 12;
+/// Bytes that say which key and version a value belongs to.
+pub(crate) const HEAD_BYTES: usize = 12;
 
 /// What values look like.
 #[derive(Debug)]
 pub struct Values {
-    bytes: usize,
+    sizes: Sizes,
     seed: u64,
-    /// Bytes of a value that do not compress; the rest repeats them.
-    dense_bytes: usize,
+    /// Share of a value that does not compress; the rest repeats it.
+    share: f64,
     pool: Vec<u8>,
 }
 
 impl Values {
     /// Values of `bytes` bytes that compress to `share` of that (1: not at all).
     pub fn new(bytes: usize, share: f64, seed: u64) -> Self {
+        Self::sized(ValueSizes::Fixed(bytes), share, seed)
+    }
+
+    /// Values of `sizes` that compress to `share` of that (1: not at all).
+    pub fn sized(sizes: ValueSizes, share: f64, seed: u64) -> Self {
         let mut random = Random::new(seed, u64::MAX);
-        let dense_bytes = ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1));
-        let pool_bytes = POOL_BYTES + dense_bytes;
+        let sizes = Sizes::new(sizes);
+        let pool_bytes = POOL_BYTES + dense_bytes(sizes.max(), share);
         let pool = (0..pool_bytes.div_ceil(8))
             .flat_map(|_| random.next().to_le_bytes())
             .collect();
         Self {
-            bytes,
+            sizes,
             seed,
-            dense_bytes,
+            share,
             pool,
         }
     }
 
     /// Replaces `out` by the value of key `number` in `version`.
     pub fn write(&self, number: u64, version: u32, out: &mut Vec<u8>) {
-        let version = if self.bytes < HEAD_BYTES { 0 } else { version };
+        let has_head = self.sizes.max() >= HEAD_BYTES;
+        let version = if has_head { version } else { 0 };
         let stamp = mix(number ^ mix(self.seed ^ 0x5a5a));
-        let start = (mix(stamp ^ u64::from(version)) % POOL_BYTES as u64) as usize;
-        let dense = &self.pool[start..start + self.dense_bytes];
+        let place = mix(stamp ^ u64::from(version));
+        let start = (place % POOL_BYTES as u64) as usize;
+        let bytes = self.sizes.size(place);
+        let dense = &self.pool[start..start + dense_bytes(bytes, self.share)];
         out.clear();
         out.extend_from_slice(&stamp.to_le_bytes());
         out.extend_from_slice(&version.to_le_bytes());
-        while out.len() < self.bytes {
-            let left = self.bytes - out.len();
+        while out.len() < bytes {
+            let left = bytes - out.len();
             out.extend_from_slice(&dense[..left.min(dense.len())]);
         }
-        out.truncate(self.bytes);
+        out.truncate(bytes);
     }
 
     /// The version of `value`, if it is one that key `number` has been given.
@@ -63,9 +74,14 @@ impl Values {
     }
 }
 
+/// Bytes of a value of `bytes` bytes that the rest repeats.
+fn dense_bytes(bytes: usize, share: f64) -> usize {
+    ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Values;
+    use super::{ValueSizes, Values};
 
     #[test]
     fn a_value_is_told_from_every_other() {
@@ -94,5 +110,22 @@ mod tests {
         let mut value = Vec::new();
         Values::new(1012, 0.25, 3).write(1, 1, &mut value);
         assert_eq!(value[12..265], value[265..518]);
+    }
+
+    #[test]
+    fn a_size_follows_from_key_and_version_and_is_checked() {
+        let (mut value, mut scratch) = (Vec::new(), Vec::new());
+        let values = Values::sized(ValueSizes::Uniform { min: 12, max: 99 }, 0.5, 3);
+        let mut sizes = std::collections::BTreeSet::new();
+        for (number, version) in (0..1000).map(|index| (index % 100, index as u32 / 100)) {
+            values.write(number, version, &mut value);
+            sizes.insert(value.len());
+            assert_eq!(values.check(number, &value, &mut scratch), Some(version));
+            value.push(0);
+            assert_eq!(values.check(number, &value, &mut scratch), None);
+            value.truncate(value.len() - 2);
+            assert_eq!(values.check(number, &value, &mut scratch), None);
+        }
+        assert!(sizes.len() > 80 && sizes.first() == Some(&12), "{sizes:?}");
     }
 }

@@ -51,8 +51,8 @@ impl Filled {
         }
         let mut filled = Self {
             options: kv_options(options, backend, dir),
-            values: Values::new(
-                KvOptions::default().value_bytes,
+            values: Values::sized(
+                KvOptions::default().value_sizes,
                 KvOptions::default().value_compress,
                 options.seed,
             ),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pando_bench::{Distribution, Error, KeyKind, KvOptions, Workload};
+use pando_bench::values::Values;
+use pando_bench::{Distribution, Error, KeyKind, KvOptions, ValueSizes, Workload};
 use pandodb::{Db, IoBackend};
 
 use crate::notes::Notes;
@@ -28,9 +29,9 @@ fn every_workload_does_what_it_is_asked_for() {
     for threads in [1, 3] {
         for key_kind in [KeyKind::Decimal, KeyKind::Binary, KeyKind::Random] {
             for distribution in [
-                Distribution::Uniform,
-                Distribution::Zipf(0.99),
-                Distribution::Latest,
+                None,
+                Some(Distribution::Zipf(0.99)),
+                Some(Distribution::Latest),
             ] {
                 let options = KvOptions {
                     threads,
@@ -51,6 +52,8 @@ fn every_workload_does_what_it_is_asked_for() {
                         "readmissing" => Some(0),
                         "fillseq" | "fillrandom" | "overwrite" | "deleterandom" => None,
                         "seekrandom" => record.found,
+                        // Keys were deleted before.
+                        name if name.starts_with("ycsb") => record.found,
                         _ => Some(2000),
                     };
                     assert_eq!(record.found, found, "{record:?}");
@@ -127,6 +130,9 @@ fn values_of_another_run_are_noticed() {
         Workload::ReadReverse,
         Workload::SeekRandom,
         Workload::UpdateRandom,
+        Workload::YcsbC,
+        Workload::YcsbE,
+        Workload::YcsbF,
     ] {
         options.workloads = vec![workload];
         let error = pando_bench::run(&options, &mut Notes::default()).unwrap_err();
@@ -183,4 +189,107 @@ fn same_seed_same_data() {
     };
     assert_eq!(content(5), content(5));
     assert_ne!(content(5), content(6));
+}
+
+const YCSB: [Workload; 6] = [
+    Workload::YcsbA,
+    Workload::YcsbB,
+    Workload::YcsbC,
+    Workload::YcsbD,
+    Workload::YcsbE,
+    Workload::YcsbF,
+];
+
+#[test]
+fn workloads_of_ycsb_find_all_keys_and_insert_their_share() {
+    for (threads, distribution) in [
+        (1, None),
+        (3, Some(Distribution::Uniform)),
+        (2, Some(Distribution::Latest)),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = KvOptions {
+            threads,
+            distribution,
+            dir: Some(directory.path().to_owned()),
+            io_backend: IoBackend::Auto,
+            ..tiny(&[&[Workload::FillRandom][..], &YCSB].concat())
+        };
+        for record in &run(&options).records[1..] {
+            assert_eq!((record.ops, record.found), (2000, Some(2000)), "{record:?}");
+            let chosen = match (distribution, record.workload) {
+                (Some(distribution), _) => distribution.name(),
+                (None, "ycsbd") => "latest".to_owned(),
+                (None, _) => "zipf:0.99".to_owned(),
+            };
+            assert_eq!(record.distribution, Some(chosen));
+        }
+        // A later run goes on behind the keys of the one before.
+        options.use_existing_db = true;
+        options.workloads = vec![Workload::YcsbE];
+        assert_eq!(run(&options).records[0].found, Some(2000));
+        let db = Db::open(directory.path()).unwrap();
+        let table = db.existing_table("bench").unwrap();
+        let inserted = table.len() - 2000;
+        assert!((180..=420).contains(&inserted), "{inserted} of 6000");
+        let (values, mut scratch) = (Values::new(100, 1.0, 1), Vec::new());
+        for entry in table.iter() {
+            let (key, value) = entry.unwrap();
+            let number = std::str::from_utf8(&key).unwrap().parse().unwrap();
+            assert!(values.check(number, &value, &mut scratch).is_some());
+        }
+    }
+}
+
+#[test]
+fn inserts_end_where_keys_are_too_short_for_more() {
+    let options = KvOptions {
+        num: 1000,
+        key_bytes: 3,
+        ..tiny(&[Workload::FillSeq, Workload::YcsbD])
+    };
+    let error = pando_bench::run(&options, &mut Notes::default()).unwrap_err();
+    assert!(error.to_string().contains("--key-size"), "{error}");
+}
+
+#[test]
+fn values_may_have_many_sizes() {
+    let (min, max) = (64, 700);
+    for (value_sizes, law) in [
+        (ValueSizes::Uniform { min, max }, "uniform"),
+        (ValueSizes::Zipf { min, max }, "zipf:0.99"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = KvOptions {
+            value_sizes,
+            dir: Some(directory.path().to_owned()),
+            io_backend: IoBackend::Auto,
+            ..tiny(&[
+                Workload::FillRandom,
+                Workload::Overwrite,
+                Workload::UpdateRandom,
+                Workload::YcsbF,
+                Workload::ReadSeq,
+                Workload::ReadRandom,
+            ])
+        };
+        let record = run(&options).records.pop().unwrap();
+        assert_eq!(record.found, Some(2000));
+        let json: serde_json::Value = serde_json::from_str(&record.json()).unwrap();
+        assert_eq!(json["value_sizes"], law);
+        assert_eq!(json["value_size_bytes_max"], 700);
+        assert!(json.get("value_size_bytes").is_none());
+        let db = Db::open(directory.path()).unwrap();
+        let table = db.existing_table("bench").unwrap();
+        let lengths = table.iter().map(|entry| entry.unwrap().1.len());
+        let lengths: std::collections::BTreeSet<_> = lengths.collect();
+        assert!(lengths.len() > 300, "{}", lengths.len());
+        assert!(lengths.iter().all(|bytes| (min..=max).contains(bytes)));
+        drop((table, db));
+        // Another range reads other values.
+        options.use_existing_db = true;
+        options.value_sizes = ValueSizes::Uniform { min, max: 701 };
+        options.workloads = vec![Workload::ReadRandom];
+        assert!(pando_bench::run(&options, &mut Notes::default()).is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! `pando bench kv`: the embedded engine.
 
 use clap::{Args, ValueEnum};
-use pando_bench::{Distribution, KeyKind, KvOptions, Workload};
+use pando_bench::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 use pando_sync::time::Duration;
 use pandodb::Compression;
 
@@ -21,7 +21,7 @@ enum Kind {
 pub(crate) struct KvFlags {
     /// What to run, in this order, separated by commas: fillseq, fillrandom, overwrite, readrandom,
     /// readmissing, multireadrandom, readwhilewriting, readwhilescanning, readseq, readreverse,
-    /// seekrandom, updaterandom, deleterandom.
+    /// seekrandom, updaterandom, deleterandom; ycsba, ycsbb, ycsbc, ycsbd, ycsbe, ycsbf.
     #[arg(
         long,
         value_delimiter = ',',
@@ -34,9 +34,9 @@ pub(crate) struct KvFlags {
     /// Bytes of a key.
     #[arg(long, default_value = "16", value_parser = parse_size)]
     key_size: u64,
-    /// Bytes of a value.
-    #[arg(long, default_value = "100", value_parser = parse_size)]
-    value_size: u64,
+    /// Bytes of a value: SIZE, or MIN-MAX (all sizes alike), or MIN-MAX:zipf (short ones most).
+    #[arg(long, value_name = "SIZES", default_value = "100", value_parser = parse_value_sizes)]
+    value_size: ValueSizes,
     /// To what share values compress.
     #[arg(long, default_value_t = 1.0)]
     value_compress: f64,
@@ -55,9 +55,10 @@ pub(crate) struct KvFlags {
     /// Keys of a batch of writes, and of a call of multireadrandom.
     #[arg(long, default_value_t = 128)]
     batch: u64,
-    /// Which keys are chosen: uniform, zipf:S or latest.
-    #[arg(long, default_value = "uniform")]
-    distribution: String,
+    /// Which keys are chosen: uniform, zipf:S or latest [default: uniform; of ycsbd latest, of the
+    /// others of YCSB zipf:0.99].
+    #[arg(long, value_name = "NAME")]
+    distribution: Option<String>,
     /// What keys look like.
     #[arg(long, value_enum, default_value = "decimal")]
     key_kind: Kind,
@@ -82,13 +83,36 @@ pub(crate) struct KvFlags {
     io: IoFlags,
 }
 
+/// Sizes of values, as the help of the flag says.
+fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
+    let size = |text: &str| {
+        let bytes = parse_size(text)?;
+        usize::try_from(bytes).map_err(|_| format!("{bytes} bytes do not fit into memory"))
+    };
+    let (range, law) = match text.split_once(':') {
+        Some((range, law)) => (range, Some(law)),
+        None => (text, None),
+    };
+    match (range.split_once('-'), law) {
+        (None, None) => Ok(ValueSizes::Fixed(size(range)?)),
+        (Some((min, max)), law @ (None | Some("zipf"))) => {
+            let (min, max) = (size(min)?, size(max)?);
+            Ok(match law {
+                None => ValueSizes::Uniform { min, max },
+                Some(_) => ValueSizes::Zipf { min, max },
+            })
+        }
+        _ => Err("SIZE, MIN-MAX or MIN-MAX:zipf is needed".to_owned()),
+    }
+}
+
 fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
     let (common, io) = (&flags.common, &flags.io);
     Ok(KvOptions {
         workloads: named(&flags.workloads, Workload::from_name)?,
         num: flags.num,
         key_bytes: bytes("key-size", flags.key_size)?,
-        value_bytes: bytes("value-size", flags.value_size)?,
+        value_sizes: flags.value_size,
         value_compress: flags.value_compress,
         threads: flags.threads,
         duration: flags.duration,
@@ -97,7 +121,11 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         max_memory: flags.max_memory,
         durability: flags.durability.durability(),
         batch: flags.batch,
-        distribution: Distribution::from_name(&flags.distribution)?,
+        distribution: flags
+            .distribution
+            .as_deref()
+            .map(Distribution::from_name)
+            .transpose()?,
         key_kind: match flags.key_kind {
             Kind::Decimal => KeyKind::Decimal,
             Kind::Binary => KeyKind::Binary,
@@ -125,4 +153,24 @@ pub(super) fn run(flags: &KvFlags) -> Result<(), Failure> {
     Screen::run(flags.common.json.as_deref(), flags.statistics, |screen| {
         pando_bench::run(&options, screen)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ValueSizes, parse_value_sizes};
+
+    #[test]
+    fn sizes_of_values_are_one_or_a_range_with_a_law() {
+        let (min, max) = (64, 4096);
+        for (text, sizes) in [
+            ("1k", ValueSizes::Fixed(1024)),
+            ("64-4k", ValueSizes::Uniform { min, max }),
+            ("64-4096:zipf", ValueSizes::Zipf { min, max }),
+        ] {
+            assert_eq!(parse_value_sizes(text), Ok(sizes), "{text}");
+        }
+        for text in ["", "64-", "-64", "64:zipf", "64-128:uniform", "1-2-3"] {
+            assert!(parse_value_sizes(text).is_err(), "{text}");
+        }
+    }
 }

@@ -84,9 +84,9 @@ fn wrong_flags_are_refused() {
         "--dir",
     );
     check(
-        pando(here).args(["bench", "kv", "--workloads", "ycsba"]),
+        pando(here).args(["bench", "kv", "--value-size", "4-64"]),
         1,
-        "not there in this version",
+        "--value-size",
     );
     check(
         pando(here).args(["bench", "kv", "--workloads", "fil"]),
