@@ -3,6 +3,8 @@
 
 const SUB_BITS: u32 = 6;
 const SUB: u64 = 1 << SUB_BITS;
+/// Points of a curve of percentiles, from one power of ten of the rest to the next.
+const POINTS_PER_POWER: f64 = 8.0;
 const BUCKETS: usize = ((u64::BITS - SUB_BITS + 1) << SUB_BITS) as usize;
 
 /// Counts of values, any `u64`; nanoseconds here.
@@ -94,6 +96,17 @@ impl Histogram {
         }
         self.max
     }
+
+    /// Shares, and values that so many do not exceed: some for each power of ten of the rest, up to
+    /// the share of all but one value, with the largest.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (f64, u64)> {
+        let all_but_one = 1.0 - 1.0 / self.count.max(1) as f64;
+        let rests = (0..).map(|step| 1.0 - 10_f64.powf(-f64::from(step) / POINTS_PER_POWER));
+        let shares = rests.take_while(move |share| *share < all_but_one);
+        let points = shares.map(|share| (share, self.percentile(share)));
+        let last = (self.count > 0).then_some((all_but_one, self.max));
+        points.chain(last)
+    }
 }
 
 #[cfg(test)]
@@ -141,5 +154,19 @@ mod tests {
         left.merge(&right);
         assert_eq!(left.count(), both.count());
         assert_eq!(left.percentile(0.9), both.percentile(0.9));
+    }
+
+    #[test]
+    fn a_curve_begins_with_the_least_and_ends_with_the_largest() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.points().count(), 0);
+        histogram.add(7);
+        assert_eq!(histogram.points().collect::<Vec<_>>(), [(0.0, 7)]);
+        (1..=1000).for_each(|value| histogram.add(value));
+        let points: Vec<_> = histogram.points().collect();
+        assert_eq!(points[0], (0.0, 1));
+        assert_eq!(points[8].0, 0.9);
+        assert!(points.is_sorted());
+        assert_eq!(points.last().map(|(_, value)| *value), Some(1000));
     }
 }

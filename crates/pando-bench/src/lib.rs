@@ -4,9 +4,9 @@
 //! Reading order: [`mod@kv`] ([`options`], `workload` and `value_sizes`: what is asked for; `keys`
 //! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf` and
 //! `fresh`: which key is next; `operations` and `ycsb`: one call of each workload), `phase`
-//! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`; [`device`],
-//! [`pool`], [`resp`]; [`ablation`] (what the product would be without one of its parts); `place`
-//! (where the file of a benchmark lies).
+//! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`, `counters`;
+//! [`html`] (records as a page); [`device`], [`pool`], [`resp`]; [`ablation`] (what the
+//! product would be without one of its parts); `place` (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
 //! other engines are not here; what they must have in common with these ([`keys`], [`values`],
@@ -15,11 +15,13 @@
 #![forbid(unsafe_code)]
 
 pub mod ablation;
+mod counters;
 mod cpu;
 pub mod device;
 pub mod error;
 mod fresh;
 pub mod histogram;
+pub mod html;
 pub mod keys;
 pub mod kv;
 mod operations;

@@ -8,6 +8,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{CachePadded, thread};
 
+use crate::counters::{Counters, Counts};
 use crate::cpu;
 use crate::error::Result;
 use crate::histogram::Histogram;
@@ -24,6 +25,11 @@ pub trait Observer {
 
     /// Called with each step of the series over time, if one was asked for.
     fn step(&mut self, workload: &str, at: Duration, ops_per_s: f64);
+
+    /// Called with a line that people should know of, once or several times.
+    fn note(&mut self, line: &str) {
+        let _ = line;
+    }
 
     /// Called when a workload has ended, with its record.
     ///
@@ -121,6 +127,8 @@ pub struct Measured {
     pub elapsed: Duration,
     /// Processor time of the whole process, if the system says.
     pub cpu: Option<Duration>,
+    /// What the processor counted on the threads that count.
+    pub counts: Option<Counts>,
     /// Operations a second, step by step.
     pub series: Vec<f64>,
 }
@@ -134,6 +142,10 @@ impl Measured {
         self.calls.merge(&result.calls);
         self.ops += result.ops;
         self.found += result.found;
+        self.counts = Some(match self.counts {
+            Some(counts) => counts.and(&result.counts),
+            None => result.counts,
+        });
         *span = match (*span, result.span) {
             (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
             (one, other) => one.or(other),
@@ -156,6 +168,7 @@ struct ThreadResult {
     calls: Histogram,
     ops: u64,
     found: u64,
+    counts: Counts,
     beside: bool,
     span: Option<(Instant, Instant)>,
 }
@@ -214,6 +227,9 @@ pub fn run<C: Calls>(
         measured.cpu = cpu_before
             .zip(cpu::used())
             .map(|(before, after)| after.saturating_sub(before));
+        if let Some(line) = measured.counts.and_then(|counts| counts.absent()) {
+            observer.note(&line);
+        }
         failed.map_or(Ok(measured), Err)
     })
 }
@@ -309,9 +325,12 @@ impl Drop for Ending<'_> {
     }
 }
 
-fn measure(shared: &Shared<'_>, index: usize, mut calls: impl Calls) -> Result<ThreadResult> {
+fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<ThreadResult> {
     let phase = shared.phase;
     let beside = index >= phase.threads;
+    // Alone on its lines, wherever the stacks of two threads lie.
+    let mut calls = CachePadded(calls);
+    let mut counters = Counters::of_this_thread();
     let mut left = match phase.total {
         Some(total) if !beside => {
             let share = phase.share(total, index);
@@ -328,9 +347,11 @@ fn measure(shared: &Shared<'_>, index: usize, mut calls: impl Calls) -> Result<T
         calls: Histogram::default(),
         ops: 0,
         found: 0,
+        counts: Counts::default(),
         beside,
         span: None,
     };
+    counters.begin();
     let start = time::now();
     calls.begin(start);
     let mut schedule = Schedule::new(phase, start, index);
@@ -351,6 +372,7 @@ fn measure(shared: &Shared<'_>, index: usize, mut calls: impl Calls) -> Result<T
             shared.done[index].store(result.ops, Ordering::Relaxed);
         }
     }
+    result.counts = counters.end();
     result.span = Some((start, before));
     if let Some(times) = calls.times() {
         result.calls = times;

@@ -42,6 +42,9 @@ macro_rules! record {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pub $name: Option<$kind>,
             )*
+            /// Times of calls in microseconds by the share that did not exceed them, in order.
+            #[serde(skip)]
+            pub percentiles: Vec<(f64, f64)>,
             /// Counters of the engine over the run, for people who ask.
             #[serde(skip)]
             pub tickers: Vec<(&'static str, &'static str, u64)>,
@@ -72,6 +75,14 @@ record! {
     handles: usize;
     /// Processor time of the whole process for each operation.
     cpu_us_per_op: f64;
+    /// Instructions of the threads that ran operations, the kernel's not included.
+    instructions_per_op: f64;
+    /// Cycles of the same.
+    cycles_per_op: f64;
+    /// References to memory that no cache had.
+    cache_misses_per_op: f64;
+    /// Branches that were predicted wrongly.
+    branch_misses_per_op: f64;
     /// Processor time of a server that runs elsewhere for each operation, as it says itself.
     server_cpu_us_per_op: f64;
     /// The way to the disk.
@@ -165,9 +176,18 @@ impl Record {
         self.p999_us = us(0.999);
         self.mean_us = measured.calls.mean() / 1e3;
         self.max_us = measured.calls.max() as f64 / 1e3;
+        let points = measured.calls.points();
+        self.percentiles = points.map(|(share, ns)| (share, ns as f64 / 1e3)).collect();
         self.cpu_us_per_op = measured
             .cpu
             .map(|cpu| cpu.as_secs_f64() * 1e6 / measured.ops.max(1) as f64);
+        if let Some(counts) = &measured.counts {
+            let per_op = |count: Option<f64>| Some(count? / measured.ops.max(1) as f64);
+            self.instructions_per_op = per_op(counts.instructions);
+            self.cycles_per_op = per_op(counts.cycles);
+            self.cache_misses_per_op = per_op(counts.cache_misses);
+            self.branch_misses_per_op = per_op(counts.branch_misses);
+        }
         self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
     }
 

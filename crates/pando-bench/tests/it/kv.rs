@@ -201,18 +201,15 @@ const YCSB: [Workload; 6] = [
 ];
 
 #[test]
-fn workloads_of_ycsb_find_all_keys_and_insert_their_share() {
+fn workloads_of_ycsb_find_all_keys() {
     for (threads, distribution) in [
         (1, None),
         (3, Some(Distribution::Uniform)),
         (2, Some(Distribution::Latest)),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut options = KvOptions {
+        let options = KvOptions {
             threads,
             distribution,
-            dir: Some(directory.path().to_owned()),
-            io_backend: IoBackend::Auto,
             ..tiny(&[&[Workload::FillRandom][..], &YCSB].concat())
         };
         for record in &run(&options).records[1..] {
@@ -224,20 +221,31 @@ fn workloads_of_ycsb_find_all_keys_and_insert_their_share() {
             };
             assert_eq!(record.distribution, Some(chosen));
         }
-        // A later run goes on behind the keys of the one before.
-        options.use_existing_db = true;
-        options.workloads = vec![Workload::YcsbE];
-        assert_eq!(run(&options).records[0].found, Some(2000));
-        let db = Db::open(directory.path()).unwrap();
-        let table = db.existing_table("bench").unwrap();
-        let inserted = table.len() - 2000;
-        assert!((180..=420).contains(&inserted), "{inserted} of 6000");
-        let (values, mut scratch) = (Values::new(100, 1.0, 1), Vec::new());
-        for entry in table.iter() {
-            let (key, value) = entry.unwrap();
-            let number = std::str::from_utf8(&key).unwrap().parse().unwrap();
-            assert!(values.check(number, &value, &mut scratch).is_some());
-        }
+    }
+}
+
+#[test]
+fn inserts_are_a_share_and_go_on_behind_those_of_an_earlier_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = KvOptions {
+        threads: 2,
+        dir: Some(directory.path().to_owned()),
+        io_backend: IoBackend::Auto,
+        ..tiny(&[Workload::FillRandom, Workload::YcsbD, Workload::YcsbE])
+    };
+    run(&options);
+    options.use_existing_db = true;
+    options.workloads = vec![Workload::YcsbE];
+    assert_eq!(run(&options).records[0].found, Some(2000));
+    let db = Db::open(directory.path()).unwrap();
+    let table = db.existing_table("bench").unwrap();
+    let inserted = table.len() - 2000;
+    assert!((180..=420).contains(&inserted), "{inserted} of 6000");
+    let (values, mut scratch) = (Values::new(100, 1.0, 1), Vec::new());
+    for entry in table.iter() {
+        let (key, value) = entry.unwrap();
+        let number = std::str::from_utf8(&key).unwrap().parse().unwrap();
+        assert!(values.check(number, &value, &mut scratch).is_some());
     }
 }
 
@@ -259,11 +267,8 @@ fn values_may_have_many_sizes() {
         (ValueSizes::Uniform { min, max }, "uniform"),
         (ValueSizes::Zipf { min, max }, "zipf:0.99"),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut options = KvOptions {
+        let options = KvOptions {
             value_sizes,
-            dir: Some(directory.path().to_owned()),
-            io_backend: IoBackend::Auto,
             ..tiny(&[
                 Workload::FillRandom,
                 Workload::Overwrite,
@@ -279,17 +284,29 @@ fn values_may_have_many_sizes() {
         assert_eq!(json["value_sizes"], law);
         assert_eq!(json["value_size_bytes_max"], 700);
         assert!(json.get("value_size_bytes").is_none());
-        let db = Db::open(directory.path()).unwrap();
-        let table = db.existing_table("bench").unwrap();
-        let lengths = table.iter().map(|entry| entry.unwrap().1.len());
-        let lengths: std::collections::BTreeSet<_> = lengths.collect();
-        assert!(lengths.len() > 300, "{}", lengths.len());
-        assert!(lengths.iter().all(|bytes| (min..=max).contains(bytes)));
-        drop((table, db));
-        // Another range reads other values.
-        options.use_existing_db = true;
-        options.value_sizes = ValueSizes::Uniform { min, max: 701 };
-        options.workloads = vec![Workload::ReadRandom];
-        assert!(pando_bench::run(&options, &mut Notes::default()).is_err());
     }
+}
+
+#[test]
+fn values_of_another_range_of_sizes_are_noticed() {
+    let (min, max) = (64, 700);
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = KvOptions {
+        value_sizes: ValueSizes::Uniform { min, max },
+        dir: Some(directory.path().to_owned()),
+        io_backend: IoBackend::Auto,
+        ..tiny(&[Workload::FillSeq])
+    };
+    run(&options);
+    let db = Db::open(directory.path()).unwrap();
+    let table = db.existing_table("bench").unwrap();
+    let lengths = table.iter().map(|entry| entry.unwrap().1.len());
+    let lengths: std::collections::BTreeSet<_> = lengths.collect();
+    assert!(lengths.len() > 300, "{}", lengths.len());
+    assert!(lengths.iter().all(|bytes| (min..=max).contains(bytes)));
+    drop((table, db));
+    options.use_existing_db = true;
+    options.value_sizes = ValueSizes::Uniform { min, max: 701 };
+    options.workloads = vec![Workload::ReadRandom];
+    assert!(pando_bench::run(&options, &mut Notes::default()).is_err());
 }

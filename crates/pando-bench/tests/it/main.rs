@@ -5,6 +5,7 @@
 
 mod ablation;
 mod device;
+mod html;
 mod kv;
 mod notes;
 mod pool;

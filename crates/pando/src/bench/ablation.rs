@@ -83,7 +83,7 @@ pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
         ..defaults
     };
     bytes("size", flags.size)?;
-    Screen::run(common.json.as_deref(), false, |screen| {
+    Screen::run("ablation", common, false, |screen| {
         pando_bench::ablation::run(&options, screen)
     })
 }

@@ -56,7 +56,7 @@ pub(super) fn run(flags: &DeviceFlags) -> Result<(), Failure> {
         io_backend: choose(&flags.io_backend)?,
         completion_threads: flags.completion_threads,
     };
-    Screen::run(common.json.as_deref(), false, |screen| {
+    Screen::run("device", common, false, |screen| {
         pando_bench::device::run(&options, screen)
     })
 }

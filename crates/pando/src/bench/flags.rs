@@ -46,6 +46,9 @@ pub(super) struct CommonFlags {
     /// Write a JSON object for each workload, a line each.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Write a page for a browser: tables, percentiles, series over time, settings.
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 }
 
 /// Flags of layers that open a store.

@@ -150,7 +150,7 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
 
 pub(super) fn run(flags: &KvFlags) -> Result<(), Failure> {
     let options = options(flags)?;
-    Screen::run(flags.common.json.as_deref(), flags.statistics, |screen| {
+    Screen::run("kv", &flags.common, flags.statistics, |screen| {
         pando_bench::run(&options, screen)
     })
 }

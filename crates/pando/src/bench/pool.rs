@@ -65,7 +65,7 @@ pub(super) fn run(flags: &PoolFlags) -> Result<(), Failure> {
         interval: common.interval,
         seed: common.seed,
     };
-    Screen::run(common.json.as_deref(), flags.statistics, |screen| {
+    Screen::run("pool", common, flags.statistics, |screen| {
         pando_bench::pool::run(&options, screen)
     })
 }

@@ -98,7 +98,7 @@ pub(super) fn run(flags: &RespFlags) -> Result<(), Failure> {
         completion_threads: io.completion_threads,
         page_bytes: io.page_bytes()?,
     };
-    Screen::run(common.json.as_deref(), false, |screen| {
+    Screen::run("resp", common, false, |screen| {
         pando_bench::resp::run(&options, screen)
     })
 }

@@ -1,12 +1,14 @@
-//! Where results go: a table on standard output, records in a file, progress on standard error.
+//! Where results go: a table on standard output, records and a page in files,
+//! progress on standard error.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use pando_bench::{Observer, Record};
+use pando_bench::{Observer, Record, html};
 use pando_sync::time::Duration;
 
+use super::flags::CommonFlags;
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -15,31 +17,59 @@ use crate::progress::Progress;
 pub(super) struct Screen {
     progress: Progress,
     json: Option<File>,
+    /// What the page is made of, if there is to be one.
+    records: Option<Vec<Record>>,
     statistics: bool,
+    /// What people have been told.
+    noted: Vec<String>,
 }
 
 impl Screen {
-    /// Runs a benchmark that reports here, with records to the file `json`.
+    /// Runs a benchmark of `layer` that reports here, and in the files that `flags` name.
     pub(super) fn run(
-        json: Option<&Path>,
+        layer: &str,
+        flags: &CommonFlags,
         statistics: bool,
         run: impl FnOnce(&mut Self) -> pando_bench::Result<()>,
     ) -> Result<(), Failure> {
-        let create = |path: &Path| {
-            let failed =
-                |error| Failure::new(Code::Io, format!("--json {}: {error}", path.display()));
-            File::create(path).map_err(failed)
-        };
+        let mut html = create("html", flags.html.as_deref())?;
         let mut screen = Self {
             progress: Progress::new(),
-            json: json.map(create).transpose()?,
+            json: create("json", flags.json.as_deref())?,
+            records: html.is_some().then(Vec::new),
             statistics,
+            noted: Vec::new(),
         };
         output::line(Record::head());
         let result = run(&mut screen);
         screen.progress.finish();
+        if let (Some(file), Some(records)) = (&mut html, &screen.records) {
+            // Also of a run that failed: it has what was measured until then.
+            let page = html::page(&format!("pando bench {layer}"), &about(), records);
+            file.write_all(page.as_bytes()).map_err(|error| {
+                Failure::new(Code::Io, format!("writing the page of --html: {error}"))
+            })?;
+        }
         Ok(result?)
     }
+}
+
+/// The file of a flag, made before anything runs.
+fn create(flag: &str, path: Option<&Path>) -> Result<Option<File>, Failure> {
+    let open = |path: &Path| {
+        File::create(path).map_err(|error| {
+            Failure::new(Code::Io, format!("--{flag} {}: {error}", path.display()))
+        })
+    };
+    path.map(open).transpose()
+}
+
+/// What a page says beside the records.
+fn about() -> [(&'static str, String); 2] {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let command: Vec<_> = words.collect();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    [("command", command.join(" ")), ("pando", version)]
 }
 
 impl Observer for Screen {
@@ -57,6 +87,13 @@ impl Observer for Screen {
         });
     }
 
+    fn note(&mut self, line: &str) {
+        if !self.noted.iter().any(|noted| noted == line) {
+            self.noted.push(line.to_owned());
+            self.progress.suspend(|| eprintln!("{line}"));
+        }
+    }
+
     fn record(&mut self, record: &Record) -> pando_bench::Result<()> {
         let statistics = self.statistics;
         self.progress.suspend(|| {
@@ -71,6 +108,9 @@ impl Observer for Screen {
                 ));
             }
         });
+        if let Some(records) = &mut self.records {
+            records.push(record.clone());
+        }
         match &mut self.json {
             None => Ok(()),
             Some(file) => writeln!(file, "{}", record.json()).map_err(|source| {

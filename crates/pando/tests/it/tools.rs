@@ -182,9 +182,11 @@ fn records_are_lines_of_json_in_the_order_of_the_workloads() {
 fn records(here: &Path, words: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["bench"];
     arguments.extend(words);
-    arguments.push("--json=records.jsonl");
+    arguments.extend(["--json=records.jsonl", "--html=page.html"]);
     let (code, out, err) = run(here, &arguments);
     assert_eq!(code, 0, "{out}{err}");
+    let page = fs::read_to_string(here.join("page.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains(words[0]));
     let text = fs::read_to_string(here.join("records.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()

@@ -1,0 +1,154 @@
+//! What the processor counts while a thread works: instructions, cycles, misses. The kernel's share
+//! is left out, so that the usual rights are enough and figures of machines compare.
+//!
+//! A counter that the machine does not have, as in most virtual ones, or that may not be used
+//! (`/proc/sys/kernel/perf_event_paranoid`), is absent. Where more is asked for than fits at once,
+//! the kernel takes turns, and counts are scaled.
+
+use std::io;
+
+use perf_event::events::{Event, Hardware};
+use perf_event::{Builder, Counter};
+
+/// Counters of a thread that was asked for them.
+#[derive(Debug)]
+pub(crate) struct Counters([Option<Counter>; 4]);
+
+/// What was counted; a count of several threads is there if each of them has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counts {
+    /// Instructions that were retired.
+    pub instructions: Option<f64>,
+    /// Cycles of the processor.
+    pub cycles: Option<f64>,
+    /// References to memory that no cache had.
+    pub cache_misses: Option<f64>,
+    /// Branches that were predicted wrongly.
+    pub branch_misses: Option<f64>,
+}
+
+impl Counters {
+    /// Counters of the calling thread, at rest.
+    pub(crate) fn of_this_thread() -> Self {
+        Self::of([
+            Hardware::INSTRUCTIONS.into(),
+            Hardware::CPU_CYCLES.into(),
+            Hardware::CACHE_MISSES.into(),
+            Hardware::BRANCH_MISSES.into(),
+        ])
+    }
+
+    fn of(events: [Event; 4]) -> Self {
+        // Kernel and hypervisor are left out unless said otherwise.
+        Self(events.map(|event| Builder::new().kind(event).build().ok()))
+    }
+
+    /// From here on it counts.
+    pub(crate) fn begin(&mut self) {
+        for counter in &mut self.0 {
+            if counter.as_mut().is_some_and(|one| one.enable().is_err()) {
+                *counter = None;
+            }
+        }
+    }
+
+    /// What was counted since [`Counters::begin`].
+    pub(crate) fn end(&mut self) -> Counts {
+        let mut count = |index: usize| read(self.0[index].as_mut()?).ok().flatten();
+        Counts {
+            instructions: count(0),
+            cycles: count(1),
+            cache_misses: count(2),
+            branch_misses: count(3),
+        }
+    }
+}
+
+fn read(counter: &mut Counter) -> io::Result<Option<f64>> {
+    counter.disable()?;
+    let read = counter.read_count_and_time()?;
+    Ok(scaled(read.count, read.time_enabled, read.time_running))
+}
+
+/// A count of a counter that ran for a part of the time; None: it never did.
+fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<f64> {
+    (running_ns > 0).then(|| count as f64 * (enabled_ns as f64 / running_ns as f64))
+}
+
+impl Counts {
+    /// The counts of both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+        Self {
+            instructions: sum(self.instructions, other.instructions),
+            cycles: sum(self.cycles, other.cycles),
+            cache_misses: sum(self.cache_misses, other.cache_misses),
+            branch_misses: sum(self.branch_misses, other.branch_misses),
+        }
+    }
+
+    /// A line that says which are absent, if one is.
+    pub(crate) fn absent(&self) -> Option<String> {
+        let all = [
+            ("instructions", self.instructions),
+            ("cycles", self.cycles),
+            ("cache misses", self.cache_misses),
+            ("branch misses", self.branch_misses),
+        ];
+        let absent = all.iter().filter(|(_, count)| count.is_none());
+        let names: Vec<_> = absent.map(|(name, _)| *name).collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!(
+                "not counted here, for want of hardware counters or of the right to them: {names}"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perf_event::events::Software;
+
+    use super::{Counters, Counts, scaled};
+
+    #[test]
+    fn a_thread_is_counted_between_begin_and_end() {
+        let events = [Software::PAGE_FAULTS, Software::DUMMY];
+        let [faults, dummy] = events.map(Into::into);
+        let mut counters = Counters::of([faults, dummy.clone(), dummy.clone(), dummy]);
+        let touch = || std::hint::black_box(vec![1_u8; 8 << 20]).len();
+        touch();
+        counters.begin();
+        touch();
+        let counts = counters.end();
+        touch();
+        // Where no event may be counted at all, nothing is.
+        if let Some(faults) = counts.instructions {
+            assert!(faults >= 1.0, "{counts:?}");
+            assert_eq!(counters.end().instructions, Some(faults), "it has ended");
+            assert_eq!(counts.cycles, Some(0.0));
+        }
+    }
+
+    #[test]
+    fn counts_are_scaled_added_and_absent_if_one_is() {
+        assert_eq!(scaled(10, 100, 50), Some(20.0));
+        assert_eq!(scaled(10, 100, 0), None);
+        let all = Counts {
+            instructions: Some(1.0),
+            cycles: Some(2.0),
+            cache_misses: Some(3.0),
+            branch_misses: Some(4.0),
+        };
+        assert_eq!(all.absent(), None);
+        let one = Counts {
+            cycles: None,
+            ..all
+        };
+        assert_eq!(all.and(&all).branch_misses, Some(8.0));
+        assert_eq!(all.and(&one).cycles, None);
+        let line = all.and(&one).absent().unwrap();
+        assert!(line.ends_with(": cycles"), "{line}");
+    }
+}
