@@ -117,7 +117,8 @@ mod tests {
         let events = [Software::PAGE_FAULTS, Software::DUMMY];
         let [faults, dummy] = events.map(Into::into);
         let mut counters = Counters::of([faults, dummy.clone(), dummy.clone(), dummy]);
-        let touch = || std::hint::black_box(vec![1_u8; 8 << 20]).len();
+        // More than an allocator keeps: each time the pages are new.
+        let touch = || std::hint::black_box(vec![1_u8; 40 << 20]).len();
         touch();
         counters.begin();
         touch();

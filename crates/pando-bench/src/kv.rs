@@ -1,6 +1,7 @@
 //! A whole run of `bench kv`: opens the store, runs the workloads one after the other, closes it.
 
 use pando_stats::Ticker;
+use pando_sync::CachePadded;
 use pando_sync::time::Duration;
 
 use crate::error::Result;
@@ -88,7 +89,30 @@ pub(crate) fn run_one(
         true => store.fresh_start(options)?,
         false => options.num,
     };
-    let plan = Plan::new(options, workload, &store.table, values, fresh_start);
+    let plan = CachePadded(Plan::new(
+        options,
+        workload,
+        &store.table,
+        values,
+        fresh_start,
+    ));
+    let record = measure(std::slice::from_ref(&plan), store, way, observer)?;
+    if workload.inserts() {
+        store.set_fresh_start(Some(plan.fresh.end()));
+    }
+    Ok(record)
+}
+
+/// Runs one workload as `plans` say, which are the same but for their handles: a thread uses the
+/// one of its index, and one without goes round.
+pub(crate) fn measure(
+    plans: &[CachePadded<Plan<'_>>],
+    store: &Store,
+    way: &impl Way,
+    observer: &mut dyn Observer,
+) -> Result<Record> {
+    let plan: &Plan<'_> = &plans[0];
+    let (options, workload) = (plan.options, plan.workload);
     let phase = Phase {
         name: workload.name(),
         threads: options.threads,
@@ -108,9 +132,9 @@ pub(crate) fn run_one(
         call_ops: plan.call_keys(),
     };
     let mut before = store.db.statistics();
-    let make = |index| {
+    let make = |index: usize| {
         Ok(Called {
-            operations: Operations::new(&plan, index),
+            operations: Operations::new(&plans[index % plans.len()], index),
             way,
             state: Default::default(),
         })
@@ -118,11 +142,8 @@ pub(crate) fn run_one(
     let measured = phase::run(&phase, make, observer, &mut || {
         before = store.db.statistics()
     })?;
-    if workload.inserts() {
-        store.set_fresh_start(Some(plan.fresh.end()));
-    }
     let counted = store.db.statistics().since(&before);
-    Ok(record(&plan, store, &measured, &counted))
+    Ok(record(plan, store, &measured, &counted))
 }
 
 /// Whether pages that are read belong to the operations that are counted.

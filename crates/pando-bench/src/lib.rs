@@ -1,12 +1,12 @@
 //! Workloads behind `pando bench`, layer by layer: the device, the pool over it, the engine through
-//! its public interface, the server through a socket.
+//! its public interface, the server through a socket, and how reads grow with threads.
 //!
 //! Reading order: [`mod@kv`] ([`options`], `workload` and `value_sizes`: what is asked for; `keys`
 //! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf` and
 //! `fresh`: which key is next; `operations` and `ycsb`: one call of each workload), `phase`
 //! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`, `counters`;
-//! [`html`] (records as a page); [`device`], [`pool`], [`resp`]; [`ablation`] (what the
-//! product would be without one of its parts); `place` (where the file of a benchmark lies).
+//! [`html`] (records as a page); [`device`], [`pool`], [`resp`], [`iso`]; [`ablation`] (what
+//! the product would be without one of its parts); `place` (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
 //! other engines are not here; what they must have in common with these ([`keys`], [`values`],
@@ -22,6 +22,7 @@ pub mod error;
 mod fresh;
 pub mod histogram;
 pub mod html;
+pub mod iso;
 pub mod keys;
 pub mod kv;
 mod operations;
@@ -43,6 +44,7 @@ mod zipf;
 pub use ablation::{Ablation, AblationOptions};
 pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
+pub use iso::IsoOptions;
 pub use kv::run;
 pub use options::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 pub use phase::Observer;

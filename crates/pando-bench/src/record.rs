@@ -67,6 +67,8 @@ record! {
     ops_per_s_max: f64;
     /// Operations a second in relation to what the product does, the median of all rounds.
     speed_to_ours: f64;
+    /// Operations a second in relation to those of one thread, of the same variant.
+    speed_to_one_thread: f64;
     /// Objects that the variant built for each operation.
     constructions_per_op: f64;
     /// Allocations that the variant made for each operation.
@@ -242,16 +244,17 @@ impl Record {
             .found
             .filter(|_| self.ops > 0)
             .map(|found| 100.0 * found as f64 / self.ops as f64);
-        let name = match self.ablation {
-            Some(_) => format!("{} {}", self.workload, self.variant),
-            None => self.workload.to_owned(),
+        let name = match self.ablation.is_some() || self.variant != "ours" {
+            true => format!("{} {}", self.workload, self.variant),
+            false => self.workload.to_owned(),
         };
-        let to_ours = match self.speed_to_ours {
-            Some(share) => format!("  {share:.2} of ours"),
-            None => String::new(),
+        let beside = match (self.speed_to_ours, self.speed_to_one_thread) {
+            (Some(share), _) => format!("  {share:.2} of ours"),
+            (_, Some(times)) => format!("  {times:.2} of one thread"),
+            _ => String::new(),
         };
         format!(
-            "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{to_ours}",
+            "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{beside}",
             self.threads,
             self.ops_per_s,
             self.p50_us,

@@ -57,6 +57,11 @@ impl Store {
         })
     }
 
+    /// One more handle of the table.
+    pub(crate) fn handle(&self) -> Result<Table> {
+        Ok(self.db.table(TABLE)?)
+    }
+
     /// The first number that no key of the store has. Of keys without order it is a guess after
     /// earlier runs: a few of theirs are written again.
     pub(crate) fn fresh_start(&self, options: &KvOptions) -> Result<u64> {

@@ -33,6 +33,7 @@ const LABELS: [(f64, &str); 7] = [
 pub fn page(title: &str, about: &[(&str, String)], records: &[Record]) -> String {
     let tables = Tables::new(records);
     let mut sections = vec![("Workloads", tables.figures())];
+    sections.extend(scaling(records).map(|svg| ("Operations a second by threads", svg)));
     sections.extend(latencies(records).map(|svg| ("Latency by percentile", svg)));
     sections.extend(series(records).map(|svg| ("Operations a second over time", svg)));
     sections.push(("Settings", tables.settings(about)));
@@ -115,6 +116,34 @@ fn series(records: &[Record]) -> Option<String> {
     let up = steps(points().map(|(_, y)| *y).fold(0.0, f64::max));
     let (x, y) = (
         Axis::from_zero("seconds", &across),
+        Axis::from_zero("ops/s", &up),
+    );
+    Some(chart(x, y, &lines))
+}
+
+/// Rates over numbers of threads; None if no workload ran with several.
+fn scaling(records: &[Record]) -> Option<String> {
+    let mut lines: Vec<Line> = Vec::new();
+    for record in records {
+        let name = format!("{} {}", record.workload, record.variant);
+        let point = (record.threads as f64, record.ops_per_s);
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    for line in &mut lines {
+        line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+    lines.retain(|line| line.points.first().map(|p| p.0) != line.points.last().map(|p| p.0));
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let across = steps(points().map(|(x, _)| *x).reduce(f64::max)?);
+    let up = steps(points().map(|(_, y)| *y).fold(0.0, f64::max));
+    let (x, y) = (
+        Axis::from_zero("threads", &across),
         Axis::from_zero("ops/s", &up),
     );
     Some(chart(x, y, &lines))

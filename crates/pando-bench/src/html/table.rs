@@ -6,12 +6,13 @@ use super::escape::escape;
 use crate::record::Record;
 
 /// Fields that are columns where a record has them, in this order.
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 29] = [
     "workload",
     "variant",
     "threads",
     "ops_per_s",
     "speed_to_ours",
+    "speed_to_one_thread",
     "p50_us",
     "p99_us",
     "p999_us",

@@ -6,6 +6,7 @@
 mod ablation;
 mod device;
 mod html;
+mod iso;
 mod kv;
 mod notes;
 mod pool;

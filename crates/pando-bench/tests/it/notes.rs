@@ -8,6 +8,7 @@ use pando_bench::{Observer, Record, Result};
 pub(crate) struct Notes {
     pub(crate) records: Vec<Record>,
     pub(crate) steps: usize,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Observer for Notes {
@@ -17,6 +18,10 @@ impl Observer for Notes {
 
     fn step(&mut self, _workload: &str, _at: Duration, _ops_per_s: f64) {
         self.steps += 1;
+    }
+
+    fn note(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
     }
 
     fn record(&mut self, record: &Record) -> Result<()> {

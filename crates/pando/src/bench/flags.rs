@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use pando_bench::ValueSizes;
 use pando_sync::time::Duration;
 use pandodb::{Durability, IoBackend};
 
@@ -97,4 +98,47 @@ pub(super) fn named<T>(
 ) -> Result<Vec<T>, Failure> {
     let all = names.iter().map(|name| from_name(name.trim()));
     Ok(all.collect::<Result<_, _>>()?)
+}
+
+/// Sizes of values, as the help of the flag says.
+pub(super) fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
+    let size = |text: &str| {
+        let bytes = parse_size(text)?;
+        usize::try_from(bytes).map_err(|_| format!("{bytes} bytes do not fit into memory"))
+    };
+    let (range, law) = match text.split_once(':') {
+        Some((range, law)) => (range, Some(law)),
+        None => (text, None),
+    };
+    match (range.split_once('-'), law) {
+        (None, None) => Ok(ValueSizes::Fixed(size(range)?)),
+        (Some((min, max)), law @ (None | Some("zipf"))) => {
+            let (min, max) = (size(min)?, size(max)?);
+            Ok(match law {
+                None => ValueSizes::Uniform { min, max },
+                Some(_) => ValueSizes::Zipf { min, max },
+            })
+        }
+        _ => Err("SIZE, MIN-MAX or MIN-MAX:zipf is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ValueSizes, parse_value_sizes};
+
+    #[test]
+    fn sizes_of_values_are_one_or_a_range_with_a_law() {
+        let (min, max) = (64, 4096);
+        for (text, sizes) in [
+            ("1k", ValueSizes::Fixed(1024)),
+            ("64-4k", ValueSizes::Uniform { min, max }),
+            ("64-4096:zipf", ValueSizes::Zipf { min, max }),
+        ] {
+            assert_eq!(parse_value_sizes(text), Ok(sizes), "{text}");
+        }
+        for text in ["", "64-", "-64", "64:zipf", "64-128:uniform", "1-2-3"] {
+            assert!(parse_value_sizes(text).is_err(), "{text}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use pando_bench::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 use pando_sync::time::Duration;
 use pandodb::Compression;
 
-use super::flags::{CommonFlags, IoFlags, Level, bytes, named};
+use super::flags::{CommonFlags, IoFlags, Level, bytes, named, parse_value_sizes};
 use super::screen::Screen;
 use crate::failure::Failure;
 use crate::quantity::{parse_duration, parse_size};
@@ -83,29 +83,6 @@ pub(crate) struct KvFlags {
     io: IoFlags,
 }
 
-/// Sizes of values, as the help of the flag says.
-fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
-    let size = |text: &str| {
-        let bytes = parse_size(text)?;
-        usize::try_from(bytes).map_err(|_| format!("{bytes} bytes do not fit into memory"))
-    };
-    let (range, law) = match text.split_once(':') {
-        Some((range, law)) => (range, Some(law)),
-        None => (text, None),
-    };
-    match (range.split_once('-'), law) {
-        (None, None) => Ok(ValueSizes::Fixed(size(range)?)),
-        (Some((min, max)), law @ (None | Some("zipf"))) => {
-            let (min, max) = (size(min)?, size(max)?);
-            Ok(match law {
-                None => ValueSizes::Uniform { min, max },
-                Some(_) => ValueSizes::Zipf { min, max },
-            })
-        }
-        _ => Err("SIZE, MIN-MAX or MIN-MAX:zipf is needed".to_owned()),
-    }
-}
-
 fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
     let (common, io) = (&flags.common, &flags.io);
     Ok(KvOptions {
@@ -153,24 +130,4 @@ pub(super) fn run(flags: &KvFlags) -> Result<(), Failure> {
     Screen::run("kv", &flags.common, flags.statistics, |screen| {
         pando_bench::run(&options, screen)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ValueSizes, parse_value_sizes};
-
-    #[test]
-    fn sizes_of_values_are_one_or_a_range_with_a_law() {
-        let (min, max) = (64, 4096);
-        for (text, sizes) in [
-            ("1k", ValueSizes::Fixed(1024)),
-            ("64-4k", ValueSizes::Uniform { min, max }),
-            ("64-4096:zipf", ValueSizes::Zipf { min, max }),
-        ] {
-            assert_eq!(parse_value_sizes(text), Ok(sizes), "{text}");
-        }
-        for text in ["", "64-", "-64", "64:zipf", "64-128:uniform", "1-2-3"] {
-            assert!(parse_value_sizes(text).is_err(), "{text}");
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{ablation, device, kv, pool, resp};
+use super::{ablation, device, iso, kv, pool, resp};
 use crate::failure::Failure;
 
 /// What is measured.
@@ -16,6 +16,8 @@ pub(crate) enum Layer {
     Kv(Box<kv::KvFlags>),
     /// A server through sockets: its own, or one that runs.
     Resp(Box<resp::RespFlags>),
+    /// Reads of what is in memory, by more and more threads.
+    Iso(Box<iso::IsoFlags>),
     /// The product without one of its parts, and with it, in turn.
     Ablation(Box<ablation::AblationFlags>),
     /// Layers that this version does not measure.
@@ -29,14 +31,15 @@ pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
         Layer::Pool(flags) => pool::run(&flags),
         Layer::Kv(flags) => kv::run(&flags),
         Layer::Resp(flags) => resp::run(&flags),
+        Layer::Iso(flags) => iso::run(&flags),
         Layer::Ablation(flags) => ablation::run(&flags),
         Layer::Other(words) => {
             let name = words.first().map_or("", String::as_str);
             let why = match name {
-                "alloc" | "recovery" | "iso" => "is not there in this version",
+                "alloc" | "recovery" => "is not there in this version",
                 _ => "is no layer",
             };
-            let known = "there are device, pool, kv, resp, ablation";
+            let known = "there are device, pool, kv, resp, iso, ablation";
             Err(Failure::usage(format!("bench {name}: {why}; {known}")))
         }
     }

@@ -6,6 +6,7 @@
 mod ablation;
 mod device;
 mod flags;
+mod iso;
 mod kv;
 pub(crate) mod layer;
 mod pool;

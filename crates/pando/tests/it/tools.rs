@@ -219,7 +219,8 @@ fn each_layer_writes_records() {
     let kv = [&kv[..], &["--workloads=fillseq,multireadrandom"]].concat();
     let resp = ["resp", "--num=2000", "--max-memory=16m", "--pipeline=8"];
     let everywhere = ["variant", "threads", "ops_per_s", "p50_us", "p99_us"];
-    let cases: [(&[&str], &[&str], &[&str]); 4] = [
+    let iso = ["iso", "--num=1000", "--max-memory=16m", "--threads=1,2"];
+    let cases: [(&[&str], &[&str], &[&str]); 5] = [
         (&device, &["randread", "seqwrite"], &["block_size_bytes"]),
         (&pool, &["null", "memory"], &["page_size", "max_memory"]),
         (
@@ -232,6 +233,7 @@ fn each_layer_writes_records() {
             &["set", "get"],
             &["pipeline", "page_reads_per_op", "queue_depth"],
         ),
+        (&iso, &["readrandom"; 4], &["speed_to_one_thread"]),
     ];
     for (words, workloads, fields) in cases {
         let records = records(here, words);

@@ -30,6 +30,7 @@ fn help_and_version_are_there_at_every_level() {
         &["bench", "pool"],
         &["bench", "kv"],
         &["bench", "resp"],
+        &["bench", "iso"],
         &["bench", "ablation"],
     ] {
         check(pando(here).args(words).arg("--help"), 0, "Usage: pando");
@@ -87,6 +88,11 @@ fn wrong_flags_are_refused() {
         pando(here).args(["bench", "kv", "--value-size", "4-64"]),
         1,
         "--value-size",
+    );
+    check(
+        pando(here).args(["bench", "iso", "--threads", "1,0"]),
+        1,
+        "--threads",
     );
     check(
         pando(here).args(["bench", "kv", "--workloads", "fil"]),

@@ -1,0 +1,67 @@
+//! What a run is asked for.
+
+use crate::error::{Error, Result};
+use crate::options::{KvOptions, Workload};
+
+/// More threads are a mistake.
+const THREADS_MAX: usize = 1024;
+
+/// Whose handle of the table a thread uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsoVariant {
+    /// Each thread opens the table for itself.
+    OwnHandle,
+    /// All threads use one.
+    SharedHandle,
+}
+
+impl IsoVariant {
+    /// Both, in the order of their turns.
+    pub const ALL: [Self; 2] = [Self::OwnHandle, Self::SharedHandle];
+
+    /// Name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OwnHandle => "own-handle",
+            Self::SharedHandle => "shared-handle",
+        }
+    }
+}
+
+/// Options of `bench iso`; the defaults are those of the command line.
+#[derive(Debug, Clone)]
+pub struct IsoOptions {
+    /// Numbers of threads, in this order.
+    pub threads: Vec<usize>,
+    /// Store, keys, and length of each turn; its workloads and threads mean nothing here.
+    pub kv: KvOptions,
+}
+
+impl Default for IsoOptions {
+    fn default() -> Self {
+        Self {
+            threads: vec![1, 2, 4, 8, 16, 32, 64],
+            kv: KvOptions::default(),
+        }
+    }
+}
+
+impl IsoOptions {
+    /// Options of the turns with so many threads.
+    pub(super) fn turn(&self, threads: usize) -> KvOptions {
+        KvOptions {
+            workloads: vec![Workload::ReadRandom],
+            threads,
+            ..self.kv.clone()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let is_fine = |threads: &usize| (1..=THREADS_MAX).contains(threads);
+        if self.threads.is_empty() || !self.threads.iter().all(is_fine) {
+            let what = format!("numbers from 1 to {THREADS_MAX} are needed");
+            return Err(Error::option("threads", what));
+        }
+        self.turn(1).check()
+    }
+}

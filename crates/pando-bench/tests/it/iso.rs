@@ -1,0 +1,81 @@
+//! Reads of what is in memory by more and more threads.
+
+use pando_bench::{Error, IsoOptions, KvOptions, iso};
+use pandodb::IoBackend;
+
+use crate::notes::Notes;
+
+fn tiny() -> IsoOptions {
+    IsoOptions {
+        threads: vec![1, 3],
+        kv: KvOptions {
+            num: 3000,
+            max_memory: 16 << 20,
+            io_backend: IoBackend::Memory,
+            ..KvOptions::default()
+        },
+    }
+}
+
+#[test]
+fn both_variants_have_a_turn_with_each_number_of_threads() {
+    let notes = Notes::of(|notes| iso::run(&tiny(), notes));
+    let turns = notes.records.iter().map(|one| (one.variant, one.threads));
+    let expected = [
+        ("own-handle", 1),
+        ("shared-handle", 1),
+        ("own-handle", 3),
+        ("shared-handle", 3),
+    ];
+    assert!(turns.eq(expected));
+    for record in &notes.records {
+        assert_eq!(record.workload, "readrandom");
+        assert_eq!((record.ops, record.found), (3000, Some(3000)));
+        assert_eq!(record.hits_per_op, Some(1.0));
+        let of_one = notes
+            .records
+            .iter()
+            .find(|one| one.variant == record.variant);
+        let times = record.ops_per_s / of_one.unwrap().ops_per_s;
+        assert_eq!(record.speed_to_one_thread, Some(times));
+    }
+    let page = pando_bench::html::page("iso", &[], &notes.records);
+    assert!(page.contains("Operations a second by threads"));
+    assert!(page.contains("readrandom own-handle x3"));
+}
+
+#[test]
+fn reads_from_the_device_are_said() {
+    let mut options = tiny();
+    options.threads = vec![2];
+    options.kv.num = 300_000;
+    options.kv.ops = Some(20_000);
+    let notes = Notes::of(|notes| iso::run(&options, notes));
+    assert!(notes.records.iter().all(|one| one.hits_per_op < Some(1.0)));
+    let says = |line: &String| line.contains("--max-memory");
+    assert_eq!(notes.lines.iter().filter(|line| says(line)).count(), 2);
+    assert!(notes.records[0].speed_to_one_thread.is_none());
+}
+
+#[test]
+fn a_store_that_is_there_is_read_first_and_nonsense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = tiny();
+    options.kv.dir = Some(directory.path().to_owned());
+    options.kv.io_backend = IoBackend::Auto;
+    Notes::of(|notes| iso::run(&options, notes));
+    options.kv.use_existing_db = true;
+    let notes = Notes::of(|notes| iso::run(&options, notes));
+    assert!(notes.records.iter().all(|one| one.hits_per_op == Some(1.0)));
+    for threads in [vec![], vec![1, 0], vec![2000]] {
+        options.threads = threads;
+        let error = iso::run(&options, &mut Notes::default()).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Option {
+                flag: "threads",
+                ..
+            }
+        ));
+    }
+}

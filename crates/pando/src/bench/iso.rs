@@ -1,0 +1,74 @@
+//! `pando bench iso`: how reads of what is in memory grow with threads.
+
+use clap::Args;
+use pando_bench::{Distribution, IsoOptions, KvOptions, ValueSizes};
+use pando_sync::time::Duration;
+
+use super::flags::{CommonFlags, IoFlags, bytes, parse_value_sizes};
+use super::screen::Screen;
+use crate::failure::Failure;
+use crate::quantity::{parse_duration, parse_size};
+
+#[derive(Debug, Args)]
+pub(crate) struct IsoFlags {
+    /// Numbers of threads, in this order, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().threads)]
+    threads: Vec<usize>,
+    /// Number of keys; also of reads of a turn, unless there is a duration.
+    #[arg(long, default_value_t = 1_000_000)]
+    num: u64,
+    /// Bytes of a key.
+    #[arg(long, default_value = "16", value_parser = parse_size)]
+    key_size: u64,
+    /// Bytes of a value: SIZE, or MIN-MAX (all sizes alike), or MIN-MAX:zipf (short ones most).
+    #[arg(long, value_name = "SIZES", default_value = "100", value_parser = parse_value_sizes)]
+    value_size: ValueSizes,
+    /// Length of each turn.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Memory budget of the engine: above the data.
+    #[arg(long, alias = "cache-size", default_value = "1g", value_parser = parse_size)]
+    max_memory: u64,
+    /// Which keys are chosen: uniform, zipf:S or latest [default: uniform].
+    #[arg(long, value_name = "NAME")]
+    distribution: Option<String>,
+    /// Print the engine's counters of each turn.
+    #[arg(long)]
+    statistics: bool,
+    /// Use the store that is in --dir, and what it holds: it is read once first.
+    #[arg(long)]
+    use_existing_db: bool,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(flatten)]
+    io: IoFlags,
+}
+
+pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
+    let (common, io) = (&flags.common, &flags.io);
+    let distribution = flags.distribution.as_deref();
+    let options = IsoOptions {
+        threads: flags.threads.clone(),
+        kv: KvOptions {
+            num: flags.num,
+            key_bytes: bytes("key-size", flags.key_size)?,
+            value_sizes: flags.value_size,
+            duration: flags.duration,
+            warmup: common.warmup,
+            interval: common.interval,
+            max_memory: flags.max_memory,
+            distribution: distribution.map(Distribution::from_name).transpose()?,
+            seed: common.seed,
+            dir: common.dir.clone(),
+            use_existing_db: flags.use_existing_db,
+            io_backend: io.backend()?,
+            queue_depth: io.queue_depth,
+            completion_threads: io.completion_threads,
+            page_bytes: io.page_bytes()?,
+            ..KvOptions::default()
+        },
+    };
+    Screen::run("iso", common, flags.statistics, |screen| {
+        pando_bench::iso::run(&options, screen)
+    })
+}
