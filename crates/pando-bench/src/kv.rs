@@ -7,7 +7,7 @@ use pando_sync::time::Duration;
 use crate::error::Result;
 use crate::operations::{Operations, Plan};
 use crate::options::{KvOptions, Workload};
-use crate::phase::{self, Calls, Done, Measured, Observer, Phase};
+use crate::phase::{self, Calls, Done, Kind, Measured, Observer, Phase};
 use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
@@ -68,6 +68,10 @@ struct Called<'a, W: Way> {
 impl<W: Way> Calls for Called<'_, W> {
     fn call(&mut self, limit: u64) -> Result<Option<Done>> {
         self.way.call(&mut self.state, &mut self.operations, limit)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.operations.kind()
     }
 }
 
@@ -187,8 +191,10 @@ fn record(
     );
     if reads_keys(workload) && gets > 0.0 {
         record.hits_per_op = Some((1.0 - missed / gets).max(0.0));
+        // Writes read pages, too, and count no misses.
+        let is_plain = missed > 0.0 && measured.writes.count() == 0;
         record.page_reads_per_miss =
-            (missed > 0.0).then(|| counted.get(Ticker::PageReads) as f64 / missed);
+            is_plain.then(|| counted.get(Ticker::PageReads) as f64 / missed);
     }
     record.found = (!workload.is_fill() && !writes).then_some(measured.found);
     record.beside_ops_per_s = workload

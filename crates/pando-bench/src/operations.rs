@@ -10,7 +10,7 @@ use crate::fresh::{Fresh, View};
 use crate::keys::Keys;
 use crate::options::{Distribution, KvOptions, Workload};
 use crate::permutation::Permutation;
-use crate::phase::{self, Calls, Done};
+use crate::phase::{self, Calls, Done, Kind};
 use crate::random::Random;
 use crate::values::Values;
 use crate::workload::Mix;
@@ -46,6 +46,8 @@ pub(crate) struct Operations<'a> {
     beside: bool,
     pub(crate) random: Random,
     pub(crate) view: View<'a>,
+    /// What the call before was, of a workload that mixes.
+    pub(crate) mixed: Option<Kind>,
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
     batch: Batch,
@@ -145,6 +147,10 @@ impl Calls for Operations<'_> {
         }
         .map(Some)
     }
+
+    fn kind(&self) -> Option<Kind> {
+        self.mixed
+    }
 }
 
 impl<'a> Operations<'a> {
@@ -160,6 +166,7 @@ impl<'a> Operations<'a> {
             plan,
             beside: thread >= plan.options.threads,
             view: View::new(&plan.fresh, thread),
+            mixed: None,
             random: Random::new(plan.options.seed, stream),
             fill: phase::share(plan.options.num, plan.options.threads, thread),
             batch: Batch::new(),

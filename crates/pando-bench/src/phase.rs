@@ -47,6 +47,15 @@ pub struct Done {
     pub found: u64,
 }
 
+/// What a call of a workload that mixes reads and writes was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It changed nothing.
+    Read,
+    /// It wrote.
+    Write,
+}
+
 /// The work of one thread.
 pub trait Calls {
     /// The next call, for at most `limit` operations; None: there is no more to do.
@@ -54,6 +63,11 @@ pub trait Calls {
     /// # Errors
     /// They end the run.
     fn call(&mut self, limit: u64) -> Result<Option<Done>>;
+
+    /// What the call before was; None: this workload does not mix.
+    fn kind(&self) -> Option<Kind> {
+        None
+    }
 
     /// The measured part begins at `start`.
     fn begin(&mut self, start: Instant) {
@@ -117,6 +131,10 @@ pub fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> 
 pub struct Measured {
     /// Times of calls, in nanoseconds.
     pub calls: Histogram,
+    /// Those of them that read, of a workload that mixes.
+    pub reads: Histogram,
+    /// Those of them that wrote, of a workload that mixes.
+    pub writes: Histogram,
     /// Operations that count.
     pub ops: u64,
     /// Those of them that found what they asked for.
@@ -140,6 +158,13 @@ impl Measured {
             return;
         }
         self.calls.merge(&result.calls);
+        for (into, kind) in [
+            (&mut self.reads, &result.reads),
+            (&mut self.writes, &result.writes),
+        ] {
+            into.merge(kind);
+            self.calls.merge(kind);
+        }
         self.ops += result.ops;
         self.found += result.found;
         self.counts = Some(match self.counts {
@@ -165,7 +190,10 @@ struct Shared<'a> {
 }
 
 struct ThreadResult {
+    /// Without those of the other two.
     calls: Histogram,
+    reads: Histogram,
+    writes: Histogram,
     ops: u64,
     found: u64,
     counts: Counts,
@@ -345,6 +373,8 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
     }
     let mut result = ThreadResult {
         calls: Histogram::default(),
+        reads: Histogram::default(),
+        writes: Histogram::default(),
         ops: 0,
         found: 0,
         counts: Counts::default(),
@@ -363,7 +393,12 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
         };
         let now = time::now();
         let ns = now.saturating_duration_since(begun).as_nanos();
-        result.calls.add(u64::try_from(ns).unwrap_or(u64::MAX));
+        let times = match calls.kind() {
+            None => &mut result.calls,
+            Some(Kind::Read) => &mut result.reads,
+            Some(Kind::Write) => &mut result.writes,
+        };
+        times.add(u64::try_from(ns).unwrap_or(u64::MAX));
         before = now;
         left = left.saturating_sub(done.ops);
         result.ops += done.ops;

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::histogram::Histogram;
 use crate::options::ValueSizes;
 use crate::phase::Measured;
 
@@ -75,6 +76,18 @@ record! {
     allocations_per_op: f64;
     /// Descriptors of the file that were open.
     handles: usize;
+    /// Median of the time of a call that read, of a workload that mixes reads and writes.
+    read_p50_us: f64;
+    /// Time that 99 % of these did not exceed.
+    read_p99_us: f64;
+    /// Time that 99.9 % of these did not exceed.
+    read_p999_us: f64;
+    /// Median of the time of a call that wrote, of such a workload.
+    write_p50_us: f64;
+    /// Time that 99 % of these did not exceed.
+    write_p99_us: f64;
+    /// Time that 99.9 % of these did not exceed.
+    write_p999_us: f64;
     /// Processor time of the whole process for each operation.
     cpu_us_per_op: f64;
     /// Instructions of the threads that ran operations, the kernel's not included.
@@ -178,6 +191,12 @@ impl Record {
         self.p999_us = us(0.999);
         self.mean_us = measured.calls.mean() / 1e3;
         self.max_us = measured.calls.max() as f64 / 1e3;
+        let times_of = |kind: &Histogram| {
+            let us = |share| (kind.count() > 0).then(|| kind.percentile(share) as f64 / 1e3);
+            [us(0.5), us(0.99), us(0.999)]
+        };
+        [self.read_p50_us, self.read_p99_us, self.read_p999_us] = times_of(&measured.reads);
+        [self.write_p50_us, self.write_p99_us, self.write_p999_us] = times_of(&measured.writes);
         let points = measured.calls.points();
         self.percentiles = points.map(|(share, ns)| (share, ns as f64 / 1e3)).collect();
         self.cpu_us_per_op = measured

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::operations::{Operations, check_value};
 use crate::options::Distribution;
-use crate::phase::Done;
+use crate::phase::{Done, Kind};
 use crate::workload::{Act, Mix};
 
 /// Most entries of a scan; all lengths from 1 on are alike.
@@ -17,7 +17,12 @@ impl Operations<'_> {
     /// The next operation of `mix`. Writes count as found: they ask for nothing.
     pub(crate) fn mixed(&mut self, mix: Mix) -> Result<Done> {
         self.view.look();
-        let found = match mix.choose(&mut self.random) {
+        let act = mix.choose(&mut self.random);
+        self.mixed = Some(match act {
+            Act::Read | Act::Scan => Kind::Read,
+            Act::Write | Act::Insert | Act::Change => Kind::Write,
+        });
+        let found = match act {
             Act::Read => {
                 let number = self.choose_grown();
                 self.read_number(number)?

@@ -6,7 +6,7 @@ use super::escape::escape;
 use crate::record::Record;
 
 /// Fields that are columns where a record has them, in this order.
-const COLUMNS: [&str; 29] = [
+const COLUMNS: [&str; 35] = [
     "workload",
     "variant",
     "threads",
@@ -18,6 +18,12 @@ const COLUMNS: [&str; 29] = [
     "p999_us",
     "mean_us",
     "max_us",
+    "read_p50_us",
+    "read_p99_us",
+    "read_p999_us",
+    "write_p50_us",
+    "write_p99_us",
+    "write_p999_us",
     "cpu_us_per_op",
     "server_cpu_us_per_op",
     "instructions_per_op",
