@@ -18,4 +18,5 @@ pub mod run;
 mod submit;
 
 pub use options::{Ablation, AblationOptions};
+pub(crate) use rounds::middle_of;
 pub use run::run;

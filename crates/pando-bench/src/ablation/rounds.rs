@@ -81,7 +81,7 @@ pub(super) fn run(
 }
 
 /// Where the median lies; of an even number the lower of the two.
-fn middle_of(values: &[f64]) -> usize {
+pub(crate) fn middle_of(values: &[f64]) -> usize {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, other| values[*one].total_cmp(&values[*other]));
     order[(values.len() - 1) / 2]

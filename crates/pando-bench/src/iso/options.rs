@@ -33,6 +33,8 @@ impl IsoVariant {
 pub struct IsoOptions {
     /// Numbers of threads, in this order.
     pub threads: Vec<usize>,
+    /// Turns of each variant and number of threads; the median round is reported.
+    pub rounds: usize,
     /// Store, keys, and length of each turn; its workloads and threads mean nothing here.
     pub kv: KvOptions,
 }
@@ -41,6 +43,7 @@ impl Default for IsoOptions {
     fn default() -> Self {
         Self {
             threads: vec![1, 2, 4, 8, 16, 32, 64],
+            rounds: 3,
             kv: KvOptions::default(),
         }
     }
@@ -61,6 +64,9 @@ impl IsoOptions {
         if self.threads.is_empty() || !self.threads.iter().all(is_fine) {
             let what = format!("numbers from 1 to {THREADS_MAX} are needed");
             return Err(Error::option("threads", what));
+        }
+        if self.rounds == 0 {
+            return Err(Error::option("rounds", "at least 1 is needed"));
         }
         self.turn(1).check()
     }

@@ -5,6 +5,7 @@ use pando_sync::time::Duration;
 use pandodb::Table;
 
 use super::options::{IsoOptions, IsoVariant};
+use crate::ablation::middle_of;
 use crate::error::Result;
 use crate::kv::{self, Plainly};
 use crate::operations::Plan;
@@ -15,7 +16,7 @@ use crate::store::Store;
 use crate::values::Values;
 
 /// Fills a store, or reads all of one that is there, and measures both variants with each number
-/// of threads; `observer` is told of each turn.
+/// of threads, round by round; `observer` is told of the median rounds at the end.
 ///
 /// # Errors
 /// Options that make no sense, errors of the engine, and reads that return something else than was
@@ -37,23 +38,79 @@ pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
         false => Workload::FillSeq,
     };
     kv::run_one(&once, first, &store, &values, &Plainly, observer)?;
-    let mut of_one: [Option<f64>; 2] = [None, None];
-    for threads in &options.threads {
-        let turn = options.turn(*threads);
-        for (variant, of_one) in IsoVariant::ALL.into_iter().zip(&mut of_one) {
-            let mut record = run_one(&turn, variant, &store, &values, observer)?;
-            if *threads == 1 {
-                *of_one = Some(record.ops_per_s);
-            }
-            record.speed_to_one_thread = of_one.map(|one| record.ops_per_s / one.max(1e-9));
+    let mut turns = Turns::new(options);
+    for round in 0..options.rounds {
+        for turn in turns.of_round(round) {
+            let kv = options.turn(turn.threads);
+            let record = run_one(&kv, turn.variant, &store, &values, observer)?;
             if record.hits_per_op.is_some_and(|hits| hits < 1.0) {
                 let more = "a larger --max-memory answers all of them";
                 observer.note(&format!("some reads went to the device: {more}"));
             }
-            observer.record(&record)?;
+            turn.rounds.push(record);
         }
     }
+    for record in turns.medians() {
+        observer.record(&record)?;
+    }
     store.close()
+}
+
+/// A variant with a number of threads.
+struct Turn {
+    threads: usize,
+    variant: IsoVariant,
+    /// What each round came to.
+    rounds: Vec<Record>,
+}
+
+/// All of them, in the order in which they are reported.
+struct Turns(Vec<Turn>);
+
+impl Turns {
+    fn new(options: &IsoOptions) -> Self {
+        let of = |threads: &usize| {
+            let threads = *threads;
+            IsoVariant::ALL.map(|variant| Turn {
+                threads,
+                variant,
+                rounds: Vec::new(),
+            })
+        };
+        Self(options.threads.iter().flat_map(of).collect())
+    }
+
+    /// All turns once; every other round goes backwards, so that what changes slowly on the machine
+    /// changes for all of them.
+    fn of_round(&mut self, round: usize) -> Box<dyn Iterator<Item = &mut Turn> + '_> {
+        match round % 2 {
+            0 => Box::new(self.0.iter_mut()),
+            _ => Box::new(self.0.iter_mut().rev()),
+        }
+    }
+
+    /// Of each turn the round of median speed, with what all rounds say.
+    fn medians(&self) -> Vec<Record> {
+        let rates = |turn: &Turn| -> Vec<f64> {
+            let rounds = turn.rounds.iter();
+            rounds.map(|record| record.ops_per_s).collect()
+        };
+        let median = |turn: &Turn| {
+            let all = rates(turn);
+            let mut record = turn.rounds[middle_of(&all)].clone();
+            record.rounds = Some(all.len());
+            record.ops_per_s_min = all.iter().copied().reduce(f64::min);
+            record.ops_per_s_max = all.iter().copied().reduce(f64::max);
+            let is_one = |other: &&Turn| other.threads == 1 && other.variant == turn.variant;
+            record.speed_to_one_thread = self.0.iter().find(is_one).map(|one| {
+                let pairs = all.iter().zip(rates(one));
+                let times: Vec<f64> = pairs.map(|(many, one)| many / one.max(1e-9)).collect();
+                times[middle_of(&times)]
+            });
+            record
+        };
+        self.0.iter().map(median).collect()
+    }
 }
 
 fn run_one(
@@ -80,4 +137,49 @@ fn run_one(
     let mut record = kv::measure(&plans, store, &Plainly, observer)?;
     record.variant = variant.name();
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IsoOptions, IsoVariant, Turns};
+    use crate::record::Record;
+
+    #[test]
+    fn rounds_go_to_and_fro_and_medians_are_of_what_a_round_says() {
+        let options = IsoOptions {
+            threads: vec![2, 1],
+            ..IsoOptions::default()
+        };
+        let mut turns = Turns::new(&options);
+        // By round, in the order of the report: two threads own and shared, one thread the same.
+        let rates = [
+            [10.0, 20.0, 8.0, 10.0],
+            [30.0, 50.0, 10.0, 40.0],
+            [20.0, 40.0, 20.0, 20.0],
+        ];
+        let mut order = Vec::new();
+        for (round, rates) in rates.iter().enumerate() {
+            for turn in turns.of_round(round) {
+                let at = match turn.threads {
+                    2 => 0,
+                    _ => 2,
+                } + usize::from(turn.variant == IsoVariant::SharedHandle);
+                order.push(at);
+                let mut record = Record::new("readrandom", "?", turn.threads, 1);
+                record.ops_per_s = rates[at];
+                turn.rounds.push(record);
+            }
+        }
+        assert_eq!(order, [0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3]);
+        let records = turns.medians();
+        let speeds: Vec<_> = records.iter().map(|one| one.ops_per_s).collect();
+        assert_eq!(speeds, [20.0, 40.0, 10.0, 20.0]);
+        let times: Vec<_> = records.iter().map(|one| one.speed_to_one_thread).collect();
+        assert_eq!(times, [Some(1.25), Some(2.0), Some(1.0), Some(1.0)]);
+        assert_eq!(
+            (records[0].ops_per_s_min, records[0].ops_per_s_max),
+            (Some(10.0), Some(30.0))
+        );
+        assert_eq!(records[0].rounds, Some(3));
+    }
 }

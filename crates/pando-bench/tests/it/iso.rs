@@ -8,6 +8,7 @@ use crate::notes::Notes;
 fn tiny() -> IsoOptions {
     IsoOptions {
         threads: vec![1, 3],
+        rounds: 1,
         kv: KvOptions {
             num: 3000,
             max_memory: 16 << 20,
@@ -18,7 +19,7 @@ fn tiny() -> IsoOptions {
 }
 
 #[test]
-fn both_variants_have_a_turn_with_each_number_of_threads() {
+fn both_variants_have_turns_with_each_number_of_threads() {
     let notes = Notes::of(|notes| iso::run(&tiny(), notes));
     let turns = notes.records.iter().map(|one| (one.variant, one.threads));
     let expected = [

@@ -14,6 +14,9 @@ pub(crate) struct IsoFlags {
     /// Numbers of threads, in this order, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().threads)]
     threads: Vec<usize>,
+    /// Turns of each variant and number of threads, there and back; the median round is reported.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
     /// Number of keys; also of reads of a turn, unless there is a duration.
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
@@ -49,6 +52,7 @@ pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
     let distribution = flags.distribution.as_deref();
     let options = IsoOptions {
         threads: flags.threads.clone(),
+        rounds: flags.rounds,
         kv: KvOptions {
             num: flags.num,
             key_bytes: bytes("key-size", flags.key_size)?,

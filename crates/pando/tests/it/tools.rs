@@ -219,7 +219,13 @@ fn each_layer_writes_records() {
     let kv = [&kv[..], &["--workloads=fillseq,multireadrandom"]].concat();
     let resp = ["resp", "--num=2000", "--max-memory=16m", "--pipeline=8"];
     let everywhere = ["variant", "threads", "ops_per_s", "p50_us", "p99_us"];
-    let iso = ["iso", "--num=1000", "--max-memory=16m", "--threads=1,2"];
+    let iso = [
+        "iso",
+        "--num=1000",
+        "--max-memory=16m",
+        "--threads=1,2",
+        "--rounds=1",
+    ];
     let cases: [(&[&str], &[&str], &[&str]); 5] = [
         (&device, &["randread", "seqwrite"], &["block_size_bytes"]),
         (&pool, &["null", "memory"], &["page_size", "max_memory"]),
