@@ -257,14 +257,17 @@ impl<'a> Operations<'a> {
             plan.keys.write(*number, key);
         }
         let wanted: Vec<&[u8]> = self.many.iter().map(|(_, key)| &key[..]).collect();
-        let values = plan.table.get_many(&wanted)?;
-        let mut found = 0;
-        for ((number, _), value) in self.many.iter().zip(values) {
+        let (mut found, mut checked) = (0, Ok(()));
+        let scratch = &mut self.scratch;
+        plan.table.get_many_with(&wanted, |at, value| {
             if let Some(value) = value {
                 found += 1;
-                check_value(plan, *number, &value, &mut self.scratch)?;
+                if checked.is_ok() {
+                    checked = check_value(plan, self.many[at].0, value, scratch);
+                }
             }
-        }
+        })?;
+        checked?;
         Ok(Done { ops: keys, found })
     }
 
