@@ -113,7 +113,8 @@ impl Pool {
         };
         let latch = &self.header(frame).latch;
         for _ in 0..LATCH_SPINS {
-            // Only a late reader that corrects a hint can share it, and not for long.
+            // Only a late reader can share it: one that corrects a hint, or finds that it came too
+            // late for a share.
             if let Some(version) = latch.read()
                 && latch.try_exclusive(version)
             {

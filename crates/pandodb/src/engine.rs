@@ -116,6 +116,7 @@ impl Engine {
         audit::name("checkpoint", &self.checkpoint);
         audit::name("hold budget", &self.holds);
         audit::name("jobs", &self.jobs);
+        audit::name("reads", &self.reads);
         audit::name("pool", &self.store.pool);
         audit::name("space", &self.store.space);
     }

@@ -9,7 +9,7 @@ use std::task::Waker;
 use pando_format::PageId;
 use pando_pool::LoadWait;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{SignalQueue, WaitList};
+use pando_sync::{SignalQueue, WaitList, audit};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -39,12 +39,14 @@ pub(crate) struct Reads {
 
 impl Reads {
     pub(crate) fn new() -> Self {
+        let turns: Box<[_]> = (0..SCANS).map(|_| AtomicU64::new(0)).collect();
+        audit::name("turns of scans", &*turns);
         Self {
             wishes: SignalQueue::new(WISHES_MAX),
             crowded: WaitList::new(),
             closed: AtomicBool::new(false),
             next_scan: AtomicU64::new(0),
-            turns: (0..SCANS).map(|_| AtomicU64::new(0)).collect(),
+            turns,
             busy: AtomicUsize::new(0),
         }
     }
