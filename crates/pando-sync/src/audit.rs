@@ -47,6 +47,7 @@ pub use model::{Transfers, enter_core, leave_core, simulated_core, take_transfer
 #[cfg(pando_audit)]
 mod model {
     use std::cell::Cell;
+    use std::cmp::Reverse;
     use std::collections::{BTreeMap, HashMap};
     use std::sync::Mutex;
 
@@ -77,7 +78,8 @@ mod model {
 
     #[derive(Default)]
     struct Model {
-        names: BTreeMap<usize, (usize, &'static str)>,
+        /// By beginning, the longest first, and end.
+        names: BTreeMap<(usize, Reverse<usize>), &'static str>,
         lines: HashMap<usize, Line>,
         transfers: BTreeMap<&'static str, u64>,
     }
@@ -121,12 +123,14 @@ mod model {
         }
         let end = start + bytes;
         with(|model| {
-            // What lay here before is gone. A structure is named before its parts are.
-            let inside: Vec<usize> = model.names.range(start..end).map(|(at, _)| *at).collect();
-            for at in inside {
-                model.names.remove(&at);
+            // What lay here before is gone. A structure is named before its parts are; the first
+            // of them may begin where it does.
+            let here = (start, Reverse(end))..(end, Reverse(usize::MAX));
+            let inside: Vec<_> = model.names.range(here).map(|(name, _)| *name).collect();
+            for name in inside {
+                model.names.remove(&name);
             }
-            model.names.insert(start, (end, structure));
+            model.names.insert((start, Reverse(end)), structure);
         });
     }
 
@@ -154,11 +158,12 @@ mod model {
             if transfer {
                 // The innermost of the structures that hold the address: what is named inside
                 // another one starts later.
-                let mut before = model.names.range(..=address).rev().take(NESTED_MAX);
-                let mut named = || before.find(|(_, (end, _))| address < *end);
+                let before = model.names.range(..=(address, Reverse(0))).rev();
+                let mut before = before.take(NESTED_MAX);
+                let mut named = || before.find(|((_, Reverse(end)), _)| address < *end);
                 let structure = match owner {
                     Owner::Itself(structure) => structure,
-                    Owner::Named(or) => named().map_or(or, |(_, (_, structure))| *structure),
+                    Owner::Named(or) => named().map_or(or, |(_, structure)| *structure),
                 };
                 *model.transfers.entry(structure).or_default() += 1;
             }
