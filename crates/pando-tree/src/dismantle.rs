@@ -3,13 +3,13 @@
 
 use pando_pool::{Attempt, Pool, Stay};
 
+use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::remove_empty::Chain;
 use crate::scratch::Scratch;
 use crate::tree::{Tree, counted};
-use crate::way::Freely;
 
 /// What one step freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Pool};
 
+use crate::approach::{Approach, Freely, Latched, insist};
 use crate::node::view::Node;
 use crate::overflow::Description;
 use crate::tree::{Tree, damaged};
 use crate::value::ValueReader;
-use crate::way::{Freely, Latched, Way, insist};
 
 /// What a point read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,11 +85,11 @@ impl Tree {
     pub(crate) fn get<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let leaf = self.descend(pool, way, 0, |_, node| node.child_for(key))?;
+        let leaf = self.descend(pool, approach, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let spot = node.find(key);
         let lookup = Lookup {
@@ -129,11 +129,11 @@ impl Tree {
     pub(crate) fn locate<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
         let mut levels = 1;
-        let leaf = self.descend(pool, way, 0, |_, node| {
+        let leaf = self.descend(pool, approach, 0, |_, node| {
             levels += 1;
             node.child_for(key)
         })?;

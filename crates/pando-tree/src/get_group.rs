@@ -9,11 +9,11 @@
 
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
+use crate::approach::Freely;
 use crate::get::Lookup;
 use crate::node::search::Spot;
 use crate::node::view::{LEVEL_MAX, Node};
 use crate::tree::{Down, Tree, acquire_child, counted};
-use crate::way::Freely;
 
 /// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
 /// core can ask for at a time.
@@ -39,7 +39,7 @@ pub enum Fate {
 
 /// A key on its way.
 #[derive(Debug, Clone, Copy)]
-enum Walk<'p> {
+enum Way<'p> {
     /// Next is a child of this node.
     Child(Optimistic<'p>, Down),
     /// The leaf, and where in it the key is.
@@ -61,20 +61,20 @@ impl Tree {
         values: &mut Vec<u8>,
     ) -> [Fate; GROUP_MAX] {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
-        let mut walks = [Walk::Over(Restart::Conflict); GROUP_MAX];
-        let walks = &mut walks[..keys.len()];
+        let mut ways = [Way::Over(Restart::Conflict); GROUP_MAX];
+        let ways = &mut ways[..keys.len()];
         let root = self.root(pool, &mut Freely);
-        for (walk, key) in walks.iter_mut().zip(keys) {
-            *walk = over(root.and_then(|root| self.arrive(pool, root, None, key)));
+        for (way, key) in ways.iter_mut().zip(keys) {
+            *way = over(root.and_then(|root| self.arrive(pool, root, None, key)));
         }
         for _ in 0..LEVEL_MAX {
             let mut any = false;
-            for (walk, key) in walks.iter_mut().zip(keys) {
-                if let Walk::Child(parent, down) = *walk {
+            for (way, key) in ways.iter_mut().zip(keys) {
+                if let Way::Child(parent, down) = *way {
                     any = true;
                     let child = acquire_child(pool, &mut Freely, parent, down);
                     let level = Some(down.level());
-                    *walk = over(child.and_then(|child| self.arrive(pool, child, level, key)));
+                    *way = over(child.and_then(|child| self.arrive(pool, child, level, key)));
                 }
             }
             if !any {
@@ -82,8 +82,8 @@ impl Tree {
             }
         }
         let mut fates = [Fate::Restart(Restart::Conflict); GROUP_MAX];
-        for (fate, walk) in fates.iter_mut().zip(walks.iter()) {
-            *fate = match counted(pool, read(*walk, values)) {
+        for (fate, way) in fates.iter_mut().zip(ways.iter()) {
+            *fate = match counted(pool, read(*way, values)) {
                 Ok(fate) => fate,
                 Err(restart) => Fate::Restart(restart),
             };
@@ -100,7 +100,7 @@ impl Tree {
         here: Optimistic<'p>,
         level: Option<u8>,
         key: &[u8],
-    ) -> Attempt<Walk<'p>> {
+    ) -> Attempt<Way<'p>> {
         let node = self.node_at(here, level)?;
         if node.level() == 0 {
             here.touch();
@@ -108,30 +108,30 @@ impl Tree {
             if spot.exact {
                 here.prefetch_words(node.slot(spot.index).value_start(), VALUE_LINES);
             }
-            return Ok(Walk::Leaf(here, spot));
+            return Ok(Way::Leaf(here, spot));
         }
         here.touch_inner();
         let index = node.child_for(key);
         let down = Down::to(&node, index);
         down.prefetch(pool);
-        Ok(Walk::Child(here, down))
+        Ok(Way::Child(here, down))
     }
 }
 
 /// Lines of a value that are asked for at once; the processor guesses the rest.
 const VALUE_LINES: usize = 2;
 
-fn over(walk: Attempt<Walk<'_>>) -> Walk<'_> {
-    walk.unwrap_or_else(Walk::Over)
+fn over(way: Attempt<Way<'_>>) -> Way<'_> {
+    way.unwrap_or_else(Way::Over)
 }
 
 /// The last step of a key.
-fn read(walk: Walk<'_>, values: &mut Vec<u8>) -> Attempt<Fate> {
-    let (leaf, spot) = match walk {
-        Walk::Leaf(leaf, spot) => (leaf, spot),
+fn read(way: Way<'_>, values: &mut Vec<u8>) -> Attempt<Fate> {
+    let (leaf, spot) = match way {
+        Way::Leaf(leaf, spot) => (leaf, spot),
         // Deeper than a tree can be: its nodes changed all the time.
-        Walk::Child(..) => return Err(Restart::Conflict),
-        Walk::Over(restart) => return Err(restart),
+        Way::Child(..) => return Err(Restart::Conflict),
+        Way::Over(restart) => return Err(restart),
     };
     let node = Node::open(leaf.words().slice());
     let start = values.len();

@@ -3,6 +3,7 @@
 use pando_format::page::SLOT_OVERFLOW;
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 
+use crate::approach::Freely;
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
 use crate::node::list::Record;
@@ -12,7 +13,6 @@ use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
 use crate::scratch::{Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
-use crate::way::Freely;
 
 /// Parents that are split for one insertion before it is started again by its caller.
 const ROUNDS_MAX: usize = 64;

@@ -6,12 +6,13 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
-//! Reading order: [`word`], [`node`], `way`, [`tree`], [`get`], [`overflow`], [`value`],
+//! Reading order: [`word`], [`node`], `approach`, [`tree`], [`get`], [`overflow`], [`value`],
 //! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`],
 //! [`summary`].
 
 #![forbid(unsafe_code)]
 
+mod approach;
 pub mod dismantle;
 pub mod get;
 pub mod get_group;
@@ -28,7 +29,6 @@ pub mod summary;
 mod traps;
 pub mod tree;
 pub mod value;
-mod way;
 pub mod word;
 
 pub use dismantle::Dismantled;

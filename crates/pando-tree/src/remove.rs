@@ -2,11 +2,11 @@
 
 use pando_pool::{Attempt, Marks, Pool, Stay};
 
+use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::view::Node;
 use crate::scratch::Scratch;
 use crate::tree::{Tree, counted, stamp};
-use crate::way::Freely;
 
 /// What a removal did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

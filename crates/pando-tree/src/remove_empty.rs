@@ -11,10 +11,10 @@ use pando_stats::Ticker;
 
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
 
+use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
 use crate::tree::{Path, Start, Step, Tree, counted, free, marks_of, stamp, step_down};
-use crate::way::Freely;
 use crate::word::{Store, load};
 
 /// Exclusive latches of the pages between a fork and its leaf, and of the leaf.

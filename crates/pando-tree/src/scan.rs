@@ -9,10 +9,10 @@ use std::ops::Bound;
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Pool};
 
+use crate::approach::{Approach, Freely, insist};
 use crate::node::view::Node;
 use crate::overflow::Description;
 use crate::tree::{FrameNode, Tree, damaged};
-use crate::way::{Freely, Way, insist};
 
 /// A step ends early behind so many bytes: keys are copied whole, however long their prefix.
 const COPY_BYTES_MAX: usize = 1 << 20;
@@ -209,13 +209,13 @@ impl Tree {
     pub(crate) fn scan_leaf<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         bound: ScanBound<'_>,
         direction: Direction,
         page: &mut LeafCopy,
     ) -> Attempt<()> {
         page.clear();
-        let (path, leaf) = self.descend_with_path(pool, way, |node| {
+        let (path, leaf) = self.descend_with_path(pool, approach, |node| {
             let index = child_towards(node, bound, direction);
             match direction {
                 Direction::Forward if index + 1 < node.count() => {

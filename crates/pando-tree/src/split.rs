@@ -8,6 +8,7 @@ use pando_format::page::PageKind;
 use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 
+use crate::approach::Freely;
 use crate::node::edit::{self, Fit};
 use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
@@ -15,7 +16,6 @@ use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::node::{cut, text};
 use crate::scratch::Work;
 use crate::tree::{Tree, allocate, damaged, free, marks_of, stamp};
-use crate::way::Freely;
 use crate::word::Store;
 
 /// A parent and the index of the child that is split.

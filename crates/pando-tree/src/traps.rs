@@ -1,8 +1,8 @@
 //! What can happen between two steps of a reader: each trap at every step, one at a time.
 //!
-//! A reader comes by its nodes through a [`Way`]; the one of these tests does something to the tree
-//! just before or just after a node is looked up. The reader may answer as of before or after it,
-//! or start again; it never finds damage, and never panics.
+//! A reader comes by its nodes through an [`Approach`]; the one of these tests does something to
+//! the tree just before or just after a node is looked up. The reader may answer as of before or
+//! after it, or start again; it never finds damage, and never panics.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -19,13 +19,13 @@ use pando_pool::{
 use pando_stats::Statistics;
 use pando_sync::Arc;
 
+use crate::approach::{Approach, Freely};
 use crate::node::check::{check_page, prepare_image};
 use crate::node::view::Node;
 use crate::scan::{Direction, LeafCopy};
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 use crate::value::ValueReader;
-use crate::way::{Freely, Way};
 use crate::word::Store;
 
 const STAY: Stay = Stay { epoch: Epoch(1) };
@@ -116,10 +116,10 @@ impl Rig {
         }
     }
 
-    fn get<'p>(&'p self, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<Option<Vec<u8>>> {
+    fn get<'p>(&'p self, approach: &mut impl Approach<'p>, key: &[u8]) -> Attempt<Option<Vec<u8>>> {
         let (mut reader, mut out) = (ValueReader::new(), Vec::new());
         let copy = Some((&mut reader, &mut out));
-        let lookup = self.tree.get(&self.pool, way, key, copy)?;
+        let lookup = self.tree.get(&self.pool, approach, key, copy)?;
         Ok(lookup.found.then_some(out))
     }
 
@@ -177,7 +177,7 @@ impl<F> Meddling<F> {
     }
 }
 
-impl<'p, F: FnMut(PageId)> Way<'p> for Meddling<F> {
+impl<'p, F: FnMut(PageId)> Approach<'p> for Meddling<F> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let now = self.looks.get() == self.at;
         self.looks.set(self.looks.get() + 1);
@@ -198,8 +198,8 @@ fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
     for at in 0..LEVELS {
         for before in [true, false] {
             let rig = Rig::new();
-            let mut way = Meddling::new(at, before, |_| what(&rig));
-            match rig.get(&mut way, wanted) {
+            let mut approach = Meddling::new(at, before, |_| what(&rig));
+            match rig.get(&mut approach, wanted) {
                 Ok(found) => assert!(
                     answers.contains(&found.as_deref()),
                     "look-up {at}: {} bytes",
@@ -348,23 +348,23 @@ fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
         let page = [rig.tree.root, rig.leaf_of(&wanted)][at];
         let sound = rig.words(page);
         let words = torn(&sound, &mut random);
-        let mut way = Meddling::new(at, false, |seen| {
+        let mut approach = Meddling::new(at, false, |seen| {
             assert_eq!(seen, page);
             rig.overwrite(page, &words);
         });
         let bound = Bound::Included(&wanted[..]);
         let result = match round % 4 {
-            0 => rig.get(&mut way, &wanted).map(drop),
-            1 => rig.tree.locate(&rig.pool, &mut way, &wanted).map(drop),
+            0 => rig.get(&mut approach, &wanted).map(drop),
+            1 => rig.tree.locate(&rig.pool, &mut approach, &wanted).map(drop),
             2 => {
                 let forward = Direction::Forward;
                 rig.tree
-                    .scan_leaf(&rig.pool, &mut way, bound, forward, &mut copy)
+                    .scan_leaf(&rig.pool, &mut approach, bound, forward, &mut copy)
             }
             _ => {
                 let backward = Direction::Backward;
                 rig.tree
-                    .scan_leaf(&rig.pool, &mut way, bound, backward, &mut copy)
+                    .scan_leaf(&rig.pool, &mut approach, bound, backward, &mut copy)
             }
         };
         assert_eq!(result, Err(Restart::Conflict), "round {round}");

@@ -15,8 +15,8 @@ use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 
+use crate::approach::Approach;
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
-use crate::way::Way;
 use crate::word::Store;
 
 /// Lines of slots that are asked for as soon as a leaf's frame is known.
@@ -112,16 +112,16 @@ impl Tree {
     pub(crate) fn descend<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         stop: u8,
         choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let root = self.root(pool, way)?;
+        let root = self.root(pool, approach)?;
         let start = Start {
             node: root,
             level: None,
         };
-        self.descend_from(pool, way, start, stop, choose)
+        self.descend_from(pool, approach, start, stop, choose)
     }
 
     /// The root, its lines on their way.
@@ -129,9 +129,9 @@ impl Tree {
     pub(crate) fn root<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
     ) -> Attempt<Optimistic<'p>> {
-        let root = way.look(pool, self.root, 0)?;
+        let root = approach.look(pool, self.root, 0)?;
         pool.prefetch(root.hint(), INNER_LINES);
         Ok(root)
     }
@@ -159,7 +159,7 @@ impl Tree {
     pub(crate) fn descend_from<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         start: Start<'p>,
         stop: u8,
         mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
@@ -177,7 +177,7 @@ impl Tree {
             }
             here.touch_inner();
             let index = choose(here, &node);
-            here = step_down(pool, way, here, &node, index)?;
+            here = step_down(pool, approach, here, &node, index)?;
             expected = Some(level - 1);
         }
         here.validate()?;
@@ -188,11 +188,11 @@ impl Tree {
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
-        way: &mut impl Way<'p>,
+        approach: &mut impl Approach<'p>,
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
         let mut path = Path::new();
-        let leaf = self.descend(pool, way, 0, |here, node| {
+        let leaf = self.descend(pool, approach, 0, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,
@@ -265,7 +265,7 @@ impl Down {
 #[inline]
 pub(crate) fn step_down<'p>(
     pool: &'p Pool,
-    way: &mut impl Way<'p>,
+    approach: &mut impl Approach<'p>,
     here: Optimistic<'p>,
     node: &FrameNode<'p>,
     index: usize,
@@ -273,19 +273,19 @@ pub(crate) fn step_down<'p>(
     let down = Down::to(node, index);
     // Before the frame's header is looked at, which is a line that has to come, too.
     down.prefetch(pool);
-    acquire_child(pool, way, here, down)
+    acquire_child(pool, approach, here, down)
 }
 
 /// As [`step_down`], when what it reads was asked for before.
 #[inline]
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
-    way: &mut impl Way<'p>,
+    approach: &mut impl Approach<'p>,
     here: Optimistic<'p>,
     down: Down,
 ) -> Attempt<Optimistic<'p>> {
     let word = down.word;
-    let child = match way.look(pool, word.page(), word.hint()) {
+    let child = match approach.look(pool, word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
             // A torn word names any page.

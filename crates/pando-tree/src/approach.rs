@@ -19,7 +19,7 @@ pub(crate) const FREE_TRIES: u32 = 8;
 const TRIES_WITHOUT_YIELD: u32 = 3;
 
 /// How nodes are looked up.
-pub(crate) trait Way<'p> {
+pub(crate) trait Approach<'p> {
     /// Looks up `page`, as [`Pool::optimistic`].
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
 }
@@ -28,7 +28,7 @@ pub(crate) trait Way<'p> {
 #[derive(Debug)]
 pub(crate) struct Freely;
 
-impl<'p> Way<'p> for Freely {
+impl<'p> Approach<'p> for Freely {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)
@@ -42,7 +42,7 @@ pub(crate) struct Latched<'p> {
     len: usize,
 }
 
-impl<'p> Way<'p> for Latched<'p> {
+impl<'p> Approach<'p> for Latched<'p> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let shared = pool.shared(page, hint)?;
         let Some(place) = self.shares.get_mut(self.len) else {
