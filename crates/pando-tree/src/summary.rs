@@ -30,6 +30,8 @@ pub struct NodeSummary {
     pub overflow: Vec<OverflowRef>,
     /// Bytes of header, slots, prefix and records.
     pub used_bytes: usize,
+    /// Bytes of keys that are not stored since all keys of the node share them.
+    pub prefix_saved_bytes: usize,
     /// Newest batch that changed the page.
     pub lsn_max: Lsn,
     /// Newest batch of several leaves that changed it.
@@ -88,6 +90,10 @@ impl Tree {
             children: Vec::new(),
             overflow: Vec::new(),
             used_bytes: pool.page_size().bytes().saturating_sub(node.free_bytes()),
+            prefix_saved_bytes: {
+                let keys = node.count().saturating_sub(node.first_key());
+                node.prefix_bytes() * keys.saturating_sub(1)
+            },
             lsn_max: node.lsn_max(),
             multi_lsn: node.multi_lsn(),
         };

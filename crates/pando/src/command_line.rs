@@ -32,7 +32,7 @@ pub(crate) enum Command {
     #[command(after_help = SERVE_LAYERS)]
     Serve(Box<ServeFlags>),
     /// Figures of the store in a directory that nobody has open.
-    Stat(Target),
+    Stat(StatFlags),
     /// Check every checksum and structure of a store; changes nothing.
     Verify(Target),
     /// Measure a layer.
@@ -49,6 +49,15 @@ pub(crate) struct Target {
     /// JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatFlags {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Pages, fill and keys of each level of each table, and its leaves by fill.
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,22 +1,27 @@
 //! `pando stat` and `pando verify`: look at a store that nobody has open, and change nothing.
 
-use pandodb::{Damage, Error, StoreStat, StoredStat, TableStat, VerifyReport};
+use pandodb::{Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::command_line::Target;
+use crate::command_line::{StatFlags, Target};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::show_size;
+use crate::tree_stat;
 
-pub(crate) fn stat(target: &Target) -> Result<(), Failure> {
+pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
+    let StatFlags { target, tree } = what;
     check_directory(target)?;
     let stat = pandodb::stat(&target.dir)?;
     if target.json {
-        output::line(stat_json(&stat));
+        output::line(stat_json(&stat, *tree));
         return Ok(());
     }
     print_stat(&stat);
+    if *tree {
+        tree_stat::print(&stat);
+    }
     Ok(())
 }
 
@@ -77,12 +82,13 @@ fn unloadable(error: &Error) -> Value {
 }
 
 fn table_json(table: &TableStat) -> Value {
+    let levels = |what: fn(&LevelStat) -> u64| table.tree.iter().map(what).collect::<Vec<_>>();
     json!({
         "name": table.name,
         "entries": table.entries,
         "levels": table.levels,
-        "pages": table.pages,
-        "used_bytes": table.used_bytes,
+        "pages": levels(|level| level.pages),
+        "used_bytes": levels(|level| level.used_bytes),
         "overflow_pages": table.overflow_pages,
     })
 }
@@ -96,7 +102,14 @@ fn stored_json(stored: &StoredStat) -> Value {
     })
 }
 
-fn stat_json(stat: &StoreStat) -> Value {
+fn stat_json(stat: &StoreStat, tree: bool) -> Value {
+    let table = |table: &TableStat| {
+        let mut value = table_json(table);
+        if tree {
+            value["tree"] = tree_stat::json(table, stat.page_size);
+        }
+        value
+    };
     json!({
         "generation": stat.generation,
         "checkpoint_lsn": stat.checkpoint_lsn,
@@ -107,7 +120,7 @@ fn stat_json(stat: &StoreStat) -> Value {
         "used_bytes": stat.used_bytes,
         "log_batches": stat.log_batches,
         "log_bytes": stat.log_bytes,
-        "tables": stat.tables.iter().map(table_json).collect::<Vec<_>>(),
+        "tables": stat.tables.iter().map(table).collect::<Vec<_>>(),
     })
 }
 
@@ -117,7 +130,7 @@ fn verify_json(report: &VerifyReport) -> Value {
         "sound": report.damages.is_empty(),
         "pages_checked": report.pages_checked,
         "damages": report.damages.iter().map(damage).collect::<Vec<_>>(),
-        "stat": stat_json(&report.stat),
+        "stat": stat_json(&report.stat, false),
     })
 }
 
@@ -153,8 +166,8 @@ fn print_stat(stat: &StoreStat) {
         "table", "entries", "levels", "pages", "overflow", "fill %"
     ));
     for table in stat.tables.iter().filter(|table| table.entries > 0) {
-        let pages: u64 = table.pages.iter().sum();
-        let used: u64 = table.used_bytes.iter().sum();
+        let pages: u64 = table.tree.iter().map(|level| level.pages).sum();
+        let used: u64 = table.tree.iter().map(|level| level.used_bytes).sum();
         let room = pages * u64::from(stat.page_size);
         output::line(format_args!(
             "{:<24} {:>14} {:>7} {:>12} {:>10} {:>8.1}",

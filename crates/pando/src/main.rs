@@ -1,7 +1,8 @@
 //! The `pando` binary: command line, configuration, what is said at start and at the end.
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
-//! one set of values), `serve`, `inspect` (`stat`, `verify`), `bench`. The work itself is
+//! one set of values), `serve`, `inspect` and `tree_stat`
+//! (`stat`, `verify`), `bench`. The work itself is
 //! done in libraries; here it is started, and what goes wrong becomes a sentence and an exit code.
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod progress;
 mod quantity;
 mod serve;
 mod settings;
+mod tree_stat;
 
 use std::process::ExitCode;
 
@@ -57,7 +59,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
     match line.command {
         None => serve::run(&line.serve),
         Some(Command::Serve(flags)) => serve::run(&flags),
-        Some(Command::Stat(target)) => inspect::stat(&target),
+        Some(Command::Stat(what)) => inspect::stat(&what),
         Some(Command::Verify(target)) => inspect::verify(&target),
         Some(Command::Bench { layer }) => bench::run(layer),
     }

@@ -71,6 +71,7 @@ mod stripes;
 mod structure;
 mod table;
 mod tables;
+mod tree_stat;
 mod verify;
 mod write_set;
 mod writeback;
@@ -85,6 +86,7 @@ pub use occupancy::Occupancy;
 pub use options::{Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX};
 pub use report::{Report, StoreStat, StoredStat, TableStat};
 pub use table::Table;
+pub use tree_stat::{FILL_STEPS, LevelStat};
 pub use verify::{Damage, VerifyReport, stat, verify};
 
 pub use pando_device as device;

@@ -3,6 +3,7 @@
 use pando_format::{Codec, Compression, Lsn};
 
 use crate::db::Db;
+use crate::tree_stat::LevelStat;
 
 /// What a store is doing, for start-up lines, INFO and benchmarks.
 #[derive(Debug, Clone)]
@@ -111,10 +112,8 @@ pub struct TableStat {
     pub entries: u64,
     /// Nodes from root to leaf.
     pub levels: u32,
-    /// Pages of each level, leaves first.
-    pub pages: Vec<u64>,
-    /// Bytes in use in the pages of each level.
-    pub used_bytes: Vec<u64>,
+    /// The nodes of each level, leaves first.
+    pub tree: Vec<LevelStat>,
     /// Pages of long values.
     pub overflow_pages: u64,
 }

@@ -25,6 +25,7 @@ use crate::options::{Budget, Builder};
 use crate::report::{StoreStat, StoredStat, TableStat};
 use crate::store::Store;
 use crate::structure::{CATALOGUE, GARBAGE};
+use crate::tree_stat::LevelStat;
 
 /// Something that is not as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -262,8 +263,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             name: name.clone(),
             entries: 0,
             levels: 0,
-            pages: Vec::new(),
-            used_bytes: Vec::new(),
+            tree: Vec::new(),
             overflow_pages: 0,
         };
         self.node(&name, tree, tree.root, None, &Limits::default(), &mut stat);
@@ -311,7 +311,12 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             Err(error) => return self.damage(page.to_string(), error.to_string()),
         };
         self.check_node(&summary, level, limits);
-        count_node(&summary, stat);
+        LevelStat::count(
+            &mut stat.tree,
+            &summary,
+            self.store.pool.page_size().bytes(),
+        );
+        stat.levels = stat.levels.max(u32::from(summary.level) + 1);
         if summary.kind == PageKind::Leaf {
             stat.entries += summary.records as u64;
             self.overflow(name, tree, &summary, stat);
@@ -439,15 +444,4 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             }
         }
     }
-}
-
-fn count_node(node: &NodeSummary, stat: &mut TableStat) {
-    let level = usize::from(node.level);
-    if stat.pages.len() <= level {
-        stat.pages.resize(level + 1, 0);
-        stat.used_bytes.resize(level + 1, 0);
-    }
-    stat.pages[level] += 1;
-    stat.used_bytes[level] += node.used_bytes as u64;
-    stat.levels = stat.levels.max(u32::from(node.level) + 1);
 }

@@ -61,6 +61,40 @@ fn a_sound_store_is_measured_and_verified() {
 }
 
 #[test]
+fn the_levels_of_a_tree_add_up_to_its_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let (code, out, err) = run(here, &["stat", "store", "--tree", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let stat: Value = serde_json::from_str(&out).unwrap();
+    let table = &stat["tables"][0];
+    let levels = table["tree"].as_array().unwrap();
+    assert_eq!(levels.len() as u64, table["levels"].as_u64().unwrap());
+    let leaves = &levels[0];
+    assert_eq!(leaves["keys"], 3000);
+    assert_eq!(leaves["pages"], table["pages"][0]);
+    let fill = leaves["fill"].as_array().unwrap();
+    let by_fill: u64 = fill.iter().map(|pages| pages.as_u64().unwrap()).sum();
+    assert_eq!((fill.len(), &Value::from(by_fill)), (10, &leaves["pages"]));
+    // Every node but the root is the child of one.
+    for (below, above) in levels.iter().zip(&levels[1..]) {
+        assert_eq!(below["pages"], above["keys"]);
+    }
+    assert!(
+        leaves["prefix_saved_bytes"].as_u64().unwrap() > 3000,
+        "{leaves}"
+    );
+    let (_, out, _) = run(here, &["stat", "store", "--tree"]);
+    assert!(
+        out.contains("leaves by fill") && out.contains(" 90 to 100 %"),
+        "{out}"
+    );
+    let (_, out, _) = run(here, &["stat", "store", "--json"]);
+    assert!(!out.contains("keys_min"), "only when asked: {out}");
+}
+
+#[test]
 fn damage_is_found_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
