@@ -54,6 +54,7 @@ tickers! {
     WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
     Splits "splits" "pages" "Pages split in two.";
     PagesRemoved "pages_removed" "pages" "Emptied pages taken out of their tree.";
+    PagesMerged "pages_merged" "pages" "Thin pages whose entries went to a neighbour.";
     LogBytes "log_bytes" "bytes" "Bytes of records appended to the log.";
     LogFlushes "log_flushes" "flushes" "Writes of the log that were made durable.";
     LogFlushedRecords "log_flushed_records" "records" "Records made durable, to be divided by the flushes.";

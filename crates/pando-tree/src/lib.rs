@@ -7,8 +7,8 @@
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
 //! Reading order: [`word`], [`node`], `approach`, [`tree`], [`get`], [`overflow`], [`value`],
-//! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`scan`], [`dismantle`],
-//! [`summary`].
+//! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`merge`], [`scan`],
+//! [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ pub mod dismantle;
 pub mod get;
 pub mod get_group;
 pub mod insert;
+pub mod merge;
 pub mod node;
 pub mod overflow;
 pub mod remove;
@@ -37,7 +38,7 @@ pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
-pub use remove::Removed;
+pub use remove::{LeafFill, Removed};
 pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
 pub use summary::{NodeSummary, OverflowRef};

@@ -6,15 +6,26 @@ use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::view::Node;
 use crate::scratch::Scratch;
-use crate::tree::{Tree, counted, stamp};
+use crate::tree::{FrameNode, Tree, counted, stamp};
+
+/// What a removal left of its leaf. The root is never sparse: nothing can be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeafFill {
+    /// Nothing to do, or nothing that was not said before.
+    Enough,
+    /// Less than a quarter of the page, or an eighth, for the first time: see [`Tree::try_merge`].
+    Thin,
+    /// No records: see [`Tree::try_remove_empty`].
+    Empty,
+}
 
 /// What a removal did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
     /// True when there was a record; it is gone.
     pub existed: bool,
-    /// True when its leaf has no records left: see [`Tree::try_remove_empty`].
-    pub leaf_emptied: bool,
+    /// What is left of its leaf.
+    pub leaf_fill: LeafFill,
 }
 
 impl Tree {
@@ -49,22 +60,39 @@ impl Tree {
             leaf.validate()?;
             return Ok(Removed {
                 existed: false,
-                leaf_emptied: false,
+                leaf_fill: LeafFill::Enough,
             });
         }
         scratch.doomed.clear();
         self.collect_doomed(pool, &leaf, &node, spot, &mut scratch.doomed)?;
-        let leaf_emptied = {
+        let leaf_fill = {
             let mut latch = leaf.upgrade()?;
             let mut page = latch.modify(stay)?;
             edit::remove(&mut page, spot.index);
             stamp(&mut page, marks);
-            node.count() == 1
+            let left = Node::open(leaf.words().slice());
+            if left.is_thin() && leaf.page() != self.root {
+                fill_below(&node, &left)
+            } else {
+                LeafFill::Enough
+            }
         };
         scratch.free_doomed(pool, stay);
         Ok(Removed {
             existed: true,
-            leaf_emptied,
+            leaf_fill,
         })
+    }
+}
+
+/// What to say of a thin leaf that was `before` and is `left`. Each eighth of the page that it
+/// falls below is told once, or every removal from a leaf with full neighbours would be.
+#[cold]
+fn fill_below(before: &FrameNode<'_>, left: &FrameNode<'_>) -> LeafFill {
+    let eighths = |used_bytes: usize| used_bytes / left.words().len();
+    match left.count() {
+        0 => LeafFill::Empty,
+        _ if eighths(left.used_bytes()) < eighths(before.used_bytes()) => LeafFill::Thin,
+        _ => LeafFill::Enough,
     }
 }

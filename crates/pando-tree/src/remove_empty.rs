@@ -141,7 +141,7 @@ impl Tree {
 
     /// Moves the content of the root's only child into the root and frees the child. False when
     /// the root has more children or the child is not in memory.
-    fn collapse_root(&self, pool: &Pool, stay: &Stay) -> Attempt<bool> {
+    pub(crate) fn collapse_root(&self, pool: &Pool, stay: &Stay) -> Attempt<bool> {
         let root = pool.optimistic(self.root, 0)?;
         let node = Node::open(root.words().slice());
         let single = node.is_inner() && node.count() == 1;

@@ -19,13 +19,15 @@ pub struct Scratch {
     pending_frees: Vec<PageId>,
 }
 
-/// Buffers of splits.
+/// Buffers of splits and merges.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Entries of the node that changes.
     pub(crate) list: RecordList,
     /// A new entry that shares no prefix with the others.
     pub(crate) alone: RecordList,
+    /// Entries of the right one of two nodes that are merged.
+    pub(crate) right: RecordList,
     /// Entries of its parent.
     pub(crate) parent_list: RecordList,
     /// What will tell the halves of a split apart.

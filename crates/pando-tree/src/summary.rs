@@ -89,7 +89,7 @@ impl Tree {
             keys: Vec::new(),
             children: Vec::new(),
             overflow: Vec::new(),
-            used_bytes: pool.page_size().bytes().saturating_sub(node.free_bytes()),
+            used_bytes: node.used_bytes(),
             prefix_saved_bytes: {
                 let keys = node.count().saturating_sub(node.first_key());
                 node.prefix_bytes() * keys.saturating_sub(1)

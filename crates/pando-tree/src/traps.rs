@@ -22,6 +22,7 @@ use pando_sync::Arc;
 use crate::approach::{Approach, Freely};
 use crate::node::check::{check_page, prepare_image};
 use crate::node::view::Node;
+use crate::remove::LeafFill;
 use crate::scan::{Direction, LeafCopy};
 use crate::scratch::Scratch;
 use crate::tree::Tree;
@@ -111,7 +112,7 @@ impl Rig {
         let (pool, mut scratch) = (&self.pool, Scratch::new());
         let removed = self.tree.try_remove(pool, &STAY, MARKS, key, &mut scratch);
         scratch.try_finish(pool, &STAY).unwrap();
-        if removed.unwrap().leaf_emptied {
+        if removed.unwrap().leaf_fill == LeafFill::Empty {
             self.tree.try_remove_empty(pool, &STAY, MARKS, key).unwrap();
         }
     }
@@ -239,6 +240,27 @@ fn a_tree_that_is_emptied_and_grown_again_is_read_as_it_was_or_is() {
         }
         assert!(rig.get(&mut Freely, &key(211)).unwrap().is_none());
         rig.fill();
+    });
+}
+
+#[test]
+fn a_leaf_that_is_merged_away_is_read_as_it_was_or_is() {
+    // One key in twenty stays: that of the victim, which moves into pages further left.
+    let (victim, stay) = (211, 11);
+    let expected = value(victim);
+    check(&key(victim), [Some(&expected), Some(&expected)], |rig| {
+        let before = rig.leaf_of(&key(victim));
+        for number in (0..KEYS).filter(|number| number % 20 != stay) {
+            rig.remove(&key(number));
+        }
+        let mut scratch = Scratch::new();
+        for number in (stay..KEYS).step_by(20) {
+            let (pool, key) = (&rig.pool, key(number));
+            let merged = rig.tree.try_merge(pool, &STAY, MARKS, &key, &mut scratch);
+            merged.unwrap();
+        }
+        assert_ne!(rig.leaf_of(&key(victim)), before);
+        rig.use_as_overflow(before);
     });
 }
 

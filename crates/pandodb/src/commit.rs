@@ -16,7 +16,7 @@ use pando_format::{Lsn, PageId};
 use pando_pool::{Hold, Marks, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_tree::Scratch;
+use pando_tree::{LeafFill, Scratch};
 use pando_wal::LogCredit;
 
 use crate::engine::{Engine, on_tree};
@@ -175,7 +175,7 @@ impl Engine {
 
     /// Step 1.
     fn take_credits(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<Credits<'_>> {
-        self.empty_leaves.check_room(self)?;
+        self.sparse_leaves.check_room(self)?;
         let bytes = scratch.payload.payload_bytes();
         let limit = self.log.max_batch_bytes();
         if bytes > limit {
@@ -266,7 +266,11 @@ impl Engine {
                 break;
             }
             let located = tree.try_locate(&self.pool, key);
-            let held = located.and_then(|located| self.pool.hold(located.leaf));
+            let held = located.and_then(|located| match self.pool.hold(located.leaf) {
+                // The leaf was taken out or merged since; the next look tells damage from that.
+                Err(Restart::Damaged(..)) => Err(Restart::Conflict),
+                other => other,
+            });
             match on_tree(state, tree, held) {
                 Ok(hold) => holds.push(hold),
                 Err(Restart::Fault(page)) => {
@@ -317,12 +321,11 @@ impl Engine {
                 name: state.name.clone(),
             });
         };
-        let (entries, emptied) = self.apply(tree, marks, key, value, scratch)?;
+        let (entries, fill) = self.apply(tree, marks, key, value, scratch)?;
         if entries != 0 {
             state.add(entries);
         }
-        if emptied {
-            self.empty_leaves.push(tree, key);
+        if fill != LeafFill::Enough && self.sparse_leaves.push(tree, key, fill) {
             self.space.growth.notify_all();
         }
         Ok(())

@@ -71,7 +71,8 @@ impl Owner {
                 .log
                 .flush_now()
                 .map_err(|error| engine.log_failed(error))?;
-            engine.checkpoint_once()
+            let tidied = engine.tidy_leaves_at_close();
+            engine.checkpoint_once().and(tidied)
         });
         engine.stopping.store(true, Ordering::Release);
         engine.log.stop();

@@ -22,7 +22,7 @@ use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;
 use crate::lending::Fetchers;
-use crate::maintenance::EmptyLeaves;
+use crate::maintenance::SparseLeaves;
 use crate::options::{Budget, Builder};
 use crate::reads::Reads;
 use crate::store::{Store, pause};
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) stripes: Stripes,
     pub(crate) holds: HoldBudget,
     pub(crate) jobs: Jobs,
-    pub(crate) empty_leaves: EmptyLeaves,
+    pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) checkpoint: CheckpointState,
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
@@ -90,7 +90,7 @@ impl Engine {
             stripes: Stripes::new(parts.hash_key[0]),
             holds: HoldBudget::new(parts.store.pool.frames()),
             jobs: Jobs::default(),
-            empty_leaves: EmptyLeaves::default(),
+            sparse_leaves: SparseLeaves::default(),
             applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
             closed: AtomicBool::new(false),
             fetchers: Fetchers::default(),

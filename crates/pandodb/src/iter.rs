@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Bound;
 
 use pando_pool::Restart;
-use pando_tree::{Direction, LeafCopy, ScanValue};
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue};
 
 use crate::engine::{no_such_table, on_tree};
 use crate::error::Result;
@@ -182,8 +182,9 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
             (&end.bound, table.state.tree())
     {
         // Perhaps emptied before a crash, when nobody could take it out any more.
-        engine.empty_leaves.push(tree, key);
-        engine.space.growth.notify_all();
+        if engine.sparse_leaves.push(tree, key, LeafFill::Empty) {
+            engine.space.growth.notify_all();
+        }
     }
     engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
     end.next = Some(0);

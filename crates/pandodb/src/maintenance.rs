@@ -1,31 +1,42 @@
-//! Background work on trees: emptied leaves are taken out, dropped trees are taken apart, the data
-//! file grows. Each step is one stay in the gate; nothing of it is logged.
+//! Background work on trees: sparse leaves are taken out or merged with a neighbour, dropped trees
+//! are taken apart, the data file grows. A step is one stay in the gate; nothing of it is logged.
 
 use std::collections::VecDeque;
 
 use pando_format::Lsn;
 use pando_format::catalogue::TreeRow;
-use pando_pool::{Marks, Restart};
+use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Mutex, park, thread, thread_waker};
-use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree};
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Halt, Step, Stop};
+use crate::space_keeper::Promise;
 use crate::store::pause;
 use crate::structure::GARBAGE;
 
-/// Emptied leaves that may wait to be taken out.
-const EMPTY_LEAVES_MAX: usize = 1 << 14;
+/// Sparse leaves that may wait.
+const SPARSE_LEAVES_MAX: usize = 1 << 14;
+/// So many wake the thread, if none of them is empty: merging them is not urgent, and a leaf whose
+/// records come and go does not wake it each time.
+const SPARSE_LEAVES_WAKE: usize = 32;
+/// Sparse leaves that are looked at before the thread looks for other work.
+const SPARSE_STEPS: usize = 256;
+/// Pages that merging the leaf of one note may make dirty.
+const MERGE_PAGES: u64 = 8;
 /// Leaves of a dropped tree that are freed before the thread looks for other work.
 const GARBAGE_STEPS: usize = 256;
 
-/// Leaves that lost their last record, by a key that they covered.
+type Note = (Tree, Box<[u8]>);
+
+/// Leaves that lost their last record, or most of them, by a key that they covered; and how far
+/// dropped trees are.
 #[derive(Debug, Default)]
-pub(crate) struct EmptyLeaves {
-    queue: Mutex<VecDeque<(Tree, Box<[u8]>)>>,
+pub(crate) struct SparseLeaves {
+    queue: Mutex<VecDeque<Note>>,
     /// Length of `queue`, which commits look at without the lock. Written under it.
     len: AtomicUsize,
     /// How often a tree was dropped.
@@ -34,25 +45,39 @@ pub(crate) struct EmptyLeaves {
     dismantled: AtomicU64,
 }
 
-impl EmptyLeaves {
-    /// Notes a leaf; the caller is in the gate and waits for nothing.
-    pub(crate) fn push(&self, tree: Tree, key: &[u8]) {
+impl SparseLeaves {
+    fn change<T>(&self, change: impl FnOnce(&mut VecDeque<Note>) -> T) -> T {
         let mut queue = self.queue.lock();
-        queue.push_back((tree, Box::from(key)));
+        let done = change(&mut queue);
         self.len.store(queue.len(), Ordering::Relaxed);
+        done
     }
 
-    fn pop(&self) -> Option<(Tree, Box<[u8]>)> {
-        let mut queue = self.queue.lock();
-        let first = queue.pop_front();
-        self.len.store(queue.len(), Ordering::Relaxed);
-        first
+    /// Notes a leaf; the caller is in the gate and waits for nothing. True if the maintenance
+    /// thread should be woken.
+    #[must_use]
+    pub(crate) fn push(&self, tree: Tree, key: &[u8], fill: LeafFill) -> bool {
+        self.change(|queue| {
+            let newest = queue.back();
+            if newest.is_none_or(|(noted, at)| *noted != tree || **at != *key) {
+                queue.push_back((tree, Box::from(key)));
+            }
+            fill == LeafFill::Empty || queue.len() >= SPARSE_LEAVES_WAKE
+        })
+    }
+
+    fn pop(&self) -> Option<Note> {
+        self.change(VecDeque::pop_front)
+    }
+
+    fn put_back(&self, note: Note) {
+        self.change(|queue| queue.push_front(note));
     }
 
     /// Step 1 of a commit: lets writers wait until the maintenance thread has caught up.
     pub(crate) fn check_room(&self, engine: &Engine) -> Step<()> {
         // Relaxed: a bound that a few may pass.
-        if self.len.load(Ordering::Relaxed) < EMPTY_LEAVES_MAX {
+        if self.len.load(Ordering::Relaxed) < SPARSE_LEAVES_MAX {
             return Ok(());
         }
         engine.space.growth.notify_all();
@@ -67,15 +92,15 @@ impl EmptyLeaves {
 impl Engine {
     /// Tells the maintenance thread that a tree was dropped.
     pub(crate) fn garbage_wanted(&self) {
-        self.empty_leaves.dropped.fetch_add(1, Ordering::Release);
+        self.sparse_leaves.dropped.fetch_add(1, Ordering::Release);
         self.space.growth.notify_all();
     }
 
     /// True while dropped trees are still being taken apart.
     pub(crate) fn garbage_left(&self) -> bool {
         // Acquire: pairs with the Release in garbage_wanted.
-        self.empty_leaves.dropped.load(Ordering::Acquire)
-            > self.empty_leaves.dismantled.load(Ordering::Acquire)
+        self.sparse_leaves.dropped.load(Ordering::Acquire)
+            > self.sparse_leaves.dismantled.load(Ordering::Acquire)
     }
 
     /// Body of the maintenance thread.
@@ -89,7 +114,7 @@ impl Engine {
         while !self.is_stopping() {
             self.space.grow_if_wanted(self.committed_blocks());
             let worked = self.check_poison().and_then(|()| {
-                let leaves = self.remove_empty_leaves()?;
+                let leaves = self.tidy_leaves(&mut scratch)?;
                 let garbage = self.collect_garbage(&mut scratch)?;
                 Ok(leaves || garbage)
             });
@@ -105,7 +130,7 @@ impl Engine {
             };
             self.space.growth.register(&thread_waker());
             // Once more, for what came between the last look and the registration.
-            let came = !self.empty_leaves.is_empty() && self.check_poison().is_ok()
+            let came = !self.sparse_leaves.is_empty() && self.check_poison().is_ok()
                 || self.garbage_left() && idle
                 || self.space.is_wanted();
             if self.is_stopping() || came {
@@ -115,22 +140,92 @@ impl Engine {
         }
     }
 
-    /// Takes all emptied leaves out that are noted; at close before the last checkpoint, since
-    /// what is noted is not stored.
-    pub(crate) fn remove_empty_leaves(&self) -> Result<bool> {
-        let mut any = false;
-        while let Some((tree, key)) = self.empty_leaves.pop() {
-            any = true;
-            self.in_gate(|engine| {
-                let marks = engine.background_marks();
-                match tree.try_remove_empty(&engine.pool, &engine.stay(), marks, &key) {
-                    // The tree was dropped and taken apart meanwhile.
-                    Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
-                    other => other.map(drop),
-                }
-            })?;
+    /// Takes sparse leaves out that are noted, or merges them, a number at a time. True if there
+    /// may be more.
+    fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
+        for step in 0..SPARSE_STEPS {
+            // One at least, however often writers want blocks.
+            if step > 0 && self.space.is_wanted() {
+                return Ok(true);
+            }
+            let Some((tree, key)) = self.sparse_leaves.pop() else {
+                return Ok(false);
+            };
+            let unknown = self.in_gate(|engine| engine.remove_empty(tree, &key))?;
+            if unknown || self.space.is_full() {
+                continue;
+            }
+            let Some(_promise) = self.wait_for_room_to_merge() else {
+                self.sparse_leaves.put_back((tree, key));
+                return Ok(true);
+            };
+            self.in_gate(|engine| engine.merge(tree, &key, scratch))?;
         }
-        Ok(any)
+        Ok(true)
+    }
+
+    /// The same at close, before the last checkpoint, for all that is noted, since notes are not
+    /// stored. Reads nothing and waits for no room: what cannot be done now is left as it is.
+    pub(crate) fn tidy_leaves_at_close(&self) -> Result<()> {
+        let mut scratch = Scratch::new();
+        let no_reads = |restart| match restart {
+            Restart::Fault(_) => Ok(()),
+            other => Err(other),
+        };
+        while let Some((tree, key)) = self.sparse_leaves.pop() {
+            self.in_gate(|engine| {
+                let done = engine.remove_empty(tree, &key);
+                done.map(drop).or_else(no_reads)
+            })?;
+            if let Some(_promise) = self.room_to_merge() {
+                self.in_gate(|engine| engine.merge(tree, &key, &mut scratch).or_else(no_reads))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the cleaner to make room; `None` when the file has to grow first, or at the end.
+    fn wait_for_room_to_merge(&self) -> Option<Promise<'_>> {
+        let mut turns = 0;
+        loop {
+            let promise = self.room_to_merge();
+            let ends = self.is_stopping() || self.space.is_wanted() || self.check_poison().is_err();
+            if promise.is_some() || ends {
+                return promise;
+            }
+            self.pool.work().notify_all();
+            pause(&mut turns);
+        }
+    }
+
+    /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
+    fn room_to_merge(&self) -> Option<Promise<'_>> {
+        let blocks = MERGE_PAGES * u64::from(self.page_blocks());
+        let urgent = true;
+        self.dirty_room(MERGE_PAGES)
+            .then(|| {
+                self.space
+                    .try_promise(blocks, self.committed_blocks(), urgent)
+            })
+            .flatten()
+    }
+
+    /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
+    fn remove_empty(&self, tree: Tree, key: &[u8]) -> Attempt<bool> {
+        let removed = tree.try_remove_empty(&self.pool, &self.stay(), self.background_marks(), key);
+        match removed {
+            // The tree was dropped and taken apart meanwhile.
+            Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
+            other => other.map(|_| false),
+        }
+    }
+
+    fn merge(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
+        let (stay, marks) = (self.stay(), self.background_marks());
+        match tree.try_merge(&self.pool, &stay, marks, key, scratch) {
+            Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// Marks of a change that belongs to no batch.
@@ -171,10 +266,10 @@ impl Engine {
         }
         // Before the look: a tree that is dropped after it counts as left. Acquire: pairs with the
         // Release in garbage_wanted.
-        let dropped = self.empty_leaves.dropped.load(Ordering::Acquire);
+        let dropped = self.sparse_leaves.dropped.load(Ordering::Acquire);
         let Some((key, tree)) = self.oldest_garbage()? else {
             // Release: pairs with the Acquire in garbage_left.
-            self.empty_leaves
+            self.sparse_leaves
                 .dismantled
                 .store(dropped, Ordering::Release);
             return Ok(false);

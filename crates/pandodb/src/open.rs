@@ -16,7 +16,7 @@ use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
 use pando_pool::Marks;
 use pando_sync::Arc;
 use pando_sync::time;
-use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree};
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
 
 use crate::checkpoint::{CheckpointState, Files};
@@ -215,7 +215,7 @@ fn identity() -> [u8; 16] {
 #[derive(Debug, Default)]
 struct Replayed {
     records: u64,
-    emptied: Vec<(Tree, Vec<u8>)>,
+    sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
 }
 
 /// The last steps of creation and recovery: a checkpoint at `start`, then the log of the new life.
@@ -252,8 +252,9 @@ fn finish(
         recovery: began.elapsed(),
         replayed: replayed.records,
     });
-    for (tree, key) in replayed.emptied {
-        engine.empty_leaves.push(tree, &key);
+    for (tree, key, fill) in replayed.sparse {
+        // The thread is not there yet; it looks before it sleeps.
+        let _wake = engine.sparse_leaves.push(tree, &key, fill);
     }
     engine.garbage_wanted();
     Ok(engine)
@@ -514,12 +515,12 @@ impl Replay<'_> {
                     format!("{tree} was dropped"),
                 )
             })?;
-        let (entries, emptied) = self
+        let (entries, fill) = self
             .store
             .apply(known, marks, key, value, &mut self.scratch)?;
         state.add(entries);
-        if emptied {
-            self.replayed.emptied.push((known, key.to_vec()));
+        if fill != LeafFill::Enough {
+            self.replayed.sparse.push((known, key.to_vec(), fill));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, park, thread, thread_waker};
-use pando_tree::{Scratch, Tree};
+use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::error::{Error, Result};
 use crate::failures::FailedReads;
@@ -325,7 +325,7 @@ impl Store {
     }
 
     /// Applies one write to a tree; the caller is in the gate. Returns the change of the number of
-    /// entries and whether a leaf was emptied.
+    /// entries and what a removal left of its leaf.
     pub(crate) fn apply(
         &self,
         tree: Tree,
@@ -333,20 +333,20 @@ impl Store {
         key: &[u8],
         value: Option<&[u8]>,
         scratch: &mut Scratch,
-    ) -> Result<(i64, bool)> {
+    ) -> Result<(i64, LeafFill)> {
         let stay = self.stay();
         let done = match value {
             Some(value) => {
                 self.statistics.tick(Ticker::Puts, 1);
                 let inserted =
                     self.drive(|| tree.try_insert(&self.pool, &stay, marks, key, value, scratch))?;
-                (i64::from(!inserted.replaced), false)
+                (i64::from(!inserted.replaced), LeafFill::Enough)
             }
             None => {
                 self.statistics.tick(Ticker::Deletes, 1);
                 let removed =
                     self.drive(|| tree.try_remove(&self.pool, &stay, marks, key, scratch))?;
-                (-i64::from(removed.existed), removed.leaf_emptied)
+                (-i64::from(removed.existed), removed.leaf_fill)
             }
         };
         self.drive(|| scratch.try_finish(&self.pool, &stay))?;

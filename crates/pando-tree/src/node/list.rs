@@ -174,7 +174,17 @@ impl RecordList {
         if HEADER_WORDS + shared.div_ceil(8) + words > self.page_words {
             return false;
         }
-        for item in self.items.iter_mut().skip(first_key) {
+        self.lengthen_suffixes(shared);
+        true
+    }
+
+    /// Leaves `shared` bytes of the prefix and gives the others back to every key.
+    fn lengthen_suffixes(&mut self, shared: usize) {
+        let longer = self.prefix.len() - shared;
+        if longer == 0 {
+            return;
+        }
+        for item in self.items.iter_mut().skip(usize::from(self.inner)) {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(&self.prefix[shared..]);
             let old = item.suffix_start..item.suffix_start + item.suffix_bytes;
@@ -183,6 +193,42 @@ impl RecordList {
             item.suffix_bytes += longer;
         }
         self.prefix.truncate(shared);
+    }
+
+    /// Appends the entries of `right`, a node of the same kind. `separator` tells the two apart;
+    /// in an inner node it becomes the key of the first entry of `right`. False when the keys are
+    /// much longer than a page without what each side shares; the list then has no meaning.
+    #[must_use]
+    pub fn join(&mut self, right: &Self, separator: &[u8]) -> bool {
+        let mut shared = common_prefix(&self.prefix, &right.prefix);
+        if self.inner {
+            // What lies between keys with a common prefix has it too, unless the words are torn.
+            shared = shared.min(common_prefix(&self.prefix, separator));
+        }
+        let longer =
+            (self.prefix.len() - shared) * self.len() + (right.prefix.len() - shared) * right.len();
+        if self.inner != right.inner || longer > self.page_words * 16 {
+            return false;
+        }
+        self.lengthen_suffixes(shared);
+        for (index, item) in right.items.iter().enumerate() {
+            let suffix_start = self.bytes.len();
+            if right.inner && index == 0 {
+                self.bytes.extend_from_slice(&separator[shared..]);
+            } else {
+                self.bytes.extend_from_slice(&right.prefix[shared..]);
+                self.bytes.extend_from_slice(right.suffix(index));
+            }
+            let value_start = self.bytes.len();
+            let value = item.value_start..item.value_start + item.value_bytes;
+            self.bytes.extend_from_slice(&right.bytes[value]);
+            self.items.push(Item {
+                suffix_start,
+                suffix_bytes: value_start - suffix_start,
+                value_start,
+                ..*item
+            });
+        }
         true
     }
 
@@ -232,6 +278,11 @@ impl RecordList {
     /// Length of the prefix with which the entries `from .. to` fit into a page; `None` when they
     /// do not. The longest common one is preferred: it makes heads tell keys apart.
     pub fn prefix_to_fit(&self, from: usize, to: usize) -> Option<usize> {
+        self.prefix_within(from, to, self.page_words)
+    }
+
+    /// The same for `words` words of a page.
+    pub fn prefix_within(&self, from: usize, to: usize, words: usize) -> Option<usize> {
         let first = from + usize::from(self.inner);
         let common = if first >= to {
             0
@@ -241,7 +292,7 @@ impl RecordList {
         let shorter = if first < to { self.prefix.len() } else { 0 };
         [common, shorter]
             .into_iter()
-            .find(|prefix| self.words_with_prefix(from, to, *prefix) <= self.page_words)
+            .find(|prefix| self.words_with_prefix(from, to, *prefix) <= words)
     }
 
     fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {

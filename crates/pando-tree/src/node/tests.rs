@@ -334,7 +334,7 @@ fn a_separator_is_the_shortest_between_its_sides() {
 /// Everything that optimistic code calls; only that it returns matters.
 fn exercise(words: &[u64], random: &mut Random) {
     let node = Node::open(words);
-    let mut list = RecordList::default();
+    let (mut list, mut right) = (RecordList::default(), RecordList::default());
     let mut out = Vec::new();
     for style in 0..6 {
         let key = key(random, style, words.len() * 2);
@@ -355,6 +355,9 @@ fn exercise(words: &[u64], random: &mut Random) {
                 if index > 0 && index % 50 == 0 {
                     list.prefix_to_fit(index, list.len());
                 }
+            }
+            if right.load(&node) && list.join(&right, &key) {
+                list.prefix_within(0, list.len(), words.len());
             }
         }
     }
@@ -562,6 +565,42 @@ fn damaged_inner_nodes_are_refused() {
     refuse("reserved flags", &|page| {
         page[HEADER_WORDS + 2] |= SLOT_OVERFLOW
     });
+}
+
+/// An inner node of children 10 and up, told apart by `keys`.
+fn inner_page(keys: &[&[u8]]) -> Vec<u64> {
+    let mut page = new_page(PageSize::new(4096).unwrap(), PageKind::Inner, 1);
+    let mut list = RecordList::default();
+    list.load_one(&Record::separator(&[], ChildWord(10)), true, page.len());
+    for (index, key) in (1..).zip(keys) {
+        let exact = false;
+        let record = Record::separator(key, ChildWord(10 + index as u64));
+        assert!(list.put(Spot { index, exact }, &record));
+    }
+    let prefix_bytes = list.prefix_to_fit(0, list.len()).unwrap();
+    list.build(&mut page[..], 0, list.len(), prefix_bytes);
+    page
+}
+
+#[test]
+fn inner_nodes_are_joined_by_the_separator_whatever_it_is() {
+    let load = |keys: &[&[u8]]| {
+        let mut list = RecordList::default();
+        assert!(list.load(&Node::open(&inner_page(keys))));
+        list
+    };
+    // The last two are none: they were read while the parent changed.
+    for separator in [&b"prefix m"[..], b"", b"pre"] {
+        let mut list = load(&[b"prefix a", b"prefix b"]);
+        assert!(list.join(&load(&[b"prefix x", b"prefix y"]), separator));
+        let mut keys = vec![Vec::new(); list.len()];
+        for (index, key) in keys.iter_mut().enumerate() {
+            list.copy_key(index, key);
+        }
+        let expected = [b"", &b"prefix a"[..], b"prefix b", separator];
+        assert_eq!(keys[..4], expected);
+        assert_eq!(keys[4..], [b"prefix x", b"prefix y"]);
+    }
 }
 
 #[test]

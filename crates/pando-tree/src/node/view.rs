@@ -146,6 +146,17 @@ impl<'a, W: Word> Node<'a, W> {
         (self.gap_words() + self.dead_words().min(self.words.len())) * 8
     }
 
+    /// Bytes in use, the header included.
+    pub fn used_bytes(&self) -> usize {
+        (self.words.len() * 8).saturating_sub(self.free_bytes())
+    }
+
+    /// True when less than a quarter of the page is in use: it may be merged with a neighbour.
+    #[inline]
+    pub fn is_thin(&self) -> bool {
+        self.free_bytes() > self.words.len() * 6
+    }
+
     /// Word of the common prefix.
     #[inline]
     pub fn prefix_offset(&self) -> usize {

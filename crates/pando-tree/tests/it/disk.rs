@@ -7,7 +7,7 @@ use pando_format::{Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, Pa
 use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, thread};
-use pando_tree::{Direction, LeafCopy, ScanValue, Tree, check_page, prepare_image};
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree, check_page, prepare_image};
 
 use crate::rig::{Random, Session};
 
@@ -134,8 +134,10 @@ impl DiskRig {
         let scratch = &mut session.scratch;
         let done = self.drive(|| self.tree.try_remove(&self.pool, &stay, marks, key, scratch));
         self.drive(|| session.scratch.try_finish(&self.pool, &stay));
-        if done.leaf_emptied {
+        if done.leaf_fill != LeafFill::Enough {
             self.drive(|| self.tree.try_remove_empty(&self.pool, &stay, marks, key));
+            let scratch = &mut session.scratch;
+            self.drive(|| self.tree.try_merge(&self.pool, &stay, marks, key, scratch));
         }
         done.existed
     }

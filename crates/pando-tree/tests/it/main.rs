@@ -5,6 +5,7 @@
 
 mod disk;
 mod groups;
+mod merge;
 mod model;
 mod rig;
 mod stress;

@@ -8,7 +8,7 @@ use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
 use pando_tree::{
-    Direction, LeafCopy, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
+    Direction, LeafCopy, LeafFill, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
     prepare_image,
 };
 
@@ -108,8 +108,10 @@ impl Rig {
         let scratch = &mut session.scratch;
         let removed = retry(|| self.tree.try_remove(&self.pool, &STAY, marks, key, scratch));
         retry(|| session.scratch.try_finish(&self.pool, &STAY));
-        if removed.leaf_emptied {
+        if removed.leaf_fill != LeafFill::Enough {
             retry(|| self.tree.try_remove_empty(&self.pool, &STAY, marks, key));
+            let scratch = &mut session.scratch;
+            retry(|| self.tree.try_merge(&self.pool, &STAY, marks, key, scratch));
         }
         removed.existed
     }

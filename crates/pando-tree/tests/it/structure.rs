@@ -6,7 +6,7 @@ use pando_format::page::HEADER_WORDS;
 use pando_format::{Lsn, TreeId};
 use pando_pool::{Marks, Restart};
 use pando_stats::Ticker;
-use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader};
+use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
 use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
 
@@ -122,7 +122,7 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
             rig.tree
                 .try_remove(&rig.pool, &STAY, marks, key, &mut scratch)
         });
-        assert_eq!(removed.leaf_emptied, n + 1 == keys.len());
+        assert_eq!(removed.leaf_fill == LeafFill::Empty, n + 1 == keys.len());
     }
     let newest = 1000 + keys.len() as u64 - 1;
     assert!(retry(|| rig.tree.try_remove_empty(

@@ -11,7 +11,9 @@ use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Arc, thread};
-use pando_tree::{Direction, LeafCopy, Scratch, Tree, ValueReader, check_page, prepare_image};
+use pando_tree::{
+    Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page, prepare_image,
+};
 
 const STAY: Stay = Stay { epoch: Epoch(1) };
 const MARKS: Marks = Marks {
@@ -70,8 +72,12 @@ impl Rig {
                 .try_remove(&self.pool, &STAY, MARKS, key, &mut scratch)
         });
         assert!(removed.existed);
-        if removed.leaf_emptied {
+        if removed.leaf_fill != LeafFill::Enough {
             retry(|| self.tree.try_remove_empty(&self.pool, &STAY, MARKS, key));
+            retry(|| {
+                self.tree
+                    .try_merge(&self.pool, &STAY, MARKS, key, &mut scratch)
+            });
         }
     }
 
@@ -276,4 +282,80 @@ fn readers_of_a_leaf_that_never_stops_changing_make_progress() {
         writer.join().unwrap();
     };
     shuttle::check_random(run, 50);
+}
+
+/// Three leaves of four records: a.., b.. and c..; of each the first stays.
+fn leaves_to_merge() -> Arc<Rig> {
+    let rig = Rig::new();
+    for leaf in ["a", "c", "b"] {
+        for n in 0..4 {
+            rig.insert(format!("{leaf}{n}").as_bytes(), &[1; 900]);
+        }
+    }
+    rig
+}
+
+#[test]
+fn keys_are_neither_lost_nor_seen_twice_while_thin_leaves_are_merged() {
+    check(|| {
+        let rig = leaves_to_merge();
+        let (remover, writer, reader) = (rig.clone(), rig.clone(), rig.clone());
+        let mut threads: Threads = vec![
+            Box::new(move || {
+                for key in ["b1", "b2", "b3", "c1", "c2", "c3", "a3", "a2", "a1"] {
+                    remover.remove(key.as_bytes());
+                    assert_eq!(remover.get(key.as_bytes()), None);
+                }
+            }),
+            Box::new(move || {
+                // What the merge moves, what it takes away, and what splits its result again.
+                for key in ["b0", "c0", "b5", "b6"] {
+                    writer.insert(key.as_bytes(), &[2; 1000]);
+                    assert_eq!(writer.get(key.as_bytes()), Some(vec![2; 1000]));
+                }
+            }),
+            Box::new(move || {
+                for key in ["c0", "b0", "a0"] {
+                    assert!(reader.get(key.as_bytes()).is_some(), "{key}");
+                }
+            }),
+        ];
+        for direction in [Direction::Forward, Direction::Backward] {
+            let rig = rig.clone();
+            threads.push(Box::new(move || {
+                let keys = rig.scan(direction);
+                assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+                for always in [&b"a0"[..], b"b0", b"c0"] {
+                    assert!(keys.iter().any(|key| key == always), "{keys:?}");
+                }
+            }));
+        }
+        threads
+    });
+}
+
+#[test]
+fn two_threads_that_merge_the_same_leaves_leave_one_sound_tree() {
+    check(|| {
+        let rig = leaves_to_merge();
+        let workers: Vec<_> = [["b1", "b2", "b3", "a1"], ["c3", "c2", "c1", "a2"]]
+            .into_iter()
+            .map(|keys| {
+                let rig = rig.clone();
+                thread::spawn(move || {
+                    for key in keys {
+                        rig.remove(key.as_bytes());
+                    }
+                })
+            })
+            .collect();
+        vec![Box::new(move || {
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            let expected = [&b"a0"[..], b"a3", b"b0", b"c0"];
+            assert_eq!(rig.scan(Direction::Forward), expected);
+            assert_eq!(rig.scan(Direction::Backward), expected);
+        })]
+    });
 }

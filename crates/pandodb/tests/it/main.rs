@@ -10,6 +10,7 @@ mod dropped;
 mod futures;
 mod limits;
 mod many;
+mod merges;
 mod nonblocking;
 mod reads;
 mod restart;

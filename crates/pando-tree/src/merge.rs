@@ -1,0 +1,199 @@
+//! Merges of thin nodes with a neighbour under the same parent.
+//!
+//! ```text
+//!   parent   .. | k1 A | k2 B | ..          .. | k1 A | ..
+//!                   |      |         ->            |
+//!                [left] [right]              [left right]     page of B is free
+//! ```
+//! The left page stays and takes all entries, so the parent loses one entry and no key changes. A
+//! node is thin below a quarter of a page, and two are merged only when the result leaves a quarter
+//! free: about as much has to be written before it is split, or removed before it is thin, again.
+//! Parent, left and right are latched together and none is released before all are changed, as in
+//! a split; readers of the right page find its version changed and begin again.
+
+use pando_pool::{Attempt, Marks, Optimistic, Pool, Stay};
+use pando_stats::Ticker;
+
+use crate::approach::Freely;
+use crate::node::edit;
+use crate::node::view::{self, Node};
+use crate::scratch::{Scratch, Work};
+use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, stamp, step_down};
+
+/// What came of a look at the node of one level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It is merged with a neighbour.
+    Merged,
+    /// It is not thin, or no neighbour has room for it.
+    Stays,
+    /// The root is not above this level.
+    Top,
+}
+
+/// Two neighbours below one parent.
+#[derive(Debug, Clone, Copy)]
+struct Pair<'p> {
+    parent: Optimistic<'p>,
+    /// Index of the right one in the parent.
+    index: usize,
+    left: Optimistic<'p>,
+    right: Optimistic<'p>,
+}
+
+impl Tree {
+    /// Merges the leaf that covers `key`, and the nodes above it, with neighbours as long as they
+    /// are thin and fit; a root with one child takes its content. Returns how many pages it freed.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what was merged before it stays merged, and the tree is whole.
+    pub fn try_merge(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<u32> {
+        let attempt = self.merge(pool, stay, marks, key, &mut scratch.work);
+        counted(pool, attempt)
+    }
+
+    fn merge(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        work: &mut Work,
+    ) -> Attempt<u32> {
+        let (mut level, mut merged) = (0, 0);
+        loop {
+            match self.merge_level(pool, stay, marks, key, level, work)? {
+                Look::Merged => {
+                    merged += 1;
+                    // What lies below has new neighbours.
+                    level = level.saturating_sub(1);
+                }
+                Look::Stays => level += 1,
+                Look::Top => break,
+            }
+        }
+        while self.collapse_root(pool, stay)? {
+            merged += 1;
+        }
+        Ok(merged)
+    }
+
+    fn merge_level(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        level: u8,
+        work: &mut Work,
+    ) -> Attempt<Look> {
+        let mut parent = None;
+        let here = self.descend(pool, &mut Freely, level, |here, node| {
+            let index = node.child_for(key);
+            parent = Some((here, index));
+            index
+        })?;
+        let Some((parent, index)) = parent else {
+            here.validate()?;
+            return Ok(Look::Top);
+        };
+        let thin = Node::open(here.words().slice()).is_thin();
+        here.validate()?;
+        if !thin {
+            return Ok(Look::Stays);
+        }
+        let node = Node::open(parent.words().slice());
+        for right in [index, index + 1] {
+            if right == 0 || right >= node.count() {
+                continue;
+            }
+            let pair = Pair {
+                parent,
+                index: right,
+                left: self.child(pool, parent, &node, right - 1)?,
+                right: self.child(pool, parent, &node, right)?,
+            };
+            if pair.merge(pool, stay, marks, work)? {
+                return Ok(Look::Merged);
+            }
+        }
+        parent.validate()?;
+        Ok(Look::Stays)
+    }
+
+    /// Child `index` of `here`; it is a node of this tree and of the level below.
+    fn child<'p>(
+        &self,
+        pool: &'p Pool,
+        here: Optimistic<'p>,
+        node: &FrameNode<'p>,
+        index: usize,
+    ) -> Attempt<Optimistic<'p>> {
+        let level = node.level().saturating_sub(1);
+        let child = step_down(pool, &mut Freely, here, node, index)?;
+        self.node_at(child, Some(level))?;
+        Ok(child)
+    }
+}
+
+impl Pair<'_> {
+    /// Moves the entries of the right node to the left one and frees the right page, if they fit.
+    fn merge(&self, pool: &Pool, stay: &Stay, marks: Marks, work: &mut Work) -> Attempt<bool> {
+        let Some(prefix_bytes) = self.join(work)? else {
+            return Ok(false);
+        };
+        let mut parent = self.parent.upgrade()?;
+        let mut left = self.left.upgrade()?;
+        let mut right = self.right.upgrade()?;
+        let mut parent_page = parent.modify(stay)?;
+        let mut left_page = left.modify(stay)?;
+        // A running checkpoint has what it needs of the page before it is freed.
+        right.modify(stay)?;
+        let list = &work.list;
+        list.build(&mut left_page, 0, list.len(), prefix_bytes);
+        if !list.is_inner() {
+            let (lsn_max, multi_lsn) = marks_of(&Node::open(self.right.words().slice()));
+            view::raise_marks(&mut left_page, lsn_max, multi_lsn);
+            stamp(&mut left_page, marks);
+        }
+        edit::remove(&mut parent_page, self.index);
+        free(right, stay);
+        pool.statistics().tick(Ticker::PagesMerged, 1);
+        Ok(true)
+    }
+
+    /// Lists the entries of both in `work.list`. The prefix with which they leave a quarter of the
+    /// page free; `None` when they do not.
+    fn join(&self, work: &mut Work) -> Attempt<Option<usize>> {
+        let left = Node::open(self.left.words().slice());
+        let right = Node::open(self.right.words().slice());
+        let parent = Node::open(self.parent.words().slice());
+        if !work.list.load(&left) {
+            return damaged(&self.left, "holds records longer than a page");
+        }
+        if !work.right.load(&right) {
+            return damaged(&self.right, "holds records longer than a page");
+        }
+        parent.copy_key(self.index, &mut work.separator);
+        let words_max = left.words().len() / 4 * 3;
+        let list = &mut work.list;
+        let fits = list.join(&work.right, &work.separator);
+        let prefix_bytes = fits
+            .then(|| list.prefix_within(0, list.len(), words_max))
+            .flatten();
+        if prefix_bytes.is_none() {
+            // What did not fit may never have been: the latches prove the other case.
+            self.parent.validate()?;
+            self.left.validate()?;
+            self.right.validate()?;
+        }
+        Ok(prefix_bytes)
+    }
+}

@@ -1,0 +1,190 @@
+//! Leaves that lose most of their records become fewer, in the background.
+
+use std::path::Path;
+
+use pando_sync::thread;
+use pandodb::statistics::Ticker;
+use pandodb::{Batch, Db, Durability, LevelStat, Table, WriteOptions};
+
+const KEYS: u32 = 30_000;
+
+fn key(number: u32) -> [u8; 8] {
+    let scattered = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    scattered.to_be_bytes()
+}
+
+fn stays(number: u32) -> bool {
+    number.is_multiple_of(10)
+}
+
+fn none() -> WriteOptions {
+    WriteOptions::durability(Durability::None)
+}
+
+fn fill(db: &Db, table: &Table) {
+    for start in (0..KEYS).step_by(100) {
+        let mut batch = Batch::new();
+        for number in start..start + 100 {
+            batch.put(table, &key(number), &[number as u8; 100]);
+        }
+        db.write(&mut batch, none()).unwrap();
+    }
+}
+
+/// The leaves of the only table, of a store that verifies.
+fn leaves(directory: &Path) -> LevelStat {
+    let report = pandodb::verify(directory, |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    report.stat.tables[0].tree[0]
+}
+
+fn check(db: &Db) {
+    let table = db.table("t").unwrap();
+    let stay = KEYS.div_ceil(10);
+    assert_eq!(
+        (table.len(), table.iter().count()),
+        (u64::from(stay), stay as usize)
+    );
+    assert_eq!(table.iter().rev().count(), stay as usize);
+    for number in 0..KEYS {
+        let value = table.get(&key(number)).unwrap();
+        let expected = stays(number).then(|| vec![number as u8; 100]);
+        assert_eq!(value, expected, "{number}");
+    }
+}
+
+fn delete_most(max_memory: u64, threads: u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = Db::builder().max_memory(max_memory);
+        options.open(directory.path()).unwrap()
+    };
+    let db = open();
+    fill(&db, &db.table("t").unwrap());
+    db.close().unwrap();
+    let before = leaves(directory.path());
+    let db = open();
+    let table = db.table("t").unwrap();
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let table = &table;
+            scope.spawn(move || {
+                let mine = (0..KEYS).filter(|number| number / 64 % threads == thread);
+                for number in mine.filter(|number| !stays(*number)) {
+                    assert!(table.delete_with(&key(number), none()).unwrap());
+                    if number % 4096 == 0 {
+                        let kept = table.range(&key(number)[..]..).take(300).count();
+                        assert!(kept > 0 || key(number)[0] > 0xF0, "{number}");
+                    }
+                }
+            });
+        }
+    });
+    check(&db);
+    drop(table);
+    db.close().unwrap();
+    let after = leaves(directory.path());
+    assert_eq!(after.keys, u64::from(KEYS / 10));
+    assert!(after.fill_percent(4096) >= 25.0, "{after:?}");
+    assert!(after.pages * 5 < before.pages * 2, "{before:?} {after:?}");
+    let db = open();
+    check(&db);
+    db.close().unwrap();
+    assert_eq!(leaves(directory.path()), after);
+}
+
+#[test]
+fn a_table_that_loses_nine_keys_of_ten_keeps_few_leaves() {
+    delete_most(16 << 20, 1);
+}
+
+#[test]
+fn so_does_one_that_is_larger_than_memory_with_threads_at_work() {
+    delete_most(3 << 20, 3);
+}
+
+#[test]
+fn leaves_are_merged_while_the_store_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder()
+        .max_memory(16 << 20)
+        .open(directory.path())
+        .unwrap();
+    let table = db.table("t").unwrap();
+    fill(&db, &table);
+    for number in (0..KEYS).filter(|number| !stays(*number)) {
+        table.delete_with(&key(number), none()).unwrap();
+    }
+    // The last few notes may wait for company; the others do not wait for the end.
+    while db.statistics().get(Ticker::PagesMerged) < 100 {
+        thread::yield_now();
+    }
+    check(&db);
+}
+
+#[test]
+fn a_few_thin_leaves_are_merged_at_close_at_the_latest() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Db::builder().max_memory(16 << 20);
+    let db = options.open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    // Full leaves in order: none is emptied, and there are too few notes to wake anybody.
+    for number in 0..250u32 {
+        let key = number.to_be_bytes();
+        table.put_with(&key, &[1; 100], none()).unwrap();
+    }
+    for number in (0..250).filter(|number| !stays(*number)) {
+        table.delete_with(&number.to_be_bytes(), none()).unwrap();
+    }
+    drop(table);
+    db.close().unwrap();
+    let leaves = leaves(directory.path());
+    assert_eq!(leaves.keys, 25);
+    assert!(leaves.pages <= 3, "{leaves:?}");
+}
+
+#[test]
+fn replay_notes_what_the_log_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let open = |path: &Path| {
+        let options = Db::builder().max_memory(16 << 20);
+        let rarely = std::time::Duration::from_secs(3600);
+        options.checkpoint_interval(rarely).open(path).unwrap()
+    };
+    let db = open(directory.path());
+    fill(&db, &db.table("t").unwrap());
+    db.close().unwrap();
+    let before = leaves(directory.path());
+    // The files as they are while it is open are those of a crash: the last superblock, and a log.
+    let db = open(directory.path());
+    let table = db.table("t").unwrap();
+    for start in (0..KEYS).step_by(100) {
+        let mut batch = Batch::new();
+        for number in (start..start + 100).filter(|number| !stays(*number)) {
+            batch.delete(&table, &key(number));
+        }
+        db.write(&mut batch, none()).unwrap();
+    }
+    db.flush().unwrap();
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let (file, copy) = (file.unwrap(), copy.path());
+        if file.file_type().unwrap().is_dir() {
+            let log = copy.join(file.file_name());
+            std::fs::create_dir(&log).unwrap();
+            for segment in std::fs::read_dir(file.path()).unwrap() {
+                let segment = segment.unwrap();
+                std::fs::copy(segment.path(), log.join(segment.file_name())).unwrap();
+            }
+        } else {
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    drop(table);
+    db.close().unwrap();
+    let db = open(copy.path());
+    check(&db);
+    db.close().unwrap();
+    let after = leaves(copy.path());
+    assert!(after.fill_percent(4096) >= 25.0, "{before:?} {after:?}");
+}
