@@ -84,6 +84,16 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A table that is to be loaded has entries.
+    NotEmpty {
+        /// Its name.
+        name: String,
+    },
+    /// A key that is loaded is not greater than the one before it.
+    NotAscending {
+        /// Which entry, from 0. Those before the batch that it would have been in were put.
+        entry: u64,
+    },
     /// An option is out of its range, or does not fit the store.
     InvalidOption {
         /// The option.
@@ -194,6 +204,13 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::NotEmpty { name } => write!(f, "table '{name}' is not empty"),
+            Self::NotAscending { entry } => {
+                write!(
+                    f,
+                    "the key of entry {entry} is not greater than the one before it"
+                )
+            }
             Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
             Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store was closed"),

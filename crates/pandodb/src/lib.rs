@@ -53,6 +53,7 @@ mod iter;
 mod jobs;
 mod layout;
 mod lending;
+mod load;
 mod maintenance;
 mod many;
 mod mapping_files;

@@ -9,6 +9,7 @@ mod devices;
 mod dropped;
 mod futures;
 mod limits;
+mod load;
 mod many;
 mod merges;
 mod nonblocking;
