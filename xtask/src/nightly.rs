@@ -20,7 +20,7 @@ const CONCURRENT: [&str; 8] = [
     "pandodb",
 ];
 /// Crates that have loom models.
-const MODELLED: [&str; 3] = ["pando-sync", "pando-pool", "pando-wal"];
+const MODELLED: [&str; 4] = ["pando-sync", "pando-space", "pando-pool", "pando-wal"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Seeds of the simulation, and kills of the server, for each minute that is given.
 const SEEDS_PER_MINUTE: u64 = 10;

@@ -1,7 +1,8 @@
 //! More blocks, and fewer.
 //!
 //! Both happen under one lock, beside allocations and frees: a region appears in its group with its
-//! blocks free, and goes only when all of it is free.
+//! blocks free, and goes only when all of it is free. The number of blocks is never less than what
+//! exists, so that who frees what he has just allocated is not told that there is no such block.
 
 use pando_sync::atomic::Ordering;
 
@@ -28,6 +29,9 @@ impl Space {
 
     /// Adds the bits `from .. to`.
     fn extend(&self, from: u64, to: u64) {
+        // Before there is a bit that somebody could take, and give back at once. Relaxed: whoever
+        // takes one does so behind the group's lock, and sees this then.
+        self.blocks.store(to, Ordering::Relaxed);
         let mut position = from;
         while position < to {
             let (region, start) = (position / REGION, position % REGION);
@@ -46,8 +50,6 @@ impl Space {
             });
             position = end;
         }
-        // Relaxed: a limit for checks; the groups' locks decide what exists.
-        self.blocks.store(to, Ordering::Relaxed);
     }
 
     /// Cuts the blocks from `blocks` on off.
@@ -77,7 +79,8 @@ impl Space {
                     return Err(error);
                 }
             }
-            // Relaxed: as in extend.
+            // Behind the bits: what is named is at most too much. Relaxed: a limit for checks; the
+            // groups' locks decide what exists.
             self.blocks.store(end, Ordering::Relaxed);
         }
         Ok(())
@@ -125,5 +128,34 @@ impl Space {
             }
         }
         tail
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-space --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use pando_sync::{Arc, thread};
+
+    use crate::space::{Space, SpaceOptions};
+
+    /// A block may be given back as soon as it can be taken.
+    #[test]
+    fn a_block_that_can_be_taken_exists() {
+        loom::model(|| {
+            let options = SpaceOptions {
+                groups: 1,
+                ..SpaceOptions::default()
+            };
+            let space = Arc::new(Space::new(0, options));
+            let grower = thread::spawn({
+                let space = space.clone();
+                move || space.grow(1)
+            });
+            if let Some(extent) = space.allocate(1, None) {
+                space.free(extent);
+            }
+            grower.join().unwrap();
+            assert_eq!(space.free_blocks(), 1);
+        });
     }
 }

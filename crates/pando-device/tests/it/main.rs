@@ -8,7 +8,6 @@ mod crash;
 mod directory;
 mod edges;
 mod faults;
-mod fork;
 mod injected;
 mod places;
 mod refusal;

@@ -1,6 +1,8 @@
-//! A forked child: every call fails cleanly there, and the parent notices nothing.
+//! A forked child: every call fails cleanly there, and the parent notices nothing. A program of its
+//! own: a child has the locks of all directories that are open, for a while.
 
 #![expect(unsafe_code, reason = "std does not fork")]
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,7 +12,9 @@ use pando_device::{
     OpenOptions,
 };
 
-use crate::places;
+#[path = "../it/places.rs"]
+#[expect(dead_code, reason = "shared with the other tests")]
+mod places;
 
 /// Runs `case` in a forked child and says whether it came to its end within half a minute.
 fn in_child(case: impl FnOnce()) -> bool {
