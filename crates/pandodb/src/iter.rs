@@ -10,7 +10,7 @@ use pando_pool::Restart;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue};
 
 use crate::engine::{no_such_table, on_tree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read_ahead::{Position, ReadAhead};
 use crate::table::Table;
 
@@ -81,24 +81,75 @@ impl<'t> Iter<'t> {
         }
     }
 
-    fn step(&mut self, direction: Direction) -> Option<Result<Entry>> {
-        loop {
-            if self.done {
-                return None;
-            }
-            match self.try_step(direction) {
-                Ok(Some(entry)) => return Some(Ok(entry)),
-                Ok(None) => {}
-                Err(error) => {
-                    self.done = true;
-                    return Some(Err(error));
-                }
-            }
-        }
+    /// Shows the next entry to `f` instead of copying it to the heap. `f` may call the store.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// # table.put(b"banana", b"yellow")?;
+    /// let (mut iter, mut bytes) = (table.iter(), 0);
+    /// while let Some(entry) = iter.next_with(|key, value| key.len() + value.len()) {
+    ///     bytes += entry?;
+    /// }
+    /// assert_eq!(bytes, 20);
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
+        self.step(Direction::Forward, f)
     }
 
-    /// The next entry; None when there was none here and another look is needed.
-    fn try_step(&mut self, direction: Direction) -> Result<Option<Entry>> {
+    /// As [`Iter::next_with`], from the end of the range.
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_back_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
+        self.step(Direction::Backward, f)
+    }
+
+    fn step<R>(
+        &mut self,
+        direction: Direction,
+        f: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Option<Result<R>> {
+        while !self.done {
+            let position = match self.find(direction) {
+                Ok(Some(position)) => position,
+                Ok(None) => continue,
+                Err(error) => return self.end_with(error),
+            };
+            let end = match direction {
+                Direction::Forward => &mut self.front,
+                Direction::Backward => &mut self.back,
+            };
+            end.next = Some(position + 1);
+            let (key, value) = end.leaf.get(position);
+            exclude(&mut end.bound, key);
+            let long = match value {
+                ScanValue::Inline(value) => return Some(Ok(f(key, value))),
+                ScanValue::Overflow { .. } => self.table.get(key),
+            };
+            match long {
+                Ok(Some(value)) => return Some(Ok(f(key, &value))),
+                // A long value that was deleted since is passed over.
+                Ok(None) => {}
+                Err(error) => return self.end_with(error),
+            }
+        }
+        None
+    }
+
+    fn end_with<R>(&mut self, error: Error) -> Option<Result<R>> {
+        self.done = true;
+        Some(Err(error))
+    }
+
+    /// Where in its leaf the next entry is; None when there was none here and another look is
+    /// needed, or the iterator is done.
+    fn find(&mut self, direction: Direction) -> Result<Option<usize>> {
         let (end, other) = match direction {
             Direction::Forward => (&mut self.front, &self.back),
             Direction::Backward => (&mut self.back, &self.front),
@@ -117,21 +168,24 @@ impl<'t> Iter<'t> {
             }
             return Ok(None);
         }
-        let (key, value) = end.leaf.get(position);
+        let (key, _) = end.leaf.get(position);
         if !inside(key, &other.bound, other.direction) {
             self.done = true;
             return Ok(None);
         }
-        let key = key.to_vec();
-        let value = match value {
-            ScanValue::Inline(value) => Some(value.to_vec()),
-            ScanValue::Overflow { .. } => self.table.get(&key)?,
-        };
-        end.next = Some(position + 1);
-        end.bound = Bound::Excluded(key.clone());
-        // A long value that was deleted since is passed over.
-        Ok(value.map(|value| (key, value)))
+        Ok(Some(position))
     }
+}
+
+/// Makes `bound` begin behind `key`, in the memory that it has.
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    let mut text = match std::mem::replace(bound, Bound::Unbounded) {
+        Bound::Included(text) | Bound::Excluded(text) => text,
+        Bound::Unbounded => Vec::new(),
+    };
+    text.clear();
+    text.extend_from_slice(key);
+    *bound = Bound::Excluded(text);
 }
 
 /// True if `key` lies before the end that `bound` of the other direction stands for.
@@ -191,17 +245,21 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
+fn copied(key: &[u8], value: &[u8]) -> Entry {
+    (key.to_vec(), value.to_vec())
+}
+
 impl Iterator for Iter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
-        self.step(Direction::Forward)
+        self.next_with(copied)
     }
 }
 
 impl DoubleEndedIterator for Iter<'_> {
     fn next_back(&mut self) -> Option<Result<Entry>> {
-        self.step(Direction::Backward)
+        self.next_back_with(copied)
     }
 }
 

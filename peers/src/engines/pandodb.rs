@@ -106,9 +106,12 @@ impl Worker for PandoWorker<'_> {
     }
 
     fn scan(&mut self, from: &[u8], limit: usize, read: ReadEntry<'_>) -> Result<()> {
-        for entry in self.engine.table.range(from..).take(limit) {
-            let (key, value) = entry?;
-            read(&key, &value);
+        let mut iter = self.engine.table.range(from..);
+        for _ in 0..limit {
+            match iter.next_with(&mut *read) {
+                Some(shown) => shown?,
+                None => break,
+            }
         }
         Ok(())
     }
