@@ -176,6 +176,8 @@ impl LeafCopy {
         indices: impl ExactSizeIterator<Item = usize>,
     ) -> Option<()> {
         let last = indices.len().saturating_sub(1);
+        self.records.reserve(indices.len());
+        self.bytes.reserve(8 * node.words().len());
         for (position, index) in indices.enumerate() {
             self.push(node, index)?;
             if self.bytes.len() > COPY_BYTES_MAX && position < last {
