@@ -249,6 +249,9 @@ impl crate::store::Store {
                 pause(&mut turns);
             }
         }
+        // Or, when it was changed since, is clean of this epoch, whose state of it is lost: an image
+        // is abandoned behind the poison, so that who sees no image in flight sees the poison.
+        self.check_poison()?;
         let group = Group {
             generation: cut.epoch,
             pairs: epochs.take_pairs(cut.epoch),
@@ -289,5 +292,51 @@ fn when_not_full(patient: impl Fn() -> bool, mut write: impl FnMut() -> Result<(
             Err(Error::Full { .. }) if patient() => thread::park_timeout(FULL_PAUSE),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+    use super::*;
+    use crate::Db;
+    use crate::structure::GARBAGE;
+    use pando_device::AnyDevice;
+    use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_pool::Marks;
+    use pando_tree::Scratch;
+
+    /// A page that was changed after the cut is clean of the closed epoch as soon as its image is
+    /// on its way. An image that does not arrive must not be taken for one that did.
+    #[test]
+    fn a_checkpoint_whose_image_was_lost_does_not_end() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().max_memory(16 << 20).frames(64);
+        // An engine without threads: nothing happens but what is done here.
+        let engine = crate::open::open(AnyDevice::from(device.clone()), options).unwrap();
+        let put = |key: &[u8]| {
+            let marks = Marks {
+                lsn: engine.log.reserved_end(),
+                multi_lsn: Lsn(0),
+            };
+            let scratch = &mut Scratch::new();
+            engine.apply(GARBAGE, marks, key, Some(b"value"), scratch)
+        };
+        put(b"before the cut").unwrap();
+        let mut files = engine.checkpoint.files.lock();
+        let cut = engine.cut();
+        let epochs = engine.pool.epochs();
+        assert!(epochs.dirty(cut.epoch) > 0);
+        put(b"behind the cut").unwrap();
+        assert_eq!((epochs.dirty(cut.epoch), epochs.images(cut.epoch)), (0, 1));
+        device.fail(FaultPlan::once(Operation::Write, "data", 1, Fault::Io));
+        engine.write_back_once().unwrap_err();
+        assert_eq!(epochs.images(cut.epoch), 0);
+        let finished = engine.write_cut(&mut files, cut, |_| Ok(()));
+        assert!(
+            matches!(finished, Err(Error::Poisoned { .. })),
+            "{finished:?}"
+        );
     }
 }
