@@ -249,8 +249,8 @@ impl crate::store::Store {
                 pause(&mut turns);
             }
         }
-        // Or, when it was changed since, is clean of this epoch, whose state of it is lost. An image
-        // is abandoned behind the poison: who sees no image in flight sees the poison.
+        // Or, when it was changed since, is clean of this epoch, whose state of it is lost. An
+        // image is abandoned behind the poison: who sees no image in flight sees the poison.
         self.check_poison()?;
         let group = Group {
             generation: cut.epoch,
