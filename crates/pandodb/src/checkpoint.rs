@@ -297,8 +297,6 @@ fn when_not_full(patient: impl Fn() -> bool, mut write: impl FnMut() -> Result<(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
-
     use super::*;
     use crate::Db;
     use crate::structure::GARBAGE;
