@@ -4,22 +4,27 @@
 //! version; the rest, and where sizes differ the size, follows from both. Values shorter than that
 //! have one version only.
 
-use crate::random::{Random, mix};
+use crate::random::mix;
 use crate::value_sizes::{Sizes, ValueSizes};
 
-const POOL_BYTES: usize = 1 << 20;
 const STAMP_BYTES: usize = 8;
 /// Bytes that say which key and version a value belongs to.
 pub(crate) const HEAD_BYTES: usize = 12;
+const WORD_BYTES: usize = 8;
+/// What a generated word differs from the one before it by, before it is mixed: SplitMix64.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What values look like.
+///
+/// They are computed, not copied from a pool of random bytes: a pool that is large enough not to
+/// make neighbours alike does not stay in the caches of a core, and a benchmark of reads from
+/// memory would measure its misses.
 #[derive(Debug)]
 pub struct Values {
     sizes: Sizes,
     seed: u64,
     /// Share of a value that does not compress; the rest repeats it.
     share: f64,
-    pool: Vec<u8>,
 }
 
 impl Values {
@@ -30,17 +35,10 @@ impl Values {
 
     /// Values of `sizes` that compress to `share` of that (1: not at all).
     pub fn sized(sizes: ValueSizes, share: f64, seed: u64) -> Self {
-        let mut random = Random::new(seed, u64::MAX);
-        let sizes = Sizes::new(sizes);
-        let pool_bytes = POOL_BYTES + dense_bytes(sizes.max(), share);
-        let pool = (0..pool_bytes.div_ceil(8))
-            .flat_map(|_| random.next().to_le_bytes())
-            .collect();
         Self {
-            sizes,
+            sizes: Sizes::new(sizes),
             seed,
             share,
-            pool,
         }
     }
 
@@ -50,15 +48,21 @@ impl Values {
         let version = if has_head { version } else { 0 };
         let stamp = mix(number ^ mix(self.seed ^ 0x5a5a));
         let place = mix(stamp ^ u64::from(version));
-        let start = (place % POOL_BYTES as u64) as usize;
         let bytes = self.sizes.size(place);
-        let dense = &self.pool[start..start + dense_bytes(bytes, self.share)];
         out.clear();
-        out.extend_from_slice(&stamp.to_le_bytes());
-        out.extend_from_slice(&version.to_le_bytes());
+        // A head and whole words, of which `truncate` leaves what was asked for.
+        let dense = dense_bytes(bytes, self.share).next_multiple_of(WORD_BYTES);
+        out.resize(HEAD_BYTES + dense, 0);
+        out[..STAMP_BYTES].copy_from_slice(&stamp.to_le_bytes());
+        out[STAMP_BYTES..HEAD_BYTES].copy_from_slice(&version.to_le_bytes());
+        let mut state = place;
+        for word in out[HEAD_BYTES..].chunks_exact_mut(WORD_BYTES) {
+            state = state.wrapping_add(STEP);
+            word.copy_from_slice(&mix(state).to_le_bytes());
+        }
         while out.len() < bytes {
-            let left = bytes - out.len();
-            out.extend_from_slice(&dense[..left.min(dense.len())]);
+            let again = dense.min(bytes - out.len());
+            out.extend_from_within(HEAD_BYTES..HEAD_BYTES + again);
         }
         out.truncate(bytes);
     }
@@ -109,7 +113,7 @@ mod tests {
     fn compressible_values_repeat() {
         let mut value = Vec::new();
         Values::new(1012, 0.25, 3).write(1, 1, &mut value);
-        assert_eq!(value[12..265], value[265..518]);
+        assert_eq!(value[12..268], value[268..524]);
     }
 
     #[test]
