@@ -160,6 +160,11 @@ impl Device for AnyDevice {
     fn free_bytes(&self) -> Result<u64> {
         each!(AnyDevice, self, device => device.free_bytes())
     }
+
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        each!(AnyDevice, self, device => device.check_process())
+    }
 }
 
 impl File for AnyFile {

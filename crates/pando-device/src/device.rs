@@ -135,6 +135,16 @@ pub trait Device: Debug + Clone + Send + Sync + 'static {
 
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64>;
+
+    /// For whoever waits for threads of the process that made the device: a forked child has none
+    /// of them. Costs one load.
+    ///
+    /// # Errors
+    /// `Forked` in such a child.
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// An open file. Clones are handles of the same one. All methods block.

@@ -1,5 +1,6 @@
 //! The handle of an open store.
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::task::Waker;
 
@@ -56,6 +57,11 @@ impl Owner {
     fn shut_down(&self) -> Result<()> {
         let engine = &self.engine;
         let threads = std::mem::take(&mut *self.threads.lock());
+        if let Err(error) = engine.check_process() {
+            // The threads are the parent's, and locks are in the state in which it had them.
+            let _kept = ManuallyDrop::new((engine.clone(), threads));
+            return Err(error);
+        }
         if threads.is_empty() {
             return Ok(());
         }

@@ -77,8 +77,9 @@ impl Engine {
     /// try again at once.
     ///
     /// # Errors
-    /// When the engine is poisoned and what is waited for will not come.
+    /// When the engine is poisoned and what is waited for will not come; in a forked child always.
     pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
+        self.check_process()?;
         Ok(match stop {
             Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
             Stop::Restart(Restart::Wait(Resource::Frames)) => {

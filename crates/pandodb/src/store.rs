@@ -1,7 +1,7 @@
 //! The pages of a store: pool, data file and space, with fetching, applying and poisoning. Knows
 //! nothing of commits; the engine and recovery stand on it.
 
-use pando_device::{AnyDevice, AnyFile};
+use pando_device::{AnyDevice, AnyFile, Device};
 use pando_format::{Epoch, PageDecoder, PageEncoder, PageId};
 use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
@@ -130,15 +130,27 @@ impl Store {
     }
 
     /// # Errors
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`]; that of the device in a forked child, which has no engine threads.
     #[inline]
     pub(crate) fn check_poison(&self) -> Result<()> {
+        self.check_process()?;
         // Acquire: pairs with the Release in poison.
         if self.poisoned.load(Ordering::Acquire) {
             Err(self.poison_error())
         } else {
             Ok(())
         }
+    }
+
+    /// For whatever waits for threads of the engine.
+    ///
+    /// # Errors
+    /// [`Error::Io`] in a forked child, which has none of them.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.device
+            .check_process()
+            .map_err(Error::io("use a store in a forked child"))
     }
 
     #[cold]

@@ -342,4 +342,9 @@ impl Device for DirectoryDevice {
         system::free_bytes(directory)
             .map_err(|error| Error::from_io("measure", &directory.to_string_lossy(), error))
     }
+
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        self.inner.fork.check()
+    }
 }

@@ -199,4 +199,8 @@ impl<D: Device> Device for InjectorDevice<D> {
     fn free_bytes(&self) -> Result<u64> {
         self.inner.free_bytes()
     }
+
+    fn check_process(&self) -> Result<()> {
+        self.inner.check_process()
+    }
 }

@@ -108,8 +108,9 @@ impl Engine {
     /// again makes sense. True if that is now. Never blocks.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`Error::Closed`]; that of the device in a forked child, which has no read thread.
     pub(crate) fn request_page(&self, page: PageId, waker: &Waker) -> Result<bool> {
+        self.check_process()?;
         match self.pool.await_load(page, waker) {
             // Whoever reads it wakes.
             LoadWait::Loading => return Ok(false),

@@ -1,0 +1,86 @@
+//! A store in a forked child: what is in memory can be read, everything that would need a thread or
+//! a file of the parent fails at once, and the parent notices nothing. A program of its own: a
+//! child has the locks of all directories that are open, for a while.
+
+#![expect(unsafe_code, reason = "std does not fork")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use pandodb::{Db, Durability, Error, WriteOptions, device};
+
+/// Runs `case` in a forked child and says whether it came to its end within half a minute.
+fn in_child(case: impl FnOnce()) -> bool {
+    // SAFETY: the child runs `case` and ends without returning. What it calls may allocate: glibc
+    // makes its allocator usable in children.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: takes a number; the signal ends a child that hangs.
+        unsafe { libc::alarm(30) };
+        let is_fine = catch_unwind(AssertUnwindSafe(case)).is_ok();
+        // SAFETY: ends the child at once, without the destructors that belong to the parent.
+        unsafe { libc::_exit(i32::from(!is_fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above; `status` has room for the answer.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+fn is_forked<T>(result: pandodb::Result<T>) -> bool {
+    matches!(result, Err(Error::Io { source, .. }) if matches!(*source, device::Error::Forked))
+}
+
+#[test]
+fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let options = || {
+        Db::builder()
+            .durability(Durability::Durable)
+            .max_memory(16 << 20)
+    };
+    let db = options().open(place.path()).unwrap();
+    let table = db.table("things").unwrap();
+    let value = [7; 1000];
+    let quick = WriteOptions::durability(Durability::None);
+    for number in 0..40_000_u32 {
+        let key = number.to_be_bytes();
+        table.put_with(&key, &value, quick).unwrap();
+    }
+    let last = 39_999_u32.to_be_bytes();
+    assert!(table.get(&last).unwrap().is_some());
+    // Far more than fits in memory.
+    let is_cold = |number: &u32| {
+        let mut get = pin!(table.get_async(&number.to_be_bytes()));
+        let mut context = Context::from_waker(Waker::noop());
+        get.as_mut().poll(&mut context).is_pending()
+    };
+    let cold = (0..40_000_u32).rev().find(is_cold).unwrap();
+    let mut left = Some((db.clone(), table.clone()));
+    let fine = in_child(|| {
+        assert_eq!(table.get(&last).unwrap().unwrap(), value);
+        assert!(is_forked(table.put(b"key", b"value")));
+        assert!(is_forked(table.delete(&last)));
+        assert!(is_forked(db.table("more")));
+        assert!(is_forked(db.flush()));
+        assert!(is_forked(db.checkpoint()));
+        let mut get = pin!(table.get_async(&(cold / 2).to_be_bytes()));
+        let mut context = Context::from_waker(Waker::noop());
+        match get.as_mut().poll(&mut context) {
+            Poll::Ready(result) => assert!(is_forked(result)),
+            Poll::Pending => panic!("it waits for a thread of the parent"),
+        }
+        drop(left.take());
+    });
+    assert!(fine);
+    table.put(b"key", b"value").unwrap();
+    drop((left, table));
+    db.close().unwrap();
+    let db = options().open(place.path()).unwrap();
+    let table = db.table("things").unwrap();
+    assert_eq!(table.get(b"key").unwrap().unwrap(), b"value");
+    assert_eq!(table.get(&last).unwrap().unwrap(), value);
+}
