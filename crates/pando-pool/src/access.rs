@@ -9,12 +9,12 @@
 
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
 use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
-use pando_sync::atomic::Ordering;
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
 use pando_sync::words::{prefetch, prefetch_lines};
 
-use crate::frame::HEAT_COLD;
+use crate::frame::{FrameHeader, HEAT_COLD};
 use crate::latch::Latch;
 use crate::page_table::Place;
 use crate::pool::Pool;
@@ -46,9 +46,11 @@ pub struct Marks {
 #[derive(Debug, Clone, Copy)]
 pub struct Optimistic<'a> {
     pool: &'a Pool,
+    header: &'a FrameHeader,
+    words: &'a [AtomicU64],
+    version: u64,
     frame: FrameIndex,
     page: PageId,
-    version: u64,
 }
 
 impl<'a> Optimistic<'a> {
@@ -72,19 +74,19 @@ impl<'a> Optimistic<'a> {
 
     #[inline]
     pub(crate) fn latch(&self) -> &'a Latch {
-        &self.pool.header(self.frame).latch
+        &self.header.latch
     }
 
     /// The words, racy until validated.
     #[inline]
     pub fn words(&self) -> PageWords<'a> {
-        PageWords::new(self.pool.frame_words(self.frame))
+        PageWords::new(self.words)
     }
 
     /// Asks for `lines` lines of the page, from that of word `start` on.
     #[inline]
     pub fn prefetch_words(&self, start: usize, lines: usize) {
-        if let Some(words) = self.pool.frame_words(self.frame).get(start..) {
+        if let Some(words) = self.words.get(start..) {
             prefetch_lines(words, lines);
         }
     }
@@ -96,7 +98,7 @@ impl<'a> Optimistic<'a> {
     /// [`Restart::Conflict`].
     #[inline]
     pub fn validate(&self) -> Attempt<()> {
-        if self.pool.header(self.frame).latch.validate(self.version) {
+        if self.header.latch.validate(self.version) {
             Ok(())
         } else {
             Err(Restart::Conflict)
@@ -109,9 +111,8 @@ impl<'a> Optimistic<'a> {
     /// [`Restart::Conflict`].
     #[inline]
     pub fn upgrade(self) -> Attempt<Exclusive<'a>> {
-        let header = self.pool.header(self.frame);
-        if header.latch.try_exclusive(self.version) {
-            debug_assert_eq!(header.page(), self.page);
+        if self.header.latch.try_exclusive(self.version) {
+            debug_assert_eq!(self.header.page(), self.page);
             Ok(Exclusive::of_frame(self.pool, self.frame, self.version))
         } else {
             Err(Restart::Conflict)
@@ -121,7 +122,7 @@ impl<'a> Optimistic<'a> {
     /// Replaces the hint in word `index`, tried once under a shared latch: without one the frame
     /// might not be that parent any more.
     pub fn replace_hint(&self, index: usize, old: u64, new: u64) {
-        let header = self.pool.header(self.frame);
+        let header = self.header;
         let Some(version) = header.latch.try_shared() else {
             return;
         };
@@ -136,13 +137,13 @@ impl<'a> Optimistic<'a> {
     /// Counts a use of an inner node; writes only until it is hot.
     #[inline]
     pub fn touch_inner(&self) {
-        self.pool.header(self.frame).touch_inner();
+        self.header.touch_inner();
     }
 
     /// Counts a use of the page; writes only until the page is warm.
     #[inline]
     pub fn touch(&self) {
-        self.pool.header(self.frame).touch();
+        self.header.touch();
     }
 }
 
@@ -378,37 +379,34 @@ impl Pool {
     pub fn optimistic(&self, page: PageId, hint: u32) -> Attempt<Optimistic<'_>> {
         if let Some(index) = hint.checked_sub(1)
             && (index as usize) < self.frames()
+            && let Some(seen) = self.see(page, FrameIndex(index))
         {
-            let frame = FrameIndex(index);
-            let header = self.header(frame);
-            if let Some(version) = header.latch.read()
-                && header.page() == page
-            {
-                return Ok(Optimistic {
-                    pool: self,
-                    frame,
-                    page,
-                    version,
-                });
-            }
+            return Ok(seen);
         }
         self.look_up(page)
+    }
+
+    /// `page` in `frame`, if it is there and nobody changes it.
+    #[inline]
+    fn see(&self, page: PageId, frame: FrameIndex) -> Option<Optimistic<'_>> {
+        let header = self.header(frame);
+        let version = header.latch.read()?;
+        (header.page() == page).then(|| Optimistic {
+            pool: self,
+            header,
+            words: self.frame_words(frame),
+            version,
+            frame,
+            page,
+        })
     }
 
     fn look_up(&self, page: PageId) -> Attempt<Optimistic<'_>> {
         for _ in 0..SPINS_MAX {
             match self.table().get(page) {
                 Place::Resident(frame) => {
-                    let header = self.header(frame);
-                    if let Some(version) = header.latch.read()
-                        && header.page() == page
-                    {
-                        return Ok(Optimistic {
-                            pool: self,
-                            frame,
-                            page,
-                            version,
-                        });
+                    if let Some(seen) = self.see(page, frame) {
+                        return Ok(seen);
                     }
                     thread::spin_loop();
                 }

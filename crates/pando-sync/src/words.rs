@@ -109,12 +109,14 @@ pub fn prefetch(word: &AtomicU64) {
 #[inline]
 pub fn prefetch_lines(words: &[AtomicU64], lines: usize) {
     const WORDS: usize = LINE_BYTES / 8;
-    let words = &words[..words.len().min(lines * WORDS)];
-    let mut word = 0;
-    while word < words.len() {
-        prefetch(&words[word]);
-        word += WORDS;
+    #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
+    for line in 0..lines.min(words.len().div_ceil(WORDS)) {
+        let pointer = words.as_ptr().cast::<i8>().wrapping_add(line * LINE_BYTES);
+        // SAFETY: a prefetch is a hint; it has no effect on memory and cannot fault.
+        unsafe { std::arch::x86_64::_mm_prefetch(pointer, std::arch::x86_64::_MM_HINT_T0) };
     }
+    #[cfg(not(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle)))))]
+    let _ = (words, lines, WORDS);
 }
 
 /// As [`prefetch`], of all lines that `bytes` touches: a few, or they drive each other out.

@@ -91,7 +91,7 @@ impl Tree {
     ) -> Attempt<Lookup> {
         let leaf = self.descend(pool, approach, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
-        let spot = node.find(key);
+        let spot = node.find_in_leaf(key);
         let lookup = Lookup {
             found: spot.exact,
             lsn_max: node.lsn_max(),

@@ -11,7 +11,6 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::approach::Freely;
 use crate::get::Lookup;
-use crate::node::search::Spot;
 use crate::node::view::{LEVEL_MAX, Node};
 use crate::tree::{Down, Tree, acquire_child, counted};
 
@@ -42,8 +41,8 @@ pub enum Fate {
 enum Way<'p> {
     /// Next is a child of this node.
     Child(Optimistic<'p>, Down),
-    /// The leaf, and where in it the key is.
-    Leaf(Optimistic<'p>, Spot),
+    /// The leaf, the record that may be the key's on its way.
+    Leaf(Optimistic<'p>, usize),
     /// It has ended.
     Over(Restart),
 }
@@ -82,8 +81,8 @@ impl Tree {
             }
         }
         let mut fates = [Fate::Restart(Restart::Conflict); GROUP_MAX];
-        for (fate, way) in fates.iter_mut().zip(ways.iter()) {
-            *fate = match counted(pool, read(*way, values)) {
+        for ((fate, way), key) in fates.iter_mut().zip(ways.iter()).zip(keys) {
+            *fate = match counted(pool, read(*way, key, values)) {
                 Ok(fate) => fate,
                 Err(restart) => Fate::Restart(restart),
             };
@@ -104,11 +103,9 @@ impl Tree {
         let node = self.node_at(here, level)?;
         if node.level() == 0 {
             here.touch();
-            let spot = node.find(key);
-            if spot.exact {
-                here.prefetch_words(node.slot(spot.index).value_start(), VALUE_LINES);
-            }
-            return Ok(Way::Leaf(here, spot));
+            let candidate = node.candidate(key);
+            here.prefetch_words(node.slot(candidate).offset(), RECORD_LINES);
+            return Ok(Way::Leaf(here, candidate));
         }
         here.touch_inner();
         let index = node.child_for(key);
@@ -118,22 +115,23 @@ impl Tree {
     }
 }
 
-/// Lines of a value that are asked for at once; the processor guesses the rest.
-const VALUE_LINES: usize = 2;
+/// Lines of a record that are asked for at once.
+const RECORD_LINES: usize = 3;
 
 fn over(way: Attempt<Way<'_>>) -> Way<'_> {
     way.unwrap_or_else(Way::Over)
 }
 
 /// The last step of a key.
-fn read(way: Way<'_>, values: &mut Vec<u8>) -> Attempt<Fate> {
-    let (leaf, spot) = match way {
-        Way::Leaf(leaf, spot) => (leaf, spot),
+fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
+    let (leaf, candidate) = match way {
+        Way::Leaf(leaf, candidate) => (leaf, candidate),
         // Deeper than a tree can be: its nodes changed all the time.
         Way::Child(..) => return Err(Restart::Conflict),
         Way::Over(restart) => return Err(restart),
     };
     let node = Node::open(leaf.words().slice());
+    let spot = node.find_at(candidate, key);
     let start = values.len();
     let mut is_long = false;
     if spot.exact {

@@ -124,16 +124,14 @@ impl Tree {
         self.descend_from(pool, approach, start, stop, choose)
     }
 
-    /// The root, its lines on their way.
+    /// The root.
     #[inline]
     pub(crate) fn root<'p>(
         &self,
         pool: &'p Pool,
         approach: &mut impl Approach<'p>,
     ) -> Attempt<Optimistic<'p>> {
-        let root = approach.look(pool, self.root, 0)?;
-        pool.prefetch(root.hint(), INNER_LINES);
-        Ok(root)
+        approach.look(pool, self.root, 0)
     }
 
     /// The node at `here`, of this tree and of `level` if that is known.

@@ -152,6 +152,8 @@ struct Gathering<'a> {
     scratch: &'a mut Scratch,
     /// Borrowed with the first fault.
     fetcher: Option<Borrowed<'a>>,
+    /// Gets of the group that have ended, and that are not counted yet.
+    gets: u64,
 }
 
 impl Gathering<'_> {
@@ -217,6 +219,8 @@ impl Gathering<'_> {
                 went = Went::Full;
             }
         }
+        let gets = std::mem::take(&mut self.gets);
+        self.engine.statistics.tick(Ticker::Gets, gets);
         Ok(went)
     }
 
@@ -229,7 +233,7 @@ impl Gathering<'_> {
                 bytes,
             } => match self.engine.check_mark(lookup.multi_lsn) {
                 Ok(()) => {
-                    self.engine.statistics.tick(Ticker::Gets, 1);
+                    self.gets += 1;
                     let bytes = lookup.found.then_some(bytes);
                     self.scratch.found.push(Found { key, start, bytes });
                 }
@@ -390,6 +394,7 @@ impl Table {
                     keys,
                     scratch: &mut *scratch,
                     fetcher: None,
+                    gets: 0,
                 };
                 gathering.run()?;
                 drop(gathering);

@@ -20,24 +20,36 @@ pub struct Spot {
     pub exact: bool,
 }
 
-/// First of the entries `from .. to` whose head is not below `head`.
+/// First of the entries `from .. to` whose head is not below `head`. Without branches that depend
+/// on what is read.
 #[inline]
 fn first_head<W: Word, const SHIFT: u32>(words: &[W], from: usize, to: usize, head: u32) -> usize {
-    let below = |index: usize| {
-        let word = load(words, HEADER_WORDS + (index << SHIFT));
-        usize::from(((word >> 32) as u32) < head)
+    let entries = words.get(HEADER_WORDS + (from << SHIFT)..HEADER_WORDS + (to << SHIFT));
+    let entries = entries.unwrap_or(&[]);
+    let is_below = |word: &W| ((word.get() >> 32) as u32) < head;
+    let below = if SHIFT == 0 {
+        entries.partition_point(is_below)
+    } else {
+        let (pairs, _) = entries.as_chunks::<2>();
+        pairs.partition_point(|[slot, _]| is_below(slot))
     };
-    let mut base = from;
-    let mut size = to.saturating_sub(from);
-    if size == 0 {
-        return from;
+    from + below
+}
+
+/// What of `key` lies behind the prefix of a node; the end that it lies beyond if it does not begin
+/// with that prefix.
+#[inline]
+fn behind_prefix<'k, W: Word>(node: &Node<'_, W>, key: &'k [u8]) -> Result<&'k [u8], Ordering> {
+    let bytes = node.prefix_bytes();
+    if bytes == 0 {
+        return Ok(key);
     }
-    while size > 1 {
-        let half = size / 2;
-        base += below(base + half - 1) * half;
-        size -= half;
+    let (shared, suffix) = key.split_at(key.len().min(bytes));
+    match text::compare(node.words(), node.prefix_offset() * 8, shared) {
+        Ordering::Equal if shared.len() == bytes => Ok(suffix),
+        Ordering::Less => Err(Ordering::Less),
+        _ => Err(Ordering::Greater),
     }
-    base + below(base)
 }
 
 #[inline]
@@ -47,22 +59,35 @@ fn search<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Spot {
         index,
         exact: false,
     };
-    let prefix_bytes = node.prefix_bytes();
-    let (shared, suffix) = key.split_at(key.len().min(prefix_bytes));
-    match text::compare(words, node.prefix_offset() * 8, shared) {
-        Ordering::Less => return miss(to),
-        Ordering::Greater => return miss(from),
-        Ordering::Equal if shared.len() < prefix_bytes => return miss(from),
-        Ordering::Equal => {}
-    }
+    let suffix = match behind_prefix(node, key) {
+        Ok(suffix) => suffix,
+        Err(Ordering::Less) => return miss(to),
+        Err(_) => return miss(from),
+    };
     let head = text::head_of(suffix);
-    let head_at = |index: usize| Slot(load(words, HEADER_WORDS + (index << SHIFT))).head();
-    let mut low = first_head::<W, SHIFT>(words, from, to, head);
-    if low >= to || head_at(low) != head {
+    let low = first_head::<W, SHIFT>(words, from, to, head);
+    if low >= to || slot_at::<W, SHIFT>(words, low).head() != head {
         return miss(low);
     }
+    search_equal::<W, SHIFT>(words, low, to, suffix)
+}
+
+#[inline]
+fn slot_at<W: Word, const SHIFT: u32>(words: &[W], index: usize) -> Slot {
+    Slot(load(words, HEADER_WORDS + (index << SHIFT)))
+}
+
+/// The search among the entries from `low` on, whose heads are that of `suffix`, `low` the first.
+#[inline]
+fn search_equal<W: Word, const SHIFT: u32>(
+    words: &[W],
+    mut low: usize,
+    to: usize,
+    suffix: &[u8],
+) -> Spot {
+    let head = text::head_of(suffix);
     let mut high = low + 1;
-    if high < to && head_at(high) == head {
+    if high < to && slot_at::<W, SHIFT>(words, high).head() == head {
         high = match head.checked_add(1) {
             Some(next) => first_head::<W, SHIFT>(words, low, to, next),
             None => to,
@@ -70,8 +95,7 @@ fn search<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Spot {
     }
     while low < high {
         let middle = low + (high - low) / 2;
-        let slot = Slot(load(words, HEADER_WORDS + (middle << SHIFT)));
-        match compare_behind_head(words, slot, suffix) {
+        match compare_behind_head(words, slot_at::<W, SHIFT>(words, middle), suffix) {
             Ordering::Less => low = middle + 1,
             Ordering::Equal => {
                 return Spot {
@@ -82,7 +106,10 @@ fn search<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Spot {
             Ordering::Greater => high = middle,
         }
     }
-    miss(low)
+    Spot {
+        index: low,
+        exact: false,
+    }
 }
 
 /// Compares the slot's suffix with `suffix`, given that their heads are equal.
@@ -114,6 +141,39 @@ impl<W: Word> Node<'_, W> {
             search::<W, 1>(self, key)
         } else {
             search::<W, 0>(self, key)
+        }
+    }
+
+    /// As [`Node::find`], of a leaf.
+    #[inline]
+    pub fn find_in_leaf(&self, key: &[u8]) -> Spot {
+        search::<W, 0>(self, key)
+    }
+
+    /// The first entry of a leaf whose head is not below that of `key`: the one that `key` belongs
+    /// to, unless heads are equal or the prefix differs. No record is looked at.
+    #[inline]
+    pub fn candidate(&self, key: &[u8]) -> usize {
+        let suffix = key.get(self.prefix_bytes()..).unwrap_or(&[]);
+        first_head::<W, 0>(self.words(), 0, self.count(), text::head_of(suffix))
+    }
+
+    /// As [`Node::find_in_leaf`], given what [`Node::candidate`] said of `key`.
+    #[inline]
+    pub fn find_at(&self, candidate: usize, key: &[u8]) -> Spot {
+        let (words, to) = (self.words(), self.count());
+        match behind_prefix(self, key) {
+            Ok(suffix)
+                if candidate < to
+                    && slot_at::<W, 0>(words, candidate).head() == text::head_of(suffix) =>
+            {
+                search_equal::<W, 0>(words, candidate, to, suffix)
+            }
+            Ok(_) => Spot {
+                index: candidate,
+                exact: false,
+            },
+            Err(_) => self.find_in_leaf(key),
         }
     }
 

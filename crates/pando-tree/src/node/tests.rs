@@ -159,6 +159,8 @@ fn run_leaf_model(seed: u64, page_size: PageSize, style: usize, steps: usize) {
         let spot = Node::open(&page).find(&key);
         assert_eq!(spot.exact, model.contains_key(&key));
         assert_eq!(spot.index, model.range(..key.clone()).count());
+        let node = Node::open(&page);
+        assert_eq!(node.find_at(node.candidate(&key), &key), spot);
         if random.below(4) == 0 {
             if spot.exact {
                 edit::remove(&mut page[..], spot.index);
@@ -342,6 +344,7 @@ fn exercise(words: &[u64], random: &mut Random) {
         assert!(spot.index <= node.count().max(1));
         node.child_for(&key);
         node.child_below(&key);
+        node.find_at(node.candidate(&key), &key);
         let record = Record {
             key: &key,
             value: if node.is_inner() { &[] } else { b"value" },

@@ -12,9 +12,17 @@ pub fn word_of(chunk: &[u8]) -> u64 {
     if let Ok(bytes) = <[u8; 8]>::try_from(chunk) {
         return u64::from_le_bytes(bytes);
     }
-    let mut bytes = [0; 8];
-    bytes[..chunk.len()].copy_from_slice(chunk);
-    u64::from_le_bytes(bytes)
+    // Two halves that may overlap, where they are equal: a copy of few bytes costs a call.
+    let len = chunk.len();
+    if let (Some(low), Some(high)) = (chunk.first_chunk::<4>(), chunk.last_chunk::<4>()) {
+        let [low, high] = [low, high].map(|half| u64::from(u32::from_le_bytes(*half)));
+        return low | high << (8 * (len - 4));
+    }
+    let byte = |at: usize| u64::from(chunk[at]) << (8 * at);
+    match len {
+        0 => 0,
+        _ => byte(0) | byte(len / 2) | byte(len - 1),
+    }
 }
 
 /// The first four bytes, big-endian, padded with zeros: compares as the bytes do.

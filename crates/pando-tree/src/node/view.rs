@@ -39,15 +39,22 @@ impl<'a, W: Word> Node<'a, W> {
     /// Reads the header of the node in `words`.
     #[inline]
     pub fn open(words: &'a [W]) -> Self {
-        let tags = load(words, WORD_KIND);
-        let heap = load(words, WORD_HEAP);
+        // One look at the length for all three.
+        let (tags, heap, prefix) = match words.first_chunk::<HEADER_WORDS>() {
+            Some(header) => (
+                header[WORD_KIND].get(),
+                header[WORD_HEAP].get(),
+                header[WORD_PREFIX].get(),
+            ),
+            None => (0, 0, 0),
+        };
         let stride_shift = u32::from(kind_byte(tags) == PageKind::Inner.encode());
         let room = words.len().saturating_sub(HEADER_WORDS) >> stride_shift;
         Self {
             words,
             tags,
             heap,
-            prefix: load(words, WORD_PREFIX),
+            prefix,
             stride_shift,
             count: ((heap & 0xFFFF) as usize).min(room),
         }
