@@ -11,21 +11,27 @@
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
 //! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`], [`held`],
-//! [`words`], [`core_local`], [`audit`], [`time`].
+//! [`words`], [`core_local`], `rseq` (the processor's number, additions without a lock prefix),
+//! [`core_words`], [`audit`], [`time`].
 
 pub mod atomic;
 pub mod audit;
 pub mod core_local;
+pub mod core_words;
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod core_words_tests;
 pub mod gate;
 pub mod held;
 pub mod lock;
 pub mod queue;
+mod rseq;
 pub mod thread;
 pub mod time;
 pub mod waiting;
 pub mod words;
 
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
+pub use core_words::{Addition, CoreWords};
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;

@@ -66,6 +66,19 @@ impl WordArena {
         self.len == 0
     }
 
+    /// The first word; the others follow it.
+    #[inline]
+    pub(crate) fn base(&self) -> *const AtomicU64 {
+        #[cfg(not(any(pando_loom, pando_shuttle)))]
+        {
+            self.mapping.base()
+        }
+        #[cfg(any(pando_loom, pando_shuttle))]
+        {
+            self.words.as_ptr()
+        }
+    }
+
     /// The words `start .. start + count`.
     ///
     /// # Panics
