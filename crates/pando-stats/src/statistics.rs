@@ -1,14 +1,28 @@
-//! The counters of one engine.
+//! The counters and histograms of one engine, or of one server.
 
-use pando_sync::CoreLocal;
-use pando_sync::atomic::{AtomicU64, Ordering};
+use std::io;
 
+use pando_sync::time::Instant;
+use pando_sync::{Addition, CoreWords, Mutex};
+
+use crate::histogram::Histogram;
+use crate::measure::{MEASURES, Measure};
+use crate::recorder::Recorder;
 use crate::ticker::{TICKERS, Ticker};
 
-/// Counters of one engine, core by core.
+/// Counters and histograms, core by core.
 #[derive(Debug)]
 pub struct Statistics {
-    cores: CoreLocal<[AtomicU64; TICKERS]>,
+    ticks: CoreWords<TICKERS>,
+    recorders: [Recorder; MEASURES],
+    /// All there was at the last reset: nothing is ever set back, so that no tick is lost.
+    baseline: Mutex<Option<Box<Baseline>>>,
+}
+
+#[derive(Debug)]
+struct Baseline {
+    ticks: Snapshot,
+    histograms: Vec<Histogram>,
 }
 
 impl Default for Statistics {
@@ -18,34 +32,98 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// All counters at zero.
+    /// As [`Statistics::try_new`], for whoever has nobody to tell.
+    ///
+    /// # Panics
+    /// When the system has no address space left.
     pub fn new() -> Self {
-        let make = |_| std::array::from_fn(|_| AtomicU64::new(0));
-        Self {
-            cores: CoreLocal::new("statistics", make),
+        Self::try_new().expect("some megabytes of address space")
+    }
+
+    /// All counters at zero.
+    ///
+    /// # Errors
+    /// When the system refuses address space.
+    pub fn try_new() -> io::Result<Self> {
+        let mut recorders = Vec::with_capacity(MEASURES);
+        for _ in 0..MEASURES {
+            recorders.push(Recorder::new(Addition::Best)?);
         }
+        let recorders = recorders.try_into();
+        Ok(Self {
+            ticks: CoreWords::new("statistics", Addition::Best)?,
+            recorders: recorders.expect("as many as there are measures"),
+            baseline: Mutex::new(None),
+        })
     }
 
     /// Adds `count` to `ticker`.
     #[inline]
     pub fn tick(&self, ticker: Ticker, count: u64) {
-        // Relaxed: counters order nothing. An atomic add, not load and store: another thread may
-        // run on this core between the two.
-        self.cores.here()[ticker as usize].fetch_add(count, Ordering::Relaxed);
+        self.ticks.add(ticker as usize, count);
     }
 
-    /// The sum of `ticker` over all cores. Never goes backwards between two calls of one thread.
+    /// Adds `value` to the histogram of `measure`.
+    #[inline]
+    pub fn record(&self, measure: Measure, value: u64) {
+        self.recorders[measure as usize].record(value);
+    }
+
+    /// Adds the time since `begun` to the histogram of `measure`. Returns it, in nanoseconds.
+    pub fn record_since(&self, measure: Measure, begun: Instant) -> u64 {
+        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.record(measure, ns);
+        ns
+    }
+
+    /// The sum of `ticker` over all cores, since the last reset. Between resets it never goes
+    /// backwards for one thread.
     pub fn get(&self, ticker: Ticker) -> u64 {
-        self.cores.iter().fold(0, |sum, core| {
-            sum.wrapping_add(core[ticker as usize].load(Ordering::Relaxed))
-        })
+        let baseline = self.baseline.lock();
+        let before = baseline.as_ref().map_or(0, |of| of.ticks.get(ticker));
+        self.ticks.sum(ticker as usize).wrapping_sub(before)
     }
 
-    /// All sums, each as of some moment during the call.
+    /// All sums since the last reset, each as of some moment during the call.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            values: std::array::from_fn(|index| self.get(Ticker::ALL[index])),
+        let baseline = self.baseline.lock();
+        let all = self.totals();
+        match &*baseline {
+            Some(before) => all.since(&before.ticks),
+            None => all,
         }
+    }
+
+    /// All sums since the beginning, whatever was reset.
+    pub fn totals(&self) -> Snapshot {
+        let mut values = [0; TICKERS];
+        self.ticks.add_sums(&mut values);
+        Snapshot { values }
+    }
+
+    /// The histogram of `measure` since the last reset.
+    pub fn histogram(&self, measure: Measure) -> Histogram {
+        let baseline = self.baseline.lock();
+        let all = self.recorders[measure as usize].histogram();
+        match &*baseline {
+            Some(before) => all.since(&before.histograms[measure as usize]),
+            None => all,
+        }
+    }
+
+    /// Begins again from zero. What others count meanwhile is counted: before or behind it.
+    pub fn reset(&self) {
+        let mut baseline = self.baseline.lock();
+        *baseline = Some(Box::new(Baseline {
+            ticks: self.totals(),
+            histograms: self.recorders.iter().map(Recorder::histogram).collect(),
+        }));
+    }
+
+    /// The most memory that this comes to use, on a machine of as many cores as this one.
+    pub fn bytes_max(&self) -> usize {
+        let of_recorders = self.recorders.iter().map(Recorder::bytes_max);
+        self.ticks.bytes() + of_recorders.sum::<usize>()
     }
 }
 
@@ -91,6 +169,7 @@ mod tests {
                     for _ in 0..1000 {
                         statistics.tick(Ticker::Gets, 1);
                         statistics.tick(Ticker::LogBytes, 3);
+                        statistics.record(Measure::LogFlushRecords, 5);
                     }
                 })
             })
@@ -102,17 +181,50 @@ mod tests {
         assert_eq!(snapshot.get(Ticker::Gets), 16_000);
         assert_eq!(snapshot.get(Ticker::LogBytes), 48_000);
         assert_eq!(snapshot.since(&snapshot).get(Ticker::Gets), 0);
+        let histogram = statistics.histogram(Measure::LogFlushRecords);
+        assert_eq!((histogram.count(), histogram.sum()), (16_000, 80_000));
     }
 
     #[test]
-    fn names_are_unique_and_explained() {
-        let names: std::collections::BTreeSet<_> =
-            Ticker::ALL.iter().map(|ticker| ticker.name()).collect();
-        assert_eq!(names.len(), TICKERS);
-        assert!(
-            Ticker::ALL
-                .iter()
-                .all(|ticker| ticker.help().ends_with('.'))
-        );
+    fn resets_lose_no_tick_that_comes_meanwhile() {
+        const TICKS: u64 = 100_000;
+        let statistics = Arc::new(Statistics::new());
+        let tickers: Vec<_> = (0..3)
+            .map(|_| {
+                let statistics = statistics.clone();
+                thread::spawn(move || {
+                    for _ in 0..TICKS {
+                        statistics.tick(Ticker::Puts, 1);
+                        statistics.record(Measure::LogFlush, 7);
+                    }
+                })
+            })
+            .collect();
+        let mut last = 0;
+        while statistics.totals().get(Ticker::Puts) < 3 * TICKS {
+            let before = statistics.totals().get(Ticker::Puts);
+            assert!(before >= last, "totals do not go back");
+            last = before;
+            statistics.reset();
+            let since = statistics.get(Ticker::Puts);
+            let after = statistics.totals().get(Ticker::Puts);
+            assert!(since <= after - before, "{since} of {}", after - before);
+        }
+        tickers.into_iter().for_each(|one| one.join().unwrap());
+        assert_eq!(statistics.totals().get(Ticker::Puts), 3 * TICKS);
+        statistics.reset();
+        assert_eq!(statistics.snapshot().get(Ticker::Puts), 0);
+        assert_eq!(statistics.histogram(Measure::LogFlush).count(), 0);
+        statistics.tick(Ticker::Puts, 2);
+        statistics.record(Measure::LogFlush, 9);
+        assert_eq!(statistics.get(Ticker::Puts), 2);
+        assert_eq!(statistics.histogram(Measure::LogFlush).sum(), 9);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_machine() {
+        let bytes = Statistics::new().bytes_max();
+        let rows = pando_sync::core_count().max(2) * 2;
+        assert!(bytes < (rows + 1) * (MEASURES * 20_000 + 2048), "{bytes}");
     }
 }

@@ -1,69 +1,165 @@
-//! The table of tickers.
+//! The table of tickers: what is counted, with unit and help.
+//!
+//! It feeds the documentation page, INFO and every other place that shows counts. A ticker has a
+//! test that drives it and sees it move by the right amount, in the crate that its layer names.
+
+/// Which part of the product counts something, and has the test that drives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// Operations and threads of the engine.
+    Engine,
+    /// The B+tree.
+    Tree,
+    /// Pages in memory.
+    Pool,
+    /// The log.
+    Log,
+    /// Files and requests in flight.
+    Device,
+    /// Connections and commands.
+    Server,
+}
+
+impl Layer {
+    /// All layers.
+    pub const ALL: [Self; 6] = [
+        Self::Engine,
+        Self::Tree,
+        Self::Pool,
+        Self::Log,
+        Self::Device,
+        Self::Server,
+    ];
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Tree => "tree",
+            Self::Pool => "pool",
+            Self::Log => "log",
+            Self::Device => "device",
+            Self::Server => "server",
+        }
+    }
+}
 
 macro_rules! tickers {
-    ($($variant:ident $name:literal $unit:literal $help:literal;)*) => {
+    ($($layer:ident { $($variant:ident $name:literal $unit:literal $help:literal;)* })*) => {
         /// Something that is counted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(usize)]
         pub enum Ticker {
-            $(#[doc = $help] $variant,)*
+            $($(#[doc = $help] $variant,)*)*
         }
 
         impl Ticker {
             /// All tickers, in the order of their declaration.
-            pub const ALL: &'static [Ticker] = &[$(Ticker::$variant,)*];
+            pub const ALL: &'static [Ticker] = &[$($(Ticker::$variant,)*)*];
 
             /// Name for people and scripts: snake case, without the unit.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
+                match self { $($(Self::$variant => $name,)*)* }
             }
 
             /// What one stands for.
             pub fn unit(self) -> &'static str {
-                match self { $(Self::$variant => $unit,)* }
+                match self { $($(Self::$variant => $unit,)*)* }
             }
 
             /// One line of help.
             pub fn help(self) -> &'static str {
-                match self { $(Self::$variant => $help,)* }
+                match self { $($(Self::$variant => $help,)*)* }
+            }
+
+            /// Who counts it.
+            pub fn layer(self) -> Layer {
+                match self { $($(Self::$variant => Layer::$layer,)*)* }
             }
         }
     };
 }
 
 tickers! {
-    Gets "gets" "operations" "Point reads.";
-    GetsMissed "gets_missed" "operations" "Point reads that had to wait for a page from the device; each counts once.";
-    Puts "puts" "operations" "Records written.";
-    Deletes "deletes" "operations" "Records deleted.";
-    ScanLeaves "scan_leaves" "leaves" "Leaves copied by scans.";
-    Commits "commits" "batches" "Batches committed.";
-    CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
-    Restarts "restarts" "descents" "Descents begun again after a failed version check.";
-    RestartsPessimistic "restarts_pessimistic" "reads" "Reads that took shared latches after they were begun again too often.";
-    Faults "faults" "pages" "Pages asked for that were not in memory.";
-    FaultsFailed "faults_failed" "pages" "Faults that ended without the page: faults are these and the pages read.";
-    PageReads "page_reads" "pages" "Pages read from the device.";
-    PageReadBytes "page_read_bytes" "bytes" "Bytes of pages read from the device.";
-    PageWrites "page_writes" "pages" "Page images written to the device.";
-    PageWriteBytes "page_write_bytes" "bytes" "Bytes of page images written to the device.";
-    PagesCompressed "pages_compressed" "pages" "Page images that compression made smaller.";
-    PagesDecompressed "pages_decompressed" "pages" "Pages read that were compressed.";
-    ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
-    EvictionsClean "evictions_clean" "frames" "Frames emptied of a clean page.";
-    WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
-    Splits "splits" "pages" "Pages split in two.";
-    PagesRemoved "pages_removed" "pages" "Emptied pages taken out of their tree.";
-    PagesMerged "pages_merged" "pages" "Thin pages whose entries went to a neighbour.";
-    LogBytes "log_bytes" "bytes" "Bytes of records appended to the log.";
-    LogFlushes "log_flushes" "flushes" "Writes of the log that were made durable.";
-    LogFlushedRecords "log_flushed_records" "records" "Records made durable, to be divided by the flushes.";
-    GateCloses "gate_closes" "closings" "Times the apply gate was closed.";
-    GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";
-    Checkpoints "checkpoints" "checkpoints" "Checkpoints completed.";
-    CheckpointPages "checkpoint_pages" "pages" "Pages written by checkpoints.";
-    GarbagePages "garbage_pages" "pages" "Pages freed from dropped tables.";
-    HoldBudgets "hold_budgets" "operations" "Operations that took a hold budget to make progress.";
+    Engine {
+        Gets "gets" "operations" "Point reads.";
+        GetsMissed "gets_missed" "operations" "Point reads that had to wait for a page from the device; each counts once.";
+        Puts "puts" "operations" "Records written.";
+        Deletes "deletes" "operations" "Records deleted.";
+        WriteBytes "write_bytes" "bytes" "Keys and values of records written, keys of records deleted.";
+        Scans "scans" "operations" "Scans begun.";
+        ScanLeaves "scan_leaves" "leaves" "Leaves copied by scans.";
+        Commits "commits" "batches" "Batches committed.";
+        CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
+        RestartsConflict "restarts_conflict" "steps" "Steps begun again since a page was latched or changed.";
+        RestartsFrames "restarts_frames" "steps" "Steps begun again that had to wait for a free frame.";
+        RestartsImages "restarts_images" "steps" "Steps begun again that had to wait for an image buffer.";
+        RestartsGate "restarts_gate" "steps" "Steps begun again that found the apply gate closed.";
+        RestartsStripe "restarts_stripe" "steps" "Steps begun again that found a stripe of keys locked.";
+        RestartsLog "restarts_log" "steps" "Steps begun again that had to wait for room in the log.";
+        RestartsBlocks "restarts_blocks" "steps" "Steps begun again that had to wait for blocks on disk.";
+        RestartsDirty "restarts_dirty" "steps" "Steps begun again that had to wait for fewer dirty frames.";
+        RestartsHolds "restarts_holds" "steps" "Steps begun again that had to wait for a share of the hold budget.";
+        RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";
+        RestartsJob "restarts_job" "steps" "Steps that waited for a job of an engine thread.";
+        ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
+        HoldBudgets "hold_budgets" "operations" "Operations that took a hold budget to make progress.";
+        WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
+        GateCloses "gate_closes" "closings" "Times the apply gate was closed.";
+        GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";
+        Checkpoints "checkpoints" "checkpoints" "Checkpoints completed.";
+        CheckpointPages "checkpoint_pages" "pages" "Pages written by checkpoints.";
+        GarbagePages "garbage_pages" "pages" "Pages freed from dropped tables.";
+        ExtentsAllocated "extents_allocated" "extents" "Extents of blocks allocated for page images.";
+        BlocksAllocated "blocks_allocated" "blocks" "Blocks of these.";
+        BlocksFreed "blocks_freed" "blocks" "Blocks given back.";
+        SearchesBounded "searches_bounded" "searches" "Searches for blocks that ended at their bound.";
+    }
+    Tree {
+        Restarts "restarts" "descents" "Descents begun again after a failed version check.";
+        RestartsPessimistic "restarts_pessimistic" "reads" "Reads that took shared latches after they were begun again too often.";
+        Splits "splits" "pages" "Pages split in two.";
+        PagesRemoved "pages_removed" "pages" "Emptied pages taken out of their tree.";
+        PagesMerged "pages_merged" "pages" "Thin pages whose entries went to a neighbour.";
+    }
+    Pool {
+        Faults "faults" "pages" "Pages asked for that were not in memory.";
+        FaultsFailed "faults_failed" "pages" "Faults that ended without the page: faults are these and the pages read.";
+        PageReads "page_reads" "pages" "Pages read from the device.";
+        PageReadsLeaf "page_reads_leaf" "pages" "Leaves among these: misses of the cache at the lowest level.";
+        PageReadsInner "page_reads_inner" "pages" "Inner nodes among these: misses at the levels above.";
+        PageReadsOverflow "page_reads_overflow" "pages" "Pages of long values among these.";
+        PageReadBytes "page_read_bytes" "bytes" "Bytes of pages read from the device, as stored.";
+        PageWrites "page_writes" "pages" "Page images written to the device.";
+        PageWriteBytes "page_write_bytes" "bytes" "Bytes of page images written to the device, as stored.";
+        PagesCompressed "pages_compressed" "pages" "Page images that compression made smaller.";
+        PagesDecompressed "pages_decompressed" "pages" "Pages read that were compressed.";
+        EvictionsClean "evictions_clean" "frames" "Frames emptied of a clean page.";
+        EvictionsDirty "evictions_dirty" "frames" "Images begun of dirty frames that the clock hand would have emptied.";
+    }
+    Log {
+        LogBytes "log_bytes" "bytes" "Bytes of records appended to the log.";
+        LogFlushes "log_flushes" "flushes" "Writes of the log that were made durable.";
+        LogFlushedRecords "log_flushed_records" "records" "Records made durable, to be divided by the flushes.";
+    }
+    Device {
+        DeviceReadBytes "device_read_bytes" "bytes" "Bytes read from files.";
+        DeviceWriteBytes "device_write_bytes" "bytes" "Bytes written to files.";
+        DeviceErrors "device_errors" "requests" "Reads, writes and syncs that failed.";
+    }
+    Server {
+        ConnectionsReceived "connections_received" "connections" "Connections that clients opened.";
+        ConnectionsRejected "connections_rejected" "connections" "Connections refused since there were too many.";
+        Commands "commands" "commands" "Commands run, whatever they replied.";
+        CommandsSuspended "commands_suspended" "commands" "Times that a command had to wait for the engine.";
+        CommandErrors "command_errors" "replies" "Replies that were errors.";
+        InputBytes "input_bytes" "bytes" "Bytes received from clients.";
+        OutputBytes "output_bytes" "bytes" "Bytes sent to clients.";
+        KeyspaceHits "keyspace_hits" "lookups" "Lookups of keys that exist, by commands that read.";
+        KeyspaceMisses "keyspace_misses" "lookups" "Lookups of keys that do not exist, by commands that read.";
+        ExpiredKeys "expired_keys" "keys" "Keys removed since their time had come.";
+        TransactionConflicts "transaction_conflicts" "transactions" "Transactions that were run again since others had changed what they read.";
+    }
 }
 
 /// How many tickers there are.

@@ -1,0 +1,84 @@
+//! A histogram that all threads add to, core by core.
+
+use pando_sync::{Addition, CoreWords};
+
+use crate::histogram::Histogram;
+use crate::scale::{BUCKETS, bucket_of};
+
+/// The sum stands behind the buckets.
+const WORDS: usize = BUCKETS + 1;
+/// Models have no words for it: they do not record.
+const IS_MODEL: bool = cfg!(any(pando_loom, pando_shuttle));
+
+/// Counts by bucket for each core.
+#[derive(Debug)]
+pub struct Recorder {
+    words: Option<CoreWords<WORDS>>,
+}
+
+impl Recorder {
+    /// Without values.
+    ///
+    /// # Errors
+    /// When the system refuses address space. Memory is used for buckets that are used, 4 KiB for
+    /// 512 neighbours on a core.
+    pub fn new(addition: Addition) -> std::io::Result<Self> {
+        let words = match IS_MODEL {
+            true => None,
+            false => Some(CoreWords::new("histograms", addition)?),
+        };
+        Ok(Self { words })
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        if let Some(words) = &self.words {
+            words.add(bucket_of(value), 1);
+            words.add(BUCKETS, value);
+        }
+    }
+
+    /// All values up to now. Reads the rows of all cores.
+    pub fn histogram(&self) -> Histogram {
+        let mut sums = vec![0; WORDS];
+        if let Some(words) = &self.words {
+            words.add_sums(&mut sums);
+        }
+        let sum = sums.pop().expect("the sum stands behind the buckets");
+        Histogram::of(sums, sum)
+    }
+
+    /// The most memory that it comes to use.
+    pub fn bytes_max(&self) -> usize {
+        self.words.as_ref().map_or(0, CoreWords::bytes)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use super::*;
+    use pando_sync::{Arc, thread};
+
+    #[test]
+    fn values_of_all_threads_are_there_once() {
+        for addition in [Addition::Best, Addition::Atomic] {
+            let recorder = Arc::new(Recorder::new(addition).unwrap());
+            let threads: Vec<_> = (0..4)
+                .map(|number| {
+                    let recorder = recorder.clone();
+                    thread::spawn(move || {
+                        (0..20_000).for_each(|value| recorder.record(value << number));
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|one| one.join().unwrap());
+            let mut twin = Histogram::new();
+            for number in 0..4 {
+                (0..20_000).for_each(|value| twin.add(value << number));
+            }
+            assert_eq!(recorder.histogram(), twin);
+            assert!(recorder.bytes_max() >= WORDS * 8);
+        }
+    }
+}
