@@ -6,6 +6,8 @@
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
 
+use pando_stats::Statistics;
+use pando_sync::Arc;
 use pando_sync::time::Duration;
 
 use crate::buffer::IoBuf;
@@ -17,6 +19,7 @@ use crate::injector::{InjectorChannel, InjectorDevice, InjectorFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
 use crate::null::{NullChannel, NullDevice, NullFile};
 use crate::read_context::ReadContext;
+use crate::timed::{TimedChannel, TimedDevice, TimedFile};
 
 /// A device of any back end.
 #[derive(Debug, Clone)]
@@ -31,6 +34,8 @@ pub enum AnyDevice {
     Faulty(FaultyDevice),
     /// Faults over any of these.
     Injector(Box<InjectorDevice<AnyDevice>>),
+    /// Any of these, counted and timed.
+    Timed(Box<TimedDevice<AnyDevice>>),
 }
 
 /// A file of any back end.
@@ -46,6 +51,8 @@ pub enum AnyFile {
     Faulty(FaultyFile),
     /// Of any of these, with faults.
     Injector(Box<InjectorFile<AnyFile>>),
+    /// Of any of these, counted and timed.
+    Timed(Box<TimedFile<AnyFile>>),
 }
 
 /// A channel of any back end.
@@ -61,6 +68,8 @@ pub enum AnyChannel {
     Faulty(FaultyChannel),
     /// Any of these, with faults.
     Injector(Box<InjectorChannel<AnyChannel>>),
+    /// Any of these, counted and timed.
+    Timed(Box<TimedChannel<AnyChannel>>),
 }
 
 impl From<DirectoryDevice> for AnyDevice {
@@ -82,11 +91,25 @@ impl From<NullDevice> for AnyDevice {
 }
 
 impl AnyDevice {
+    /// The same device, counted and timed in `statistics`.
+    pub fn timed(self, statistics: Arc<Statistics>) -> Self {
+        Self::Timed(Box::new(TimedDevice::new(self, statistics)))
+    }
+
+    /// Where requests are counted; new ones if they are not.
+    pub fn statistics(&self) -> Arc<Statistics> {
+        match self {
+            Self::Timed(device) => device.statistics().clone(),
+            _ => Arc::default(),
+        }
+    }
+
     /// What serves the channels and what was passed over for it, where there is a choice.
     pub fn choice(&self) -> Option<BackendChoice> {
         match self {
             Self::Directory(device) => Some(device.choice()),
             Self::Injector(device) => device.inner().choice(),
+            Self::Timed(device) => device.inner().choice(),
             Self::Memory(_) | Self::Null(_) | Self::Faulty(_) => None,
         }
     }
@@ -113,6 +136,7 @@ macro_rules! each {
             $kind::Null($inner) => $call,
             $kind::Faulty($inner) => $call,
             $kind::Injector($inner) => $call,
+            $kind::Timed($inner) => $call,
         }
     };
 }
@@ -132,6 +156,7 @@ impl Device for AnyDevice {
             Self::Null(device) => AnyFile::Null(device.open(name, options)?),
             Self::Faulty(device) => AnyFile::Faulty(device.open(name, options)?),
             Self::Injector(device) => AnyFile::Injector(Box::new(device.open(name, options)?)),
+            Self::Timed(device) => AnyFile::Timed(Box::new(device.open(name, options)?)),
         })
     }
 
@@ -154,6 +179,7 @@ impl Device for AnyDevice {
             Self::Null(device) => AnyChannel::Null(device.channel(options)?),
             Self::Faulty(device) => AnyChannel::Faulty(device.channel(options)?),
             Self::Injector(device) => AnyChannel::Injector(Box::new(device.channel(options)?)),
+            Self::Timed(device) => AnyChannel::Timed(Box::new(device.channel(options)?)),
         })
     }
 
@@ -245,6 +271,9 @@ impl Channel for AnyChannel {
             (Self::Injector(channel), AnyFile::Injector(file)) => {
                 channel.submit_read(file, offset, buffer, tag)
             }
+            (Self::Timed(channel), AnyFile::Timed(file)) => {
+                channel.submit_read(file, offset, buffer, tag)
+            }
             _ => panic!("a file is read through a channel of another back end"),
         }
     }
@@ -270,6 +299,9 @@ impl Channel for AnyChannel {
                 channel.submit_write(file, offset, buffer, tag)
             }
             (Self::Injector(channel), AnyFile::Injector(file)) => {
+                channel.submit_write(file, offset, buffer, tag)
+            }
+            (Self::Timed(channel), AnyFile::Timed(file)) => {
                 channel.submit_write(file, offset, buffer, tag)
             }
             _ => panic!("a file is written through a channel of another back end"),

@@ -12,11 +12,13 @@
 //! | [`NullDevice`]      | names and lengths only: measures the layers above                    |
 //! | [`FaultyDevice`]    | files in memory with faults and crashes that a seed decides          |
 //! | [`InjectorDevice`]  | faults over any of these                                             |
+//! | [`TimedDevice`]     | counts and times what goes to any of these                           |
 //!
 //! Nothing here knows what the bytes mean: no checksum, no page, no log record.
 //!
 //! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
-//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`any`].
+//! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`timed`],
+//! [`any`].
 
 pub mod any;
 pub mod buffer;
@@ -36,6 +38,7 @@ pub mod null;
 pub mod pread;
 pub mod read_context;
 mod requests;
+pub mod timed;
 pub mod uring;
 #[cfg(test)]
 mod waking_tests;
@@ -54,3 +57,4 @@ pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;
 pub use null::NullDevice;
 pub use read_context::ReadContext;
+pub use timed::TimedDevice;

@@ -336,6 +336,9 @@ impl File for MemoryFile {
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.check_writable("allocate")?;
+        if len == 0 {
+            return Ok(());
+        }
         let end = self.content.end("allocate", offset, len)?;
         self.content.extend("allocate", end)
     }

@@ -151,7 +151,9 @@ impl File for NullFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.extend(offset, len);
+        if len > 0 {
+            self.extend(offset, len);
+        }
         Ok(())
     }
 

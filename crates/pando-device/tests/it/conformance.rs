@@ -58,6 +58,14 @@ macro_rules! conformance {
                 });
             })+
         }
+        mod timed {
+            $(#[test] fn $name() {
+                crate::places::with(pando_device::Backend::Uring, |device| {
+                    let statistics = super::Arc::new(pando_stats::Statistics::new());
+                    super::$name(super::AnyDevice::from(device).timed(statistics));
+                });
+            })+
+        }
         mod any {
             $(#[test] fn $name() {
                 super::$name(super::AnyDevice::from(super::FaultyDevice::new(3)));
@@ -263,6 +271,7 @@ fn allocation_keeps_bytes_and_extends<D: Device>(device: D) {
     assert_eq!(read(&file, 100, 9_900), [0; 9_900]);
     file.allocate(0, 10).unwrap();
     file.allocate(10, 0).unwrap();
+    file.allocate(20_000, 0).unwrap();
     assert_eq!(file.len().unwrap(), 10_000);
 }
 

@@ -12,3 +12,4 @@ mod injected;
 mod places;
 mod refusal;
 mod rings;
+mod timed;

@@ -1,0 +1,69 @@
+//! The device.
+
+use pando_stats::Statistics;
+use pando_sync::Arc;
+
+use super::channel::TimedChannel;
+use super::file::TimedFile;
+use crate::device::{ChannelOptions, Device, OpenOptions};
+use crate::error::Result;
+
+/// A device whose requests are counted and timed.
+#[derive(Debug, Clone)]
+pub struct TimedDevice<D> {
+    inner: D,
+    statistics: Arc<Statistics>,
+}
+
+impl<D: Device> TimedDevice<D> {
+    /// Counts what goes to `inner` in `statistics`.
+    pub fn new(inner: D, statistics: Arc<Statistics>) -> Self {
+        Self { inner, statistics }
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Where requests are counted.
+    pub fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
+    }
+}
+
+impl<D: Device> Device for TimedDevice<D> {
+    type File = TimedFile<D::File>;
+    type Channel = TimedChannel<D::Channel>;
+
+    fn backend(&self) -> &'static str {
+        self.inner.backend()
+    }
+
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Self::File> {
+        let inner = self.inner.open(name, options)?;
+        Ok(TimedFile::new(inner, self.statistics.clone()))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.inner.sync_directory()
+    }
+
+    fn channel(&self, options: ChannelOptions) -> Result<Self::Channel> {
+        let depth = options.depth;
+        let inner = self.inner.channel(options)?;
+        Ok(TimedChannel::new(inner, depth, self.statistics.clone()))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+}
