@@ -161,6 +161,9 @@ impl Pool {
             }
         };
         header.latch.release_shared();
+        if epoch.is_none() && image.is_some() {
+            self.statistics().tick(Ticker::EvictionsDirty, 1);
+        }
         image
     }
 

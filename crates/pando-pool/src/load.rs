@@ -7,7 +7,7 @@
 use std::task::Waker;
 
 use pando_format::bytes::u64_at;
-use pando_format::page::{WORD_EPOCH, check_marks, verify_image};
+use pando_format::page::{PageKind, WORD_EPOCH, WORD_KIND, check_marks, verify_image};
 use pando_format::{Epoch, FrameIndex, PageDecoder, PageId, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
@@ -277,12 +277,24 @@ impl Pool {
         header.set_page(page);
         self.table()
             .set(page, Place::Loading(frame), Place::Resident(frame));
+        let kind = content.and_then(|of| PageKind::decode(of[WORD_KIND * 8 + 4]));
         drop(latched);
-        self.statistics().tick(Ticker::PageReads, 1);
+        self.count_read(kind);
         self.statistics()
             .tick(Ticker::PageReadBytes, bytes.len() as u64);
         self.load_waiters().wake(page);
         Ok(())
+    }
+
+    /// Counts a page that was read, by its level where its content is looked at.
+    fn count_read(&self, kind: Option<PageKind>) {
+        self.statistics().tick(Ticker::PageReads, 1);
+        match kind {
+            Some(PageKind::Leaf) => self.statistics().tick(Ticker::PageReadsLeaf, 1),
+            Some(PageKind::Inner) => self.statistics().tick(Ticker::PageReadsInner, 1),
+            Some(_) => self.statistics().tick(Ticker::PageReadsOverflow, 1),
+            None => {}
+        }
     }
 
     /// Asks for the first lines of a frame, which come while the checksum is computed; the

@@ -6,7 +6,7 @@
 
 use pando_device::{Device, File};
 use pando_format::Lsn;
-use pando_stats::Ticker;
+use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::{park, thread, thread_waker, time};
 
@@ -82,13 +82,16 @@ impl<D: Device> Log<D> {
         };
         self.shared.space.notify_all();
         debug_assert_eq!(buffer.newest, newest);
+        let begun = time::now();
         if let Err(error) = self.write(&buffer) {
             self.poison(error);
             return None;
         }
+        self.statistics.record_since(Measure::LogFlush, begun);
+        let records = buffer.records;
+        self.statistics.record(Measure::LogFlushRecords, records);
         self.statistics.tick(Ticker::LogFlushes, 1);
-        self.statistics
-            .tick(Ticker::LogFlushedRecords, buffer.records);
+        self.statistics.tick(Ticker::LogFlushedRecords, records);
         self.shared.tail.lock().give_back(buffer);
         // Those that were refused while the device was full may try again.
         self.shared.space.notify_all();

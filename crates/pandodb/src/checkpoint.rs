@@ -11,7 +11,7 @@ use pando_device::File;
 use pando_format::mapping::Group;
 use pando_format::superblock::Superblock;
 use pando_format::{Epoch, Extent, Lsn, TreeId};
-use pando_stats::Ticker;
+use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, SequenceWaiters, WaitList, park, thread, thread_waker};
@@ -189,7 +189,8 @@ impl Engine {
         );
         let cut = self.store.close_epoch(lsn);
         drop(closed);
-        let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let gate = Measure::CheckpointGate;
+        let nanoseconds = self.statistics.record_since(gate, began);
         self.statistics.tick(Ticker::GateClosedNs, nanoseconds);
         self.statistics.tick(Ticker::GateCloses, 1);
         cut
@@ -238,7 +239,7 @@ impl crate::store::Store {
         // Who opens a store on a full disk is told so.
         let patient = || incarnation.is_none() && !self.is_stopping();
         let epochs = self.pool.epochs();
-        let mut turns = 0;
+        let (mut turns, mut phase) = (0, time::now());
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
             let written = self.write_epoch(cut.epoch)?;
             self.statistics
@@ -257,9 +258,11 @@ impl crate::store::Store {
             pairs: epochs.take_pairs(cut.epoch),
             counts: cut.counts,
         };
+        self.end_phase(Measure::CheckpointWrite, &mut phase);
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
         when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
+        self.end_phase(Measure::CheckpointSync, &mut phase);
         let superblock = Superblock {
             generation: cut.epoch,
             incarnation: incarnation.unwrap_or(files.superblock.incarnation),
@@ -279,8 +282,15 @@ impl crate::store::Store {
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));
+        self.end_phase(Measure::CheckpointPublish, &mut phase);
         self.statistics.tick(Ticker::Checkpoints, 1);
         Ok(())
+    }
+
+    /// Records how long a phase took; the next one begins.
+    fn end_phase(&self, measure: Measure, begun: &mut time::Instant) {
+        self.statistics.record_since(measure, *begun);
+        *begun = time::now();
     }
 }
 

@@ -14,8 +14,9 @@
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{Hold, Marks, Restart};
-use pando_stats::Ticker;
+use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
+use pando_sync::time;
 use pando_tree::{LeafFill, Scratch};
 use pando_wal::LogCredit;
 
@@ -133,6 +134,7 @@ impl Engine {
         if set.is_read_only() {
             return Ok(self.validate_reads(set));
         }
+        let begun = Sampled::Writes.is_due().then(time::now);
         self.check_writable()?;
         scratch.prepare(self, set)?;
         let credits = self.take_credits(set, scratch)?;
@@ -169,6 +171,7 @@ impl Engine {
         drop(pass);
         drop(locked);
         self.statistics.tick(Ticker::Commits, 1);
+        begun.map(|begun| self.statistics.record_since(Measure::CommitSampled, begun));
         self.look_for_checkpoint();
         Ok(Outcome::Committed(Some(lsn)))
     }

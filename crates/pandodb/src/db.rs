@@ -6,10 +6,10 @@ use std::task::Waker;
 
 use pando_device::AnyDevice;
 use pando_format::Lsn;
-use pando_stats::Snapshot;
+use pando_stats::{Histogram, Measure, Sampled, Snapshot};
 use pando_sync::atomic::Ordering;
 use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, time};
 
 use crate::batch::{Batch, WriteOptions};
 use crate::commit::{CommitScratch, Outcome};
@@ -283,6 +283,7 @@ impl Db {
 
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
+        let begun = Sampled::Writes.is_due().then(time::now);
         let mut scratch = CommitScratch::default();
         let outcome = engine.block(|blocked| {
             let outcome = engine.try_commit(set, &mut scratch);
@@ -291,6 +292,7 @@ impl Db {
         })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
             self.acknowledge(lsn, options)?;
+            begun.map(|begun| engine.statistics.record_since(Measure::PutSampled, begun));
         }
         Ok(outcome)
     }
@@ -354,9 +356,19 @@ impl Db {
         self.engine().when_durable(lsn, waker)
     }
 
-    /// All counters now.
+    /// All counters since the store was opened, or since [`Db::reset_statistics`].
     pub fn statistics(&self) -> Snapshot {
         self.engine().statistics.snapshot()
+    }
+
+    /// The histogram of `measure` over the same time.
+    pub fn histogram(&self, measure: Measure) -> Histogram {
+        self.engine().statistics.histogram(measure)
+    }
+
+    /// Begins all counters and histograms anew. What others count meanwhile is counted.
+    pub fn reset_statistics(&self) {
+        self.engine().statistics.reset();
     }
 
     /// Random key of the store, for hashes that are stored in it.

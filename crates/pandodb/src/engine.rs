@@ -7,11 +7,11 @@ use std::task::Waker;
 use pando_device::AnyDevice;
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Hold, Restart};
-use pando_stats::Ticker;
+use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, audit, park, thread_waker};
+use pando_sync::{Arc, CoreLocal, Gate, audit, park, thread_waker, time};
 use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
 use pando_wal::Log;
 
@@ -254,7 +254,29 @@ impl Engine {
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        self.read_on(table, key, reader, out, false)
+        match Sampled::Gets.is_due() {
+            false => self.read_on(table, key, reader, out, false),
+            true => self.read_timed(table, key, reader, out),
+        }
+    }
+
+    /// As [`Engine::read`], timed.
+    #[cold]
+    fn read_timed(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let begun = time::now();
+        let found = self.read_on(table, key, reader, out, false)?;
+        self.statistics.record_since(Measure::GetSampled, begun);
+        if found {
+            let bytes = out.len() as u64;
+            self.statistics.record(Measure::ValueSampled, bytes);
+        }
+        Ok(found)
     }
 
     /// As [`Engine::read`], for a read that may have begun: `missed` if its miss was counted.

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use pando_format::Lsn;
 use pando_pool::{Resource, Restart};
+use pando_stats::Ticker;
 use pando_sync::Arc;
 
 use crate::engine::Engine;
@@ -72,6 +73,33 @@ impl From<Restart> for Halt {
     }
 }
 
+/// What counts the steps that wait for `resource`.
+pub(crate) fn ticker_of(resource: Resource) -> Ticker {
+    match resource {
+        Resource::Images => Ticker::RestartsImages,
+        _ => Ticker::RestartsFrames,
+    }
+}
+
+impl Stop {
+    /// What counts the steps that stop for this; faults are counted where pages are claimed.
+    fn ticker(&self) -> Option<Ticker> {
+        Some(match self {
+            Self::Restart(Restart::Fault(_) | Restart::Damaged(..)) => return None,
+            Self::Restart(Restart::Wait(resource)) => ticker_of(*resource),
+            Self::Restart(_) => Ticker::RestartsConflict,
+            Self::Gate => Ticker::RestartsGate,
+            Self::Stripe(_) => Ticker::RestartsStripe,
+            Self::LogSpace(_) => Ticker::RestartsLog,
+            Self::Blocks(_) => Ticker::RestartsBlocks,
+            Self::Dirty => Ticker::RestartsDirty,
+            Self::Holds(_) => Ticker::RestartsHolds,
+            Self::Applied(_) => Ticker::RestartsApplied,
+            Self::Job(_) => Ticker::RestartsJob,
+        })
+    }
+}
+
 impl Engine {
     /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
     /// try again at once.
@@ -80,6 +108,9 @@ impl Engine {
     /// When the engine is poisoned and what is waited for will not come; in a forked child always.
     pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
         self.check_process()?;
+        if let Some(ticker) = stop.ticker() {
+            self.statistics.tick(ticker, 1);
+        }
         Ok(match stop {
             Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
             Stop::Restart(Restart::Wait(Resource::Frames)) => {

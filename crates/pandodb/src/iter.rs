@@ -61,6 +61,8 @@ impl Drop for Iter<'_> {
 
 impl<'t> Iter<'t> {
     pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        let statistics = &table.db().engine().statistics;
+        statistics.tick(pando_stats::Ticker::Scans, 1);
         Self {
             table,
             front: End::new(Direction::Forward, start),

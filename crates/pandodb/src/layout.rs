@@ -44,7 +44,12 @@ impl Layout {
 }
 
 /// A pool for pages of `layout`; new images are stored as `compression` says.
-pub(crate) fn pool_of(budget: &Budget, layout: Layout, compression: Compression) -> Result<Pool> {
+pub(crate) fn pool_of(
+    budget: &Budget,
+    layout: Layout,
+    compression: Compression,
+    statistics: Arc<Statistics>,
+) -> Result<Pool> {
     let options = PoolOptions {
         page_size: layout.page_size,
         frames: budget.frames,
@@ -55,7 +60,7 @@ pub(crate) fn pool_of(budget: &Budget, layout: Layout, compression: Compression)
         prepare_image: pando_tree::prepare_image,
         check_page: pando_tree::check_page,
         content: Content::Checked,
-        statistics: Arc::new(Statistics::new()),
+        statistics,
     };
     Pool::new(options).map_err(|error| Error::InvalidOption {
         option: "max_memory",
@@ -99,11 +104,16 @@ pub(crate) fn open_data(device: &AnyDevice, how: OpenOptions, block_bytes: u64) 
 }
 
 /// The allocator of a data file of `blocks` blocks.
-pub(crate) fn space_keeper(file: &AnyFile, blocks: u64, layout: Layout) -> SpaceKeeper {
+pub(crate) fn space_keeper(
+    file: &AnyFile,
+    blocks: u64,
+    layout: Layout,
+    statistics: Arc<Statistics>,
+) -> SpaceKeeper {
     let options = SpaceOptions {
         unit: layout.page_blocks(),
         ..SpaceOptions::default()
     };
     let space = Space::new(blocks.min(BLOCKS_MAX), options);
-    SpaceKeeper::new(space, file.clone(), layout.block_bytes)
+    SpaceKeeper::new(space, file.clone(), layout.block_bytes, statistics)
 }

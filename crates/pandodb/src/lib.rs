@@ -67,6 +67,8 @@ mod read_log;
 mod reads;
 mod report;
 mod space_keeper;
+#[cfg(test)]
+mod statistics_tests;
 mod store;
 mod stripes;
 mod structure;

@@ -23,7 +23,7 @@ pub struct Occupancy {
 
 impl Engine {
     pub(crate) fn occupancy(&self) -> Occupancy {
-        let counters = self.statistics.snapshot();
+        let counters = self.statistics.totals();
         let ended = counters.get(Ticker::PageReads) + counters.get(Ticker::FaultsFailed);
         let (channels, idle_reads) = self.fetchers.occupancy();
         assert_eq!(idle_reads, 0, "a channel that nobody has reads");

@@ -14,6 +14,7 @@ use pando_format::log::{BatchReader, Operation};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
 use pando_pool::Marks;
+use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::time;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
@@ -58,6 +59,11 @@ impl From<pando_wal::Error> for Error {
 /// Opens or creates the store on `device`.
 pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     options.check()?;
+    let statistics = Statistics::try_new().map_err(|error| Error::InvalidOption {
+        option: "max_memory",
+        what: format!("mapping the statistics: {error}"),
+    })?;
+    let device = device.timed(Arc::new(statistics));
     let names = device.list().map_err(Error::io("listing the directory"))?;
     let has = |name: &str| names.iter().any(|known| known == name);
     if has(SUPERBLOCK) && !has(CREATING) {
@@ -124,8 +130,9 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
     let data = create_data(&device, block_bytes)?;
     data.allocate(0, DATA_BYTES_FIRST)
         .map_err(Error::io("allocating the data file"))?;
-    let space = space_keeper(&data, DATA_BYTES_FIRST / block_bytes, layout);
-    let pool = pool_of(&budget, layout, options.compression)?;
+    let blocks = DATA_BYTES_FIRST / block_bytes;
+    let space = space_keeper(&data, blocks, layout, device.statistics());
+    let pool = pool_of(&budget, layout, options.compression, device.statistics())?;
     let store = Store::new(device.clone(), data, pool, space, FIRST_USER_TREE.0);
     for tree in [CATALOGUE, GARBAGE] {
         let made = store.drive(|| Tree::create(&store.pool, &store.stay(), tree.id))?;
@@ -311,7 +318,7 @@ pub(crate) fn load(
             ),
         });
     }
-    let space = space_keeper(&data, blocks, layout);
+    let space = space_keeper(&data, blocks, layout, device.statistics());
     for (page, stored) in mapping.pages() {
         space
             .space()
@@ -323,7 +330,12 @@ pub(crate) fn load(
                 )
             })?;
     }
-    let pool = pool_of(&budget, layout, write.unwrap_or_default())?;
+    let pool = pool_of(
+        &budget,
+        layout,
+        write.unwrap_or_default(),
+        device.statistics(),
+    )?;
     let next = Epoch(superblock.generation.0 + 1);
     pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
     let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);

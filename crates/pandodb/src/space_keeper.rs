@@ -12,8 +12,9 @@
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
 use pando_space::{BLOCKS_MAX, Space};
-use pando_sync::WaitList;
+use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, WaitList};
 
 use crate::error::{Error, Result};
 
@@ -43,6 +44,9 @@ pub(crate) struct SpaceKeeper {
     waiters: WaitList,
     /// The engine thread that grows the file.
     pub(crate) growth: WaitList,
+    statistics: Arc<Statistics>,
+    /// Searches that ended at their bound, as far as they are counted.
+    bounded: AtomicU64,
 }
 
 /// Blocks promised to a commit; given back on drop, when its pages are dirty and count themselves.
@@ -63,7 +67,12 @@ impl Drop for Promise<'_> {
 }
 
 impl SpaceKeeper {
-    pub(crate) fn new(space: Space, file: AnyFile, block_bytes: u64) -> Self {
+    pub(crate) fn new(
+        space: Space,
+        file: AnyFile,
+        block_bytes: u64,
+        statistics: Arc<Statistics>,
+    ) -> Self {
         Self {
             space,
             file,
@@ -73,6 +82,8 @@ impl SpaceKeeper {
             wanted: AtomicU64::new(0),
             waiters: WaitList::new(),
             growth: WaitList::new(),
+            statistics,
+            bounded: AtomicU64::new(0),
         }
     }
 
@@ -230,17 +241,31 @@ impl SpaceKeeper {
                 ),
             });
         }
+        self.count_allocated(&extents);
         Ok(extents)
+    }
+
+    fn count_allocated(&self, extents: &[Extent]) {
+        let blocks = extents.iter().map(|extent| u64::from(extent.blocks));
+        let count = extents.len() as u64;
+        self.statistics.tick(Ticker::ExtentsAllocated, count);
+        self.statistics.tick(Ticker::BlocksAllocated, blocks.sum());
+        let now = self.space.bounded_searches();
+        // Relaxed: each step of the count is seen by one of those who raise this.
+        let before = self.bounded.fetch_max(now, Ordering::Relaxed);
+        let more = now.saturating_sub(before);
+        self.statistics.tick(Ticker::SearchesBounded, more);
     }
 
     /// Gives extents back that nothing durable refers to any more.
     pub(crate) fn free_all(&self, extents: impl IntoIterator<Item = Extent>) {
-        let mut any = false;
+        let mut blocks = 0;
         for extent in extents {
             self.space.free(extent);
-            any = true;
+            blocks += u64::from(extent.blocks);
         }
-        if any {
+        if blocks > 0 {
+            self.statistics.tick(Ticker::BlocksFreed, blocks);
             self.full.store(false, Ordering::Relaxed);
             self.waiters.notify_all();
         }
@@ -276,7 +301,12 @@ mod tests {
             unit: UNIT,
             reserve: 0,
         };
-        let keeper = SpaceKeeper::new(Space::new(16384, options), file.unwrap(), 512);
+        let keeper = SpaceKeeper::new(
+            Space::new(16384, options),
+            file.unwrap(),
+            512,
+            Arc::default(),
+        );
         let all: Vec<Extent> = (0..16384 / UNIT)
             .map(|_| keeper.allocate(&[UNIT]).unwrap()[0])
             .collect();

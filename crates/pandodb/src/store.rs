@@ -13,6 +13,7 @@ use pando_tree::{LeafFill, Scratch, Tree};
 use crate::error::{Error, Result};
 use crate::failures::FailedReads;
 use crate::fetcher::reap_own;
+use crate::halt::ticker_of;
 use crate::read_context::ReadContext;
 use crate::space_keeper::SpaceKeeper;
 use crate::tables::Tables;
@@ -273,13 +274,15 @@ impl Store {
     pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
         match restart {
             Restart::Conflict => {
+                self.statistics.tick(Ticker::RestartsConflict, 1);
                 if *turns >= SPIN_TURNS {
                     // What is latched or being read may be this thread's to publish.
                     reap_own(self);
                 }
                 pause(turns);
             }
-            Restart::Wait(Resource::Frames | Resource::Images) => {
+            Restart::Wait(resource @ (Resource::Frames | Resource::Images)) => {
+                self.statistics.tick(ticker_of(resource), 1);
                 self.check_poison()?;
                 if self.write_back_once()? == 0 {
                     self.pool.work().notify_all();
@@ -350,12 +353,16 @@ impl Store {
         let done = match value {
             Some(value) => {
                 self.statistics.tick(Ticker::Puts, 1);
+                let bytes = key.len() + value.len();
+                self.statistics.tick(Ticker::WriteBytes, bytes as u64);
                 let inserted =
                     self.drive(|| tree.try_insert(&self.pool, &stay, marks, key, value, scratch))?;
                 (i64::from(!inserted.replaced), LeafFill::Enough)
             }
             None => {
                 self.statistics.tick(Ticker::Deletes, 1);
+                let bytes = key.len() as u64;
+                self.statistics.tick(Ticker::WriteBytes, bytes);
                 let removed =
                     self.drive(|| tree.try_remove(&self.pool, &stay, marks, key, scratch))?;
                 (-i64::from(removed.existed), removed.leaf_fill)

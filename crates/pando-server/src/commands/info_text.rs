@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
+use pando_stats::Layer;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
@@ -353,7 +354,9 @@ fn pando(shared: &Shared, text: &mut String) {
     field(text, "data_bytes", report.data_bytes);
     field(text, "log_bytes", report.log_bytes);
     field(text, "durable_lsn", engine.db.durable_lsn().0);
-    for (ticker, count) in engine.db.statistics().iter() {
+    let all = engine.db.statistics();
+    let ours = all.iter().filter(|(of, _)| of.layer() != Layer::Server);
+    for (ticker, count) in ours {
         field(text, &format!("{}_total", ticker.name()), count);
     }
 }

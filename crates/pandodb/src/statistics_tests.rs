@@ -1,0 +1,630 @@
+//! Each ticker and measure of the engine and the layers below is driven by itself, and moves by
+//! what was done: a drive says what it should be, the harness what it was.
+
+use std::ops::Bound;
+use std::task::Waker;
+
+use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
+use pando_format::page::PageKind;
+use pando_format::{Extent, FrameIndex, Lsn, PageId};
+use pando_pool::{Resource, Restart};
+use pando_space::{Space, SpaceOptions};
+use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
+use pando_sync::{Arc, thread, time};
+use pando_tree::{Direction, LeafCopy, ValueReader};
+
+use crate::commit::Outcome;
+use crate::halt::Stop;
+use crate::jobs::Job;
+use crate::nonblocking::{Attempt, Reactor, Transaction};
+use crate::read_context::ReadContext;
+use crate::space_keeper::SpaceKeeper;
+use crate::structure::GARBAGE;
+use crate::write_set::WriteSet;
+use crate::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
+
+const PAGE_BYTES: u64 = 4096;
+
+struct Place {
+    db: Db,
+    table: Table,
+    device: FaultyDevice,
+}
+
+fn options() -> Builder {
+    Db::builder()
+        .max_memory(32 << 20)
+        .durability(Durability::None)
+}
+
+fn place_of(device: &FaultyDevice, options: Builder) -> Place {
+    let db = Db::open_device(options, AnyDevice::from(device.clone())).unwrap();
+    let table = db.table("t").unwrap();
+    Place {
+        db,
+        table,
+        device: device.clone(),
+    }
+}
+
+fn warm() -> Place {
+    let place = place_of(&FaultyDevice::new(1), options());
+    place.table.put(b"known", b"value").unwrap();
+    place
+}
+
+/// With `value` under `known` and some more keys, nothing of it in memory but roots.
+fn cold_with(value: &[u8], options: &Builder) -> Place {
+    let device = FaultyDevice::new(1);
+    let place = place_of(&device, options.clone());
+    place.table.put(b"known", value).unwrap();
+    for number in 0..20_u32 {
+        let key = number.to_be_bytes();
+        place.table.put(&key, &[7; 900]).unwrap();
+    }
+    place.db.close().unwrap();
+    reopened(&device, options)
+}
+
+/// Once the threads of the engine have read what they look at first.
+fn reopened(device: &FaultyDevice, options: &Builder) -> Place {
+    let place = place_of(device, options.clone());
+    let (engine, mut leaf) = (place.db.engine(), LeafCopy::new());
+    let all = Bound::Unbounded;
+    engine
+        .drive(|| GARBAGE.try_scan_leaf(&engine.pool, all, Direction::Forward, &mut leaf))
+        .unwrap();
+    while place.db.garbage_left() {
+        thread::yield_now();
+    }
+    place
+}
+
+fn cold() -> Place {
+    cold_with(b"value", &options())
+}
+
+fn counts(db: &Db) -> (Snapshot, Vec<u64>) {
+    let count = |measure: &Measure| db.histogram(*measure).count();
+    (db.statistics(), Measure::ALL.iter().map(count).collect())
+}
+
+fn ticks(db: &Db, ticker: Ticker) -> u64 {
+    db.statistics().get(ticker)
+}
+
+fn fill(table: &Table, keys: std::ops::Range<u32>) {
+    for number in keys {
+        table.put(&number.to_be_bytes(), &[1; 900]).unwrap();
+    }
+}
+
+/// Does something, and says by how much the count moves.
+type Drive = (&'static str, fn() -> Place, fn(&Place) -> u64);
+
+/// One attempt to read while the root is latched.
+fn read_latched(place: &Place) {
+    let engine = place.db.engine();
+    let tree = place.table.state.tree().unwrap();
+    let latched = engine.pool.exclusive(tree.root).unwrap();
+    let (mut reader, mut out) = (ValueReader::default(), Vec::new());
+    let found = engine.try_get(&place.table.state, b"known", &mut reader, &mut out);
+    found.unwrap_err();
+    drop(latched);
+}
+
+fn register(place: &Place, stop: Stop) -> u64 {
+    place.db.engine().register(&stop, Waker::noop()).unwrap();
+    1
+}
+
+fn serve(place: &Place, restart: Restart) -> u64 {
+    place.db.engine().serve(restart, &mut 0).unwrap();
+    1
+}
+
+fn conflict(place: &Place) -> u64 {
+    let mut reactor = Reactor::new(&place.db, Waker::noop().clone()).unwrap();
+    let mut transaction = Transaction::new(&place.db);
+    let mut out = Vec::new();
+    let read = transaction.get(&place.table, b"known", &mut out).unwrap();
+    assert!(matches!(read, Attempt::Ready(true)));
+    transaction.put(&place.table, b"known", b"mine").unwrap();
+    place.table.put(b"known", b"others").unwrap();
+    let outcome = transaction.try_commit(&mut reactor).unwrap();
+    let Attempt::Ready(Outcome::Conflict { .. }) = outcome else {
+        panic!("a conflict is needed");
+    };
+    1
+}
+
+/// A step that faults seven times on a page that is there.
+fn fault_often(place: &Place) -> u64 {
+    let root = place.table.state.tree().unwrap().root;
+    let mut turns = 0;
+    let step = |_: &mut crate::engine::Blocked<'_>| {
+        turns += 1;
+        match turns {
+            8 => Ok(()),
+            _ => Err(Stop::Restart(Restart::Fault(root)).into()),
+        }
+    };
+    place.db.engine().block(step).unwrap();
+    1
+}
+
+fn drop_a_table(place: &Place) -> u64 {
+    let table = place.db.table("dropped").unwrap();
+    let before = ticks(&place.db, Ticker::Splits);
+    fill(&table, 0..40);
+    // The root's first split makes two pages, each other one more.
+    let pages = 1 + (ticks(&place.db, Ticker::Splits) - before) + 1;
+    place.db.drop_table("dropped").unwrap();
+    while place.db.garbage_left() {
+        thread::yield_now();
+    }
+    pages
+}
+
+/// Checkpoints; returns the pages that this wrote.
+fn checkpoint(place: &Place) -> u64 {
+    let before = ticks(&place.db, Ticker::PageWrites);
+    place.db.checkpoint().unwrap();
+    let pages = ticks(&place.db, Ticker::PageWrites) - before;
+    assert!(pages > 0);
+    pages
+}
+
+fn put_and_checkpoint(place: &Place) -> u64 {
+    place.table.put(b"known", b"changed").unwrap();
+    checkpoint(place)
+}
+
+/// The page that a read of what is not in memory misses is the only leaf.
+fn get_cold(place: &Place) -> u64 {
+    assert!(place.table.contains(b"known").unwrap());
+    1
+}
+
+const ENGINE: [Drive; 35] = [
+    ("gets", warm, |place| {
+        for _ in 0..3 {
+            place.table.get(b"known").unwrap();
+        }
+        let keys: [&[u8]; 4] = [b"known", b"a", b"b", b"c"];
+        place.table.get_many_with(&keys, |_, _| ()).unwrap();
+        7
+    }),
+    ("gets_missed", cold, get_cold),
+    ("puts", warm, |place| {
+        let mut batch = Batch::new();
+        for key in [b"a", b"b", b"c"] {
+            batch.put(&place.table, key, b"v");
+        }
+        place.db.write(&mut batch, WriteOptions::default()).unwrap();
+        place.table.put(b"d", b"v").unwrap();
+        4
+    }),
+    ("deletes", warm, |place| {
+        assert!(place.table.delete(b"known").unwrap());
+        1
+    }),
+    ("write_bytes", warm, |place| {
+        place.table.put(b"ab", b"cde").unwrap();
+        place.table.delete(b"ab").unwrap();
+        5 + 2
+    }),
+    ("scans", warm, |place| {
+        place.table.iter().count();
+        place.table.prefix(b"k").count();
+        2
+    }),
+    ("scan_leaves", warm, |place| {
+        fill(&place.table, 0..20);
+        let leaves = ticks(&place.db, Ticker::Splits) + 1;
+        assert!(leaves > 4);
+        place.table.iter().count();
+        leaves
+    }),
+    ("commits", warm, |place| {
+        fill(&place.table, 0..3);
+        3
+    }),
+    ("commit_conflicts", warm, conflict),
+    ("restarts_conflict", warm, |place| {
+        serve(place, Restart::Conflict) + register(place, Stop::Restart(Restart::Conflict))
+    }),
+    ("restarts_frames", warm, |place| {
+        let wait = Restart::Wait(Resource::Frames);
+        serve(place, wait) + register(place, Stop::Restart(wait))
+    }),
+    ("restarts_images", warm, |place| {
+        let wait = Restart::Wait(Resource::Images);
+        serve(place, wait) + register(place, Stop::Restart(wait))
+    }),
+    ("restarts_gate", warm, |place| register(place, Stop::Gate)),
+    ("restarts_stripe", warm, |place| {
+        let tree = place.table.state.tree().unwrap().id;
+        let stripe = place.db.engine().stripes.of(tree, b"known");
+        register(place, Stop::Stripe(stripe))
+    }),
+    ("restarts_log", warm, |place| {
+        register(place, Stop::LogSpace(64))
+    }),
+    ("restarts_blocks", warm, |place| {
+        register(place, Stop::Blocks(1))
+    }),
+    ("restarts_dirty", warm, |place| register(place, Stop::Dirty)),
+    ("restarts_holds", warm, |place| {
+        register(place, Stop::Holds(1))
+    }),
+    ("restarts_applied", warm, |place| {
+        register(place, Stop::Applied(Lsn(0)))
+    }),
+    ("restarts_job", warm, |place| {
+        let job = Arc::new(Job::new(WriteSet::default()));
+        register(place, Stop::Job(job))
+    }),
+    ("hold_budgets", warm, fault_often),
+    ("writeback_batches", warm, |place| {
+        checkpoint(place);
+        1
+    }),
+    ("gate_closes", warm, |place| {
+        checkpoint(place);
+        1
+    }),
+    ("gate_closed_ns", warm, |place| {
+        let sum = || place.db.histogram(Measure::CheckpointGate).sum();
+        let before = sum();
+        checkpoint(place);
+        assert!(sum() > before);
+        sum() - before
+    }),
+    ("checkpoints", warm, |place| {
+        checkpoint(place);
+        1
+    }),
+    ("checkpoint_pages", warm, checkpoint),
+    ("garbage_pages", warm, drop_a_table),
+    ("extents_allocated", warm, checkpoint),
+    ("blocks_allocated", warm, checkpoint),
+    ("blocks_freed", warm, |place| {
+        let free = || place.db.report().data_free_bytes / PAGE_BYTES;
+        let before = free();
+        let written: u64 = (0..3).map(|_| put_and_checkpoint(place)).sum();
+        free() + written - before
+    }),
+    ("get_sampled_ns", warm, |place| {
+        let before = place.db.histogram(Measure::ValueSampled);
+        for _ in 0..12_800 {
+            place.table.contains(b"known").unwrap();
+        }
+        let values = place.db.histogram(Measure::ValueSampled).since(&before);
+        assert!((50..200).contains(&values.count()), "one of 128");
+        assert_eq!(values.sum(), values.count() * 5, "all values have 5 bytes");
+        values.count()
+    }),
+    ("checkpoint_gate_ns", warm, |place| checkpoint(place).min(1)),
+    ("checkpoint_write_ns", warm, |place| {
+        checkpoint(place).min(1)
+    }),
+    ("checkpoint_sync_ns", warm, |place| checkpoint(place).min(1)),
+    ("checkpoint_publish_ns", warm, |place| {
+        checkpoint(place).min(1)
+    }),
+];
+
+const BELOW: [Drive; 24] = [
+    ("restarts", warm, |place| {
+        read_latched(place);
+        // Eight free tries and one under latches.
+        9
+    }),
+    ("restarts_pessimistic", warm, |place| {
+        read_latched(place);
+        1
+    }),
+    ("splits", warm, |place| {
+        // The fourth of these does not fit in a page.
+        fill(&place.table, 0..5);
+        1
+    }),
+    ("pages_removed", warm, |place| {
+        let keeps = |number| !(100..200).contains(&number);
+        shrink(place, keeps, |gone| gone[0] > 0)[0]
+    }),
+    ("pages_merged", warm, |place| {
+        shrink(place, |number| number % 8 == 0, |gone| gone[1] > 0)[1]
+    }),
+    ("faults", cold, get_cold),
+    ("faults_failed", cold, |place| {
+        let plan = FaultPlan::once(Operation::Read, "data", 1, Fault::Io);
+        place.device.fail(plan);
+        place.table.get(b"known").unwrap_err();
+        1
+    }),
+    ("page_reads", cold, get_cold),
+    ("page_reads_leaf", cold, get_cold),
+    (
+        "page_reads_inner",
+        || cold_of_three_levels(),
+        |place| {
+            get_cold(place);
+            // The root is wired when the store is opened.
+            1
+        },
+    ),
+    (
+        "page_reads_overflow",
+        || cold_with(&[5; 20_000], &options()),
+        |place| {
+            assert_eq!(place.table.get(b"known").unwrap().unwrap().len(), 20_000);
+            // 16 bytes of each page are its header; the index of such a value is in its leaf.
+            20_000_u64.div_ceil(PAGE_BYTES)
+        },
+    ),
+    ("page_read_bytes", cold, |place| {
+        get_cold(place) * PAGE_BYTES
+    }),
+    ("page_writes", warm, |place| {
+        let before = place.db.histogram(Measure::DeviceWrite).count();
+        let pages = put_and_checkpoint(place);
+        assert!(place.db.histogram(Measure::DeviceWrite).count() > before);
+        pages
+    }),
+    ("page_write_bytes", warm, |place| {
+        put_and_checkpoint(place) * PAGE_BYTES
+    }),
+    ("pages_compressed", compressed, |place| {
+        let bytes = || ticks(&place.db, Ticker::PageWriteBytes);
+        fill(&place.table, 0..50);
+        let before = bytes();
+        let pages = checkpoint(place);
+        // What was not compressed has four blocks, the rest one.
+        (4 * pages * PAGE_BYTES - (bytes() - before)) / (3 * PAGE_BYTES)
+    }),
+    (
+        "pages_decompressed",
+        || cold_with(b"value", &squeezing()),
+        get_cold,
+    ),
+    ("evictions_clean", warm, |place| {
+        fill(&place.table, 0..200);
+        checkpoint(place);
+        let (pool, mut dirty) = (&place.db.engine().pool, Vec::new());
+        let emptied = pool.sweep(4 * pool.frames(), 20, &mut dirty);
+        assert_eq!(emptied, 20);
+        20
+    }),
+    ("evictions_dirty", warm, |place| {
+        let engine = place.db.engine();
+        let frames = (0..engine.pool.frames() as u32).map(FrameIndex);
+        let images: Vec<_> = frames
+            .filter_map(|frame| engine.pool.image_of(frame, None))
+            .collect();
+        let count = images.len() as u64;
+        assert!(count > 0);
+        engine.write_images(images).unwrap();
+        count
+    }),
+    ("log_bytes", warm, |place| {
+        let before = place.db.newest_lsn().0;
+        fill(&place.table, 0..3);
+        place.db.newest_lsn().0 - before
+    }),
+    ("log_flushes", warm, |place| {
+        fill(&place.table, 0..3);
+        place.db.flush().unwrap();
+        1
+    }),
+    ("log_flushed_records", warm, |place| {
+        place.db.flush().unwrap();
+        let before = ticks(&place.db, Ticker::LogFlushedRecords);
+        fill(&place.table, 0..3);
+        place.db.flush().unwrap();
+        assert_eq!(ticks(&place.db, Ticker::LogFlushedRecords) - before, 3);
+        ticks(&place.db, Ticker::LogFlushedRecords)
+    }),
+    ("log_flush_ns", warm, |place| {
+        fill(&place.table, 0..3);
+        place.db.flush().unwrap();
+        1
+    }),
+    ("log_flush_records", warm, |place| {
+        let sum = || place.db.histogram(Measure::LogFlushRecords).sum();
+        place.db.flush().unwrap();
+        let before = sum();
+        fill(&place.table, 0..3);
+        place.db.flush().unwrap();
+        assert_eq!(sum() - before, 3);
+        2
+    }),
+    ("device_read_bytes", cold, |place| {
+        get_cold(place) * PAGE_BYTES
+    }),
+];
+
+/// Driven by tests of their own.
+const BY_THEMSELVES: [&str; 5] = [
+    "read_contexts_made",
+    "searches_bounded",
+    "value_sampled_bytes",
+    "put_sampled_ns",
+    "commit_sampled_ns",
+];
+
+fn squeezing() -> Builder {
+    options().page_size(16 << 10).compression(Compression::Lz4)
+}
+
+fn compressed() -> Place {
+    place_of(&FaultyDevice::new(1), squeezing())
+}
+
+/// A tree of three levels whose `known` is in neither of the pages that are read at opening.
+fn cold_of_three_levels() -> Place {
+    let device = FaultyDevice::new(1);
+    let place = place_of(&device, options());
+    let mut batch = Batch::new();
+    for number in 0..4000_u32 {
+        let mut key = [b'a'; 300];
+        key[..4].copy_from_slice(&number.to_be_bytes());
+        batch.put(&place.table, &key, &[1; 600]);
+        if number % 1000 == 999 {
+            place.db.write(&mut batch, WriteOptions::default()).unwrap();
+            batch.clear();
+        }
+    }
+    place.table.put(b"known", b"value").unwrap();
+    place.db.close().unwrap();
+    reopened(&device, &options())
+}
+
+fn leaves(place: &Place) -> u64 {
+    let before = ticks(&place.db, Ticker::ScanLeaves);
+    place.table.iter().count();
+    ticks(&place.db, Ticker::ScanLeaves) - before
+}
+
+/// Leaves lose what they have: there are fewer by those that were removed or merged, which is
+/// returned in this order.
+fn shrink(place: &Place, keeps: fn(u32) -> bool, is_enough: fn([u64; 2]) -> bool) -> [u64; 2] {
+    fill(&place.table, 0..400);
+    let before = leaves(place);
+    for number in (0..400_u32).filter(|number| !keeps(*number)) {
+        place.table.delete(&number.to_be_bytes()).unwrap();
+    }
+    let begun = time::now();
+    loop {
+        let gone = [Ticker::PagesRemoved, Ticker::PagesMerged];
+        let gone = gone.map(|ticker| ticks(&place.db, ticker));
+        let left = leaves(place);
+        if is_enough(gone) && before - left == gone[0] + gone[1] {
+            return gone;
+        }
+        let is_late = begun.elapsed() > time::Duration::from_secs(20);
+        assert!(!is_late, "{gone:?}, {left} of {before} left");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn everything_of_the_engine_moves_by_what_is_done() {
+    for (name, make, drive) in ENGINE.into_iter().chain(BELOW) {
+        let place = make();
+        let (ticked_before, measured_before) = counts(&place.db);
+        let expected = drive(&place);
+        let (ticked, measured) = counts(&place.db);
+        let ticker = Ticker::ALL.iter().find(|of| of.name() == name);
+        let moved = match ticker {
+            Some(ticker) => ticked.since(&ticked_before).get(*ticker),
+            None => {
+                let at = Measure::ALL.iter().position(|of| of.name() == name);
+                let at = at.unwrap_or_else(|| panic!("{name} is not known"));
+                measured[at] - measured_before[at]
+            }
+        };
+        assert_eq!(moved, expected, "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_left_out() {
+    let ours = |layer| !matches!(layer, Layer::Device | Layer::Server);
+    let tickers = Ticker::ALL.iter().filter(|of| ours(of.layer()));
+    let measures = Measure::ALL.iter().filter(|of| ours(of.layer()));
+    let names = tickers
+        .map(|of| of.name())
+        .chain(measures.map(|of| of.name()));
+    for name in names {
+        let drives = ENGINE.iter().chain(&BELOW);
+        let is_driven = drives.map(|(driven, ..)| driven).any(|of| *of == name);
+        let is_driven = is_driven || BY_THEMSELVES.contains(&name);
+        assert!(is_driven, "nothing drives {name}");
+    }
+}
+
+#[test]
+fn one_of_sixteen_commits_is_timed() {
+    let place = warm();
+    let (_, before) = counts(&place.db);
+    fill(&place.table, 0..1600);
+    let (_, after) = counts(&place.db);
+    let of = |measure: Measure| after[measure as usize] - before[measure as usize];
+    for timed in [of(Measure::PutSampled), of(Measure::CommitSampled)] {
+        assert!((60..160).contains(&timed), "{timed} of 1600");
+    }
+    let puts = place.db.histogram(Measure::PutSampled);
+    assert!(puts.mean() > 100.0 && puts.percentile(0.5) > 100);
+}
+
+#[test]
+fn a_thread_makes_one_read_context() {
+    let statistics = Statistics::new();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    ReadContext::of_thread(&statistics, |_| ());
+                }
+            });
+        }
+    });
+    assert_eq!(statistics.get(Ticker::ReadContextsMade), 2);
+}
+
+#[test]
+fn searches_that_end_at_their_bound_are_counted_once() {
+    let device = AnyDevice::from(MemoryDevice::new(1 << 20));
+    let file = device.open("data", OpenOptions::create(Create::New));
+    let options = SpaceOptions {
+        groups: 1,
+        ..SpaceOptions::default()
+    };
+    let statistics = Arc::new(Statistics::new());
+    let blocks = 200 * pando_space::REGION_BLOCKS;
+    let space = Space::new(u64::from(blocks), options);
+    let keeper = SpaceKeeper::new(space, file.unwrap(), 512, statistics.clone());
+    let whole = Extent { block: 0, blocks };
+    keeper.space().mark_allocated(whole).unwrap();
+    // Pairs everywhere, and three in a row at the far end.
+    for block in (0..blocks - 64).step_by(3) {
+        keeper.space().free(Extent { block, blocks: 2 });
+    }
+    let far = Extent {
+        block: blocks - 50,
+        blocks: 8,
+    };
+    keeper.space().free(far);
+    assert_eq!(keeper.space().allocate(3, None).unwrap().block, far.block);
+    let bounded = keeper.space().bounded_searches();
+    assert!(bounded > 0);
+    // Counted with the next extent.
+    for _ in 0..2 {
+        keeper.allocate(&[1]).unwrap();
+        assert_eq!(statistics.get(Ticker::SearchesBounded), bounded);
+    }
+    assert_eq!(statistics.get(Ticker::BlocksAllocated), 2);
+    let first = Extent {
+        block: far.block,
+        blocks: 3,
+    };
+    keeper.free_all([first]);
+    assert_eq!(statistics.get(Ticker::BlocksFreed), 3);
+}
+
+#[test]
+fn resets_begin_anew_and_leave_what_is_lent_out_alone() {
+    let place = cold();
+    get_cold(&place);
+    place.db.reset_statistics();
+    assert_eq!(ticks(&place.db, Ticker::Gets), 0);
+    assert_eq!(place.db.histogram(Measure::DeviceRead).count(), 0);
+    assert_eq!(place.db.occupancy(), crate::Occupancy::default());
+    get_cold(&place);
+    assert_eq!(ticks(&place.db, Ticker::Gets), 1);
+    assert_eq!(PageKind::decode(1), Some(PageKind::Leaf));
+    assert_ne!(place.table.state.tree().unwrap().root, PageId::NONE);
+}
