@@ -1,4 +1,5 @@
-//! Rounds of mixed load: after each nothing is taken any more, and memory does not grow.
+//! Rounds of mixed load: after each nothing is taken any more, and memory does not grow. For longer
+//! runs `PANDO_MIXED_SECONDS` says for how long the rounds go on.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -6,7 +7,7 @@ use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use pando_sync::thread;
+use pando_sync::{thread, time};
 use pandodb::{Batch, Builder, Db, Durability, IoBackend, Occupancy, Table, WriteOptions};
 
 use crate::counted::{ALLOCATOR, block_on};
@@ -91,8 +92,13 @@ pub(super) fn mixed_load_leaves_nothing_behind() {
             .put_with(&key_of(number), &value_of(number), NONE)
             .unwrap();
     }
-    let mut warm = 0;
-    for round in 0..ROUNDS {
+    let (mut warm, begun) = (0, time::now());
+    let longer: u64 = std::env::var("PANDO_MIXED_SECONDS")
+        .map_or(0, |seconds| seconds.parse().expect("a number of seconds"));
+    let mut rounds = 0..;
+    while let Some(round) = rounds.next()
+        && (round < ROUNDS || begun.elapsed().as_secs() < longer)
+    {
         thread::scope(|scope| {
             for seed in 0..4 {
                 let table = &table;
@@ -114,4 +120,11 @@ pub(super) fn mixed_load_leaves_nothing_behind() {
         );
     }
     db.close().unwrap();
+    if longer > 0 {
+        println!(
+            "{} rounds, {} bytes, {warm} at first",
+            rounds.start - 1,
+            ALLOCATOR.bytes()
+        );
+    }
 }
