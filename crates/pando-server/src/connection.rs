@@ -9,9 +9,9 @@ use std::task::Waker;
 
 use mio::net::TcpStream;
 use pando_resp::{Limits, Parsed, Parser};
-use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Instant;
+use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
 use crate::client::ClientRecord;
@@ -84,7 +84,7 @@ pub(crate) enum Next {
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) record: Arc<ClientRecord>,
-    pub(crate) wake: Arc<TokenWake>,
+    pub(crate) wake: WakerArc<TokenWake>,
     pub(crate) waker: Waker,
     pub(crate) session: Session,
     pub(crate) buffers: Option<Box<Buffers>>,
@@ -124,7 +124,7 @@ impl Connection {
     pub(crate) fn new(
         stream: TcpStream,
         record: Arc<ClientRecord>,
-        wake: Arc<TokenWake>,
+        wake: WakerArc<TokenWake>,
         now: Instant,
         authenticated: bool,
     ) -> Self {

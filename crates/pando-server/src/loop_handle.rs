@@ -10,7 +10,7 @@ use std::task::Wake;
 
 use mio::net::TcpStream;
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, WakerArc};
 
 use crate::counters::LoopCounters;
 
@@ -118,8 +118,8 @@ pub(crate) struct TokenWake {
 }
 
 impl TokenWake {
-    pub(crate) fn new(token: Token, handle: Arc<LoopHandle>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(token: Token, handle: Arc<LoopHandle>) -> WakerArc<Self> {
+        WakerArc::new(Self {
             token,
             queued: AtomicBool::new(false),
             handle,
@@ -135,11 +135,11 @@ impl TokenWake {
 }
 
 impl Wake for TokenWake {
-    fn wake(self: Arc<Self>) {
+    fn wake(self: WakerArc<Self>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
+    fn wake_by_ref(self: &WakerArc<Self>) {
         // SeqCst: pairs with the store in taken.
         if !self.queued.swap(true, Ordering::SeqCst) {
             self.handle.wake(self.token);

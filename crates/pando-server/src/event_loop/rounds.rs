@@ -10,8 +10,8 @@ use std::io;
 use std::task::Waker;
 
 use mio::{Events, Poll};
-use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant, now, unix_ms};
+use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
 
@@ -53,9 +53,9 @@ pub(crate) struct EventLoop {
     pub(super) cleaning: bool,
     pub(super) spare: SpareBuffers,
     pub(super) read_buffer: Box<[u8]>,
-    pub(super) reactor_wake: Arc<TokenWake>,
-    pub(super) durable_wake: Arc<TokenWake>,
-    pub(super) cleaner_wake: Arc<TokenWake>,
+    pub(super) reactor_wake: WakerArc<TokenWake>,
+    pub(super) durable_wake: WakerArc<TokenWake>,
+    pub(super) cleaner_wake: WakerArc<TokenWake>,
     pub(super) durable_waker: Waker,
     /// The newest LSN whose durability was asked for, until the log answers.
     pub(super) asked: Option<Lsn>,
