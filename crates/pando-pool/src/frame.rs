@@ -191,9 +191,16 @@ impl FrameHeader {
     /// Counts a use. Writes nothing once the page is warm (P1).
     #[inline]
     pub(crate) fn touch(&self) {
+        self.touch_if(|heat| heat < HEAT_WARM);
+    }
+
+    /// Counts a use if `is_due` says so of the heat.
+    #[inline]
+    pub(crate) fn touch_if(&self, is_due: impl Fn(u8) -> bool) {
         let heat = self.heat();
-        if heat < HEAT_WARM {
-            self.set_heat(heat + 1);
+        if is_due(heat) {
+            let warmer = u8::from(heat < HEAT_WARM);
+            self.set_heat(heat + warmer);
         }
     }
 

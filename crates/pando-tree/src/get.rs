@@ -70,6 +70,24 @@ impl Tree {
         })
     }
 
+    /// As one try of [`Tree::try_get`], with other steps: for measurements.
+    ///
+    /// # Errors
+    /// As [`Tree::try_get`].
+    #[inline]
+    pub fn try_get_by<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<Lookup> {
+        reader.wanted.clear();
+        out.clear();
+        self.get(pool, approach, key, Some((reader, out)))
+    }
+
     #[cold]
     fn get_latched<'p>(
         &self,
@@ -89,9 +107,12 @@ impl Tree {
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let leaf = self.descend(pool, approach, 0, |_, node| node.child_for(key))?;
+        let start = approach.begin(self, pool, key)?;
+        let leaf = self.descend_from(pool, approach, start, 0, |approach, here, node| {
+            approach.child_for(here, node, key)
+        })?;
         let node = Node::open(leaf.words().slice());
-        let spot = node.find_in_leaf(key);
+        let spot = approach.find(leaf, &node, key);
         let lookup = Lookup {
             found: spot.exact,
             lsn_max: node.lsn_max(),

@@ -6,13 +6,13 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
-//! Reading order: [`word`], [`node`], `approach`, [`tree`], [`get`], [`overflow`], [`value`],
+//! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
 //! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`merge`], [`scan`],
 //! [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
-mod approach;
+pub mod approach;
 pub mod dismantle;
 pub mod get;
 pub mod get_group;
@@ -32,6 +32,7 @@ pub mod tree;
 pub mod value;
 pub mod word;
 
+pub use approach::{Approach, Freely};
 pub use dismantle::Dismantled;
 pub use get::{Located, Lookup};
 pub use get_group::{Fate, GROUP_MAX};
@@ -42,5 +43,5 @@ pub use remove::{LeafFill, Removed};
 pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
 pub use summary::{NodeSummary, OverflowRef};
-pub use tree::Tree;
+pub use tree::{Start, Tree};
 pub use value::ValueReader;

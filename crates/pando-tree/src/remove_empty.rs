@@ -130,7 +130,7 @@ impl Tree {
             node: child,
             level: Some(level),
         };
-        self.descend_from(pool, &mut Freely, start, 0, |_, node| {
+        self.descend_from(pool, &mut Freely, start, 0, |_, _, node| {
             if leftwards {
                 node.count().saturating_sub(1)
             } else {

@@ -38,10 +38,11 @@ pub struct Tree {
 
 /// Where a descent begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Start<'p> {
-    pub(crate) node: Optimistic<'p>,
+pub struct Start<'p> {
+    /// The first node.
+    pub node: Optimistic<'p>,
     /// Its level, if that is known.
-    pub(crate) level: Option<u8>,
+    pub level: Option<u8>,
 }
 
 /// An inner node on the way down, and which of its children was taken.
@@ -114,13 +115,14 @@ impl Tree {
         pool: &'p Pool,
         approach: &mut impl Approach<'p>,
         stop: u8,
-        choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
         let root = self.root(pool, approach)?;
         let start = Start {
             node: root,
             level: None,
         };
+        let choose = |_: &mut _, here, node: &_| choose(here, node);
         self.descend_from(pool, approach, start, stop, choose)
     }
 
@@ -154,13 +156,13 @@ impl Tree {
 
     /// Goes down from `start` to level `stop`.
     #[inline]
-    pub(crate) fn descend_from<'p>(
+    pub(crate) fn descend_from<'p, A: Approach<'p>>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        approach: &mut A,
         start: Start<'p>,
         stop: u8,
-        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+        mut choose: impl FnMut(&mut A, Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
         let Start {
             node: mut here,
@@ -170,11 +172,11 @@ impl Tree {
             let node = self.node_at(here, expected)?;
             let level = node.level();
             if level <= stop {
-                here.touch();
+                approach.touch(here);
                 return Ok(here);
             }
-            here.touch_inner();
-            let index = choose(here, &node);
+            approach.touch_inner(here);
+            let index = choose(approach, here, &node);
             here = step_down(pool, approach, here, &node, index)?;
             expected = Some(level - 1);
         }
