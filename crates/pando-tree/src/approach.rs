@@ -106,12 +106,27 @@ pub(crate) fn insist<'p, T>(
     pool: &'p Pool,
     mut attempt: impl FnMut(Option<&mut Latched<'p>>) -> Attempt<T>,
 ) -> Attempt<T> {
-    for turn in 1..=FREE_TRIES {
+    match attempt(None) {
+        Err(Restart::Conflict) => insist_again(pool, attempt),
+        done => done,
+    }
+}
+
+/// After the first conflict. Apart, so that what is rare costs a read without one nothing.
+#[cold]
+#[inline(never)]
+fn insist_again<'p, T>(
+    pool: &'p Pool,
+    mut attempt: impl FnMut(Option<&mut Latched<'p>>) -> Attempt<T>,
+) -> Attempt<T> {
+    for turn in 1..FREE_TRIES {
+        pause(pool, turn);
         match attempt(None) {
-            Err(Restart::Conflict) => pause(pool, turn),
+            Err(Restart::Conflict) => {}
             done => return done,
         }
     }
+    pause(pool, FREE_TRIES);
     pool.statistics().tick(Ticker::RestartsPessimistic, 1);
     let done = attempt(Some(&mut Latched::default()));
     if matches!(done, Err(Restart::Conflict)) {
