@@ -18,7 +18,9 @@ cargo xtask COMMAND
   tidy                       rules about the text of the project and its crate graph
   ci                         all that must hold before a change is merged (.ci/run)
   nightly [--minutes N]      what takes longer: sanitizers, seeds, models, fuzzing, mutants
-  audit [--cores N]          cache-line transfers of the engine on N simulated cores
+  audit [--cores N | --ablations]
+                             cache-line transfers of the engine on N simulated cores, or of the
+                             ablations of its reads on 1 to 64
   mutants [--only TEXT] [--list]
                              plants known bugs and checks that their tests fail";
 

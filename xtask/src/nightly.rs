@@ -60,6 +60,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     sanitizers(root, &mut tally);
     fuzz(root, minutes, &mut tally);
     tally.step("coherence audit", audit::run_on(root, 64));
+    tally.step("coherence audit of ablations", audit::run_ablations(root));
     tally.step("mutants", mutants::run_command(root, &[]));
     for step in &tally.left_out {
         eprintln!("xtask: not run: {step}");

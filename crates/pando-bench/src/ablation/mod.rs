@@ -5,8 +5,9 @@
 //!
 //! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
 //! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
-//! `fetch`) with `context`.
+//! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`).
 
+pub mod cached;
 mod context;
 mod handles;
 mod keys;

@@ -8,7 +8,7 @@ use pandodb::IoBackend;
 use crate::error::{Error, Result};
 
 macro_rules! ablations {
-    ($($variant:ident $name:literal $threads:literal $num:literal $help:literal;)*) => {
+    ($($variant:ident $name:literal $threads:tt $num:literal $help:literal;)*) => {
         /// A part of the product that can be left out here.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Ablation {
@@ -29,9 +29,9 @@ macro_rules! ablations {
                 match self { $(Self::$variant => $help,)* }
             }
 
-            /// Threads unless said otherwise.
-            pub fn threads(self) -> usize {
-                match self { $(Self::$variant => $threads,)* }
+            /// Numbers of threads unless said otherwise.
+            pub fn threads(self) -> &'static [usize] {
+                match self { $(Self::$variant => &$threads,)* }
             }
 
             /// Operations of a turn unless said otherwise.
@@ -43,16 +43,26 @@ macro_rules! ablations {
 }
 
 ablations! {
-    Pending "pending" 1 2_000_000 "Where an operation waits for its page: boxed, pooled, in a slot.";
-    Queue "queue" 2 2_000_000 "A queue that signals always, or only if somebody waits.";
-    PreadHandles "pread-handles" 16 100_000 "Reads by a pool of descriptors behind a semaphore, or by one that is shared.";
-    Throttle "throttle" 1 100_000 "Most reads in flight: 16, 64, 120, 512.";
-    ScatterGather "scatter-gather" 1 20_000 "Many keys one after the other, or with all their reads in flight together.";
-    Fetch "fetch" 1 100_000 "A context that is built for each read, or put back to its initial state.";
-    Submit "submit" 1 100_000 "A system call for each read, or for several together.";
+    Pending "pending" [1] 2_000_000 "Where an operation waits for its page: boxed, pooled, in a slot.";
+    Queue "queue" [2] 2_000_000 "A queue that signals always, or only if somebody waits.";
+    PreadHandles "pread-handles" [16] 100_000 "Reads by a pool of descriptors behind a semaphore, or by one that is shared.";
+    Throttle "throttle" [1] 100_000 "Most reads in flight: 16, 64, 120, 512.";
+    ScatterGather "scatter-gather" [1] 20_000 "Many keys one after the other, or with all their reads in flight together.";
+    Fetch "fetch" [1] 100_000 "A context that is built for each read, or put back to its initial state.";
+    Submit "submit" [1] 100_000 "A system call for each read, or for several together.";
+    Descent "descent" [1, 2] 2_000_000 "Shared latches at every level, a copy of the root, or neither.";
+    Cursor "cursor" [1, 2] 2_000_000 "Reads that register in one list, in one of their core, or nowhere.";
+    Replacement "replacement" [1, 2] 2_000_000 "Reference bits that are written always, or if they change.";
+    Search "search" [1, 2] 2_000_000 "Search of nodes: whole keys, heads, hints, many heads at once.";
 }
 
 impl Ablation {
+    /// It is one of reads of a tree in memory.
+    pub(super) fn is_of_cached_reads(self) -> bool {
+        let all = [Self::Descent, Self::Cursor, Self::Replacement, Self::Search];
+        all.contains(&self)
+    }
+
     /// The ablation of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|one| one.name() == name).copied()
@@ -66,8 +76,8 @@ pub struct AblationOptions {
     pub ablation: Ablation,
     /// Turns of each variant.
     pub rounds: usize,
-    /// Threads; None: as [`Ablation::threads`] says.
-    pub threads: Option<usize>,
+    /// Numbers of threads, in this order; none: as [`Ablation::threads`] says.
+    pub threads: Vec<usize>,
     /// Operations of a turn of a variant; None: as [`Ablation::num`] says.
     pub num: Option<u64>,
     /// Length of a turn; ends it instead of the number.
@@ -102,7 +112,7 @@ impl AblationOptions {
         Self {
             ablation,
             rounds: 5,
-            threads: None,
+            threads: Vec::new(),
             num: None,
             duration: None,
             warmup: Duration::ZERO,
@@ -122,8 +132,17 @@ impl AblationOptions {
         }
     }
 
+    /// All numbers of threads.
+    pub(super) fn thread_counts(&self) -> &[usize] {
+        match self.threads.is_empty() {
+            true => self.ablation.threads(),
+            false => &self.threads,
+        }
+    }
+
+    /// The first of them: the one that a turn of options with one of them has.
     pub(super) fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| self.ablation.threads())
+        self.thread_counts()[0]
     }
 
     pub(super) fn num(&self) -> u64 {
@@ -141,7 +160,7 @@ impl AblationOptions {
             false => Err(Error::option(flag, "at least 1 is needed")),
         };
         needed("rounds", self.rounds > 0)?;
-        needed("threads", self.threads() > 0)?;
+        needed("threads", !self.thread_counts().contains(&0))?;
         needed("num", self.num() > 0)?;
         needed("queue-depth", self.queue_depth > 0)?;
         needed("batch", self.batch > 0)

@@ -1,7 +1,7 @@
 //! A whole run of `bench ablation`.
 
 use super::options::{Ablation, AblationOptions};
-use super::{handles, keys, pending, queue, submit};
+use super::{cached, handles, keys, pending, queue, submit};
 use crate::error::Result;
 use crate::phase::Observer;
 
@@ -12,6 +12,24 @@ use crate::phase::Observer;
 /// written: the run ends there.
 pub fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
+    if options.ablation.is_of_cached_reads() {
+        // One tree serves all numbers of threads.
+        return cached::run::run(options, observer);
+    }
+    for (index, threads) in options.thread_counts().iter().enumerate() {
+        let turn = AblationOptions {
+            threads: vec![*threads],
+            // What the turn before has left in a named directory.
+            use_existing_db: options.use_existing_db || index > 0 && options.dir.is_some(),
+            ..options.clone()
+        };
+        run_one(&turn, observer)?;
+    }
+    Ok(())
+}
+
+/// With one number of threads.
+fn run_one(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
     match options.ablation {
         Ablation::Pending => pending::run(options, observer),
         Ablation::Queue => queue::run(options, observer),
@@ -20,5 +38,8 @@ pub fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
         Ablation::ScatterGather => keys::scatter_gather(options, observer),
         Ablation::Fetch => keys::fetch(options, observer),
         Ablation::Submit => submit::run(options, observer),
+        Ablation::Descent | Ablation::Cursor | Ablation::Replacement | Ablation::Search => {
+            cached::run::run(options, observer)
+        }
     }
 }

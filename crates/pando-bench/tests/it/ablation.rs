@@ -67,6 +67,42 @@ fn each_ablation_runs_its_variants_and_says_which_is_the_product() {
 }
 
 #[test]
+fn reads_of_a_tree_in_memory_run_each_variant_with_each_number_of_threads() {
+    let expected: [(Ablation, &[&str]); 4] = [
+        (
+            Ablation::Descent,
+            &[
+                "latched",
+                "snapshot-latched",
+                "optimistic-snapshot",
+                "root-hint",
+                "ours",
+            ],
+        ),
+        (Ablation::Cursor, &["shared", "core-local", "ours"]),
+        (Ablation::Replacement, &["always", "ours"]),
+        (Ablation::Search, &["plain", "hints", "simd", "ours"]),
+    ];
+    for (ablation, names) in expected {
+        assert_eq!(ablation.threads(), [1, 2]);
+        let options = AblationOptions {
+            threads: vec![1, 3],
+            size_bytes: 1 << 20,
+            ..tiny(ablation)
+        };
+        let records = records(&options);
+        assert_eq!(variants(&records, ablation), names.repeat(2));
+        let (one, three) = records.split_at(names.len());
+        assert!(one.iter().all(|record| record.threads == 1));
+        assert!(three.iter().all(|record| record.threads == 3));
+        for record in &records {
+            assert_eq!(record.is_ours, Some(record.variant == "ours"));
+            assert_eq!((record.found, record.num), (Some(1000), Some(8192)));
+        }
+    }
+}
+
+#[test]
 fn only_the_boxed_wrapper_allocates_and_the_pool_has_more_than_one_descriptor() {
     let pending = records(&tiny(Ablation::Pending));
     let allocations: Vec<_> = pending.iter().map(|one| one.allocations_per_op).collect();
@@ -99,7 +135,7 @@ fn the_throttle_is_what_the_variant_says() {
 fn a_context_is_built_for_each_read_or_once_for_each_thread() {
     let directory = tempfile::tempdir().unwrap();
     let options = AblationOptions {
-        threads: Some(2),
+        threads: vec![2],
         io_backend: IoBackend::Auto,
         dir: Some(directory.path().to_owned()),
         ..tiny(Ablation::Fetch)
@@ -158,7 +194,7 @@ fn turns_may_end_by_time_and_nonsense_is_refused() {
     }
     let wrong: [fn(&mut AblationOptions); 3] = [
         |options| options.rounds = 0,
-        |options| options.threads = Some(0),
+        |options| options.threads = vec![1, 0],
         |options| options.batch = 0,
     ];
     for change in wrong {

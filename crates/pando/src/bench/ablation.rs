@@ -10,18 +10,20 @@ use crate::failure::Failure;
 use crate::quantity::{parse_duration, parse_size};
 
 /// Ablations of the same naming that this version does not have.
-const PLANNED: [&str; 4] = ["stats", "alloc", "descent", "cursor"];
+const PLANNED: [&str; 2] = ["stats", "alloc"];
 
 #[derive(Debug, Args)]
 pub(crate) struct AblationFlags {
-    /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit.
+    /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit, descent,
+    /// cursor, replacement, search.
     name: String,
     /// Turns of each variant; the median round is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Threads [default: of pread-handles 16, of queue 2, else 1].
-    #[arg(long)]
-    threads: Option<usize>,
+    /// Numbers of threads, separated by commas [default: of pread-handles 16, of queue 2, of
+    /// descent, cursor, replacement and search 1,2, else 1].
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
     /// Operations of a turn [default: some hundred thousand].
     #[arg(long)]
     num: Option<u64>,
@@ -66,7 +68,7 @@ pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
     }
     let options = AblationOptions {
         rounds: flags.rounds,
-        threads: flags.threads,
+        threads: flags.threads.clone(),
         num: flags.num,
         duration: flags.duration,
         warmup: common.warmup,

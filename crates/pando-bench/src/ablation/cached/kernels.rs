@@ -1,0 +1,203 @@
+//! Searches of a node. All find what `Node::find` finds, which is the product's: a binary search
+//! over the heads in the slots, without branches, and then over what follows equal heads.
+
+use std::cmp::Ordering;
+use std::hint::black_box;
+
+use pando_format::PageId;
+use pando_pool::{Attempt, Optimistic, Pool};
+use pando_sync::atomic::AtomicU64;
+use pando_tree::Approach;
+use pando_tree::node::search::{Spot, compare_behind_head};
+use pando_tree::node::text;
+use pando_tree::node::view::Node;
+use pando_tree::word::Word;
+
+use super::hint_lines::HintLines;
+
+/// Heads that are compared at once.
+pub(super) const WIDE: usize = 32;
+
+/// A way to search.
+pub(super) trait Kernel {
+    /// Asks for what a search in the frame of `hint` reads beside the page.
+    #[inline]
+    fn prefetch(&self, hint: u32) {
+        let _ = hint;
+    }
+
+    /// The first entry that is not smaller than `key`, as `Node::find`; the node lies in the frame
+    /// of `hint`.
+    fn find<W: Word>(&self, hint: u32, node: &Node<'_, W>, key: &[u8]) -> Spot;
+}
+
+/// Compares whole keys, at each step: prefix, head, and what the record holds.
+#[derive(Debug)]
+pub(super) struct Plain;
+
+impl Kernel for Plain {
+    #[inline]
+    fn find<W: Word>(&self, _hint: u32, node: &Node<'_, W>, key: &[u8]) -> Spot {
+        let (mut low, mut high) = (node.first_key(), node.count());
+        while low < high {
+            let index = low + (high - low) / 2;
+            match compare_whole(node, index, key) {
+                Ordering::Less => low = index + 1,
+                Ordering::Equal => return Spot { index, exact: true },
+                Ordering::Greater => high = index,
+            }
+        }
+        Spot {
+            index: low,
+            exact: false,
+        }
+    }
+}
+
+#[inline]
+fn compare_whole<W: Word>(node: &Node<'_, W>, index: usize, key: &[u8]) -> Ordering {
+    let (words, prefix_bytes) = (node.words(), node.prefix_bytes());
+    let (shared, suffix) = key.split_at(key.len().min(prefix_bytes));
+    let mut prefixes = text::compare(words, node.prefix_offset() * 8, shared);
+    if shared.len() < prefix_bytes {
+        prefixes = prefixes.then(Ordering::Greater);
+    }
+    let slot = node.slot(index);
+    // Read whatever the heads say: a key that lies in one piece is read from its beginning.
+    let behind = black_box(compare_behind_head(words, slot, suffix));
+    let heads = slot.head().cmp(&text::head_of(suffix));
+    prefixes.then(heads).then(behind)
+}
+
+/// Narrows the search by a line of hints, which is on its way with the page.
+#[derive(Debug)]
+pub(super) struct Hinted<'a>(pub(super) &'a HintLines);
+
+impl Kernel for Hinted<'_> {
+    #[inline]
+    fn prefetch(&self, hint: u32) {
+        self.0.prefetch(hint);
+    }
+
+    #[inline]
+    fn find<W: Word>(&self, hint: u32, node: &Node<'_, W>, key: &[u8]) -> Spot {
+        by_heads(node, key, |from, to, head| {
+            let (low, high) = self.0.narrow(hint, from, to, head);
+            first_head(node, low, high, head)
+        })
+    }
+}
+
+/// Narrows the search by halves to [`WIDE`] heads, copies them, and compares them all at once.
+#[derive(Debug)]
+pub(super) struct Wide;
+
+impl Kernel for Wide {
+    #[inline]
+    fn find<W: Word>(&self, _hint: u32, node: &Node<'_, W>, key: &[u8]) -> Spot {
+        by_heads(node, key, |from, to, head| {
+            let (mut base, mut size) = (from, to - from);
+            while size > WIDE {
+                let half = size / 2;
+                base += usize::from(node.slot(base + half - 1).head() < head) * half;
+                size -= half;
+            }
+            // What is not there counts as not below.
+            let mut heads = [u32::MAX; WIDE];
+            for (at, copy) in heads[..size].iter_mut().enumerate() {
+                *copy = node.slot(base + at).head();
+            }
+            base + count_below(&heads, head)
+        })
+    }
+}
+
+/// Straight over an array: the compiler makes vector instructions of it.
+#[inline]
+fn count_below(heads: &[u32; WIDE], head: u32) -> usize {
+    let below: u32 = heads.iter().map(|one| u32::from(*one < head)).sum();
+    below as usize
+}
+
+/// First of the entries `from .. to` whose head is not below `head`, without branches.
+#[inline]
+fn first_head<W: Word>(node: &Node<'_, W>, from: usize, to: usize, head: u32) -> usize {
+    let below = |index: usize| usize::from(node.slot(index).head() < head);
+    let (mut base, mut size) = (from, to.saturating_sub(from));
+    if size == 0 {
+        return from;
+    }
+    while size > 1 {
+        let half = size / 2;
+        base += below(base + half - 1) * half;
+        size -= half;
+    }
+    base + below(base)
+}
+
+/// The search of the product, with another `first_head`: among entries `from .. to`, which are
+/// some, the first whose head is not below.
+#[inline]
+fn by_heads<W: Word>(
+    node: &Node<'_, W>,
+    key: &[u8],
+    first: impl Fn(usize, usize, u32) -> usize,
+) -> Spot {
+    let (words, from, to) = (node.words(), node.first_key(), node.count());
+    let miss = |index| Spot {
+        index,
+        exact: false,
+    };
+    let prefix_bytes = node.prefix_bytes();
+    let (shared, suffix) = key.split_at(key.len().min(prefix_bytes));
+    match text::compare(words, node.prefix_offset() * 8, shared) {
+        Ordering::Less => return miss(to),
+        Ordering::Greater => return miss(from),
+        Ordering::Equal if shared.len() < prefix_bytes || from >= to => return miss(from),
+        Ordering::Equal => {}
+    }
+    let head = text::head_of(suffix);
+    let mut low = first(from, to, head);
+    if low >= to || node.slot(low).head() != head {
+        return miss(low);
+    }
+    let mut high = low + 1;
+    if high < to && node.slot(high).head() == head {
+        high = match head.checked_add(1) {
+            Some(next) => first_head(node, low, to, next),
+            None => to,
+        };
+    }
+    while low < high {
+        let index = low + (high - low) / 2;
+        match compare_behind_head(words, node.slot(index), suffix) {
+            Ordering::Less => low = index + 1,
+            Ordering::Equal => return Spot { index, exact: true },
+            Ordering::Greater => high = index,
+        }
+    }
+    miss(low)
+}
+
+/// A read that searches nodes by a kernel.
+#[derive(Debug)]
+pub(super) struct Searching<K>(pub(super) K);
+
+impl<'p, K: Kernel> Approach<'p> for Searching<K> {
+    #[inline]
+    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
+        self.0.prefetch(hint);
+        pool.optimistic(page, hint)
+    }
+
+    #[inline]
+    fn child_for(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> usize {
+        let spot = self.0.find(here.hint(), node, key);
+        spot.index.saturating_sub(usize::from(!spot.exact))
+    }
+
+    #[inline]
+    fn find(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> Spot {
+        self.0.find(here.hint(), node, key)
+    }
+}
