@@ -60,6 +60,13 @@ fn random_keys(random: &mut Random, count: usize, shape: u64) -> Vec<Vec<u8>> {
     (0..count).map(|_| key(random)).collect()
 }
 
+fn find<W: Word>(kernel: &impl Kernel, node: &Node<'_, W>, key: &[u8]) -> Spot {
+    match node.is_inner() {
+        true => kernel.find::<W, 1>(1, node, key),
+        false => kernel.find::<W, 0>(1, node, key),
+    }
+}
+
 #[test]
 fn every_search_finds_what_the_product_finds() {
     let mut random = Random::new(1, 0);
@@ -78,9 +85,9 @@ fn every_search_finds_what_the_product_finds() {
             for key in &asked {
                 let expected = node.find(key);
                 let found = [
-                    Plain.find(1, &node, key),
-                    Hinted(&lines).find(1, &node, key),
-                    Wide.find(1, &node, key),
+                    find(&Plain, &node, key),
+                    find(&Hinted(&lines), &node, key),
+                    find(&Wide, &node, key),
                 ];
                 assert_eq!(found, [expected; 3], "{key:?} in {} entries", node.count());
             }
@@ -116,9 +123,9 @@ fn searches_read_what_their_names_say() {
     };
     let lines = HintLines::of_node(&Node::open(&page));
     let heads = loads(&|node, key| node.find(key));
-    let plain = loads(&|node, key| Plain.find(1, node, key));
-    let hinted = loads(&|node, key| Hinted(&lines).find(1, node, key));
-    let wide = loads(&|node, key| Wide.find(1, node, key));
+    let plain = loads(&|node, key| find(&Plain, node, key));
+    let hinted = loads(&|node, key| find(&Hinted(&lines), node, key));
+    let wide = loads(&|node, key| find(&Wide, node, key));
     // A slot at each halving; whole keys cost their records, too.
     assert!((7.0..=12.0).contains(&heads), "{heads}");
     assert!(plain > 1.2 * heads, "{plain}, {heads}");

@@ -129,7 +129,6 @@ impl<'p> Approach<'p> for FromHint<'_> {
 
     #[inline]
     fn begin(&mut self, tree: &Tree, pool: &'p Pool, _key: &[u8]) -> Attempt<Start<'p>> {
-        pool.prefetch(*self.0, INNER_LINES);
         let node = pool.optimistic(tree.root, *self.0)?;
         *self.0 = node.hint();
         Ok(Start { node, level: None })
