@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::future::Future as _;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -121,10 +122,11 @@ pub(super) fn mixed_load_leaves_nothing_behind() {
     }
     db.close().unwrap();
     if longer > 0 {
-        println!(
-            "{} rounds, {} bytes, {warm} at first",
-            rounds.start - 1,
-            ALLOCATOR.bytes()
-        );
+        let (rounds, bytes) = (rounds.start - 1, ALLOCATOR.bytes());
+        writeln!(
+            std::io::stderr(),
+            "{rounds} rounds, {bytes} bytes, {warm} at first"
+        )
+        .unwrap();
     }
 }
