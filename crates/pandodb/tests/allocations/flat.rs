@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::future::Future as _;
-use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -96,10 +95,8 @@ pub(super) fn mixed_load_leaves_nothing_behind() {
     let (mut warm, begun) = (0, time::now());
     let longer: u64 = std::env::var("PANDO_MIXED_SECONDS")
         .map_or(0, |seconds| seconds.parse().expect("a number of seconds"));
-    let mut rounds = 0..;
-    while let Some(round) = rounds.next()
-        && (round < ROUNDS || begun.elapsed().as_secs() < longer)
-    {
+    let goes_on = |round: &u32| *round < ROUNDS || begun.elapsed().as_secs() < longer;
+    for round in (0..).take_while(goes_on) {
         thread::scope(|scope| {
             for seed in 0..4 {
                 let table = &table;
@@ -121,12 +118,4 @@ pub(super) fn mixed_load_leaves_nothing_behind() {
         );
     }
     db.close().unwrap();
-    if longer > 0 {
-        let (rounds, bytes) = (rounds.start - 1, ALLOCATOR.bytes());
-        writeln!(
-            std::io::stderr(),
-            "{rounds} rounds, {bytes} bytes, {warm} at first"
-        )
-        .unwrap();
-    }
 }
