@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pando_format::catalogue::TreeRow;
+use pando_format::catalogue::{GarbageRow, TreeRow};
+use pando_format::chunks::ChunkList;
 use pando_format::log::{BatchReader, RecordHeader, SegmentHeader};
 use pando_format::mapping::{Group, decode_section};
 use pando_format::superblock::Superblock;
@@ -20,7 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(words.count(), pando_format::mapping::SECTION_WORDS);
     }
     let _ = TreeRow::decode(bytes);
-    let _ = TreeRow::decode_garbage(bytes);
+    let _ = GarbageRow::decode(bytes);
+    let _ = ChunkList::decode(bytes);
     let _ = SegmentHeader::decode(bytes);
     let _ = RecordHeader::decode(bytes, 4096, 1 << 20, 1);
     if let Ok(batch) = BatchReader::new(bytes) {

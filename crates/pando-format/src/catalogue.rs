@@ -1,8 +1,10 @@
 //! Rows of the system trees.
 //!
 //! Tree 1, the catalogue: key = name of a table, value = tree id (u32), root page (u32).
-//! Tree 2, the garbage table: key = LSN (u64, big-endian) and index in its batch (u32,
-//! big-endian), value = kind (1: dropped tree), tree id (u32), root page (u32).
+//! Tree 2, the garbage table: keys begin with an LSN (u64, big-endian), values with a kind.
+//! Dropped tree: key = LSN, index in its batch (u32, big-endian); value = 1, tree id (u32), root
+//! page (u32). Chunks of a value that is gone: key = LSN, 255, id of the first chunk (u32,
+//! big-endian); value = 2, page ids of chunks (u32).
 //! Trees of users start at [`FIRST_USER_TREE`]. The roots of the system trees are pages 0 and 1.
 
 use crate::bytes::Reader;
@@ -22,6 +24,10 @@ pub const FIRST_USER_TREE: TreeId = TreeId(16);
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 
 const GARBAGE_DROPPED_TREE: u8 = 1;
+const GARBAGE_CHUNKS: u8 = 2;
+const KEY_OF_CHUNKS: u8 = 0xff;
+/// Most chunks of one garbage row: what one stay in the gate frees.
+pub const GARBAGE_CHUNKS_MAX: usize = 128;
 
 /// A tree and where it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,14 +68,42 @@ impl TreeRow {
         row[1..].copy_from_slice(&self.encode());
         row
     }
+}
 
-    /// Reads the value of a garbage row.
+/// What a row of the garbage table says is to be freed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GarbageRow {
+    /// All pages of a tree.
+    DroppedTree(TreeRow),
+    /// Chunks that no leaf names any more, 1 to [`GARBAGE_CHUNKS_MAX`].
+    Chunks(Vec<PageId>),
+}
+
+impl GarbageRow {
+    /// Value of a row of chunks.
+    pub fn encode_chunks(chunks: &[PageId]) -> Vec<u8> {
+        debug_assert!((1..=GARBAGE_CHUNKS_MAX).contains(&chunks.len()));
+        let mut row = Vec::with_capacity(1 + 4 * chunks.len());
+        row.push(GARBAGE_CHUNKS);
+        row.extend(chunks.iter().flat_map(|page| page.0.to_le_bytes()));
+        row
+    }
+
+    /// Reads the value of a row.
     ///
     /// # Errors
     /// [`Damage`] when it is of another kind or length.
-    pub fn decode_garbage(value: &[u8]) -> Result<Self, Damage> {
+    pub fn decode(value: &[u8]) -> Result<Self, Damage> {
         match value.split_first() {
-            Some((&GARBAGE_DROPPED_TREE, row)) => Self::decode(row),
+            Some((&GARBAGE_DROPPED_TREE, row)) => TreeRow::decode(row).map(Self::DroppedTree),
+            Some((&GARBAGE_CHUNKS, ids))
+                if ids.len().is_multiple_of(4)
+                    && (1..=GARBAGE_CHUNKS_MAX).contains(&(ids.len() / 4)) =>
+            {
+                let ids = ids.as_chunks::<4>().0.iter();
+                let pages = ids.map(|id| PageId(u32::from_le_bytes(*id)));
+                Ok(Self::Chunks(pages.collect()))
+            }
             _ => Err(Damage::new(format!(
                 "garbage row of unknown kind, {} bytes",
                 value.len()
@@ -84,4 +118,56 @@ pub fn garbage_key(lsn: crate::Lsn, index: u32) -> [u8; 12] {
     key[..8].copy_from_slice(&lsn.0.to_be_bytes());
     key[8..].copy_from_slice(&index.to_be_bytes());
     key
+}
+
+/// Key of a garbage row of chunks. A chunk is in one row at most, so its first tells rows apart.
+pub fn chunk_garbage_key(lsn: crate::Lsn, first: PageId) -> [u8; 13] {
+    let mut key = [KEY_OF_CHUNKS; 13];
+    key[..8].copy_from_slice(&lsn.0.to_be_bytes());
+    key[9..].copy_from_slice(&first.0.to_be_bytes());
+    key
+}
+
+/// The LSN that the key of a garbage row begins with; `None` for a key that is too short.
+pub fn garbage_lsn(key: &[u8]) -> Option<crate::Lsn> {
+    let lsn = key.first_chunk::<8>()?;
+    Some(crate::Lsn(u64::from_be_bytes(*lsn)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lsn;
+
+    #[test]
+    fn garbage_rows_survive_their_bytes() {
+        let row = TreeRow {
+            tree: TreeId(77),
+            root: PageId(5),
+        };
+        assert_eq!(
+            GarbageRow::decode(&row.encode_garbage()),
+            Ok(GarbageRow::DroppedTree(row))
+        );
+        let chunks: Vec<PageId> = (7..7 + GARBAGE_CHUNKS_MAX as u32).map(PageId).collect();
+        let bytes = GarbageRow::encode_chunks(&chunks);
+        assert_eq!(GarbageRow::decode(&bytes), Ok(GarbageRow::Chunks(chunks)));
+        for bad in [&bytes[..1], &bytes[..4], &[3, 0, 0, 0, 0][..], &[][..]] {
+            assert!(GarbageRow::decode(bad).is_err());
+        }
+        let long = [&bytes[..], &[0; 4]].concat();
+        assert!(GarbageRow::decode(&long).is_err());
+    }
+
+    #[test]
+    fn keys_of_garbage_sort_by_lsn() {
+        let keys = [
+            garbage_key(Lsn(8), 1).to_vec(),
+            chunk_garbage_key(Lsn(8), PageId(0)).to_vec(),
+            garbage_key(Lsn(16), 0).to_vec(),
+        ];
+        assert!(keys.is_sorted());
+        assert_eq!(garbage_lsn(&keys[1]), Some(Lsn(8)));
+        assert_eq!(garbage_lsn(&keys[1][..7]), None);
+    }
 }

@@ -6,11 +6,12 @@
 //! without notice until a version 1 is declared.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
-//! [`catalogue`], [`log`], [`checksum`].
+//! [`catalogue`], [`chunks`], [`log`], [`checksum`].
 
 pub mod bytes;
 pub mod catalogue;
 pub mod checksum;
+pub mod chunks;
 pub mod compression;
 pub mod extent;
 pub mod ids;

@@ -120,7 +120,7 @@ pub enum PageKind {
     Overflow,
     /// Page ids (u32 each) of the overflow pages of one value.
     OverflowIndex,
-    /// A piece of a very large value (reserved).
+    /// Reserved: chunks of very large values have no header.
     Chunk,
 }
 
@@ -153,7 +153,8 @@ impl PageKind {
 pub const SLOT_GHOST: u64 = 1 << 16;
 /// Slot flag: the record's value is the description of overflow pages.
 pub const SLOT_OVERFLOW: u64 = 1 << 17;
-/// Slot flag: the record's value is a list of chunks (reserved).
+/// Slot flag: the record's value is a list of chunks; with [`SLOT_OVERFLOW`], one that lies in
+/// overflow pages.
 pub const SLOT_CHUNKED: u64 = 1 << 18;
 
 /// The checksum of a stored page image; bytes 0..4 hold it and are left out.

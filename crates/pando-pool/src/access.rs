@@ -419,6 +419,7 @@ impl Pool {
                 }
                 Place::OnDisk(_) | Place::Loading(_) => return Err(Restart::Fault(page)),
                 Place::Free => return Err(Restart::Damaged(page, "no page has this id")),
+                Place::Chunk(_) => return Err(Restart::Damaged(page, "is a chunk")),
             }
         }
         Err(Restart::Conflict)
@@ -502,6 +503,7 @@ impl Pool {
                 self.page_ids().give_back(page);
                 Ok(())
             }
+            Place::Chunk(stored) => self.free_chunk(stay, page, stored),
         }
     }
 
@@ -524,7 +526,7 @@ impl Pool {
     /// Where the newest complete image of `page` lies, for `stat` and `verify`.
     pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
         match self.table().get(page) {
-            Place::OnDisk(stored) => Some(stored.extent),
+            Place::OnDisk(stored) | Place::Chunk(stored) => Some(stored.extent),
             Place::Resident(frame) => self.header(frame).stored().map(|stored| stored.extent),
             Place::Loading(frame) => self.header(frame).stored().map(|stored| stored.extent),
             Place::Free => None,

@@ -210,6 +210,7 @@ impl Pool {
             extent,
             tag: image.tag,
             names_chunks: image.facts.names_pages,
+            is_chunk: false,
         };
         let epochs = self.epochs();
         assert_eq!(

@@ -7,7 +7,7 @@
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], [`words`], [`access`],
-//! [`shared`], [`load`], [`epoch`], [`image`], [`eviction`], [`page_ids`], [`pool`].
+//! [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`], [`pool`].
 //!
 //! # Transitions of a page word
 //!
@@ -20,10 +20,13 @@
 //! | resident | on disk  | eviction                 | the frame's exclusive latch      |
 //! | resident | free     | free, image completion   | the frame's exclusive latch      |
 //! | on disk  | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
+//! | free     | chunk    | `Pool::adopt_chunk`      | the id                           |
+//! | chunk    | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod chunk;
 pub mod epoch;
 pub mod eviction;
 pub mod frame;

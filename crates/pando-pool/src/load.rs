@@ -188,7 +188,8 @@ impl Pool {
             Place::OnDisk(stored) => stored,
             Place::Loading(_) => return Ok(LoadStart::Loading),
             Place::Resident(_) => return Ok(LoadStart::Resident),
-            Place::Free => return Ok(LoadStart::Free),
+            // A chunk has the id of a page that was freed since it was missed.
+            Place::Free | Place::Chunk(_) => return Ok(LoadStart::Free),
         };
         let latched = self.take_frame()?;
         let (frame, version) = (latched.frame(), latched.version());
@@ -379,7 +380,7 @@ impl Pool {
         match self.table().get(page) {
             Place::Loading(_) => LoadWait::Loading,
             Place::OnDisk(_) => LoadWait::OnDisk,
-            Place::Resident(_) | Place::Free => {
+            Place::Resident(_) | Place::Free | Place::Chunk(_) => {
                 self.load_waiters().remove(page, waker);
                 if !is_new {
                     // What it was registered for before is over, too.
@@ -411,6 +412,7 @@ mod models {
 
     const PAGE: PageId = PageId(0);
     const STORED: StoredPage = StoredPage {
+        is_chunk: false,
         extent: Extent {
             block: 3,
             blocks: 1,

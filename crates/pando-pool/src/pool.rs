@@ -70,6 +70,8 @@ pub struct Pool {
     /// Woken when there is something for the write-back threads to do.
     work: WaitList,
     wired: AtomicU64,
+    /// Chunks that have an id.
+    pub(crate) chunks: AtomicU64,
 }
 
 impl Pool {
@@ -109,6 +111,7 @@ impl Pool {
             load_waiters: LoadWaiters::new(),
             work: WaitList::new(),
             wired: AtomicU64::new(0),
+            chunks: AtomicU64::new(0),
             options,
         })
     }
@@ -121,7 +124,9 @@ impl Pool {
     pub fn restore(&self, pages: impl Iterator<Item = (PageId, StoredPage)>, epoch: Epoch, c: Lsn) {
         let mut high_water = 0;
         for (page, stored) in pages {
-            self.table.set(page, Place::Free, Place::OnDisk(stored));
+            self.table.set(page, Place::Free, Place::of_stored(stored));
+            self.chunks
+                .fetch_add(u64::from(stored.is_chunk), Ordering::Relaxed);
             high_water = high_water.max(page.0 + 1);
         }
         self.page_ids
@@ -186,6 +191,12 @@ impl Pool {
     /// Wakers of the write-back threads.
     pub fn work(&self) -> &WaitList {
         &self.work
+    }
+
+    /// Chunks that have an id.
+    pub fn chunks(&self) -> u64 {
+        // Relaxed: a bound for credits, and a figure.
+        self.chunks.load(Ordering::Relaxed)
     }
 
     /// Wired frames.

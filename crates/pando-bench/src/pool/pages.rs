@@ -95,6 +95,7 @@ pub(super) fn offset_of(stored: StoredPage) -> u64 {
 fn stored_page(page: PageId, page_size: PageSize, tag: u32) -> StoredPage {
     let blocks = (page_size.bytes() / BLOCK_BYTES) as u32;
     StoredPage {
+        is_chunk: false,
         extent: Extent {
             block: page.0 * blocks,
             blocks,

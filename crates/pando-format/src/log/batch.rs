@@ -3,7 +3,7 @@
 //! ```text
 //! bytes
 //!   0..4   number of operations
-//!   4      flags: bit 0: the batch touches more than one leaf
+//!   4      flags: bit 0: the batch touches more than one leaf; bit 1: it names extents
 //!   5..    operations: one byte of code, then fields in the order below
 //!
 //! code  operation      fields
@@ -13,19 +13,26 @@
 //!  4    drop table     name, tree
 //!  5    replace table  name, old tree, new tree
 //!  6    swap tables    first name, first tree, second name, second tree
-//!  7    reserved: value as a list of chunks
+//!  7    put chunks     tree, key, head, bytes in chunks, log2 of the bytes of a chunk, runs
 //!  8    reserved: garbage
 //! ```
+//!
+//! A run says of so many chunks in a row what they are: a varint of twice their number, plus one if
+//! they are those of the same places of the value before; otherwise first block (u32) and CRC-32C
+//! (u32) of each follow. Runs say as many chunks as the value has.
 //!
 //! Trees are varints; keys, values and names a varint of their length and the bytes. A varint has
 //! seven bits in each byte, the lowest first; the top bit says that another follows.
 
 use crate::bytes::{Reader, put_u32, u32_at};
 use crate::catalogue::TABLE_NAME_BYTES_MAX;
+use crate::chunks::{ChunkPart, ChunkShape, HEAD_BYTES_MAX, NewChunk};
 use crate::{Damage, TreeId};
 
 const HEADER_BYTES: usize = 5;
 const FLAG_MULTI_LEAF: u8 = 1;
+const FLAG_NAMES_EXTENTS: u8 = 2;
+const FLAGS: u8 = FLAG_MULTI_LEAF | FLAG_NAMES_EXTENTS;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -33,8 +40,10 @@ const CREATE_TABLE: u8 = 3;
 const DROP_TABLE: u8 = 4;
 const REPLACE_TABLE: u8 = 5;
 const SWAP_TABLES: u8 = 6;
-const RESERVED_CHUNKS: u8 = 7;
+const PUT_CHUNKS: u8 = 7;
 const RESERVED_GARBAGE: u8 = 8;
+/// Bytes of a chunk in a run.
+const NEW_CHUNK_BYTES: usize = 8;
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +63,15 @@ pub enum Operation<'a> {
         tree: TreeId,
         /// The key.
         key: &'a [u8],
+    },
+    /// Sets a key to a value in chunks.
+    PutChunks {
+        /// The tree of the table.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// What its new value is made of.
+        value: ChunkedValue<'a>,
     },
     /// Makes an empty table.
     CreateTable {
@@ -89,6 +107,55 @@ pub enum Operation<'a> {
         /// Its tree before.
         second_tree: TreeId,
     },
+}
+
+/// A value in chunks, as a record names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkedValue<'a> {
+    /// What comes before the bytes of the chunks.
+    pub head: &'a [u8],
+    /// How the rest is cut.
+    pub shape: ChunkShape,
+    /// Runs that were found to be whole.
+    runs: &'a [u8],
+}
+
+impl<'a> ChunkedValue<'a> {
+    /// What each chunk is.
+    pub fn parts(&self) -> impl Iterator<Item = ChunkPart> + 'a {
+        let mut rest = Reader::new(self.runs);
+        let (mut left, mut kept) = (0, false);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                let run = varint(&mut rest)?;
+                (left, kept) = (run >> 1, run & 1 == 1);
+            }
+            left = left.checked_sub(1)?;
+            if kept {
+                return Some(ChunkPart::Kept);
+            }
+            Some(ChunkPart::New(NewChunk {
+                block: rest.u32()?,
+                checksum: rest.u32()?,
+            }))
+        })
+    }
+
+    /// Takes runs for `shape.count()` chunks off the front of `rest`.
+    fn runs(shape: ChunkShape, rest: &mut Reader<'a>) -> Option<&'a [u8]> {
+        let all = *rest;
+        let mut left = shape.count();
+        while left > 0 {
+            let run = varint(rest)?;
+            let count = (run >> 1) as usize;
+            left = left.checked_sub(count).filter(|_| count > 0)?;
+            if run & 1 == 0 {
+                rest.take(count * NEW_CHUNK_BYTES)?;
+            }
+        }
+        let mut runs = all;
+        runs.take(all.remaining() - rest.remaining())
+    }
 }
 
 /// Builds the payload of a batch record.
@@ -153,6 +220,10 @@ impl BatchWriter {
         match operation {
             Operation::Put { tree, key, value } => self.put(tree, key, value),
             Operation::Delete { tree, key } => self.delete(tree, key),
+            Operation::PutChunks { tree, key, value } => {
+                let parts: Vec<ChunkPart> = value.parts().collect();
+                self.put_chunks(tree, key, value.head, value.shape, &parts);
+            }
             Operation::CreateTable { name, tree } => {
                 self.begin(CREATE_TABLE);
                 self.name(name);
@@ -205,6 +276,39 @@ impl BatchWriter {
         self.slice(key);
     }
 
+    /// Appends [`Operation::PutChunks`], of as many parts as `shape` has chunks.
+    ///
+    /// # Panics
+    /// When there are more parts or fewer, or the head is longer than [`HEAD_BYTES_MAX`].
+    pub fn put_chunks(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        head: &[u8],
+        shape: ChunkShape,
+        parts: &[ChunkPart],
+    ) {
+        assert_eq!(parts.len(), shape.count(), "parts of a value");
+        assert!(head.len() <= HEAD_BYTES_MAX, "head of {}", head.len());
+        self.begin(PUT_CHUNKS);
+        self.varint(tree.0);
+        self.slice(key);
+        self.slice(head);
+        self.varint(u32::try_from(shape.bytes).expect("shapes have at most 512 MiB"));
+        self.bytes.push(shape.chunk_bytes.trailing_zeros() as u8);
+        let is_kept = |part: &ChunkPart| *part == ChunkPart::Kept;
+        for run in parts.chunk_by(|one, other| is_kept(one) == is_kept(other)) {
+            self.varint((run.len() as u32) << 1 | u32::from(is_kept(&run[0])));
+            for part in run {
+                if let ChunkPart::New(chunk) = part {
+                    self.bytes.extend_from_slice(&chunk.block.to_le_bytes());
+                    self.bytes.extend_from_slice(&chunk.checksum.to_le_bytes());
+                    self.bytes[4] |= FLAG_NAMES_EXTENTS;
+                }
+            }
+        }
+    }
+
     /// The payload. More may be appended afterwards.
     pub fn payload(&mut self) -> &[u8] {
         put_u32(&mut self.bytes, 0, self.operations);
@@ -252,7 +356,7 @@ pub struct BatchReader<'a> {
     rest: Reader<'a>,
     operations: u32,
     read: u32,
-    multi_leaf: bool,
+    flags: u8,
     ended: bool,
 }
 
@@ -265,7 +369,7 @@ impl<'a> BatchReader<'a> {
         let Some((header, operations)) = payload.split_at_checked(HEADER_BYTES) else {
             return Err(Damage::new(format!("batch of {} bytes", payload.len())));
         };
-        if header[4] & !FLAG_MULTI_LEAF != 0 {
+        if header[4] & !FLAGS != 0 {
             return Err(Damage::new(format!(
                 "batch with unknown flags {:#04x}",
                 header[4]
@@ -275,7 +379,7 @@ impl<'a> BatchReader<'a> {
             rest: Reader::new(operations),
             operations: u32_at(header, 0),
             read: 0,
-            multi_leaf: header[4] & FLAG_MULTI_LEAF != 0,
+            flags: header[4],
             ended: false,
         })
     }
@@ -287,7 +391,13 @@ impl<'a> BatchReader<'a> {
 
     /// True if its writer said that it touches more than one leaf.
     pub fn multi_leaf(&self) -> bool {
-        self.multi_leaf
+        self.flags & FLAG_MULTI_LEAF != 0
+    }
+
+    /// True if an operation names extents: they must be known to be taken before anything is
+    /// allocated.
+    pub fn names_extents(&self) -> bool {
+        self.flags & FLAG_NAMES_EXTENTS != 0
     }
 
     fn tree(&mut self) -> Option<TreeId> {
@@ -304,6 +414,18 @@ impl<'a> BatchReader<'a> {
             .filter(|name| name.len() <= TABLE_NAME_BYTES_MAX)
     }
 
+    fn chunked_value(&mut self) -> Option<ChunkedValue<'a>> {
+        let head = self.slice()?;
+        let bytes = u64::from(varint(&mut self.rest)?);
+        let chunk_bytes = 1_u32.checked_shl(self.rest.u8()?.into())?;
+        let shape = ChunkShape::new(bytes, chunk_bytes)?;
+        let runs = ChunkedValue::runs(shape, &mut self.rest)?;
+        let value = ChunkedValue { head, shape, runs };
+        let names_extents = value.parts().any(|part| part != ChunkPart::Kept);
+        let known = self.names_extents() || !names_extents;
+        (known && head.len() <= HEAD_BYTES_MAX).then_some(value)
+    }
+
     fn fields(&mut self, code: u8) -> Option<Operation<'a>> {
         Some(match code {
             PUT => Operation::Put {
@@ -314,6 +436,11 @@ impl<'a> BatchReader<'a> {
             DELETE => Operation::Delete {
                 tree: self.tree()?,
                 key: self.slice()?,
+            },
+            PUT_CHUNKS => Operation::PutChunks {
+                tree: self.tree()?,
+                key: self.slice()?,
+                value: self.chunked_value()?,
             },
             CREATE_TABLE => Operation::CreateTable {
                 name: self.name()?,
@@ -340,10 +467,14 @@ impl<'a> BatchReader<'a> {
 
     fn operation(&mut self) -> Result<Operation<'a>, Damage> {
         let place = self.read;
-        let cut = || Damage::new(format!("operation {place} of a batch is cut short"));
+        let cut = || {
+            Damage::new(format!(
+                "operation {place} of a batch is cut short or says what cannot be"
+            ))
+        };
         match self.rest.u8().ok_or_else(cut)? {
-            code @ PUT..=SWAP_TABLES => self.fields(code).ok_or_else(cut),
-            RESERVED_CHUNKS | RESERVED_GARBAGE => Err(Damage::new(format!(
+            code @ PUT..=PUT_CHUNKS => self.fields(code).ok_or_else(cut),
+            RESERVED_GARBAGE => Err(Damage::new(format!(
                 "operation {place} of a batch needs a newer version of this program"
             ))),
             code => Err(Damage::new(format!(

@@ -14,6 +14,43 @@ enum Owned {
     Swap(Vec<u8>, u32, Vec<u8>, u32),
 }
 
+/// A put of chunks: its parts, and how long the last chunk is.
+#[derive(Debug, Clone)]
+struct Large {
+    tree: u32,
+    key: Vec<u8>,
+    head: Vec<u8>,
+    parts: Vec<ChunkPart>,
+    last: u32,
+}
+
+impl Large {
+    fn put(&self, writer: &mut BatchWriter) {
+        let bytes = self.parts.len() as u64 * 4096 - u64::from(self.last);
+        let shape = ChunkShape::new(bytes, 4096).unwrap();
+        writer.put_chunks(TreeId(self.tree), &self.key, &self.head, shape, &self.parts);
+    }
+}
+
+fn large() -> impl Strategy<Value = Large> {
+    let part = prop_oneof![
+        Just(ChunkPart::Kept),
+        (any::<u32>(), any::<u32>())
+            .prop_map(|(block, checksum)| ChunkPart::New(NewChunk { block, checksum })),
+    ];
+    let bytes = || prop::collection::vec(any::<u8>(), 0..40);
+    let parts = prop::collection::vec(part, 1..20);
+    (any::<u32>(), bytes(), bytes(), parts, 0_u32..4096).prop_map(
+        |(tree, key, head, parts, last)| Large {
+            tree,
+            key,
+            head,
+            parts,
+            last,
+        },
+    )
+}
+
 impl Owned {
     fn borrow(&self) -> Operation<'_> {
         match self {
@@ -96,6 +133,35 @@ proptest! {
     }
 
     #[test]
+    fn puts_of_chunks_survive_their_bytes(
+        puts in prop::collection::vec(large(), 1..4),
+        cut in any::<prop::sample::Index>(),
+        flip in any::<prop::sample::Index>(),
+    ) {
+        let mut writer = BatchWriter::new();
+        puts.iter().for_each(|put| put.put(&mut writer));
+        let named = |put: &Large| put.parts.iter().any(|part| *part != ChunkPart::Kept);
+        let mut payload = writer.into_payload();
+        let reader = BatchReader::new(&payload).unwrap();
+        prop_assert_eq!(reader.names_extents(), puts.iter().any(named));
+        let mut again = BatchWriter::new();
+        for (read, put) in reader.zip(&puts) {
+            let operation = read.unwrap();
+            again.push(operation);
+            let Operation::PutChunks { tree, key, value } = operation else {
+                panic!("{operation:?}");
+            };
+            prop_assert_eq!((tree.0, key, value.head), (put.tree, &put.key[..], &put.head[..]));
+            prop_assert_eq!(value.parts().collect::<Vec<_>>(), put.parts.clone());
+        }
+        prop_assert_eq!(again.into_payload(), payload.clone());
+        prop_assert!(read_all(&payload[..cut.index(payload.len())]).is_err());
+        let bit = flip.index(payload.len() * 8);
+        payload[bit / 8] ^= 1 << (bit % 8);
+        let _ = read_all(&payload);
+    }
+
+    #[test]
     fn a_cut_or_longer_batch_is_damage(
         operations in operations(),
         cut in any::<prop::sample::Index>(),
@@ -137,7 +203,7 @@ proptest! {
 
 #[test]
 fn reserved_and_unknown_codes_are_damage() {
-    for code in [0, RESERVED_CHUNKS, RESERVED_GARBAGE, 9, 255] {
+    for code in [0, PUT_CHUNKS, RESERVED_GARBAGE, 9, 255] {
         assert!(read_all(&[1, 0, 0, 0, 0, code, 0, 0, 0, 0]).is_err());
     }
 }

@@ -12,6 +12,6 @@ pub mod batch;
 pub mod record;
 pub mod segment;
 
-pub use batch::{BatchReader, BatchWriter, Operation};
+pub use batch::{BatchReader, BatchWriter, ChunkedValue, Operation};
 pub use record::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, record_bytes};
 pub use segment::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, SegmentHeader};
