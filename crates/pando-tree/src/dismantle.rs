@@ -1,7 +1,7 @@
 //! Taking a dropped tree apart, leaf by leaf from the left, so that it stays a whole, smaller tree
 //! for readers in flight and after a crash.
 
-use pando_pool::{Attempt, Pool, Stay};
+use pando_pool::{Attempt, Optimistic, Pool, Stay};
 
 use crate::approach::Freely;
 use crate::node::edit;
@@ -25,6 +25,9 @@ impl Tree {
     /// the last leaf the root. Nobody changes the tree any more. As after every change,
     /// [`Scratch::try_finish`] ends the stay.
     ///
+    /// A leaf with values in chunks loses one of them in each step instead, until it has none:
+    /// [`Scratch::take_chunk_list`] has its chunks.
+    ///
     /// # Errors
     /// [`pando_pool::Restart`]; nothing was freed then.
     pub fn try_dismantle(
@@ -40,10 +43,13 @@ impl Tree {
     fn dismantle(&self, pool: &Pool, stay: &Stay, scratch: &mut Scratch) -> Attempt<Dismantled> {
         let (path, leaf) = self.descend_with_path(pool, &mut Freely, |_| 0)?;
         let node = Node::open(leaf.words().slice());
-        scratch.doomed.clear();
+        scratch.old.clear();
+        if let Some(index) = (0..node.count()).find(|index| node.slot(*index).is_chunked()) {
+            return self.remove_chunked(pool, stay, leaf, index, scratch);
+        }
         for index in 0..node.count() {
             let spot = Spot { index, exact: true };
-            self.collect_doomed(pool, &leaf, &node, spot, &mut scratch.doomed)?;
+            self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
         }
         let fork = path.fork();
         let freed = if let Some((depth, fork)) = fork {
@@ -55,11 +61,32 @@ impl Tree {
         } else {
             Chain::latch(&path, 0, leaf, stay)?.free(pool, stay)
         };
-        let pages_freed = freed + scratch.doomed.len() as u32;
+        let pages_freed = freed + scratch.old.doomed.len() as u32;
         scratch.free_doomed(pool, stay);
         Ok(Dismantled {
             pages_freed,
             done: fork.is_none(),
+        })
+    }
+
+    /// Removes a value in chunks from a leaf.
+    fn remove_chunked(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        leaf: Optimistic<'_>,
+        index: usize,
+        scratch: &mut Scratch,
+    ) -> Attempt<Dismantled> {
+        let node = Node::open(leaf.words().slice());
+        let spot = Spot { index, exact: true };
+        self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
+        edit::remove(&mut leaf.upgrade()?.modify(stay)?, index);
+        let pages_freed = scratch.old.doomed.len() as u32;
+        scratch.free_doomed(pool, stay);
+        Ok(Dismantled {
+            pages_freed,
+            done: false,
         })
     }
 }

@@ -14,6 +14,8 @@ use crate::value::ValueReader;
 pub struct Lookup {
     /// True when the key exists; its value has been copied.
     pub found: bool,
+    /// True when what was copied is the list of the chunks in which the value lies.
+    pub chunked: bool,
     /// Newest batch that changed the leaf.
     pub lsn_max: Lsn,
     /// Newest batch of several leaves that changed it.
@@ -113,8 +115,9 @@ impl Tree {
         })?;
         let node = Node::open(leaf.words().slice());
         let spot = approach.find(leaf, &node, key);
-        let lookup = Lookup {
+        let mut lookup = Lookup {
             found: spot.exact,
+            chunked: false,
             lsn_max: node.lsn_max(),
             multi_lsn: node.multi_lsn(),
             leaf: leaf.page(),
@@ -123,6 +126,7 @@ impl Tree {
             && let Some((reader, out)) = copy
         {
             let slot = node.slot(spot.index);
+            lookup.chunked = slot.is_chunked();
             if slot.is_overflow() {
                 let Some(description) = Description::read(&node, slot) else {
                     return damaged(&leaf, "describes no overflow pages");

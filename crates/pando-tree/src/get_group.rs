@@ -30,7 +30,7 @@ pub enum Fate {
         /// Bytes of its value.
         bytes: usize,
     },
-    /// Its value lies in pages of its own: read it by itself.
+    /// Its value lies in pages or chunks of its own: read it by itself.
     Long,
     /// As a single read would have ended.
     Restart(Restart),
@@ -136,13 +136,14 @@ fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
     let mut is_long = false;
     if spot.exact {
         let slot = node.slot(spot.index);
-        is_long = slot.is_overflow();
+        is_long = !slot.is_plain();
         if !is_long {
             node.append_value(slot, values);
         }
     }
     let lookup = Lookup {
         found: spot.exact,
+        chunked: false,
         lsn_max: node.lsn_max(),
         multi_lsn: node.multi_lsn(),
         leaf: leaf.page(),

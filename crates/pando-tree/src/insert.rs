@@ -1,6 +1,6 @@
 //! Insertion and replacement.
 
-use pando_format::page::SLOT_OVERFLOW;
+use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 
 use crate::approach::Freely;
@@ -10,7 +10,7 @@ use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::{ChildWord, Node};
 use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
-use crate::scratch::{Scratch, Work};
+use crate::scratch::{OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
 
@@ -32,7 +32,8 @@ enum Round {
 
 impl Tree {
     /// Sets the value of `key`. Call it again with the same value after an `Err`, or call
-    /// [`Scratch::abandon`].
+    /// [`Scratch::abandon`]. After success [`Scratch::take_chunk_list`] has the chunks of the old
+    /// value.
     ///
     /// # Errors
     /// [`Restart`]; the record is then as it was.
@@ -48,9 +49,41 @@ impl Tree {
         value: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
+        self.try_insert_flagged(pool, stay, marks, key, (value, 0), scratch)
+    }
+
+    /// As [`Tree::try_insert`], of a value that lies in the chunks of `list`.
+    ///
+    /// # Errors
+    /// As [`Tree::try_insert`].
+    ///
+    /// # Panics
+    /// As [`Tree::try_insert`].
+    pub fn try_insert_chunked(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        list: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<Inserted> {
+        self.try_insert_flagged(pool, stay, marks, key, (list, SLOT_CHUNKED), scratch)
+    }
+
+    /// A value, and the flag of its slot that says what it is.
+    fn try_insert_flagged(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        (value, flag): (&[u8], u64),
+        scratch: &mut Scratch,
+    ) -> Attempt<Inserted> {
         assert!(key.len() <= pool.page_size().key_bytes_max(), "key length");
         assert!(value.len() <= VALUE_BYTES_MAX, "value length");
-        let attempt = self.insert(pool, stay, marks, key, value, scratch);
+        let attempt = self.insert(pool, stay, marks, key, (value, flag), scratch);
         counted(pool, attempt)
     }
 
@@ -60,7 +93,7 @@ impl Tree {
         stay: &Stay,
         marks: Marks,
         key: &[u8],
-        value: &[u8],
+        (value, flag): (&[u8], u64),
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
         let inline = is_inline(pool.page_size(), key.len(), value.len());
@@ -69,18 +102,15 @@ impl Tree {
         }
         for _ in 0..ROUNDS_MAX {
             let Scratch {
-                work,
-                draft,
-                doomed,
-                ..
+                work, draft, old, ..
             } = scratch;
             let record = Record {
                 key,
                 value: if inline { value } else { draft.description() },
-                flags: if inline { 0 } else { SLOT_OVERFLOW },
+                flags: flag | if inline { 0 } else { SLOT_OVERFLOW },
                 child: ChildWord(0),
             };
-            let round = self.insert_once(pool, stay, marks, &record, work, doomed)?;
+            let round = self.insert_once(pool, stay, marks, &record, work, old)?;
             if let Round::Done { replaced } = round {
                 draft.finish();
                 scratch.free_doomed(pool, stay);
@@ -97,7 +127,7 @@ impl Tree {
         marks: Marks,
         record: &Record<'_>,
         work: &mut Work,
-        doomed: &mut Vec<pando_format::PageId>,
+        old: &mut OldValue,
     ) -> Attempt<Round> {
         let mut parent = None;
         let mut rightmost = true;
@@ -110,9 +140,9 @@ impl Tree {
         let node = Node::open(leaf.words().slice());
         let spot = node.find(record.key);
         let at_end = !spot.exact && spot.index == node.count();
-        doomed.clear();
+        old.clear();
         if spot.exact {
-            self.collect_doomed(pool, &leaf, &node, spot, doomed)?;
+            self.collect_old(pool, &leaf, &node, spot, old)?;
         }
         let fit = edit::prepare(&node, spot, record, &mut work.list);
         match fit {
@@ -172,22 +202,30 @@ impl Tree {
         }
     }
 
-    /// Lists the overflow pages of the value at `spot`, if there are any.
-    pub(crate) fn collect_doomed(
+    /// Adds what the value at `spot` is made of, if it lies not in the leaf alone.
+    pub(crate) fn collect_old(
         &self,
         pool: &Pool,
         leaf: &Optimistic<'_>,
         node: &FrameNode<'_>,
         spot: Spot,
-        doomed: &mut Vec<pando_format::PageId>,
+        old: &mut OldValue,
     ) -> Attempt<()> {
         let slot = node.slot(spot.index);
         if !slot.is_overflow() {
+            if slot.is_chunked() {
+                node.append_value(slot, &mut old.list);
+            }
             return Ok(());
         }
         let Some(description) = Description::read(node, slot) else {
             return damaged(leaf, "describes no overflow pages");
         };
+        if slot.is_chunked() {
+            let OldValue { reader, list, .. } = &mut *old;
+            reader.read(pool, self.id, leaf, &description, list)?;
+        }
+        let doomed = &mut old.doomed;
         collect_ids(pool, self.id, &description, doomed).or_else(|restart| {
             leaf.validate()?;
             Err(restart)

@@ -58,13 +58,14 @@ impl Tree {
         let spot = node.find(key);
         if !spot.exact {
             leaf.validate()?;
+            scratch.old.clear();
             return Ok(Removed {
                 existed: false,
                 leaf_fill: LeafFill::Enough,
             });
         }
-        scratch.doomed.clear();
-        self.collect_doomed(pool, &leaf, &node, spot, &mut scratch.doomed)?;
+        scratch.old.clear();
+        self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
         let leaf_fill = {
             let mut latch = leaf.upgrade()?;
             let mut page = latch.modify(stay)?;

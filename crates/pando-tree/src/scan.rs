@@ -34,11 +34,8 @@ pub enum Direction {
 pub enum ScanValue<'a> {
     /// The value itself.
     Inline(&'a [u8]),
-    /// A value in overflow pages, to be read with [`Tree::try_get`].
-    Overflow {
-        /// Its length in bytes.
-        len: usize,
-    },
+    /// A value in overflow pages or chunks, to be read with [`Tree::try_get`].
+    Long,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +43,7 @@ struct Copied {
     key_start: usize,
     value_start: usize,
     end: usize,
-    overflow_bytes: Option<usize>,
+    is_long: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +101,9 @@ impl LeafCopy {
     /// When there are not so many.
     pub fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
         let record = &self.records[index];
-        let value = match record.overflow_bytes {
-            Some(len) => ScanValue::Overflow { len },
-            None => ScanValue::Inline(&self.bytes[record.value_start..record.end]),
+        let value = match record.is_long {
+            true => ScanValue::Long,
+            false => ScanValue::Inline(&self.bytes[record.value_start..record.end]),
         };
         (&self.bytes[record.key_start..record.value_start], value)
     }
@@ -154,17 +151,17 @@ impl LeafCopy {
         node.append_prefix(&mut self.bytes);
         node.append_suffix(slot, &mut self.bytes);
         let value_start = self.bytes.len();
-        let mut overflow_bytes = None;
         if slot.is_overflow() {
-            overflow_bytes = Some(Description::read(node, slot)?.value_bytes);
-        } else {
+            // A torn one is noticed here, not by whoever reads it.
+            Description::read(node, slot)?;
+        } else if !slot.is_chunked() {
             node.append_value(slot, &mut self.bytes);
         }
         self.records.push(Copied {
             key_start,
             value_start,
             end: self.bytes.len(),
-            overflow_bytes,
+            is_long: !slot.is_plain(),
         });
         Some(())
     }

@@ -5,6 +5,7 @@ use pando_pool::{Attempt, Pool, Stay};
 
 use crate::node::list::RecordList;
 use crate::overflow::Draft;
+use crate::value::ValueReader;
 
 /// Working memory of changes; one for each thread that makes them, reused for any number.
 ///
@@ -14,9 +15,25 @@ use crate::overflow::Draft;
 pub struct Scratch {
     pub(crate) work: Work,
     pub(crate) draft: Draft,
-    /// Pages of the value that the attempt would replace.
-    pub(crate) doomed: Vec<PageId>,
+    pub(crate) old: OldValue,
     pending_frees: Vec<PageId>,
+}
+
+/// What the value that an attempt would replace or remove is made of.
+#[derive(Debug, Default)]
+pub(crate) struct OldValue {
+    /// Its overflow pages.
+    pub(crate) doomed: Vec<PageId>,
+    /// Its list of chunks; empty when it has none.
+    pub(crate) list: Vec<u8>,
+    pub(crate) reader: ValueReader,
+}
+
+impl OldValue {
+    pub(crate) fn clear(&mut self) {
+        self.doomed.clear();
+        self.list.clear();
+    }
 }
 
 /// Buffers of splits and merges.
@@ -87,9 +104,15 @@ impl Scratch {
         self.pending_frees.is_empty() && self.draft.description().is_empty()
     }
 
+    /// The list of the chunks of the value that the last change has replaced or removed; empty
+    /// when it had none. Nothing names these chunks any more: they are the caller's to free.
+    pub fn take_chunk_list(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.old.list)
+    }
+
     /// The doomed pages are named by nothing any more.
     pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay) {
-        self.pending_frees.append(&mut self.doomed);
+        self.pending_frees.append(&mut self.old.doomed);
         // What has to wait is freed by the caller's try_finish.
         let _later = self.try_finish(pool, stay);
     }
@@ -111,7 +134,7 @@ impl Scratch {
     /// # Errors
     /// As [`Scratch::try_finish`], which then has to be called again.
     pub fn abandon(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
-        self.doomed.clear();
+        self.old.clear();
         self.draft.abandon(&mut self.pending_frees);
         self.try_finish(pool, stay)
     }

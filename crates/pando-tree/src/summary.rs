@@ -26,8 +26,10 @@ pub struct NodeSummary {
     pub keys: Vec<Vec<u8>>,
     /// Children of an inner node, one for each key.
     pub children: Vec<PageId>,
-    /// Values in overflow pages.
+    /// Values, and lists of chunks, in overflow pages.
     pub overflow: Vec<OverflowRef>,
+    /// Entries whose values lie in chunks: [`Tree::try_get`] copies the list.
+    pub chunked: Vec<usize>,
     /// Bytes of header, slots, prefix and records.
     pub used_bytes: usize,
     /// Bytes of keys that are not stored since all keys of the node share them.
@@ -89,6 +91,7 @@ impl Tree {
             keys: Vec::new(),
             children: Vec::new(),
             overflow: Vec::new(),
+            chunked: Vec::new(),
             used_bytes: node.used_bytes(),
             prefix_saved_bytes: {
                 let keys = node.count().saturating_sub(node.first_key());
@@ -101,6 +104,9 @@ impl Tree {
             let mut key = Vec::new();
             node.copy_key(index, &mut key);
             summary.keys.push(key);
+            if !inner && node.slot(index).is_chunked() {
+                summary.chunked.push(index);
+            }
             if inner {
                 summary.children.push(node.child(index).page());
             } else if let Some(description) = Some(node.slot(index))

@@ -1,6 +1,7 @@
 //! What a page that came from the device must satisfy before anything descends through it, and
 //! what its image on the way there must not hold.
 
+use pando_format::chunks::ChunkList;
 use pando_format::page::{
     HEADER_BYTES, HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW, WORD_KIND,
     WORD_PAYLOAD,
@@ -9,6 +10,7 @@ use pando_format::{PageId, PageSize};
 use pando_pool::ImageFacts;
 
 use super::search::compare_slots;
+use super::slot::Slot;
 use super::view::{LEVEL_MAX, Node};
 use crate::overflow::Description;
 use crate::word::{Word, load};
@@ -102,9 +104,7 @@ fn check_entries<W: Word>(
         if node.prefix_bytes() + slot.suffix_bytes() > page_size.key_bytes_max() {
             return Err("has a key that is too long");
         }
-        if slot.flags() & (SLOT_GHOST | SLOT_CHUNKED) != 0
-            || (node.is_inner() && slot.is_overflow())
-        {
+        if slot.flags() & SLOT_GHOST != 0 || (node.is_inner() && !slot.is_plain()) {
             return Err("has an entry with reserved flags");
         }
         if slot.suffix_bytes() < 4 && slot.head() << (8 * slot.suffix_bytes()) != 0 {
@@ -118,8 +118,22 @@ fn check_entries<W: Word>(
         if slot.is_overflow() && Description::read(node, slot).is_none() {
             return Err("has an impossible description of overflow pages");
         }
+        if slot.is_chunked() && !slot.is_overflow() {
+            check_list(node, slot)?;
+        }
     }
     Ok(())
+}
+
+/// Checks a list of chunks that lies in the leaf.
+#[cold]
+fn check_list<W: Word>(node: &Node<'_, W>, slot: Slot) -> Result<(), &'static str> {
+    let mut list = Vec::new();
+    node.append_value(slot, &mut list);
+    match ChunkList::decode(&list) {
+        Ok(_) => Ok(()),
+        Err(_) => Err("has an impossible list of chunks"),
+    }
 }
 
 /// Which words of the heap belong to something.

@@ -73,6 +73,18 @@ impl Slot {
         self.0 & FLAGS
     }
 
+    /// True when the value is a list of chunks, wherever that lies.
+    #[inline]
+    pub fn is_chunked(self) -> bool {
+        self.0 & SLOT_CHUNKED != 0
+    }
+
+    /// True when the record holds the value itself: no description of overflow pages, no list.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        self.0 & (SLOT_OVERFLOW | SLOT_CHUNKED) == 0
+    }
+
     /// True when the value lies in overflow pages.
     #[inline]
     pub fn is_overflow(self) -> bool {

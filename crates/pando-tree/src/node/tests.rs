@@ -531,6 +531,7 @@ fn every_kind_of_damage_is_refused() {
     refuse("outside its heap", &|page| page[slot(1)] &= !(0x1FFF << 19));
     refuse("key that is too long", &|page| page[slot(1)] |= 0xFFFF);
     refuse("reserved flags", &|page| page[slot(1)] |= 1 << 16);
+    refuse("list of chunks", &|page| page[slot(1)] |= 1 << 18);
     refuse("description of overflow", &|page| {
         page[slot(1)] |= SLOT_OVERFLOW
     });

@@ -171,7 +171,7 @@ impl DiskRig {
             for (key, value) in page.iter() {
                 let value = match value {
                     ScanValue::Inline(value) => value.to_vec(),
-                    ScanValue::Overflow { .. } => self.get(&mut session, key).unwrap().to_vec(),
+                    ScanValue::Long => self.get(&mut session, key).unwrap().to_vec(),
                 };
                 records.push((key.to_vec(), value));
             }

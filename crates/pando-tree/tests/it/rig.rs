@@ -142,11 +142,7 @@ impl Rig {
             for (key, value) in page.iter() {
                 let value = match value {
                     ScanValue::Inline(value) => value.to_vec(),
-                    ScanValue::Overflow { len } => {
-                        let value = self.get(&mut session, key).unwrap().to_vec();
-                        assert_eq!(value.len(), len);
-                        value
-                    }
+                    ScanValue::Long => self.get(&mut session, key).unwrap().to_vec(),
                 };
                 records.push((key.to_vec(), value));
             }
