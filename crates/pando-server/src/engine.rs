@@ -55,7 +55,7 @@ impl Engine {
         }
         let quarter = bytes(db.report().max_memory) / 4;
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
-        let value_bytes_max = db.value_bytes_max();
+        let value_bytes_max = db.plain_bytes_max();
         // One byte more than a value may have is taken, to be refused by name and not by protocol.
         let bulk_bytes_max = value_bytes_max.max(1024 * 1024).saturating_add(1);
         Ok(Self {

@@ -109,7 +109,11 @@ tickers! {
         GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";
         Checkpoints "checkpoints" "checkpoints" "Checkpoints completed.";
         CheckpointPages "checkpoint_pages" "pages" "Pages written by checkpoints.";
-        GarbagePages "garbage_pages" "pages" "Pages freed from dropped tables.";
+        GarbagePages "garbage_pages" "pages" "Pages and chunks freed of dropped tables and of large values that are gone.";
+        ChunkReads "chunk_reads" "chunks" "Chunks of large values read from the device.";
+        ChunkReadBytes "chunk_read_bytes" "bytes" "Bytes of these.";
+        ChunkWrites "chunk_writes" "chunks" "Chunks of large values written to the device.";
+        ChunkWriteBytes "chunk_write_bytes" "bytes" "Bytes of the blocks of these.";
         ExtentsAllocated "extents_allocated" "extents" "Extents of blocks allocated for page images.";
         BlocksAllocated "blocks_allocated" "blocks" "Blocks of these.";
         BlocksFreed "blocks_freed" "blocks" "Blocks given back.";

@@ -90,6 +90,9 @@ fn table_json(table: &TableStat) -> Value {
         "pages": levels(|level| level.pages),
         "used_bytes": levels(|level| level.used_bytes),
         "overflow_pages": table.overflow_pages,
+        "large_values": table.large_values,
+        "chunks": table.chunks,
+        "chunk_bytes": table.chunk_bytes,
     })
 }
 
@@ -118,6 +121,8 @@ fn stat_json(stat: &StoreStat, tree: bool) -> Value {
         "stored": stat.stored.iter().map(stored_json).collect::<Vec<_>>(),
         "data_bytes": stat.data_bytes,
         "used_bytes": stat.used_bytes,
+        "chunks": stat.chunks,
+        "chunk_bytes": stat.chunk_bytes,
         "log_batches": stat.log_batches,
         "log_bytes": stat.log_bytes,
         "tables": stat.tables.iter().map(table).collect::<Vec<_>>(),
@@ -154,6 +159,14 @@ fn print_stat(stat: &StoreStat) {
             show_size(stored.page_bytes),
             show_size(stored.stored_bytes),
             100.0 * stored.stored_bytes as f64 / stored.page_bytes.max(1) as f64
+        ));
+    }
+    if stat.chunks > 0 {
+        output::line(format_args!(
+            "{:<11} {} of large values, {}",
+            "chunks",
+            stat.chunks,
+            show_size(stat.chunk_bytes)
         ));
     }
     output::line(format_args!(

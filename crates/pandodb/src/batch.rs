@@ -1,6 +1,6 @@
 //! Batches: writes to any tables that happen together or not at all.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::table::Table;
 use crate::write_set::{Own, WriteSet};
@@ -49,11 +49,12 @@ impl Batch {
     /// Reads `key` as it would be after the batch: its own writes first, then the table.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`].
     pub fn get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let index = self.set.table(&table.state);
         match self.set.own(index, key) {
             Own::Value(value) => Ok(Some(value.to_vec())),
+            Own::Large => Err(Error::InChunks),
             Own::Gone => Ok(None),
             Own::Unknown => table.get(key),
         }

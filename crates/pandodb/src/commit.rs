@@ -12,7 +12,7 @@
 //! the engine.
 
 use pando_format::log::{BatchWriter, RecordKind};
-use pando_format::{Lsn, PageId};
+use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{Hold, Marks, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
@@ -20,14 +20,16 @@ use pando_sync::time;
 use pando_tree::{LeafFill, Scratch};
 use pando_wal::LogCredit;
 
+use crate::chunks::apply::NewValue;
+use crate::chunks::writer::Prepared;
 use crate::engine::{Engine, on_tree};
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::holds::HoldShare;
-use crate::space_keeper::Promise;
+use crate::space_keeper::{IdPromise, Promise};
 use crate::stripes::StripeIndex;
 use crate::tables::TableState;
-use crate::write_set::WriteSet;
+use crate::write_set::{Value, WriteSet};
 
 /// Pages that one write may make dirty: its leaf, a new one, and its part of inner nodes.
 const PAGES_PER_WRITE: u64 = 3;
@@ -95,8 +97,8 @@ impl CommitScratch {
             engine.check_key(key)?;
             self.stripes.push(engine.stripes.of(tree_of(table), key));
             match value {
-                Some(value) => {
-                    let limit = engine.value_bytes_max();
+                Some(Value::Bytes(value)) => {
+                    let limit = engine.plain_bytes_max();
                     if value.len() > limit {
                         return Err(Error::ValueTooLong {
                             bytes: value.len(),
@@ -104,6 +106,9 @@ impl CommitScratch {
                         });
                     }
                     self.payload.put(tree_of(table), key, value);
+                }
+                Some(Value::Chunks(value)) => {
+                    put_chunks(&mut self.payload, tree_of(table), key, value);
                 }
                 None => self.payload.delete(tree_of(table), key),
             }
@@ -115,10 +120,17 @@ impl CommitScratch {
     }
 }
 
+/// Appends the put of a value in chunks to a record.
+pub(crate) fn put_chunks(record: &mut BatchWriter, tree: TreeId, key: &[u8], value: &Prepared) {
+    let draft = &value.draft;
+    record.put_chunks(tree, key, &value.head, draft.shape, &draft.parts);
+}
+
 /// What step 1 takes.
 struct Credits<'a> {
     log: LogCredit,
     _blocks: Promise<'a>,
+    _ids: IdPromise<'a>,
     // Dropped before the share that allows them.
     _holds: Vec<Hold<'a>>,
     _share: HoldShare<'a>,
@@ -160,6 +172,8 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed.into());
         }
+        // Inside the gate, where nobody else can name them any more.
+        set.name_chunks()?;
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
         self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)
@@ -205,14 +219,7 @@ impl Engine {
         if !self.dirty_room(pages) {
             return Err(Stop::Dirty.into());
         }
-        // Each promised block stands for a page that may be new.
-        let promised = self.space.promised_blocks() / u64::from(self.page_blocks());
-        if self.pool.page_ids().available() < promised {
-            return Err(Error::Full {
-                what: self.page_ids_text(),
-            }
-            .into());
-        }
+        let ids = self.promise_ids(set)?;
         let frames = scratch.order.len() as u64;
         let Some(share) = self.holds.try_take(frames, &mut scratch.refusals) else {
             return Err(Stop::Holds(frames).into());
@@ -222,9 +229,27 @@ impl Engine {
         Ok(Credits {
             log,
             _blocks: promise,
+            _ids: ids,
             _holds: holds,
             _share: share,
         })
+    }
+
+    /// Ids for the new chunks of a batch, whose blocks were promised before.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the ids of all that is promised are not there.
+    pub(crate) fn promise_ids(&self, set: &WriteSet) -> Result<IdPromise<'_>> {
+        let chunks = set.large().map(|value| value.new_chunks()).sum();
+        let ids = self.space.promise_ids(chunks);
+        // Each promised block stands for a page that may be new.
+        let blocks = self.space.promised_blocks() / u64::from(self.page_blocks());
+        if self.pool.page_ids().available() < blocks + self.space.promised_ids() {
+            return Err(Error::Full {
+                what: self.page_ids_text(),
+            });
+        }
+        Ok(ids)
     }
 
     fn page_ids_text(&self) -> String {
@@ -242,10 +267,13 @@ impl Engine {
         let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
         let overflow: usize = set
             .writes()
-            .filter_map(|(_, _, value)| value.map(<[u8]>::len).filter(|bytes| *bytes > page / 4))
+            .filter_map(|(_, _, value)| value.map(Value::stored_bytes))
+            .filter(|bytes| *bytes > page / 4)
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
-        PAGES_PER_WRITE * set.len() as u64 + PAGES_PER_BATCH + overflow as u64
+        let writes = set.len() as u64;
+        let garbage = self.burial_pages(writes);
+        PAGES_PER_WRITE * writes + PAGES_PER_BATCH + overflow as u64 + garbage
     }
 
     /// Finds the leaves of the first writes and holds them: at most `most`. When some are missing,
@@ -316,7 +344,7 @@ impl Engine {
         state: &TableState,
         marks: Marks,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<Value<'_>>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let Some(tree) = state.tree() else {
@@ -324,7 +352,18 @@ impl Engine {
                 name: state.name.clone(),
             });
         };
-        let (entries, fill) = self.apply(tree, marks, key, value, scratch)?;
+        let (entries, fill) = match value {
+            Some(Value::Chunks(value)) => {
+                let value = NewValue {
+                    head: &value.head,
+                    shape: value.draft.shape,
+                    parts: &value.draft.parts,
+                };
+                self.apply_chunks(tree, marks, key, value, scratch)?
+            }
+            Some(Value::Bytes(value)) => self.apply(tree, marks, key, Some(value), scratch)?,
+            None => self.apply(tree, marks, key, None, scratch)?,
+        };
         if entries != 0 {
             state.add(entries);
         }

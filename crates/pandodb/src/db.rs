@@ -88,6 +88,7 @@ impl Owner {
         engine.checkpoint.stop();
         engine.pool.work().notify_all();
         engine.space.growth.notify_all();
+        engine.registry.work.notify_all();
         for thread in threads {
             thread.thread().unpark();
             if thread.join().is_err() {
@@ -284,6 +285,7 @@ impl Db {
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
+        Engine::spill(engine, set)?;
         let mut scratch = CommitScratch::default();
         let outcome = engine.block(|blocked| {
             let outcome = engine.try_commit(set, &mut scratch);
@@ -383,10 +385,16 @@ impl Db {
 
     /// Longest value, in bytes.
     pub fn value_bytes_max(&self) -> usize {
-        self.engine().value_bytes_max()
+        crate::options::VALUE_BYTES_MAX
     }
 
-    /// True while the space of dropped tables is still being given back.
+    /// Longest value that lies in pages and is handled in one piece; longer ones lie in chunks.
+    pub fn plain_bytes_max(&self) -> usize {
+        self.engine().plain_bytes_max()
+    }
+
+    /// True while the space of dropped tables and of large values that are gone is still to be
+    /// given back, also if that waits for those who read them.
     pub fn garbage_left(&self) -> bool {
         self.engine().garbage_left()
     }

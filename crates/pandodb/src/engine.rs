@@ -154,10 +154,13 @@ impl Engine {
         self.pool.page_size().key_bytes_max()
     }
 
-    /// Longest value.
-    pub(crate) fn value_bytes_max(&self) -> usize {
+    /// Longest value that lies in pages; longer ones lie in chunks.
+    pub(crate) fn plain_bytes_max(&self) -> usize {
         let of_log = self.log.max_batch_bytes() - self.key_bytes_max() - 64;
-        of_log.min(pando_tree::VALUE_BYTES_MAX)
+        let most = of_log.min(pando_tree::VALUE_BYTES_MAX);
+        self.options
+            .plain_bytes_max
+            .map_or(most, |bytes| bytes.min(most))
     }
 
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
@@ -201,6 +204,9 @@ impl Engine {
             return Err(no_such_table(table));
         };
         let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
+        if lookup.chunked {
+            return Err(Stop::Chunks.into());
+        }
         Ok((lookup.found, lookup.multi_lsn))
     }
 
@@ -289,21 +295,27 @@ impl Engine {
         mut missed: bool,
     ) -> Result<bool> {
         let mut copied = None;
-        self.block(|blocked| {
+        let found = self.block(|blocked| {
             // What was copied is shown once its mark is applied, without reading again: a steady
             // stream of batches cannot keep a reader waiting for ever.
             let (found, mark) = match copied {
                 Some(copied) => copied,
-                None => self.look_up(table, key, reader, out).inspect_err(|halt| {
-                    self.count_miss(halt, &mut missed);
-                    blocked.wanted.append(&mut reader.wanted);
-                })?,
+                None => match self.look_up(table, key, reader, out) {
+                    Ok(copied) => copied,
+                    Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
+                    Err(halt) => {
+                        self.count_miss(&halt, &mut missed);
+                        blocked.wanted.append(&mut reader.wanted);
+                        return Err(halt);
+                    }
+                },
             };
             copied = Some((found, mark));
             self.check_mark(mark)?;
             self.statistics.tick(Ticker::Gets, 1);
-            Ok(found)
-        })
+            Ok(Some(found))
+        })?;
+        found.map_or_else(|| self.read_whole(table, key, out), Ok)
     }
 
     /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
@@ -328,6 +340,30 @@ impl Engine {
         let found = self.try_get(state, key, reader, out)?;
         set.reads.push(stamp);
         Ok(found)
+    }
+
+    /// Looks for `key`, for a delete that follows from it; `set` as in
+    /// [`Engine::try_read_stamped`].
+    pub(crate) fn try_contains_stamped(
+        &self,
+        state: &Arc<TableState>,
+        key: &[u8],
+        set: &mut WriteSet,
+    ) -> Step<bool> {
+        set.clear();
+        set.table(state);
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe).into());
+        };
+        let lookup = on_tree(state, tree, tree.try_contains(&self.pool, key))?;
+        self.check_mark(lookup.multi_lsn)?;
+        self.statistics.tick(Ticker::Gets, 1);
+        set.reads.push(stamp);
+        Ok(lookup.found)
     }
 
     /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in

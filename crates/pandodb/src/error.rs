@@ -67,6 +67,14 @@ pub enum Error {
         /// The longest.
         limit: usize,
     },
+    /// The value lies in chunks, and the call returns values in one piece only: read it with
+    /// [`Table::get_reader`](crate::Table::get_reader) or its form for event loops.
+    InChunks,
+    /// A value that was handed over piece by piece cannot be had, or is not what was announced.
+    InvalidValue {
+        /// What is wrong with it.
+        what: String,
+    },
     /// The batch is larger than this store takes at once: what the log buffer holds.
     BatchTooLarge {
         /// Its size in the log.
@@ -186,11 +194,13 @@ impl fmt::Display for Error {
                     "key of {bytes} bytes; the longest is {limit} (a quarter of a page)"
                 )
             }
-            Self::ValueTooLong { bytes, limit } => write!(
-                f,
-                "value of {bytes} bytes; the longest here is {limit} (4 MiB at most, and what the \
-                 log buffer holds: raise max_memory)"
-            ),
+            Self::ValueTooLong { bytes, limit } => {
+                write!(f, "value of {bytes} bytes; the longest here is {limit}")
+            }
+            Self::InChunks => {
+                f.write_str("the value lies in chunks; read it piece by piece (get_reader)")
+            }
+            Self::InvalidValue { what } => write!(f, "value handed over piece by piece: {what}"),
             Self::BatchTooLarge { bytes, limit } => write!(
                 f,
                 "batch of {bytes} bytes; the largest is {limit} (what the log buffer holds): \

@@ -28,6 +28,10 @@ pub(crate) enum Stop {
     LogSpace(usize),
     /// Credit for so many blocks.
     Blocks(u64),
+    /// So many free blocks in a row, though enough are free.
+    Run(u32),
+    /// The value lies in chunks: read it in another way. Never waited for.
+    Chunks,
     /// Fewer dirty frames: until [`crate::store::Store::is_dirty_high`] ends.
     Dirty,
     /// So many frames of the hold budget.
@@ -91,7 +95,8 @@ impl Stop {
             Self::Gate => Ticker::RestartsGate,
             Self::Stripe(_) => Ticker::RestartsStripe,
             Self::LogSpace(_) => Ticker::RestartsLog,
-            Self::Blocks(_) => Ticker::RestartsBlocks,
+            Self::Blocks(_) | Self::Run(_) => Ticker::RestartsBlocks,
+            Self::Chunks => return None,
             Self::Dirty => Ticker::RestartsDirty,
             Self::Holds(_) => Ticker::RestartsHolds,
             Self::Applied(_) => Ticker::RestartsApplied,
@@ -147,6 +152,13 @@ impl Engine {
                 self.space.want(*blocks);
                 self.space.would_promise(*blocks, self.committed_blocks())
             }
+            Stop::Run(blocks) => {
+                self.check_poison()?;
+                self.space.waiters().register(waker);
+                self.space.want_run(*blocks);
+                false
+            }
+            Stop::Chunks => return Err(Error::InChunks),
             Stop::Dirty => {
                 self.check_poison()?;
                 self.pool.image_waiters().register(waker);

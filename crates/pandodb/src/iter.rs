@@ -132,7 +132,7 @@ impl<'t> Iter<'t> {
             exclude(&mut end.bound, key);
             let long = match value {
                 ScanValue::Inline(value) => return Some(Ok(f(key, value))),
-                ScanValue::Overflow { .. } => self.table.get(key),
+                ScanValue::Long => self.table.get(key),
             };
             match long {
                 Ok(Some(value)) => return Some(Ok(f(key, &value))),

@@ -39,6 +39,7 @@
 
 mod batch;
 mod checkpoint;
+mod chunks;
 mod commit;
 mod db;
 mod engine;
@@ -46,6 +47,7 @@ mod error;
 mod failures;
 mod fetcher;
 pub mod futures;
+mod garbage;
 mod halt;
 mod holds;
 mod io_backend;
@@ -76,10 +78,12 @@ mod table;
 mod tables;
 mod tree_stat;
 mod verify;
+mod verify_chunks;
 mod write_set;
 mod writeback;
 
 pub use batch::{Batch, WriteOptions};
+pub use chunks::{LargeValue, ValueStream, ValueWriter};
 pub use commit::Outcome;
 pub use db::Db;
 pub use error::{Error, Result};

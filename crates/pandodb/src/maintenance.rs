@@ -1,22 +1,20 @@
-//! Background work on trees: sparse leaves are taken out or merged with a neighbour, dropped trees
-//! are taken apart, the data file grows. A step is one stay in the gate; nothing of it is logged.
+//! Background work on trees: sparse leaves are taken out or merged with a neighbour, garbage is
+//! freed (see `garbage`), the data file grows. A step is one stay in the gate; nothing of it is
+//! logged.
 
 use std::collections::VecDeque;
 
 use pando_format::Lsn;
-use pando_format::catalogue::TreeRow;
 use pando_pool::{Attempt, Marks, Restart};
-use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{Mutex, park, thread, thread_waker};
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
+use pando_sync::atomic::{AtomicUsize, Ordering};
+use pando_sync::{Mutex, park, thread_waker};
+use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::halt::{Halt, Step, Stop};
+use crate::halt::{Step, Stop};
 use crate::space_keeper::Promise;
 use crate::store::pause;
-use crate::structure::GARBAGE;
 
 /// Sparse leaves that may wait.
 const SPARSE_LEAVES_MAX: usize = 1 << 14;
@@ -27,22 +25,15 @@ const SPARSE_LEAVES_WAKE: usize = 32;
 const SPARSE_STEPS: usize = 256;
 /// Pages that merging the leaf of one note may make dirty.
 const MERGE_PAGES: u64 = 8;
-/// Leaves of a dropped tree that are freed before the thread looks for other work.
-const GARBAGE_STEPS: usize = 256;
 
 type Note = (Tree, Box<[u8]>);
 
-/// Leaves that lost their last record, or most of them, by a key that they covered; and how far
-/// dropped trees are.
+/// Leaves that lost their last record, or most of them, by a key that they covered.
 #[derive(Debug, Default)]
 pub(crate) struct SparseLeaves {
     queue: Mutex<VecDeque<Note>>,
     /// Length of `queue`, which commits look at without the lock. Written under it.
     len: AtomicUsize,
-    /// How often a tree was dropped.
-    dropped: AtomicU64,
-    /// `dropped` when no dropped tree was left.
-    dismantled: AtomicU64,
 }
 
 impl SparseLeaves {
@@ -90,19 +81,6 @@ impl SparseLeaves {
 }
 
 impl Engine {
-    /// Tells the maintenance thread that a tree was dropped.
-    pub(crate) fn garbage_wanted(&self) {
-        self.sparse_leaves.dropped.fetch_add(1, Ordering::Release);
-        self.space.growth.notify_all();
-    }
-
-    /// True while dropped trees are still being taken apart.
-    pub(crate) fn garbage_left(&self) -> bool {
-        // Acquire: pairs with the Release in garbage_wanted.
-        self.sparse_leaves.dropped.load(Ordering::Acquire)
-            > self.sparse_leaves.dismantled.load(Ordering::Acquire)
-    }
-
     /// Body of the maintenance thread.
     pub(crate) fn run_maintenance(&self) {
         let mut scratch = Scratch::new();
@@ -129,9 +107,10 @@ impl Engine {
                 }
             };
             self.space.growth.register(&thread_waker());
+            self.registry.work.register(&thread_waker());
             // Once more, for what came between the last look and the registration.
             let came = !self.sparse_leaves.is_empty() && self.check_poison().is_ok()
-                || self.garbage_left() && idle
+                || self.registry.is_wanted() && idle
                 || self.space.is_wanted();
             if self.is_stopping() || came {
                 continue;
@@ -229,7 +208,7 @@ impl Engine {
     }
 
     /// Marks of a change that belongs to no batch.
-    fn background_marks(&self) -> Marks {
+    pub(crate) fn background_marks(&self) -> Marks {
         Marks {
             lsn: self.log.reserved_end(),
             multi_lsn: Lsn(0),
@@ -238,7 +217,7 @@ impl Engine {
 
     /// Runs one step of background work in a stay of its own until it succeeds. The step changes
     /// nothing when it is refused, and what it waits for is waited for outside of the gate.
-    fn in_gate<T>(
+    pub(crate) fn in_gate<T>(
         &self,
         mut step: impl FnMut(&Self) -> std::result::Result<T, Restart>,
     ) -> Result<T> {
@@ -257,77 +236,5 @@ impl Engine {
             };
             self.serve(restart, &mut turns)?;
         }
-    }
-
-    /// Takes the oldest dropped tree apart, a number of leaves at a time. True if there is more.
-    fn collect_garbage(&self, scratch: &mut Scratch) -> Result<bool> {
-        if !self.garbage_left() {
-            return Ok(false);
-        }
-        // Before the look: a tree that is dropped after it counts as left. Acquire: pairs with the
-        // Release in garbage_wanted.
-        let dropped = self.sparse_leaves.dropped.load(Ordering::Acquire);
-        let Some((key, tree)) = self.oldest_garbage()? else {
-            // Release: pairs with the Acquire in garbage_left.
-            self.sparse_leaves
-                .dismantled
-                .store(dropped, Ordering::Release);
-            return Ok(false);
-        };
-        for _ in 0..GARBAGE_STEPS {
-            if self.is_stopping() || !self.dirty_room(8) {
-                thread::yield_now();
-                return Ok(!self.is_stopping());
-            }
-            if self.dismantle_step(tree, &key, scratch)? {
-                break;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Frees one leaf of `tree`; with the last one its row. True if nothing is left.
-    fn dismantle_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
-        self.in_gate(|engine| {
-            let stay = engine.stay();
-            let step = tree.try_dismantle(&engine.pool, &stay, scratch)?;
-            engine
-                .statistics
-                .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
-            // From here on something has changed: the stay ends only when all of it is done.
-            let finished = engine
-                .drive(|| scratch.try_finish(&engine.pool, &stay))
-                .and_then(|()| {
-                    if step.done {
-                        let marks = engine.background_marks();
-                        engine.apply(GARBAGE, marks, key, None, scratch)?;
-                    }
-                    Ok(())
-                });
-            if let Err(error) = finished {
-                engine.poison(error);
-            }
-            Ok(step.done)
-        })
-    }
-
-    fn oldest_garbage(&self) -> Result<Option<(Vec<u8>, Tree)>> {
-        let mut leaf = LeafCopy::new();
-        self.block(|_| {
-            let start = std::ops::Bound::Unbounded;
-            GARBAGE.try_scan_leaf(&self.pool, start, Direction::Forward, &mut leaf)?;
-            let Some((key, ScanValue::Inline(row))) = leaf.iter().next() else {
-                return Ok(None);
-            };
-            let row = TreeRow::decode_garbage(row)
-                .map_err(|damage| Halt::Error(Error::corrupt("garbage table", damage)))?;
-            Ok(Some((
-                key.to_vec(),
-                Tree {
-                    id: row.tree,
-                    root: row.root,
-                },
-            )))
-        })
     }
 }

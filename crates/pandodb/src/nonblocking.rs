@@ -63,6 +63,7 @@ impl Pending {
 fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
     match step {
         Ok(value) => Ok(Attempt::Ready(value)),
+        Err(Halt::Stop(Stop::Chunks)) => Err(Error::InChunks),
         Err(Halt::Stop(stop)) => Ok(Attempt::Pending(Pending {
             stop,
             wanted: std::mem::take(wanted),
@@ -334,6 +335,7 @@ impl Transaction {
                 out.extend_from_slice(value);
                 return Ok(Attempt::Ready(true));
             }
+            Own::Large => return Err(Error::InChunks),
             Own::Gone => return Ok(Attempt::Ready(false)),
             Own::Unknown => {}
         }
@@ -368,7 +370,7 @@ impl Transaction {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.engine.check_key(key)?;
-        let limit = self.engine.value_bytes_max();
+        let limit = self.engine.plain_bytes_max();
         if value.len() > limit {
             return Err(Error::ValueTooLong {
                 bytes: value.len(),
@@ -515,7 +517,7 @@ impl ScanPage {
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.leaf.iter().map(|(key, value)| match value {
             ScanValue::Inline(value) => (key, Some(value)),
-            ScanValue::Overflow { .. } => (key, None),
+            ScanValue::Long => (key, None),
         })
     }
 

@@ -19,6 +19,8 @@ pub struct Occupancy {
     pub channels: u64,
     /// Frames of the hold budget that operations have a share of.
     pub hold_frames: u64,
+    /// Readers of values in chunks.
+    pub chunk_readers: u64,
 }
 
 impl Engine {
@@ -33,6 +35,7 @@ impl Engine {
             helped: self.helper.pending() as u64,
             channels: channels as u64,
             hold_frames: self.holds.taken(),
+            chunk_readers: self.registry.readers(),
         }
     }
 }

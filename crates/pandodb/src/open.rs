@@ -1,16 +1,18 @@
 //! Opening: creation of a store, or recovery of one.
 //!
 //! Recovery is "load the checkpoint, replay whole batches": newest superblock, mapping, bitmap;
-//! catalogue; replay; a checkpoint whose generation is the new incarnation of the log; a new
-//! segment. It may be killed and repeated at any point: until its checkpoint is durable it writes
-//! to blocks only that the old one does not use.
+//! catalogue; a first look at the log, for extents that it names; replay; a checkpoint whose
+//! generation is the new incarnation of the log; a new segment. It may be killed and repeated at
+//! any point: until its checkpoint is durable it writes to blocks only that the old one does not
+//! use, and no record behind it names.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
-use pando_format::log::{BatchReader, Operation};
+use pando_format::chunks::ChunkPart;
+use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
 use pando_pool::Marks;
@@ -21,6 +23,7 @@ use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
 
 use crate::checkpoint::{CheckpointState, Files};
+use crate::chunks::apply::NewValue;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, create_data, open_data, pool_of, space_keeper};
@@ -418,6 +421,10 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         incarnation: superblock.incarnation,
         from: superblock.checkpoint_lsn,
     };
+    // Extents that records name are taken before anything may be allocated: replay writes images.
+    pando_wal::replay(&device, &how, |lsn, payload| {
+        store.mark_extents(lsn, payload)
+    })?;
     let end = pando_wal::replay(&device, &how, |lsn, payload| replay.batch(lsn, payload))?;
     let mapping = MappingFiles::reopen(&device, &superblock)?;
     let files = Files {
@@ -447,6 +454,13 @@ fn remove_strays(device: &AnyDevice, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
+/// What a record says of a key.
+enum Write<'a> {
+    Put(&'a [u8]),
+    PutChunks(ChunkedValue<'a>),
+    Delete,
+}
+
 struct Replay<'a> {
     store: &'a Store,
     scratch: Scratch,
@@ -463,8 +477,13 @@ impl Replay<'_> {
         self.make_room(batch.operations(), payload.len());
         for (index, operation) in batch.enumerate() {
             match operation.map_err(|damage| damaged(damage.what))? {
-                Operation::Put { tree, key, value } => self.write(tree, marks, key, Some(value))?,
-                Operation::Delete { tree, key } => self.write(tree, marks, key, None)?,
+                Operation::Put { tree, key, value } => {
+                    self.write(tree, marks, key, Write::Put(value))?;
+                }
+                Operation::PutChunks { tree, key, value } => {
+                    self.write(tree, marks, key, Write::PutChunks(value))?;
+                }
+                Operation::Delete { tree, key } => self.write(tree, marks, key, Write::Delete)?,
                 Operation::CreateTable { name, tree } => {
                     self.change(name, None, Some(tree), lsn, index)?;
                 }
@@ -493,18 +512,13 @@ impl Replay<'_> {
     fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
         let of_values = bytes / (store.pool.page_size().bytes() / 2);
-        let pages = u64::from(operations) * 4 + of_values as u64 + 64;
+        let garbage = store.burial_pages(operations.into());
+        let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
         store.space.want(pages * u64::from(store.page_blocks()));
         store.space.grow_if_wanted(store.committed_blocks());
     }
 
-    fn write(
-        &mut self,
-        tree: TreeId,
-        marks: Marks,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<()> {
+    fn write(&mut self, tree: TreeId, marks: Marks, key: &[u8], write: Write<'_>) -> Result<()> {
         let state = match self.tables.get(&tree) {
             Some(state) => state.clone(),
             None => {
@@ -527,9 +541,20 @@ impl Replay<'_> {
                     format!("{tree} was dropped"),
                 )
             })?;
-        let (entries, fill) = self
-            .store
-            .apply(known, marks, key, value, &mut self.scratch)?;
+        let (store, scratch) = (self.store, &mut self.scratch);
+        let (entries, fill) = match write {
+            Write::Put(value) => store.apply(known, marks, key, Some(value), scratch)?,
+            Write::Delete => store.apply(known, marks, key, None, scratch)?,
+            Write::PutChunks(value) => {
+                let parts: Vec<ChunkPart> = value.parts().collect();
+                let value = NewValue {
+                    head: value.head,
+                    shape: value.shape,
+                    parts: &parts,
+                };
+                store.apply_chunks(known, marks, key, value, scratch)?
+            }
+        };
         state.add(entries);
         if fill != LeafFill::Enough {
             self.replayed.sparse.push((known, key.to_vec(), fill));

@@ -30,7 +30,7 @@ pub const MAX_MEMORY_MIN: u64 = 2 << 20;
 /// Default memory budget of the library.
 pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
 /// Longest value.
-pub const VALUE_BYTES_MAX: usize = pando_tree::VALUE_BYTES_MAX;
+pub const VALUE_BYTES_MAX: usize = pando_format::chunks::VALUE_BYTES_MAX as usize;
 
 /// Options of a store; see the methods for defaults. `open` opens or creates.
 ///
@@ -57,6 +57,8 @@ pub struct Builder {
     pub(crate) log_bytes: Option<u64>,
     pub(crate) frames: Option<usize>,
     pub(crate) checkpoint_interval: Duration,
+    pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) plain_bytes_max: Option<usize>,
 }
 
 impl Default for Builder {
@@ -74,6 +76,8 @@ impl Default for Builder {
             log_bytes: None,
             frames: None,
             checkpoint_interval: Duration::from_secs(300),
+            chunk_bytes: None,
+            plain_bytes_max: None,
         }
     }
 }
@@ -167,6 +171,23 @@ impl Builder {
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
+        self
+    }
+
+    /// Bytes of the chunks of new large values, in place of what follows from `max_memory` (a 256th
+    /// of it, from 64 KiB to 1 MiB): a power of two from 4 KiB to 1 MiB, at most 256 blocks. Other
+    /// numbers are rounded down.
+    #[must_use]
+    pub fn chunk_size(mut self, bytes: u64) -> Self {
+        self.chunk_bytes = Some(bytes);
+        self
+    }
+
+    /// Values of more bytes than this lie in chunks; at most, and by default, 4 MiB, or what the
+    /// log buffer takes of that.
+    #[must_use]
+    pub fn chunk_values_over(mut self, bytes: usize) -> Self {
+        self.plain_bytes_max = Some(bytes);
         self
     }
 

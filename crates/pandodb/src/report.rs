@@ -116,6 +116,12 @@ pub struct TableStat {
     pub tree: Vec<LevelStat>,
     /// Pages of long values.
     pub overflow_pages: u64,
+    /// Values in chunks.
+    pub large_values: u64,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Bytes of the blocks of these chunks.
+    pub chunk_bytes: u64,
 }
 
 /// The pages of a store that are stored in one way.
@@ -159,6 +165,10 @@ pub struct StoreStat {
     pub data_bytes: u64,
     /// Bytes of it that pages use.
     pub used_bytes: u64,
+    /// Chunks, those of values included that are gone and not yet freed.
+    pub chunks: u64,
+    /// Bytes of the blocks of these chunks.
+    pub chunk_bytes: u64,
     /// Batches in the log behind the checkpoint.
     pub log_batches: u64,
     /// Bytes of their records.

@@ -36,10 +36,14 @@ pub(crate) struct SpaceKeeper {
     file: AnyFile,
     block_bytes: u64,
     promised: AtomicU64,
+    /// Page ids for chunks, beside those of promised blocks.
+    promised_ids: AtomicU64,
     /// The last attempt to grow the file met a full disk.
     full: AtomicBool,
     /// Blocks that somebody waits for.
     wanted: AtomicU64,
+    /// Blocks in a row that somebody waits for, however many are free.
+    run_wanted: AtomicU64,
     /// Those that wait for blocks.
     waiters: WaitList,
     /// The engine thread that grows the file.
@@ -66,6 +70,25 @@ impl Drop for Promise<'_> {
     }
 }
 
+/// Page ids promised to the chunks of a commit; given back on drop, when they are taken.
+#[derive(Debug)]
+pub(crate) struct IdPromise<'a> {
+    keeper: &'a SpaceKeeper,
+    ids: u64,
+}
+
+impl Drop for IdPromise<'_> {
+    fn drop(&mut self) {
+        if self.ids > 0 {
+            let before = self
+                .keeper
+                .promised_ids
+                .fetch_sub(self.ids, Ordering::Relaxed);
+            assert!(before >= self.ids, "a promise was given back twice");
+        }
+    }
+}
+
 impl SpaceKeeper {
     pub(crate) fn new(
         space: Space,
@@ -78,8 +101,10 @@ impl SpaceKeeper {
             file,
             block_bytes,
             promised: AtomicU64::new(0),
+            promised_ids: AtomicU64::new(0),
             full: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
+            run_wanted: AtomicU64::new(0),
             waiters: WaitList::new(),
             growth: WaitList::new(),
             statistics,
@@ -144,6 +169,20 @@ impl SpaceKeeper {
         (taken <= free).then_some(promise)
     }
 
+    /// Promises ids for chunks; whether there are as many is for the caller to find out.
+    pub(crate) fn promise_ids(&self, ids: u64) -> IdPromise<'_> {
+        if ids > 0 {
+            // SeqCst: promise first, look after, as in try_promise.
+            self.promised_ids.fetch_add(ids, Ordering::SeqCst);
+        }
+        IdPromise { keeper: self, ids }
+    }
+
+    /// Ids promised to chunks of running commits.
+    pub(crate) fn promised_ids(&self) -> u64 {
+        self.promised_ids.load(Ordering::SeqCst)
+    }
+
     /// Blocks promised to running commits.
     pub(crate) fn promised_blocks(&self) -> u64 {
         self.promised.load(Ordering::Relaxed)
@@ -163,6 +202,22 @@ impl SpaceKeeper {
     pub(crate) fn want(&self, blocks: u64) {
         self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
         self.growth.notify_all();
+    }
+
+    /// Takes `blocks` in a row for a chunk, within what may be promised. `None` when too few are
+    /// free, `Some(None)` when no run of them is.
+    pub(crate) fn try_take_run(&self, blocks: u32, committed: u64) -> Option<Option<Extent>> {
+        // A run may break a unit at each of its ends.
+        let unit = u64::from(self.space.unit());
+        let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
+        let _promise = self.try_promise(units, committed, false)?;
+        Some(self.space.allocate(blocks, None))
+    }
+
+    /// Tells the growth thread that `blocks` in a row are wanted: at the end of a longer file.
+    pub(crate) fn want_run(&self, blocks: u32) {
+        self.run_wanted.fetch_max(blocks.into(), Ordering::Relaxed);
+        self.want(blocks.into());
     }
 
     /// True if [`SpaceKeeper::try_promise`] would succeed, or would fail for good.
@@ -190,9 +245,11 @@ impl SpaceKeeper {
     /// Grows the file if somebody wants blocks; called by one thread at a time: recovery, then
     /// the maintenance thread.
     pub(crate) fn grow_if_wanted(&self, committed: u64) {
-        let wanted = self.wanted.swap(0, Ordering::Relaxed);
+        let run = self.run_wanted.swap(0, Ordering::Relaxed);
+        let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
         let low = self.low_water();
-        if wanted == 0 || self.available(committed, false) >= wanted + low {
+        let enough = run == 0 && self.available(committed, false) >= wanted + low;
+        if wanted == 0 || enough {
             self.waiters.notify_all();
             return;
         }

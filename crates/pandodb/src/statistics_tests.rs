@@ -181,13 +181,33 @@ fn put_and_checkpoint(place: &Place) -> u64 {
     checkpoint(place)
 }
 
+/// A value of three chunks of an eighth of a mebibyte, the last one shorter.
+const LARGE_BYTES: u64 = 300 << 10;
+
+fn put_large(place: &Place) {
+    let bytes = vec![7; LARGE_BYTES as usize];
+    let put = place.table.put_streamed(b"large", LARGE_BYTES, &bytes[..]);
+    put.unwrap();
+}
+
+fn with_large() -> Place {
+    let place = warm();
+    put_large(&place);
+    place
+}
+
+fn read_large(place: &Place) {
+    let value = place.table.get(b"large").unwrap().unwrap();
+    assert_eq!(value.len() as u64, LARGE_BYTES);
+}
+
 /// The page that a read of what is not in memory misses is the only leaf.
 fn get_cold(place: &Place) -> u64 {
     assert!(place.table.contains(b"known").unwrap());
     1
 }
 
-const ENGINE: [Drive; 35] = [
+const ENGINE: [Drive; 39] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -313,6 +333,22 @@ const ENGINE: [Drive; 35] = [
     ("checkpoint_sync_ns", warm, |place| checkpoint(place).min(1)),
     ("checkpoint_publish_ns", warm, |place| {
         checkpoint(place).min(1)
+    }),
+    ("chunk_reads", with_large, |place| {
+        read_large(place);
+        3
+    }),
+    ("chunk_read_bytes", with_large, |place| {
+        read_large(place);
+        LARGE_BYTES
+    }),
+    ("chunk_writes", warm, |place| {
+        put_large(place);
+        3
+    }),
+    ("chunk_write_bytes", warm, |place| {
+        put_large(place);
+        LARGE_BYTES
     }),
 ];
 

@@ -10,6 +10,7 @@ use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
+use crate::chunks::registry::Registry;
 use crate::error::{Error, Result};
 use crate::failures::FailedReads;
 use crate::fetcher::reap_own;
@@ -35,6 +36,8 @@ pub(crate) struct Store {
     /// Compressors that nobody uses at the moment: as many as there were writers at a time.
     pub(crate) encoders: Mutex<Vec<PageEncoder>>,
     pub(crate) tables: Tables,
+    /// Readers of chunks, and what waits for them.
+    pub(crate) registry: Arc<Registry>,
     pub(crate) statistics: Arc<Statistics>,
     /// Errors for those who waited for somebody else's read.
     pub(crate) failed_reads: FailedReads,
@@ -65,6 +68,7 @@ impl Store {
             space,
             encoders: Mutex::new(Vec::new()),
             tables: Tables::default(),
+            registry: Arc::default(),
             statistics,
             failed_reads: FailedReads::default(),
             epoch,
@@ -122,6 +126,7 @@ impl Store {
         self.pool.work().notify_all();
         self.space.waiters().notify_all();
         self.space.growth.notify_all();
+        self.registry.work.notify_all();
     }
 
     /// Poisons, and says so: for changes that have begun and cannot end.
@@ -369,6 +374,7 @@ impl Store {
             }
         };
         self.drive(|| scratch.try_finish(&self.pool, &stay))?;
+        self.bury(marks.lsn, None, scratch)?;
         Ok(done)
     }
 }

@@ -15,13 +15,14 @@ use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, park, thread_waker};
 use pando_tree::{Scratch, Tree};
 
+use crate::commit::put_chunks;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::Stop;
 use crate::jobs::{Job, JobEnd};
 use crate::store::Store;
 use crate::tables::TableState;
-use crate::write_set::{TableChange, WriteSet};
+use crate::write_set::{TableChange, Value, WriteSet};
 
 /// The tree of names.
 pub(crate) const CATALOGUE: Tree = Tree {
@@ -176,16 +177,18 @@ impl Engine {
                 None => Err(Stop::Blocks(blocks).into()),
             }
         })?;
+        let ids = self.promise_ids(set)?;
         let closed = self.gate.close();
         if let Some(watched) = self.changed(set, |_| false) {
             return Ok(JobEnd::Conflict { watched });
         }
+        set.name_chunks()?;
         let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
         self.apply_structure(set, &new_trees, lsn, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;
         self.log.mark_applied(lsn);
         drop(closed);
-        drop(promise);
+        drop((promise, ids));
         self.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
         Ok(JobEnd::Committed(lsn))
@@ -252,7 +255,8 @@ impl Engine {
             };
             let tree = tree_of[table].ok_or_else(missing)?;
             match value {
-                Some(value) => record.put(tree, key, value),
+                Some(Value::Bytes(value)) => record.put(tree, key, value),
+                Some(Value::Chunks(value)) => put_chunks(&mut record, tree, key, value),
                 None => record.delete(tree, key),
             }
         }

@@ -11,6 +11,7 @@ use crate::batch::WriteOptions;
 use crate::commit::Outcome;
 use crate::db::Db;
 use crate::error::Result;
+use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
@@ -128,6 +129,9 @@ impl Table {
     /// # Errors
     /// As [`Db::write`].
     pub fn put_with(&self, key: &[u8], value: &[u8], options: WriteOptions) -> Result<()> {
+        if value.len() > self.db.engine().plain_bytes_max() {
+            return self.put_streamed_with(key, value.len() as u64, value, options);
+        }
         let mut set = WriteSet::default();
         let table = set.table(&self.state);
         set.write(table, key, Some(value));
@@ -147,16 +151,18 @@ impl Table {
     /// # Errors
     /// As [`Db::write`].
     pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
-        let mut existed = false;
-        self.modify(key, options, |old| {
-            existed = old.is_some();
-            if existed {
-                Change::Delete
-            } else {
-                Change::Keep
+        let engine = self.db.engine();
+        let mut set = WriteSet::default();
+        loop {
+            if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
+                return Ok(false);
             }
-        })?;
-        Ok(existed)
+            let table = set.table(&self.state);
+            set.write(table, key, None);
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+                return Ok(true);
+            }
+        }
     }
 
     /// Replaces the value of `key` by what `f` makes of the old one: `Some` puts, `None` deletes.
@@ -217,10 +223,17 @@ impl Table {
         loop {
             let found = engine.block(|blocked| {
                 let set = &mut set;
-                engine
-                    .try_read_stamped(&self.state, key, &mut reader, &mut value, set)
-                    .inspect_err(|_| blocked.wanted.append(&mut reader.wanted))
+                let found = engine.try_read_stamped(&self.state, key, &mut reader, &mut value, set);
+                blocked.wanted.append(&mut reader.wanted);
+                match found {
+                    Err(Halt::Stop(Stop::Chunks)) => Ok(None),
+                    other => other.map(Some),
+                }
             })?;
+            let found = match found {
+                Some(found) => found,
+                None => engine.read_whole_stamped(&self.state, key, &mut value, &mut set)?,
+            };
             let table = set.table(&self.state);
             match f(found.then_some(&value[..])) {
                 Change::Keep => return Ok(()),

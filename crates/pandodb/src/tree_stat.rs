@@ -76,6 +76,7 @@ mod tests {
             keys: Vec::new(),
             children: Vec::new(),
             overflow: Vec::new(),
+            chunked: Vec::new(),
             used_bytes,
             prefix_saved_bytes: 5,
             lsn_max: Lsn(0),

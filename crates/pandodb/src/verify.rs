@@ -10,7 +10,7 @@ use std::path::Path;
 
 use pando_device::{AnyDevice, DirectoryDevice, File, IoBuf};
 use pando_format::bytes::u32_at;
-use pando_format::catalogue::TreeRow;
+use pando_format::catalogue::GarbageRow;
 use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::log::BatchReader;
 use pando_format::page::{HEADER_BYTES, PageKind};
@@ -26,6 +26,7 @@ use crate::report::{StoreStat, StoredStat, TableStat};
 use crate::store::Store;
 use crate::structure::{CATALOGUE, GARBAGE};
 use crate::tree_stat::LevelStat;
+use crate::verify_chunks::check_extents;
 
 /// Something that is not as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,9 +107,11 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         tables.extend(walk.tree(name, tree, entries));
     }
     walk.orphans();
-    let (log, damages, done) = (walk.log(), walk.damages, walk.done);
     let space = store.space.space();
+    // Before the extents of the log are taken: they are not the checkpoint's.
     let used = space.blocks() - space.free_blocks();
+    let (chunks, chunk_bytes) = walk.chunks();
+    let (log, damages, done) = (walk.log(), walk.damages, walk.done);
     let stat = StoreStat {
         generation: superblock.generation.0,
         checkpoint_lsn: superblock.checkpoint_lsn.0,
@@ -117,6 +120,8 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         stored,
         data_bytes: store.space.blocks() * store.space.block_bytes(),
         used_bytes: used * store.space.block_bytes(),
+        chunks,
+        chunk_bytes,
         log_batches: log.map_or(0, |log| log.records),
         log_bytes: log.map_or(0, |log| log.bytes),
         tables,
@@ -128,8 +133,8 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     })
 }
 
-struct Walk<'a, P> {
-    store: &'a Store,
+pub(crate) struct Walk<'a, P> {
+    pub(crate) store: &'a Store,
     superblock: Superblock,
     /// Pages met, with the tree that owns them.
     seen: BTreeMap<PageId, String>,
@@ -146,7 +151,7 @@ struct Limits {
 }
 
 impl<P: FnMut(u64, u64)> Walk<'_, P> {
-    fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
+    pub(crate) fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.damages.push(Damage {
             place: place.into(),
             what: what.into(),
@@ -162,6 +167,9 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             let Some(extent) = self.store.pool.stored_extent(page) else {
                 continue;
             };
+            if self.store.pool.chunk(page).is_some() {
+                continue;
+            }
             let mut codec = Codec::Plain;
             if extent.blocks < self.store.page_blocks() {
                 let what = self.stored_codec(extent, &mut buffer);
@@ -179,6 +187,17 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             stat.page_bytes += page_bytes;
         }
         stats.into_iter().filter(|stat| stat.pages > 0).collect()
+    }
+
+    /// How many chunks there are, and bytes of their blocks.
+    fn chunks(&self) -> (u64, u64) {
+        let pool = &self.store.pool;
+        let pages = (0..pool.page_ids().high_water()).map(PageId);
+        let stored = pages.filter_map(|page| pool.chunk(page));
+        stored.fold((0, 0), |(count, bytes), chunk| {
+            let blocks = u64::from(chunk.extent.blocks);
+            (count + 1, bytes + blocks * self.store.space.block_bytes())
+        })
     }
 
     /// How the image at `extent` is stored. What pads it must be zeros.
@@ -225,7 +244,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         trees
     }
 
-    fn garbage(&self) -> Result<Vec<(String, Tree, Option<u64>)>> {
+    fn garbage(&mut self) -> Result<Vec<(String, Tree, Option<u64>)>> {
         let mut trees = Vec::new();
         let mut leaf = pando_tree::LeafCopy::new();
         let mut from = std::ops::Bound::Unbounded;
@@ -239,8 +258,15 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 let pando_tree::ScanValue::Inline(value) = value else {
                     continue;
                 };
-                let row = TreeRow::decode_garbage(value)
+                let row = GarbageRow::decode(value)
                     .map_err(|damage| Error::corrupt("garbage table", damage))?;
+                let row = match row {
+                    GarbageRow::DroppedTree(row) => row,
+                    GarbageRow::Chunks(chunks) => {
+                        self.dead_chunks(&chunks);
+                        continue;
+                    }
+                };
                 let name = format!("dropped {}", row.tree);
                 trees.push((
                     name,
@@ -265,6 +291,9 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             levels: 0,
             tree: Vec::new(),
             overflow_pages: 0,
+            large_values: 0,
+            chunks: 0,
+            chunk_bytes: 0,
         };
         self.node(&name, tree, tree.root, None, &Limits::default(), &mut stat);
         if let Some(entries) = entries {
@@ -278,7 +307,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
     }
 
     /// Notes a page; false if it was met before.
-    fn own(&mut self, page: PageId, owner: &str) -> bool {
+    pub(crate) fn own(&mut self, page: PageId, owner: &str) -> bool {
         self.done += 1;
         (self.progress)(self.done, self.store.pool.page_ids().high_water().into());
         if let Some(other) = self.seen.insert(page, owner.to_owned()) {
@@ -320,6 +349,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         if summary.kind == PageKind::Leaf {
             stat.entries += summary.records as u64;
             self.overflow(name, tree, &summary, stat);
+            self.chunked(name, tree, &summary, stat);
             return;
         }
         if level.is_none_or(|level| summary.level == level) && summary.level > 0 {
@@ -432,7 +462,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             let damaged =
                 |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);
             for operation in BatchReader::new(payload).map_err(damaged)? {
-                operation.map_err(damaged)?;
+                check_extents(self.store, lsn, &operation.map_err(damaged)?)?;
             }
             Ok::<(), Error>(())
         });

@@ -6,6 +6,7 @@ use std::ops::Range;
 use pando_sync::Arc;
 use pando_tree::Tree;
 
+use crate::chunks::writer::Prepared;
 use crate::error::{Error, Result};
 use crate::stripes::Stamp;
 use crate::tables::TableState;
@@ -14,10 +15,28 @@ use crate::tables::TableState;
 const SCANNED_MAX: usize = 16;
 
 /// What a batch does to a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Change {
     Put { value: Range<usize> },
+    PutLarge(Arc<Prepared>),
     Delete,
+}
+
+/// A new value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Bytes(&'a [u8]),
+    Chunks(&'a Arc<Prepared>),
+}
+
+impl Value<'_> {
+    /// Bytes of it that the log and pages hold.
+    pub(crate) fn stored_bytes(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Chunks(value) => value.list_bytes(),
+        }
+    }
 }
 
 /// One key of a batch.
@@ -60,6 +79,7 @@ pub(crate) struct BatchTable {
 /// What a batch knows of a key.
 pub(crate) enum Own<'a> {
     Value(&'a [u8]),
+    Large,
     Gone,
     Unknown,
 }
@@ -127,6 +147,55 @@ impl WriteSet {
             },
             None => Change::Delete,
         };
+        self.note(table, key, change);
+    }
+
+    /// Sets a key to a value in chunks.
+    pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: Arc<Prepared>) {
+        self.note(table, key, Change::PutLarge(value));
+    }
+
+    /// The first value of more than `limit` bytes that is not in chunks.
+    pub(crate) fn first_longer(&self, limit: usize) -> Option<usize> {
+        self.writes.iter().position(|write| match &write.change {
+            Change::Put { value } => value.len() > limit,
+            Change::PutLarge(_) | Change::Delete => false,
+        })
+    }
+
+    /// The value of the write at `position` was written to chunks.
+    pub(crate) fn replace_value(&mut self, position: usize, value: Arc<Prepared>) {
+        self.writes[position].change = Change::PutLarge(value);
+    }
+
+    /// The values in chunks.
+    pub(crate) fn large(&self) -> impl Iterator<Item = &Arc<Prepared>> {
+        self.writes.iter().filter_map(|write| match &write.change {
+            Change::PutLarge(value) => Some(value),
+            Change::Put { .. } | Change::Delete => None,
+        })
+    }
+
+    /// A log record is about to name the chunks: they are the batch's no more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] when a record has named one before.
+    ///
+    /// # Panics
+    /// When two keys of the batch have the same value.
+    pub(crate) fn name_chunks(&self) -> Result<()> {
+        if self.large().any(|value| value.draft.is_named()) {
+            return Err(Error::InvalidValue {
+                what: "was put before".into(),
+            });
+        }
+        for value in self.large() {
+            assert!(value.draft.name(), "a value has one key");
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, table: usize, key: &[u8], change: Change) {
         if let Some(known) = self.find(table, key) {
             self.writes[known].change = change;
             return;
@@ -169,6 +238,7 @@ impl WriteSet {
             .map(|position| &self.writes[position].change)
         {
             Some(Change::Put { value }) => Own::Value(&self.bytes[value.clone()]),
+            Some(Change::PutLarge(_)) => Own::Large,
             Some(Change::Delete) => Own::Gone,
             None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
             None => Own::Unknown,
@@ -181,17 +251,18 @@ impl WriteSet {
     }
 
     /// Table, key and new value (None: deleted) of the write at `position`.
-    pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<&[u8]>) {
+    pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
         let write = &self.writes[position];
         let value = match &write.change {
-            Change::Put { value } => Some(&self.bytes[value.clone()]),
+            Change::Put { value } => Some(Value::Bytes(&self.bytes[value.clone()])),
+            Change::PutLarge(value) => Some(Value::Chunks(value)),
             Change::Delete => None,
         };
         (write.table, &self.bytes[write.key.clone()], value)
     }
 
     /// All writes, in the order of the first mention of their keys.
-    pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<&[u8]>)> {
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
         (0..self.writes.len()).map(|position| self.write_at(position))
     }
 
@@ -199,7 +270,7 @@ impl WriteSet {
     pub(crate) fn only_deletes(&self) -> bool {
         self.writes
             .iter()
-            .all(|write| write.change == Change::Delete)
+            .all(|write| matches!(write.change, Change::Delete))
             && self
                 .table_changes
                 .iter()

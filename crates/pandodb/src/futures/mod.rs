@@ -69,6 +69,9 @@ impl Waits {
         let Some(stop) = self.stop.take() else {
             return Ok(Next::Try);
         };
+        if matches!(stop, Stop::Chunks) {
+            return Ok(Next::AskForHelp);
+        }
         let at_once = if let Stop::Restart(Restart::Fault(page)) = stop {
             self.faults += 1;
             if self.faults > FAULTS_MAX {

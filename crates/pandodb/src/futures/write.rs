@@ -18,7 +18,7 @@ use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::halt::{Halt, Step};
 use crate::options::Durability;
-use crate::table::{Table, with_reader, with_value};
+use crate::table::Table;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
 
@@ -54,10 +54,8 @@ impl Work {
         if let Some((state, key)) = &self.look
             && !self.looked
         {
+            let found = engine.try_contains_stamped(state, key.bytes(), &mut self.set)?;
             let set = &mut self.set;
-            let found = with_reader(|reader| {
-                with_value(|value| engine.try_read_stamped(state, key.bytes(), reader, value, set))
-            })?;
             if !found {
                 return Ok(Some(End {
                     lsn: None,
@@ -146,12 +144,26 @@ impl PendingWrite {
         for _ in 0..TURNS_MAX {
             let end = match &mut self.phase {
                 Phase::Commit(work) => {
-                    match self.waits.arrange(&self.engine, waker)? {
+                    let is_long = work
+                        .set
+                        .first_longer(self.engine.plain_bytes_max())
+                        .is_some();
+                    let next = match is_long {
+                        // Chunks are written before the commit, which blocks.
+                        true => Next::AskForHelp,
+                        false => self.waits.arrange(&self.engine, waker)?,
+                    };
+                    match next {
                         Next::Try => {}
                         Next::Wait => return Poll::Pending,
                         Next::AskForHelp => {
-                            let work = std::mem::take(work);
-                            let answer = self.engine.ask_for_help(move |engine| work.run(engine));
+                            let mut work = std::mem::take(work);
+                            let shared = self.engine.clone();
+                            let answer = self.engine.ask_for_help(move |engine| {
+                                Engine::spill(&shared, &mut work.set)?;
+                                work.scratch.reset();
+                                work.run(engine)
+                            });
                             self.phase = Phase::Helped(answer);
                             continue;
                         }

@@ -31,7 +31,7 @@ fn too_long_keys_and_values_are_refused_with_the_limit() {
 #[test]
 fn four_mebibytes_fit_a_budget_of_sixty_four() {
     let db = Db::builder().max_memory(64 << 20).open_in_memory().unwrap();
-    assert_eq!(db.value_bytes_max(), 4 << 20);
+    assert_eq!(db.plain_bytes_max(), 4 << 20);
     let table = db.table("t").unwrap();
     let value: Vec<u8> = (0..4_u32 << 20).map(|at| (at % 253) as u8).collect();
     table.put(b"v", &value).unwrap();

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod basics;
+mod chunks;
 mod concurrency;
 mod devices;
 mod dropped;

@@ -1,0 +1,198 @@
+//! Step 4 of a commit for values in chunks, which replay does as well: ids for new chunks, the list
+//! for the leaf, garbage rows for chunks that nothing names any more. And step 0 of recovery: the
+//! extents that the log names are taken.
+
+use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key};
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::log::{BatchReader, ChunkedValue, Operation};
+use pando_format::{Extent, Lsn, PageId, StoredPage};
+use pando_pool::Marks;
+use pando_stats::Ticker;
+use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+use crate::structure::GARBAGE;
+
+/// Pages that the garbage rows of one value may make dirty, at worst.
+const BURIAL_PAGES_MAX: u64 = 40;
+/// Pages for rows that fill none.
+const BURIAL_PAGES_LEAST: u64 = 8;
+
+/// A value in chunks that is being put.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewValue<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) shape: ChunkShape,
+    pub(crate) parts: &'a [ChunkPart],
+}
+
+impl Store {
+    /// Pages that garbage rows may make dirty when `writes` values are replaced or removed.
+    pub(crate) fn burial_pages(&self, writes: u64) -> u64 {
+        let chunks = self.pool.chunks();
+        if chunks == 0 {
+            return 0;
+        }
+        // 4 bytes each, in pages that are half full at least.
+        let of_all = chunks * 16 / self.pool.page_size().bytes() as u64;
+        (writes * BURIAL_PAGES_MAX).min(of_all + BURIAL_PAGES_LEAST)
+    }
+
+    /// Puts a value in chunks; the caller is in the gate. Returns as [`Store::apply`] does.
+    pub(crate) fn apply_chunks(
+        &self,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: NewValue<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
+        let stay = self.stay();
+        let old = match value.parts.contains(&ChunkPart::Kept) {
+            true => self.list_of(tree, key)?,
+            false => None,
+        };
+        let mut list = ChunkList {
+            shape: value.shape,
+            chunks: Vec::with_capacity(value.parts.len()),
+            head: value.head.to_vec(),
+        };
+        for (index, part) in value.parts.iter().enumerate() {
+            let chunk = match part {
+                ChunkPart::Kept => kept(old.as_ref(), value.shape, index)?,
+                ChunkPart::New(new) => {
+                    let stored = StoredPage {
+                        extent: Extent {
+                            block: new.block,
+                            blocks: value.shape.blocks_of(index, self.space.block_bytes()),
+                        },
+                        tag: StoredPage::tag_of(new.checksum),
+                        names_chunks: false,
+                        is_chunk: true,
+                    };
+                    ChunkRef {
+                        page: self.drive(|| self.pool.adopt_chunk(&stay, stored))?,
+                        checksum: new.checksum,
+                    }
+                }
+            };
+            list.chunks.push(chunk);
+        }
+        let mut bytes = Vec::new();
+        list.encode(&mut bytes);
+        self.statistics.tick(Ticker::Puts, 1);
+        let inserted =
+            self.drive(|| tree.try_insert_chunked(&self.pool, &stay, marks, key, &bytes, scratch))?;
+        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
+        self.bury(marks.lsn, Some(&list), scratch)?;
+        Ok((i64::from(!inserted.replaced), LeafFill::Enough))
+    }
+
+    /// The list of the value that `key` has in `tree`, if it lies in chunks.
+    fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<ChunkList>> {
+        let mut reader = ValueReader::new();
+        let mut bytes = Vec::new();
+        let found = self.drive(|| tree.try_get(&self.pool, key, &mut reader, &mut bytes))?;
+        found.chunked.then(|| decode_list(&bytes)).transpose()
+    }
+
+    /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
+    /// replaced or removed, but for those that `new` goes on naming. The caller is in the gate; the
+    /// leaf names them no more.
+    pub(crate) fn bury(
+        &self,
+        lsn: Lsn,
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let bytes = scratch.take_chunk_list();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let old = decode_list(&bytes)?;
+        let is_kept = |index: usize, chunk: &ChunkRef| {
+            new.is_some_and(|new| new.chunks.get(index).is_some_and(|new| new == chunk))
+        };
+        let dead: Vec<PageId> = old
+            .chunks
+            .iter()
+            .enumerate()
+            .filter(|(index, chunk)| !is_kept(*index, chunk))
+            .map(|(_, chunk)| chunk.page)
+            .collect();
+        let marks = Marks {
+            lsn,
+            multi_lsn: Lsn(0),
+        };
+        for row in dead.chunks(GARBAGE_CHUNKS_MAX) {
+            let key = chunk_garbage_key(lsn, row[0]);
+            let value = GarbageRow::encode_chunks(row);
+            self.apply(GARBAGE, marks, &key, Some(&value), scratch)?;
+        }
+        self.registry.want();
+        Ok(())
+    }
+
+    /// Recovery, before anything is allocated: takes the extents that a batch of the log names.
+    pub(crate) fn mark_extents(&self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
+        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
+        if !batch.names_extents() {
+            return Ok(());
+        }
+        for operation in batch {
+            let Operation::PutChunks { value, .. } =
+                operation.map_err(|damage| damaged(damage.what))?
+            else {
+                continue;
+            };
+            for (extent, _, _) in new_extents(&value, self.space.block_bytes()) {
+                let marked = self.space.space().mark_allocated(extent);
+                marked.map_err(|overlap| damaged(format!("names {extent:?}: {overlap}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The extents that a value in a log record names, with checksum and bytes of each.
+pub(crate) fn new_extents(
+    value: &ChunkedValue<'_>,
+    block_bytes: u64,
+) -> impl Iterator<Item = (Extent, u32, usize)> {
+    let shape = value.shape;
+    value
+        .parts()
+        .enumerate()
+        .filter_map(move |(index, part)| match part {
+            ChunkPart::Kept => None,
+            ChunkPart::New(new) => {
+                let extent = Extent {
+                    block: new.block,
+                    blocks: shape.blocks_of(index, block_bytes),
+                };
+                Some((extent, new.checksum, shape.bytes_of(index)))
+            }
+        })
+}
+
+/// The chunk that stays at `index`.
+fn kept(old: Option<&ChunkList>, shape: ChunkShape, index: usize) -> Result<ChunkRef> {
+    let known = old.filter(|old| {
+        old.shape.chunk_bytes == shape.chunk_bytes
+            && old.shape.bytes_of(index) == shape.bytes_of(index)
+    });
+    let chunk = known.and_then(|old| old.chunks.get(index).copied());
+    chunk.ok_or_else(|| {
+        Error::corrupt(
+            "log",
+            format!("chunk {index} of a value is to stay, and is not there"),
+        )
+    })
+}
+
+/// Reads the list of a leaf.
+pub(crate) fn decode_list(bytes: &[u8]) -> Result<ChunkList> {
+    ChunkList::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
+}

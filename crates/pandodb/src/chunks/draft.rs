@@ -1,0 +1,143 @@
+//! Extents of a value that no log record names yet. They belong to the operation that wrote them,
+//! which gives them back when it fails or is dropped; from the moment a record names them they
+//! belong to the log and to the pages of the batch.
+
+use pando_device::File;
+use pando_format::Extent;
+use pando_format::chunks::{ChunkPart, ChunkShape, NewChunk};
+use pando_stats::Ticker;
+use pando_sync::atomic::{AtomicBool, Ordering};
+
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::halt::{Step, Stop};
+use crate::store::pause;
+
+/// Checkpoints that are waited for when the disk is full: the first makes room of what is retired,
+/// the second of what was freed meanwhile.
+const CHECKPOINTS_MAX: u32 = 2;
+
+/// How long garbage is waited for on a full disk: a few tenths of a second.
+const GARBAGE_TURNS: u32 = 4096;
+
+/// The chunks of a value so far.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    engine: Shared,
+    pub(crate) shape: ChunkShape,
+    pub(crate) parts: Vec<ChunkPart>,
+    /// A log record names the extents: they are not this operation's any more.
+    named: AtomicBool,
+}
+
+impl Draft {
+    pub(crate) fn new(engine: &Shared, shape: ChunkShape) -> Self {
+        Self {
+            engine: engine.clone(),
+            shape,
+            parts: Vec::with_capacity(shape.count()),
+            named: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Shared {
+        &self.engine
+    }
+
+    /// Writes the next chunk: `bytes` up to the end of its last block, zeros behind the chunk.
+    /// Blocks for room and for the write, not for a sync.
+    pub(crate) fn push(&mut self, bytes: &[u8], checksum: u32) -> Result<()> {
+        let block_bytes = self.engine.space.block_bytes();
+        let blocks = self.shape.blocks_of(self.parts.len(), block_bytes);
+        assert_eq!(bytes.len() as u64, u64::from(blocks) * block_bytes);
+        let extent = self.engine.run_of_blocks(blocks)?;
+        let block = extent.block;
+        self.parts
+            .push(ChunkPart::New(NewChunk { block, checksum }));
+        let written = self
+            .engine
+            .data
+            .write_at(bytes, u64::from(block) * block_bytes);
+        written.map_err(Error::io("writing a chunk"))?;
+        let statistics = &self.engine.statistics;
+        statistics.tick(Ticker::ChunkWrites, 1);
+        statistics.tick(Ticker::ChunkWriteBytes, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes the chunks durable. Blocks.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.engine.check_writable()?;
+        let synced = self.engine.data.sync();
+        synced.map_err(|error| {
+            let error = Error::io_fatal("syncing chunks")(error);
+            self.engine.poisoned_by(&error)
+        })
+    }
+
+    /// From here on a log record names the extents. False if one did before.
+    pub(crate) fn name(&self) -> bool {
+        // Relaxed: the owner of the batch is the only one to ask.
+        !self.named.swap(true, Ordering::Relaxed)
+    }
+
+    /// True once a log record names the extents.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.is_named() {
+            return;
+        }
+        let block_bytes = self.engine.space.block_bytes();
+        let own = self.parts.iter().enumerate().filter_map(|(index, part)| {
+            let ChunkPart::New(chunk) = part else {
+                return None;
+            };
+            Some(Extent {
+                block: chunk.block,
+                blocks: self.shape.blocks_of(index, block_bytes),
+            })
+        });
+        self.engine.space.free_all(own);
+    }
+}
+
+impl Engine {
+    /// So many free blocks in a row. Blocks until there are.
+    fn run_of_blocks(&self, blocks: u32) -> Result<Extent> {
+        let mut checkpoints = 0;
+        loop {
+            match self.block(|_| self.try_run_of_blocks(blocks)) {
+                Err(Error::Full { .. }) if checkpoints < CHECKPOINTS_MAX => {
+                    checkpoints += 1;
+                    self.wait_for_garbage();
+                    self.checkpoint_now()?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Lets the maintenance thread free what nobody reads, for a while: then it is retired, and the
+    /// next checkpoint gives it back.
+    fn wait_for_garbage(&self) {
+        let mut turns = 0;
+        while self.registry.is_wanted() && turns < GARBAGE_TURNS && !self.is_stopping() {
+            pause(&mut turns);
+        }
+    }
+
+    fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
+        self.check_writable()?;
+        match self.space.try_take_run(blocks, self.committed_blocks()) {
+            Some(Some(extent)) => Ok(extent),
+            _ if self.space.is_full() => Err(self.space.full_error().into()),
+            Some(None) => Err(Stop::Run(blocks).into()),
+            None => Err(Stop::Blocks(blocks.into()).into()),
+        }
+    }
+}

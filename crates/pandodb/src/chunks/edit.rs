@@ -1,0 +1,253 @@
+//! Putting values of any length, and changing a part of one: of a value in chunks only the chunks
+//! are written in which something changes.
+
+use std::io::Read;
+
+use pando_tree::ValueReader;
+
+use crate::batch::{Batch, WriteOptions};
+use crate::chunks::look::Found;
+use crate::chunks::stream::OldBytes;
+use crate::chunks::writer::{LargeValue, ValueWriter};
+use crate::commit::Outcome;
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::stripes::Stamp;
+use crate::table::Table;
+use crate::tables::TableState;
+use crate::write_set::{Value, WriteSet};
+
+/// Bytes that are taken from a reader at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A value that is going to be changed.
+struct Old {
+    /// Its first bytes, if it lies in chunks.
+    head: Vec<u8>,
+    bytes: OldBytes,
+    stamp: Stamp,
+}
+
+impl Old {
+    fn len(&self) -> u64 {
+        self.head.len() as u64 + self.bytes.len()
+    }
+}
+
+impl Engine {
+    /// Opens `key` for a change. Blocks.
+    fn old_value(&self, state: &TableState, key: &[u8]) -> Result<Old> {
+        let mut reader = ValueReader::new();
+        let mut value = Vec::new();
+        let (found, stamp) = self.block(|blocked| {
+            let found = self.try_look_stamped(state, key, &mut reader, &mut value);
+            blocked.wanted.append(&mut reader.wanted);
+            found
+        })?;
+        let (head, bytes) = match found {
+            Found::Nothing => (Vec::new(), OldBytes::Value(Vec::new())),
+            Found::Value => (Vec::new(), OldBytes::Value(value)),
+            Found::Chunks(mut list, registration) => {
+                let head = std::mem::take(&mut list.head);
+                (head, OldBytes::Chunks(list, registration))
+            }
+        };
+        Ok(Old { head, bytes, stamp })
+    }
+
+    /// Reads the whole value of `key`, which was found to lie in chunks, for a change that follows
+    /// from it: `set` gets the stamp. Blocks.
+    pub(crate) fn read_whole_stamped(
+        &self,
+        state: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        set: &mut WriteSet,
+    ) -> Result<bool> {
+        let mut reader = ValueReader::new();
+        let (found, stamp) = self.block(|blocked| {
+            let found = self.try_look_stamped(state, key, &mut reader, out);
+            blocked.wanted.append(&mut reader.wanted);
+            found
+        })?;
+        set.reads.push(stamp);
+        match found {
+            Found::Nothing => Ok(false),
+            Found::Value => Ok(true),
+            Found::Chunks(list, _registration) => {
+                self.read_list(&list, out)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Writes what is too long for pages to chunks, before step 1 of a commit. Blocks.
+    pub(crate) fn spill(engine: &Shared, set: &mut WriteSet) -> Result<()> {
+        let limit = engine.plain_bytes_max();
+        while let Some(at) = set.first_longer(limit) {
+            let (_, _, value) = set.write_at(at);
+            let Some(Value::Bytes(bytes)) = value else {
+                unreachable!("it was found to have bytes");
+            };
+            let mut writer = ValueWriter::new(engine, bytes.len() as u64)?;
+            writer.write(bytes)?;
+            set.replace_value(at, writer.finish()?.prepared);
+        }
+        Ok(())
+    }
+}
+
+impl Batch {
+    /// Sets `key` to a value that was handed over before.
+    pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) {
+        let table = self.set.table(&table.state);
+        self.set.write_large(table, key, value.prepared);
+    }
+}
+
+impl Table {
+    /// Sets `key` to the next `bytes` bytes of `source`, of which a part at a time is in memory.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`]; [`Error::InvalidValue`] when `source` fails or ends too early.
+    pub fn put_streamed(&self, key: &[u8], bytes: u64, source: impl Read) -> Result<()> {
+        self.put_streamed_with(key, bytes, source, WriteOptions::default())
+    }
+
+    /// As [`Table::put_streamed`], as durable as `options` say.
+    ///
+    /// # Errors
+    /// As [`Table::put_streamed`].
+    pub fn put_streamed_with(
+        &self,
+        key: &[u8],
+        bytes: u64,
+        mut source: impl Read,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let engine = self.db.engine();
+        engine.check_key(key)?;
+        let failed = |error: std::io::Error| Error::InvalidValue {
+            what: format!("reading it: {error}"),
+        };
+        if bytes <= u64::from(engine.chunk_bytes()).min(engine.plain_bytes_max() as u64) {
+            let mut value = vec![0; bytes as usize];
+            source.read_exact(&mut value).map_err(failed)?;
+            return self.put_with(key, &value, options);
+        }
+        let mut writer = ValueWriter::new(engine, bytes)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        while writer.missing() > 0 {
+            let count = writer.missing().min(PIECE_BYTES as u64) as usize;
+            source.read_exact(&mut piece[..count]).map_err(failed)?;
+            writer.write(&piece[..count])?;
+        }
+        let mut batch = Batch::new();
+        batch.put_large(self, key, writer.finish()?);
+        self.db.write(&mut batch, options)
+    }
+
+    /// Overwrites the value of `key` from `offset` on; where it is shorter, it grows, with zeros in
+    /// between, and where there is none, one is made. Returns how long it is then. Atomic. Blocks.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn put_range(&self, key: &[u8], offset: u64, bytes: &[u8]) -> Result<u64> {
+        self.edit(key, bytes, WriteOptions::default(), |_| offset)
+    }
+
+    /// Appends to the value of `key`, or makes it. Returns how long it is then. Atomic. Blocks.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn append(&self, key: &[u8], bytes: &[u8]) -> Result<u64> {
+        self.edit(key, bytes, WriteOptions::default(), |len| len)
+    }
+
+    /// Overwrites the value from where `offset_of` its length says.
+    fn edit(
+        &self,
+        key: &[u8],
+        bytes: &[u8],
+        options: WriteOptions,
+        offset_of: impl Fn(u64) -> u64,
+    ) -> Result<u64> {
+        let engine = self.db.engine();
+        engine.check_key(key)?;
+        let mut set = WriteSet::default();
+        loop {
+            let state = &self.state;
+            set.clear();
+            let table = set.table(state);
+            let old = engine.old_value(state, key)?;
+            let offset = offset_of(old.len());
+            let end = offset.saturating_add(bytes.len() as u64);
+            let len = old.len().max(end);
+            if len == old.len() && bytes.is_empty() {
+                return Ok(len);
+            }
+            set.reads.push(old.stamp);
+            match changed(engine, old, offset, bytes, len)? {
+                Changed::Value(value) => set.write(table, key, Some(&value)),
+                Changed::Chunks(value) => set.write_large(table, key, value.prepared),
+            }
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+                return Ok(len);
+            }
+        }
+    }
+}
+
+enum Changed {
+    Value(Vec<u8>),
+    Chunks(LargeValue),
+}
+
+/// The value of `len` bytes that `old` becomes with `bytes` at `offset`. Blocks.
+fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Result<Changed> {
+    let Old {
+        mut head,
+        bytes: old,
+        ..
+    } = old;
+    if let OldBytes::Value(mut value) = old {
+        if len <= engine.plain_bytes_max() as u64 {
+            value.resize(len as usize, 0);
+            let at = offset as usize;
+            value[at..at + bytes.len()].copy_from_slice(bytes);
+            return Ok(Changed::Value(value));
+        }
+        let mut writer = ValueWriter::new(engine, len)?;
+        write_between(&mut writer, &OldBytes::Value(value), offset, bytes)?;
+        return Ok(Changed::Chunks(writer.finish()?));
+    }
+    let OldBytes::Chunks(list, _) = &old else {
+        unreachable!("values in pages are done");
+    };
+    // What falls into the head is changed there.
+    let head_bytes = head.len() as u64;
+    let in_head = head_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
+    if in_head > 0 {
+        let at = offset as usize;
+        head[at..at + in_head].copy_from_slice(&bytes[..in_head]);
+    }
+    let chunk_bytes = list.shape.chunk_bytes;
+    let mut writer = ValueWriter::with_chunk_bytes(engine, len - head_bytes, chunk_bytes)?;
+    let offset = offset.saturating_sub(head_bytes);
+    write_between(&mut writer, &old, offset, &bytes[in_head..])?;
+    Ok(Changed::Chunks(writer.finish_with_head(head)?))
+}
+
+/// All of a new value: what is old up to `offset`, then `bytes`, then what is old.
+fn write_between(
+    writer: &mut ValueWriter,
+    old: &OldBytes,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    writer.copy_old(old, offset)?;
+    writer.write(bytes)?;
+    let end = offset + bytes.len() as u64 + writer.missing();
+    writer.copy_old(old, end)
+}

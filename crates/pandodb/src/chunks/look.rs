@@ -1,0 +1,114 @@
+//! Opening a value for reading, whatever its length: what lies in pages is copied, what lies in
+//! chunks is registered for.
+
+use pando_format::chunks::ChunkList;
+use pando_tree::{Lookup, ValueReader};
+
+use crate::chunks::apply::decode_list;
+use crate::chunks::registry::Registration;
+use crate::engine::{Engine, no_such_table, on_tree};
+use crate::error::Result;
+use crate::halt::{Step, Stop};
+use crate::stripes::Stamp;
+use crate::tables::TableState;
+
+/// What a key has.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Nothing,
+    /// The value was copied.
+    Value,
+    /// A list, and what keeps its chunks.
+    Chunks(ChunkList, Registration),
+}
+
+impl Engine {
+    /// One attempt to open the value of `key`: `out` holds it if it lies in pages. Linearizable.
+    pub(crate) fn try_look(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<Found> {
+        let first = self.look_at(table, key, reader, out)?;
+        if !first.chunked {
+            self.check_mark(first.multi_lsn)?;
+            return Ok(match first.found {
+                true => Found::Value,
+                false => Found::Nothing,
+            });
+        }
+        // Register, then look: from here on what the leaf names stays.
+        let registration = self.registry.register(self.log.applied());
+        let second = self.look_at(table, key, reader, out)?;
+        self.check_mark(second.multi_lsn)?;
+        Ok(match (second.found, second.chunked) {
+            (false, _) => Found::Nothing,
+            (true, false) => Found::Value,
+            (true, true) => Found::Chunks(decode_list(out)?, registration),
+        })
+    }
+
+    fn look_at(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<Lookup> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = tree.try_get(&self.pool, key, reader, out);
+        Ok(on_tree(table, tree, lookup)?)
+    }
+
+    /// As [`Engine::try_look`], with the stamp of the key's stripe from before the look.
+    pub(crate) fn try_look_stamped(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Found, Stamp)> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe).into());
+        };
+        Ok((self.try_look(table, key, reader, out)?, stamp))
+    }
+
+    /// Opens the value of `key`. Blocks.
+    pub(crate) fn look(&self, table: &TableState, key: &[u8], out: &mut Vec<u8>) -> Result<Found> {
+        let mut reader = ValueReader::new();
+        self.block(|blocked| {
+            let found = self.try_look(table, key, &mut reader, out);
+            blocked.wanted.append(&mut reader.wanted);
+            found
+        })
+    }
+
+    /// Reads the whole value of `key`, which was found to lie in chunks. Blocks.
+    pub(crate) fn read_whole(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        match self.look(table, key, out)? {
+            Found::Nothing => {
+                out.clear();
+                Ok(false)
+            }
+            Found::Value => Ok(true),
+            Found::Chunks(list, _registration) => {
+                self.read_list(&list, out)?;
+                Ok(true)
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Writing a value in chunks, piece by piece: one chunk in memory at a time.
+
+use pando_device::IoBuf;
+use pando_format::checksum::crc32c;
+use pando_format::chunks::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, ChunkPart, ChunkShape, HEAD_BYTES_MAX, VALUE_BYTES_MAX,
+};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+use pando_sync::Arc;
+
+use crate::chunks::draft::Draft;
+use crate::chunks::stream::OldBytes;
+use crate::db::Db;
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+
+/// Chunks of a budget: what ten values on their way in and out need is a small part of it.
+const CHUNKS_OF_BUDGET: u64 = 256;
+/// Smallest chunk that is chosen by itself.
+const CHUNK_BYTES_LEAST: u64 = 64 << 10;
+
+/// A value of a known length on its way in; see [`Db::value_writer`]. Dropped before its end, it
+/// leaves nothing behind.
+#[derive(Debug)]
+pub struct ValueWriter {
+    draft: Draft,
+    /// The chunk that is being filled; as long as the longest.
+    buffer: IoBuf,
+    /// Bytes of the value so far.
+    position: u64,
+}
+
+/// A value whose bytes are durable and which no key has yet: see
+/// [`Batch::put_large`](crate::Batch::put_large). Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct LargeValue {
+    pub(crate) prepared: Arc<Prepared>,
+}
+
+/// Chunks that are written and synced, and the head of the value. Made by
+/// [`ValueWriter::finish`] alone: no record names what was not synced.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) draft: Draft,
+    pub(crate) head: Vec<u8>,
+}
+
+impl Prepared {
+    /// Number of chunks that are new.
+    pub(crate) fn new_chunks(&self) -> u64 {
+        let is_new = |part: &&ChunkPart| **part != ChunkPart::Kept;
+        self.draft.parts.iter().filter(is_new).count() as u64
+    }
+
+    /// Bytes of the list that a leaf is going to hold.
+    pub(crate) fn list_bytes(&self) -> usize {
+        pando_format::chunks::list_bytes(self.draft.shape, self.head.len())
+    }
+}
+
+impl LargeValue {
+    /// Bytes of the value, head included.
+    pub fn len(&self) -> u64 {
+        self.prepared.head.len() as u64 + self.prepared.draft.shape.bytes
+    }
+
+    /// Always false: a value in chunks has a byte at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl Engine {
+    /// Bytes of the chunks of new values.
+    pub(crate) fn chunk_bytes(&self) -> u32 {
+        let most = u64::from(EXTENT_BLOCKS_MAX) * self.space.block_bytes();
+        let most = most.min(u64::from(CHUNK_BYTES_MAX));
+        let share = self.options.max_memory / CHUNKS_OF_BUDGET;
+        let bytes = self.options.chunk_bytes.unwrap_or_else(|| {
+            let share = share.clamp(CHUNK_BYTES_LEAST, most.max(CHUNK_BYTES_LEAST));
+            1 << share.ilog2()
+        });
+        let bytes = bytes.clamp(u64::from(CHUNK_BYTES_MIN), most);
+        1 << bytes.ilog2()
+    }
+}
+
+impl ValueWriter {
+    pub(crate) fn new(engine: &Shared, bytes: u64) -> Result<Self> {
+        Self::with_chunk_bytes(engine, bytes, engine.chunk_bytes())
+    }
+
+    pub(crate) fn with_chunk_bytes(engine: &Shared, bytes: u64, chunk_bytes: u32) -> Result<Self> {
+        engine.check_writable()?;
+        let Some(shape) = ChunkShape::new(bytes, chunk_bytes) else {
+            return Err(Error::ValueTooLong {
+                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                limit: VALUE_BYTES_MAX as usize,
+            });
+        };
+        let block_bytes = engine.space.block_bytes();
+        let first = u64::from(shape.blocks_of(0, block_bytes)) * block_bytes;
+        Ok(Self {
+            draft: Draft::new(engine, shape),
+            buffer: IoBuf::new(first as usize),
+            position: 0,
+        })
+    }
+
+    /// Bytes of the value that are still missing.
+    pub fn missing(&self) -> u64 {
+        self.draft.shape.bytes - self.position
+    }
+
+    /// Bytes that can be taken before the next write to the device.
+    pub fn room(&self) -> usize {
+        let index = self.draft.parts.len();
+        self.draft.shape.bytes_of(index) - self.filled()
+    }
+
+    /// Bytes of the chunk that is being filled.
+    fn filled(&self) -> usize {
+        (self.position % u64::from(self.draft.shape.chunk_bytes)) as usize
+    }
+
+    /// Takes the next bytes of the value. Blocks for room and for the device whenever a chunk is
+    /// full.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Poisoned`], [`Error::Closed`]; [`Error::ValueTooLong`] when there
+    /// are more bytes than were announced.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        if bytes.len() as u64 > self.missing() {
+            return Err(Error::ValueTooLong {
+                bytes: bytes.len(),
+                limit: self.missing() as usize,
+            });
+        }
+        while !bytes.is_empty() {
+            let filled = self.filled();
+            let (now, later) = bytes.split_at(bytes.len().min(self.room()));
+            self.buffer[filled..filled + now.len()].copy_from_slice(now);
+            self.advance(now.len())?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// So many bytes more are in the buffer.
+    fn advance(&mut self, bytes: usize) -> Result<()> {
+        let index = self.draft.parts.len();
+        let filled = self.filled() + bytes;
+        self.position += bytes as u64;
+        let whole = self.draft.shape.bytes_of(index);
+        if filled < whole {
+            return Ok(());
+        }
+        let checksum = crc32c(&self.buffer[..whole]);
+        let block_bytes = self.draft.engine().space.block_bytes();
+        let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
+        self.buffer[whole..stored].fill(0);
+        self.draft.push(&self.buffer[..stored], checksum)
+    }
+
+    /// Takes the bytes up to `until` from the value that is being replaced, zeros behind its end.
+    /// Chunks that stay as they are are not read. Blocks.
+    pub(crate) fn copy_old(&mut self, old: &OldBytes, until: u64) -> Result<()> {
+        assert!(until <= self.draft.shape.bytes, "a value of another length");
+        let chunk_bytes = u64::from(self.draft.shape.chunk_bytes);
+        while self.position < until {
+            let index = self.draft.parts.len();
+            let start = index as u64 * chunk_bytes;
+            let end = start + self.draft.shape.bytes_of(index) as u64;
+            if self.position == start && end <= until && old.has_chunk(self.draft.shape, index) {
+                self.draft.parts.push(ChunkPart::Kept);
+                self.position = end;
+                continue;
+            }
+            let filled = self.filled();
+            let count = (end.min(until) - self.position) as usize;
+            let place = &mut self.buffer[filled..filled + count];
+            old.copy(self.draft.engine(), self.position, place)?;
+            self.advance(count)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the value durable. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing.
+    pub fn finish(self) -> Result<LargeValue> {
+        self.finish_with_head(Vec::new())
+    }
+
+    /// As [`ValueWriter::finish`], with bytes that come before all others. They lie with the key:
+    /// replacing them leaves the rest as it is.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::finish`]; [`Error::ValueTooLong`] for a head of more than 64 KiB.
+    pub fn finish_with_head(self, head: Vec<u8>) -> Result<LargeValue> {
+        if self.missing() > 0 {
+            return Err(Error::InvalidValue {
+                what: format!("{} bytes are missing", self.missing()),
+            });
+        }
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(Error::ValueTooLong {
+                bytes: head.len(),
+                limit: HEAD_BYTES_MAX,
+            });
+        }
+        let draft = self.draft;
+        let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
+        if any_new {
+            draft.sync()?;
+        }
+        Ok(LargeValue {
+            prepared: Arc::new(Prepared { draft, head }),
+        })
+    }
+}
+
+impl Db {
+    /// Begins a value of `bytes` bytes that is handed over piece by piece; one chunk of it is in
+    /// memory at a time.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for 0 bytes or more than 512 MiB, [`Error::Poisoned`],
+    /// [`Error::Closed`].
+    pub fn value_writer(&self, bytes: u64) -> Result<ValueWriter> {
+        ValueWriter::new(self.engine(), bytes)
+    }
+}

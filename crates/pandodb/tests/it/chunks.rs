@@ -1,0 +1,385 @@
+//! Values in chunks: put, read, changed in part, deleted, recovered; what becomes of their extents.
+
+use std::io::Read;
+
+use pando_sync::thread;
+use pandodb::{Batch, Db, Durability, Error, Table, VerifyReport, WriteOptions};
+
+const NONE: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+const CHUNK: usize = 4096;
+
+fn builder() -> pandodb::Builder {
+    Db::builder()
+        .max_memory(8 << 20)
+        .durability(Durability::None)
+        .chunk_size(CHUNK as u64)
+        .chunk_values_over(6000)
+}
+
+fn verified(path: &std::path::Path) -> VerifyReport {
+    let report = pandodb::verify(path, |_, _| ()).unwrap();
+    assert_eq!(report.damages, []);
+    report
+}
+
+/// Bytes that tell where they are and whose.
+fn value(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+fn wait_for_garbage(db: &Db) {
+    while db.garbage_left() {
+        thread::yield_now();
+    }
+}
+
+fn read_all(table: &Table, key: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = table.get_reader(key).unwrap()?;
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() as u64, reader.len());
+    Some(all)
+}
+
+fn check(table: &Table, key: &[u8], expected: Option<&[u8]>) {
+    assert_eq!(table.get(key).unwrap().as_deref(), expected);
+    assert_eq!(read_all(table, key).as_deref(), expected);
+    let found = table.iter().find(|entry| entry.as_ref().unwrap().0 == key);
+    assert_eq!(found.map(|entry| entry.unwrap().1).as_deref(), expected);
+    let many = table.get_many(&[key, b"nothing"]).unwrap();
+    assert_eq!(many[0].as_deref(), expected);
+    assert_eq!(table.contains(key).unwrap(), expected.is_some());
+    let len = expected.map(|value| value.len() as u64);
+    assert_eq!(table.value_len(key).unwrap(), len);
+}
+
+#[test]
+fn values_of_all_lengths_come_back_before_and_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let lengths = [
+        0,
+        1,
+        6000,
+        6001,
+        CHUNK * 2,
+        CHUNK * 2 + 1,
+        CHUNK * 50 - 1,
+        CHUNK * 700,
+    ];
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for (seed, bytes) in lengths.into_iter().enumerate() {
+        let value = value(seed as u64, bytes);
+        table.put(&[seed as u8], &value).unwrap();
+        check(&table, &[seed as u8], Some(&value));
+        // Replaced by one of its own kind, then by a short one, then put again.
+        table
+            .put_streamed(&[seed as u8], bytes as u64, &value[..])
+            .unwrap();
+        table.put(&[seed as u8], b"short").unwrap();
+        check(&table, &[seed as u8], Some(b"short"));
+        table.put(&[seed as u8], &value).unwrap();
+    }
+    assert_eq!(table.len(), lengths.len() as u64);
+    wait_for_garbage(&db);
+    drop(table);
+    db.close().unwrap();
+    let report = verified(directory.path());
+    let chunks: usize = lengths
+        .iter()
+        .filter(|bytes| **bytes > 6000)
+        .map(|bytes| bytes.div_ceil(CHUNK))
+        .sum();
+    assert_eq!(report.stat.chunks, chunks as u64);
+    assert_eq!(report.stat.tables[0].chunks, chunks as u64);
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for (seed, bytes) in lengths.into_iter().enumerate() {
+        check(&table, &[seed as u8], Some(&value(seed as u64, bytes)));
+    }
+    for seed in 0..lengths.len() {
+        assert!(table.delete(&[seed as u8]).unwrap());
+        check(&table, &[seed as u8], None);
+    }
+    wait_for_garbage(&db);
+    assert_eq!(db.occupancy(), pandodb::Occupancy::default());
+    drop(table);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 0);
+}
+
+/// Runs the same changes on a store and on a vector.
+#[test]
+fn parts_of_a_value_are_changed_as_in_a_vector() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut twin: Vec<u8> = Vec::new();
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for round in 0..120_u64 {
+        let bytes = value(round, random(3 * CHUNK));
+        if random(3) == 0 {
+            let len = table.append(b"k", &bytes).unwrap();
+            twin.extend_from_slice(&bytes);
+            assert_eq!(len, twin.len() as u64);
+        } else {
+            let offset = random(twin.len() + 2 * CHUNK);
+            let len = table.put_range(b"k", offset as u64, &bytes).unwrap();
+            if !bytes.is_empty() {
+                twin.resize(twin.len().max(offset + bytes.len()), 0);
+                twin[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            }
+            assert_eq!(len, twin.len() as u64);
+        }
+        let from = random(twin.len() + 10);
+        let mut part = vec![0; random(2 * CHUNK)];
+        let found = table.get_range(b"k", from as u64, &mut part).unwrap();
+        let count = twin.len().saturating_sub(from).min(part.len());
+        assert_eq!(found, Some(count));
+        assert_eq!(part[..count], twin[from.min(twin.len())..][..count]);
+        if round % 20 == 7 {
+            check(&table, b"k", Some(&twin));
+        }
+        if round % 40 == 11 {
+            db.checkpoint().unwrap();
+        }
+        if random(30) == 0 {
+            twin = value(round, random(20 * CHUNK));
+            table.put(b"k", &twin).unwrap();
+        }
+    }
+    check(&table, b"k", Some(&twin));
+    wait_for_garbage(&db);
+    drop(table);
+    db.close().unwrap();
+    verified(directory.path());
+}
+
+#[test]
+fn a_change_of_a_part_writes_the_chunks_that_it_touches() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut twin = value(1, 1000 * CHUNK + 5);
+    table.put(b"k", &twin).unwrap();
+    let written = |db: &Db| {
+        db.statistics()
+            .get(pandodb::statistics::Ticker::ChunkWrites)
+    };
+    let before = written(&db);
+    table
+        .put_range(b"k", 500 * CHUNK as u64 - 2, b"four")
+        .unwrap();
+    twin[500 * CHUNK - 2..500 * CHUNK + 2].copy_from_slice(b"four");
+    assert_eq!(written(&db) - before, 2);
+    table.append(b"k", b"more").unwrap();
+    twin.extend_from_slice(b"more");
+    assert_eq!(written(&db) - before, 3);
+    check(&table, b"k", Some(&twin));
+}
+
+#[test]
+fn a_slow_reader_sees_the_value_that_it_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let dropped = db.table("dropped").unwrap();
+    let old = value(1, 60 * CHUNK);
+    table.put(b"k", &old).unwrap();
+    dropped.put(b"k", &old).unwrap();
+    let mut readers = [
+        table.get_reader(b"k").unwrap().unwrap(),
+        dropped.get_reader(b"k").unwrap().unwrap(),
+    ];
+    let mut seen = [vec![0; 100], vec![0; 100]];
+    for (reader, seen) in readers.iter_mut().zip(&mut seen) {
+        reader.read_exact(seen).unwrap();
+    }
+    db.drop_table("dropped").unwrap();
+    for round in 2..12 {
+        table.put(b"k", &value(round, 60 * CHUNK)).unwrap();
+        db.checkpoint().unwrap();
+    }
+    table.delete(b"k").unwrap();
+    for _ in 0..3 {
+        db.checkpoint().unwrap();
+        thread::yield_now();
+    }
+    assert!(db.garbage_left());
+    for (mut reader, mut seen) in readers.into_iter().zip(seen) {
+        reader.read_to_end(&mut seen).unwrap();
+        assert!(seen == old);
+    }
+    wait_for_garbage(&db);
+    drop((table, dropped));
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 0);
+}
+
+#[test]
+fn readers_and_writers_of_one_key_never_mix_values() {
+    const ROUNDS: u64 = 150;
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    table.put(b"k", &value(0, 9 * CHUNK)).unwrap();
+    let reader = |table: Table| {
+        move || {
+            let mut last = 0;
+            while last + 1 < ROUNDS {
+                let found = match last % 2 {
+                    0 => table.get(b"k").unwrap().unwrap(),
+                    _ => read_all(&table, b"k").unwrap(),
+                };
+                let seed = (last..ROUNDS)
+                    .find(|seed| value(*seed, 9 * CHUNK + *seed as usize)[..16] == found[..16])
+                    .expect("a value that was put, and no older one");
+                assert!(found == value(seed, 9 * CHUNK + seed as usize));
+                last = seed;
+            }
+        }
+    };
+    let readers: Vec<_> = (0..2)
+        .map(|_| thread::spawn(reader(table.clone())))
+        .collect();
+    for seed in 0..ROUNDS {
+        let value = value(seed, 9 * CHUNK + seed as usize);
+        table.put(b"k", &value).unwrap();
+        if seed % 16 == 3 {
+            db.checkpoint().unwrap();
+        }
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    wait_for_garbage(&db);
+    drop(table);
+    db.close().unwrap();
+    verified(directory.path());
+}
+
+#[test]
+fn what_is_given_up_leaves_no_blocks_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    db.checkpoint().unwrap();
+    let free = |db: &Db| db.report().data_bytes - db.report().data_free_bytes;
+    let before = free(&db);
+    let mut writer = db.value_writer(100 * CHUNK as u64).unwrap();
+    writer.write(&value(1, 50 * CHUNK + 7)).unwrap();
+    assert_eq!(writer.missing(), 50 * CHUNK as u64 - 7);
+    drop(writer);
+    let mut writer = db.value_writer(10 * CHUNK as u64).unwrap();
+    writer.write(&value(1, 10 * CHUNK)).unwrap();
+    drop(writer.finish().unwrap());
+    assert_eq!(free(&db), before);
+    let mut writer = db.value_writer(10).unwrap();
+    let too_long = writer.write(&[0; 11]);
+    assert!(matches!(too_long, Err(Error::ValueTooLong { .. })));
+    assert!(matches!(writer.finish(), Err(Error::InvalidValue { .. })));
+    let ends_early = table.put_streamed(b"k", 9 * CHUNK as u64, &[0; 100][..]);
+    assert!(matches!(ends_early, Err(Error::InvalidValue { .. })));
+    for bytes in [0, (512 << 20) + 1] {
+        let refused = db.value_writer(bytes);
+        assert!(matches!(refused, Err(Error::ValueTooLong { .. })));
+    }
+    assert_eq!(free(&db), before);
+}
+
+#[test]
+fn batches_futures_and_closures_take_large_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let (one, two) = (db.table("one").unwrap(), db.table("two").unwrap());
+    let large = value(3, 30 * CHUNK);
+    let mut batch = Batch::new();
+    batch.put(&one, b"a", &large);
+    batch.put(&two, b"b", b"short");
+    let mut writer = db.value_writer(large.len() as u64).unwrap();
+    writer.write(&large).unwrap();
+    batch.put_large(&two, b"c", writer.finish().unwrap());
+    db.write(&mut batch, NONE).unwrap();
+    check(&one, b"a", Some(&large));
+    check(&two, b"c", Some(&large));
+    let mut seen = None;
+    let longer = one.update(b"a", |old| {
+        seen = old.map(<[u8]>::to_vec);
+        Some([old.unwrap(), b"more"].concat())
+    });
+    assert!(seen.unwrap() == large);
+    let longer = longer.unwrap().unwrap();
+    check(&one, b"a", Some(&longer));
+    assert!(
+        one.compare_and_put(b"a", Some(&longer), Some(&large))
+            .unwrap()
+    );
+    assert!(!one.compare_and_put(b"a", Some(&longer), None).unwrap());
+    let got = pollster(one.get_async(b"a")).unwrap();
+    assert!(got.unwrap() == large);
+    pollster(one.put_async(b"a", &longer)).unwrap();
+    check(&one, b"a", Some(&longer));
+    assert!(pollster(one.delete_async(b"a")).unwrap());
+    drop(batch);
+    db.drop_table("two").unwrap();
+    wait_for_garbage(&db);
+    drop((one, two));
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 0);
+}
+
+/// Runs a future on this thread.
+fn pollster<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let waker = pando_sync::thread_waker();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        pando_sync::park();
+    }
+}
+
+#[test]
+fn a_store_without_room_for_a_value_says_so_and_goes_on() {
+    let device = pandodb::device::MemoryDevice::new(24 << 20);
+    let device = pandodb::device::AnyDevice::from(device);
+    let options = builder().log_bytes(1 << 20);
+    let db = Db::open_device(options, device.clone()).unwrap();
+    let table = db.table("t").unwrap();
+    let five = value(5, 5 << 20);
+    let refused = table.put(b"big", &value(1, 40 << 20));
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    // Over and over in the space of little more than two: what was replaced is used again.
+    for round in 0..12 {
+        let put = table.put(b"k", &five);
+        assert!(
+            put.is_ok(),
+            "{round}: {put:?} {:?} {}",
+            db.report(),
+            db.garbage_left()
+        );
+    }
+    assert!(table.get(b"k").unwrap().unwrap() == five);
+    drop(table);
+    db.close().unwrap();
+    let report = VerifyReport::of_device(&device).unwrap();
+    assert_eq!(report.damages, []);
+}
