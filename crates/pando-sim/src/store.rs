@@ -12,6 +12,8 @@ use crate::state::{Effect, State, owner, table_owner};
 const FRAMES: usize = 64;
 /// Memory of the store.
 const MEMORY_BYTES: u64 = 2 << 20;
+/// Chunks of large values: the smallest, so that values of a workload have several.
+const CHUNK_BYTES: u64 = 4096;
 /// Log of the store.
 const LOG_BYTES: u64 = 1 << 20;
 
@@ -74,11 +76,17 @@ fn options(seed: u64) -> Builder {
         1 => Durability::Periodic,
         _ => Durability::None,
     };
-    Builder::default()
+    let options = Builder::default()
         .max_memory(MEMORY_BYTES)
         .frames(FRAMES)
         .log_bytes(LOG_BYTES)
         .durability(durability)
+        .chunk_size(CHUNK_BYTES);
+    if random.once_in(4) {
+        // Values of a workload all lie in pages.
+        return options;
+    }
+    options.chunk_values_over(200 + random.index(6000))
 }
 
 /// The durability that `options` set for `seed` promises that a returned commit survives.

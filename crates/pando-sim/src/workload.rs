@@ -5,7 +5,7 @@
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
-use pandodb::{Batch, Db, Durability, Error, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Error, Table, ValueStream, WriteOptions};
 
 use crate::failure::{Failure, Result};
 use crate::history::{History, Step};
@@ -143,6 +143,8 @@ struct Worker {
     tables: Vec<Table>,
     written: u64,
     refused: usize,
+    /// A value that was opened, and what it was.
+    reader: Option<(ValueStream, Vec<u8>)>,
 }
 
 impl Worker {
@@ -156,6 +158,7 @@ impl Worker {
             tables: Vec::new(),
             written: 0,
             refused: 0,
+            reader: None,
         }
     }
 
@@ -170,6 +173,7 @@ impl Worker {
             Ok(())
         });
         self.tables.clear();
+        self.reader = None;
         (self, end)
     }
 
@@ -236,7 +240,9 @@ impl Worker {
             36..48 => self.delete(),
             48..56 => self.update(),
             56..70 => self.batch(),
-            70..86 => self.get(),
+            70..76 => self.edit(),
+            76..79 => self.read_slowly(),
+            79..86 => self.get(),
             86..90 => self.scan(),
             90..93 => self.checkpoint(),
             93..95 => self.flush(),
@@ -341,6 +347,54 @@ impl Worker {
         if seen != old {
             return wrong(format!("update {place:?} saw another value than was put"));
         }
+        Ok(())
+    }
+
+    /// Changes a part of a value, or appends to it.
+    fn edit(&mut self) -> End<()> {
+        let table = self.table();
+        let place = self.key(&table);
+        let bytes = self.value();
+        let mut new = self.history.now().get(&place).cloned().unwrap_or_default();
+        let offset = match self.random.once_in(2) || new.len() > VALUE_BYTES_MAX as usize {
+            true => self.random.index(new.len() + 1),
+            false => new.len() + self.random.index(3000),
+        };
+        let end = offset + bytes.len();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        new.resize(new.len().max(end), 0);
+        new[offset..end].copy_from_slice(&bytes);
+        let len = new.len() as u64;
+        let durable = self.default_is_durable();
+        let effects = vec![Effect::Put(place.clone(), new)];
+        let found = self.commit(effects, durable, || {
+            table.put_range(&place.1, offset as u64, &bytes)
+        })?;
+        if found != len {
+            return wrong(format!("edit {place:?}: {found} bytes, expected {len}"));
+        }
+        Ok(())
+    }
+
+    /// Goes on with a value that was opened some steps ago, or opens one.
+    fn read_slowly(&mut self) -> End<()> {
+        if let Some((mut reader, expected)) = self.reader.take() {
+            let mut found = vec![0; reader.len() as usize];
+            let count = reader.read_at(0, &mut found)?;
+            if count != found.len() || found != expected {
+                return wrong("a reader saw another value than it had opened".into());
+            }
+        }
+        let table = self.table();
+        let place = self.key(&table);
+        let found = table.get_reader(&place.1)?;
+        let expected = self.history.now().get(&place);
+        if found.is_some() != expected.is_some() {
+            return wrong(format!("get_reader {place:?}: not what was put"));
+        }
+        self.reader = found.zip(expected.cloned());
         Ok(())
     }
 
