@@ -20,8 +20,8 @@ use pando_sync::time;
 use pando_tree::{LeafFill, Scratch};
 use pando_wal::LogCredit;
 
+use crate::chunks::LargeValue;
 use crate::chunks::apply::NewValue;
-use crate::chunks::writer::Prepared;
 use crate::engine::{Engine, on_tree};
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
@@ -121,7 +121,7 @@ impl CommitScratch {
 }
 
 /// Appends the put of a value in chunks to a record.
-pub(crate) fn put_chunks(record: &mut BatchWriter, tree: TreeId, key: &[u8], value: &Prepared) {
+pub(crate) fn put_chunks(record: &mut BatchWriter, tree: TreeId, key: &[u8], value: &LargeValue) {
     let draft = &value.draft;
     record.put_chunks(tree, key, &value.head, draft.shape, &draft.parts);
 }
@@ -240,7 +240,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Full`] when the ids of all that is promised are not there.
     pub(crate) fn promise_ids(&self, set: &WriteSet) -> Result<IdPromise<'_>> {
-        let chunks = set.large().map(|value| value.new_chunks()).sum();
+        let chunks = set.large().map(LargeValue::new_chunks).sum();
         let ids = self.space.promise_ids(chunks);
         // Each promised block stands for a page that may be new.
         let blocks = self.space.promised_blocks() / u64::from(self.page_blocks());

@@ -25,6 +25,8 @@ use crate::write_set::{TableChange, WriteSet};
 
 /// The thread that runs operations of futures.
 const HELPER: &str = "pando-helper";
+/// The thread that reads and writes chunks for event loops.
+const STREAMS: &str = "pando-streams";
 
 /// What a thread of the engine does until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
@@ -41,8 +43,8 @@ pub struct Db {
 struct Owner {
     engine: Shared,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Ends first: what it runs may need the others.
-    helper: Mutex<Option<JoinHandle<()>>>,
+    /// End first: what they run may need the others.
+    helpers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Owner {
@@ -67,10 +69,11 @@ impl Owner {
         }
         engine.closed.store(true, Ordering::Release);
         engine.helper.close();
-        if let Some(helper) = self.helper.lock().take()
-            && helper.join().is_err()
-        {
-            engine.poison("an engine thread panicked");
+        engine.streams.close();
+        for helper in std::mem::take(&mut *self.helpers.lock()) {
+            if helper.join().is_err() {
+                engine.poison("an engine thread panicked");
+            }
         }
         let flushed = engine.check_poison().and_then(|()| {
             engine
@@ -136,9 +139,9 @@ impl Db {
         let owner = Owner {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),
-            helper: Mutex::new(None),
+            helpers: Mutex::new(Vec::new()),
         };
-        let bodies: [(&str, ThreadBody); 7] = [
+        let bodies: [(&str, ThreadBody); 8] = [
             ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
             ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
             (
@@ -148,7 +151,8 @@ impl Db {
             ("pando-tables", Box::new(Engine::run_jobs)),
             ("pando-reads", Box::new(Engine::run_reads)),
             ("pando-maintain", Box::new(Engine::run_maintenance)),
-            (HELPER, Box::new(Engine::run_helper)),
+            (HELPER, Box::new(|engine| engine.helper.run(engine))),
+            (STREAMS, Box::new(|engine| engine.streams.run(engine))),
         ];
         for (name, body) in bodies {
             let engine = engine.clone();
@@ -158,8 +162,8 @@ impl Db {
                 .map_err(|source| Error::Poisoned {
                     cause: format!("starting {name}: {source}"),
                 })?;
-            if name == HELPER {
-                *owner.helper.lock() = Some(thread);
+            if [HELPER, STREAMS].contains(&name) {
+                owner.helpers.lock().push(thread);
             } else {
                 owner.threads.lock().push(thread);
             }
@@ -421,6 +425,7 @@ fn run_thread(engine: &Engine, body: ThreadBody) {
                 self.0.jobs.close();
                 self.0.reads.close();
                 self.0.helper.close();
+                self.0.streams.close();
             }
         }
     }

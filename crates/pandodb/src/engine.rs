@@ -54,6 +54,8 @@ pub(crate) struct Engine {
     pub(crate) reads: Reads,
     /// Runs operations of futures that make no progress.
     pub(crate) helper: Helper,
+    /// Reads and writes chunks for event loops.
+    pub(crate) streams: Helper,
     pub(crate) key_buffers: KeyBuffers,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
@@ -96,6 +98,7 @@ impl Engine {
             fetchers: Fetchers::default(),
             reads: Reads::new(),
             helper: Helper::default(),
+            streams: Helper::default(),
             key_buffers: KeyBuffers::default(),
             store: parts.store,
             log: parts.log,
@@ -242,6 +245,11 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Counts a get that has ended.
+    pub(crate) fn count_get(&self) {
+        self.statistics.tick(Ticker::Gets, 1);
     }
 
     /// Counts a get with its first fault; `missed` is its own.

@@ -17,6 +17,9 @@ use pando_stats::Ticker;
 use pando_sync::{Arc, Mutex};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
+pub use crate::chunks::{
+    EditOld, Fingerprint, NewBytes, Opened, PendingEdit, ValueSink, ValueSource,
+};
 use crate::commit::CommitScratch;
 pub use crate::commit::Outcome;
 use crate::db::Db;
@@ -60,7 +63,7 @@ impl Pending {
     }
 }
 
-fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
+pub(crate) fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
     match step {
         Ok(value) => Ok(Attempt::Ready(value)),
         Err(Halt::Stop(Stop::Chunks)) => Err(Error::InChunks),
@@ -259,11 +262,11 @@ impl Drop for Reactor {
 /// A batch that reads its own writes and commits only if nothing that it read has changed.
 #[derive(Debug)]
 pub struct Transaction {
-    engine: Shared,
-    set: WriteSet,
-    scratch: CommitScratch,
-    reader: ValueReader,
-    log: ReadLog,
+    pub(crate) engine: Shared,
+    pub(crate) set: WriteSet,
+    pub(crate) scratch: CommitScratch,
+    pub(crate) reader: ValueReader,
+    pub(crate) log: ReadLog,
     /// The commit, once an engine thread has it.
     job: Option<Arc<Job>>,
 }
@@ -475,7 +478,12 @@ impl Table {
     pub fn try_prefetch(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<()>> {
         with_reader(|reader| {
             let step = self.db.engine().look_up(&self.state, key, reader, out);
-            attempt(step.map(drop), &mut reader.wanted)
+            let step = match step {
+                // The list is there; chunks are read when they are asked for.
+                Err(Halt::Stop(Stop::Chunks)) => Ok(()),
+                other => other.map(drop),
+            };
+            attempt(step, &mut reader.wanted)
         })
     }
 

@@ -13,7 +13,7 @@ pub struct Occupancy {
     pub reads: u64,
     /// Pages that somebody has asked the read thread for.
     pub wishes: u64,
-    /// Operations of futures that the helper has taken over.
+    /// Operations of futures and streams that a helper has taken over.
     pub helped: u64,
     /// Channels that blocking calls have borrowed.
     pub channels: u64,
@@ -32,7 +32,7 @@ impl Engine {
         Occupancy {
             reads: counters.get(Ticker::Faults).saturating_sub(ended),
             wishes: self.reads.pending() as u64,
-            helped: self.helper.pending() as u64,
+            helped: (self.helper.pending() + self.streams.pending()) as u64,
             channels: channels as u64,
             hold_frames: self.holds.taken(),
             chunk_readers: self.registry.readers(),

@@ -95,6 +95,16 @@ impl ReadLog {
         self.next += 1;
     }
 
+    /// As [`ReadLog::note`], of a value that lies in chunks.
+    pub(crate) fn note_long(&mut self, table: usize, key: &[u8], is_new: bool) {
+        if is_new {
+            let key = self.append(key);
+            let value = Value::TooLong;
+            self.entries.push(Entry { table, key, value });
+        }
+        self.next += 1;
+    }
+
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pando_sync::Arc;
 use pando_tree::Tree;
 
-use crate::chunks::writer::Prepared;
+use crate::chunks::LargeValue;
 use crate::error::{Error, Result};
 use crate::stripes::Stamp;
 use crate::tables::TableState;
@@ -18,7 +18,7 @@ const SCANNED_MAX: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Put { value: Range<usize> },
-    PutLarge(Arc<Prepared>),
+    PutLarge(LargeValue),
     Delete,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Change {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Bytes(&'a [u8]),
-    Chunks(&'a Arc<Prepared>),
+    Chunks(&'a LargeValue),
 }
 
 impl Value<'_> {
@@ -151,7 +151,7 @@ impl WriteSet {
     }
 
     /// Sets a key to a value in chunks.
-    pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: Arc<Prepared>) {
+    pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
         self.note(table, key, Change::PutLarge(value));
     }
 
@@ -164,12 +164,12 @@ impl WriteSet {
     }
 
     /// The value of the write at `position` was written to chunks.
-    pub(crate) fn replace_value(&mut self, position: usize, value: Arc<Prepared>) {
+    pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
         self.writes[position].change = Change::PutLarge(value);
     }
 
     /// The values in chunks.
-    pub(crate) fn large(&self) -> impl Iterator<Item = &Arc<Prepared>> {
+    pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
         self.writes.iter().filter_map(|write| match &write.change {
             Change::PutLarge(value) => Some(value),
             Change::Put { .. } | Change::Delete => None,
@@ -179,18 +179,19 @@ impl WriteSet {
     /// A log record is about to name the chunks: they are the batch's no more.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] when a record has named one before.
-    ///
-    /// # Panics
-    /// When two keys of the batch have the same value.
+    /// [`Error::InvalidValue`] when a record has named one before, or two keys have the same.
     pub(crate) fn name_chunks(&self) -> Result<()> {
-        if self.large().any(|value| value.draft.is_named()) {
+        let is_twice = |(index, value): (usize, &LargeValue)| {
+            let mut before = self.large().take(index);
+            value.draft.is_named() || before.any(|other| Arc::ptr_eq(&other.draft, &value.draft))
+        };
+        if self.large().enumerate().any(is_twice) {
             return Err(Error::InvalidValue {
                 what: "was put before".into(),
             });
         }
         for value in self.large() {
-            assert!(value.draft.name(), "a value has one key");
+            value.draft.name();
         }
         Ok(())
     }

@@ -75,15 +75,17 @@ impl Draft {
         })
     }
 
-    /// From here on a log record names the extents. False if one did before.
-    pub(crate) fn name(&self) -> bool {
-        // Relaxed: the owner of the batch is the only one to ask.
-        !self.named.swap(true, Ordering::Relaxed)
+    /// From here on a log record names the extents.
+    pub(crate) fn name(&self) {
+        // AcqRel: of two batches with the same value one names it.
+        let before = self.named.swap(true, Ordering::AcqRel);
+        assert!(!before, "a value has one key");
     }
 
     /// True once a log record names the extents.
     pub(crate) fn is_named(&self) -> bool {
-        self.named.load(Ordering::Relaxed)
+        // Acquire: pairs with the AcqRel in name.
+        self.named.load(Ordering::Acquire)
     }
 }
 

@@ -91,17 +91,18 @@ impl Engine {
             };
             let mut writer = ValueWriter::new(engine, bytes.len() as u64)?;
             writer.write(bytes)?;
-            set.replace_value(at, writer.finish()?.prepared);
+            set.replace_value(at, writer.finish()?);
         }
         Ok(())
     }
 }
 
 impl Batch {
-    /// Sets `key` to a value that was handed over before.
+    /// Sets `key` to a value that was handed over before. Each value has one key: the commit of a
+    /// batch that gives it to another one as well ends with [`Error::InvalidValue`].
     pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) {
         let table = self.set.table(&table.state);
-        self.set.write_large(table, key, value.prepared);
+        self.set.write_large(table, key, value);
     }
 }
 
@@ -190,7 +191,7 @@ impl Table {
             set.reads.push(old.stamp);
             match changed(engine, old, offset, bytes, len)? {
                 Changed::Value(value) => set.write(table, key, Some(&value)),
-                Changed::Chunks(value) => set.write_large(table, key, value.prepared),
+                Changed::Chunks(value) => set.write_large(table, key, value),
             }
             if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
                 return Ok(len);
@@ -218,13 +219,12 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
             value[at..at + bytes.len()].copy_from_slice(bytes);
             return Ok(Changed::Value(value));
         }
-        let mut writer = ValueWriter::new(engine, len)?;
-        write_between(&mut writer, &OldBytes::Value(value), offset, bytes)?;
-        return Ok(Changed::Chunks(writer.finish()?));
+        let old = OldBytes::Value(value);
+        let made = edited(engine, &old, offset, bytes.len() as u64, |to| {
+            to.write(bytes)
+        })?;
+        return Ok(Changed::Chunks(made));
     }
-    let OldBytes::Chunks(list, _) = &old else {
-        unreachable!("values in pages are done");
-    };
     // What falls into the head is changed there.
     let head_bytes = head.len() as u64;
     let in_head = head_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
@@ -232,22 +232,77 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
         let at = offset as usize;
         head[at..at + in_head].copy_from_slice(&bytes[..in_head]);
     }
-    let chunk_bytes = list.shape.chunk_bytes;
-    let mut writer = ValueWriter::with_chunk_bytes(engine, len - head_bytes, chunk_bytes)?;
+    let bytes = &bytes[in_head..];
     let offset = offset.saturating_sub(head_bytes);
-    write_between(&mut writer, &old, offset, &bytes[in_head..])?;
-    Ok(Changed::Chunks(writer.finish_with_head(head)?))
+    let made = edited(engine, &old, offset, bytes.len() as u64, |to| {
+        to.write(bytes)
+    })?;
+    Ok(Changed::Chunks(made.with_head(head)?))
 }
 
-/// All of a new value: what is old up to `offset`, then `bytes`, then what is old.
-fn write_between(
-    writer: &mut ValueWriter,
+/// A value in chunks: `old`, with what `pour` writes, `bytes` bytes, at `offset`. Blocks.
+fn edited(
+    engine: &Shared,
     old: &OldBytes,
     offset: u64,
-    bytes: &[u8],
-) -> Result<()> {
+    bytes: u64,
+    pour: impl FnOnce(&mut ValueWriter) -> Result<()>,
+) -> Result<LargeValue> {
+    let end = offset.saturating_add(bytes);
+    let len = old.len().max(end);
+    let mut writer = match old {
+        OldBytes::Value(_) => ValueWriter::new(engine, len)?,
+        OldBytes::Chunks(list, _) => {
+            ValueWriter::with_chunk_bytes(engine, len, list.shape.chunk_bytes)?
+        }
+    };
     writer.copy_old(old, offset)?;
-    writer.write(bytes)?;
-    let end = offset + bytes.len() as u64 + writer.missing();
-    writer.copy_old(old, end)
+    pour(&mut writer)?;
+    writer.copy_old(old, len)?;
+    writer.finish()
+}
+
+/// Bytes that come into a value.
+#[derive(Debug)]
+pub enum NewBytes {
+    /// In memory.
+    Bytes(Vec<u8>),
+    /// Handed over before; they are copied, and the value is dropped then.
+    Large(LargeValue),
+}
+
+impl NewBytes {
+    /// How many they are.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Large(value) => value.len(),
+        }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes a value in chunks of `old` with these bytes at `offset`. Blocks.
+    pub(crate) fn put_into(
+        self,
+        engine: &Shared,
+        old: &OldBytes,
+        offset: u64,
+    ) -> Result<LargeValue> {
+        edited(engine, old, offset, self.len(), |writer| match &self {
+            Self::Bytes(bytes) => writer.write(bytes),
+            Self::Large(value) => {
+                writer.write(&value.head)?;
+                let mut buffer = engine.chunk_buffer(value.draft.shape);
+                for index in 0..value.draft.parts.len() {
+                    engine.read_part(&value.draft, index, &mut buffer)?;
+                    writer.write(&buffer)?;
+                }
+                Ok(())
+            }
+        })
+    }
 }

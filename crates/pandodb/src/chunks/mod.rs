@@ -10,15 +10,19 @@
 //! them back when it fails or is dropped. From then on a chunk is a page with an id and a place.
 //! Nothing is written over a chunk that a reader may still want: see [`registry`].
 //!
-//! Reading order: [`registry`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`], [`edit`].
+//! Reading order: [`registry`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`], [`edit`],
+//! [`event_loop`].
 
 pub(crate) mod apply;
 pub(crate) mod draft;
 pub(crate) mod edit;
+pub(crate) mod event_loop;
 pub(crate) mod look;
 pub(crate) mod registry;
 pub(crate) mod stream;
 pub(crate) mod writer;
 
+pub use edit::NewBytes;
+pub use event_loop::{EditOld, Fingerprint, Opened, PendingEdit, ValueSink, ValueSource};
 pub use stream::ValueStream;
 pub use writer::{LargeValue, ValueWriter};

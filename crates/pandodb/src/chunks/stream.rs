@@ -3,11 +3,12 @@
 use std::io;
 
 use pando_device::{File, IoBuf};
-use pando_format::StoredPage;
 use pando_format::checksum::crc32c;
-use pando_format::chunks::{ChunkList, ChunkShape};
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkShape};
+use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
 
+use crate::chunks::draft::Draft;
 use crate::chunks::look::Found;
 use crate::chunks::registry::Registration;
 use crate::engine::Shared;
@@ -47,17 +48,46 @@ impl Store {
             );
             return Err(damaged(Some(stored.extent), what));
         }
+        let bytes = list.shape.bytes_of(index);
+        let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
+        read.map_err(|what| damaged(Some(stored.extent), what))
+    }
+
+    /// Reads chunk `index` of a value that no record names yet. Blocks.
+    pub(crate) fn read_part(&self, draft: &Draft, index: usize, buffer: &mut IoBuf) -> Result<()> {
+        let ChunkPart::New(chunk) = draft.parts[index] else {
+            return Err(Error::InvalidValue {
+                what: "a part of it is that of another value".into(),
+            });
+        };
+        let extent = Extent {
+            block: chunk.block,
+            blocks: draft.shape.blocks_of(index, self.space.block_bytes()),
+        };
+        let bytes = draft.shape.bytes_of(index);
+        let read = self.read_extent(extent, bytes, chunk.checksum, buffer);
+        read.map_err(|what| Error::corrupt(format!("chunk at {extent:?}"), what))
+    }
+
+    /// Reads `bytes` bytes of a chunk and checks them.
+    fn read_extent(
+        &self,
+        extent: Extent,
+        bytes: usize,
+        checksum: u32,
+        buffer: &mut IoBuf,
+    ) -> std::result::Result<(), String> {
         let block_bytes = self.space.block_bytes();
-        buffer.set_len((u64::from(blocks) * block_bytes) as usize);
-        let offset = u64::from(stored.extent.block) * block_bytes;
+        buffer.set_len((u64::from(extent.blocks) * block_bytes) as usize);
+        let offset = u64::from(extent.block) * block_bytes;
         let read = self.data.read_at(buffer, offset);
-        read.map_err(|error| damaged(Some(stored.extent), format!("reading it: {error}")))?;
-        buffer.set_len(list.shape.bytes_of(index));
+        read.map_err(|error| format!("reading it: {error}"))?;
+        buffer.set_len(bytes);
         let actual = crc32c(buffer);
-        if actual != chunk.checksum {
-            let expected = chunk.checksum;
-            let what = format!("checksum: expected {expected:#010x}, actual {actual:#010x}");
-            return Err(damaged(Some(stored.extent), what));
+        if actual != checksum {
+            return Err(format!(
+                "checksum: expected {checksum:#010x}, actual {actual:#010x}"
+            ));
         }
         self.statistics.tick(Ticker::ChunkReads, 1);
         self.statistics
@@ -94,7 +124,7 @@ pub struct ValueStream {
 #[derive(Debug)]
 struct Chunks {
     list: ChunkList,
-    _registration: Registration,
+    registration: Registration,
     buffer: IoBuf,
     /// The chunk that the buffer holds.
     loaded: Option<usize>,
@@ -120,7 +150,7 @@ impl ValueStream {
             head: std::mem::take(&mut list.head),
             chunks: Some(Chunks {
                 list,
-                _registration: registration,
+                registration,
                 buffer: IoBuf::default(),
                 loaded: None,
             }),
@@ -147,6 +177,34 @@ impl ValueStream {
     /// True if the value lies in chunks.
     pub fn is_chunked(&self) -> bool {
         self.chunks.is_some()
+    }
+
+    pub(crate) fn engine(&self) -> &Shared {
+        &self.engine
+    }
+
+    /// The list of a large value, its head left out.
+    pub(crate) fn list(&self) -> Option<&ChunkList> {
+        self.chunks.as_ref().map(|chunks| &chunks.list)
+    }
+
+    /// True if the bytes at `offset` are in memory, or none are there.
+    pub(crate) fn has_piece(&self, offset: u64) -> bool {
+        let Some(offset) = offset.checked_sub(self.head.len() as u64) else {
+            return true;
+        };
+        self.chunks.as_ref().is_none_or(|chunks| {
+            let index = offset / u64::from(chunks.list.shape.chunk_bytes);
+            offset >= chunks.list.shape.bytes || chunks.loaded == Some(index as usize)
+        })
+    }
+
+    /// The value as what another one is made of, its head left out.
+    pub(crate) fn into_old(self) -> OldBytes {
+        match self.chunks {
+            Some(chunks) => OldBytes::Chunks(chunks.list, chunks.registration),
+            None => OldBytes::Value(self.head),
+        }
     }
 
     /// Copies bytes from `offset` on into `buffer`: as many as it takes or there are. Blocks.

@@ -26,26 +26,45 @@ pub struct ValueWriter {
     draft: Draft,
     /// The chunk that is being filled; as long as the longest.
     buffer: IoBuf,
-    /// Bytes of the value so far.
-    position: u64,
+    /// Bytes of it so far.
+    filled: usize,
 }
 
 /// A value whose bytes are durable and which no key has yet: see
-/// [`Batch::put_large`](crate::Batch::put_large). Dropped, it leaves nothing behind.
-#[derive(Debug)]
+/// [`Batch::put_large`](crate::Batch::put_large). Dropped with all its clones, it leaves nothing
+/// behind. Made by [`ValueWriter::finish`] alone: no record names what was not synced.
+#[derive(Debug, Clone)]
 pub struct LargeValue {
-    pub(crate) prepared: Arc<Prepared>,
-}
-
-/// Chunks that are written and synced, and the head of the value. Made by
-/// [`ValueWriter::finish`] alone: no record names what was not synced.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) draft: Draft,
+    pub(crate) draft: Arc<Draft>,
     pub(crate) head: Vec<u8>,
 }
 
-impl Prepared {
+impl LargeValue {
+    /// Bytes of the value, head included.
+    pub fn len(&self) -> u64 {
+        self.head.len() as u64 + self.draft.shape.bytes
+    }
+
+    /// Always false: a value in chunks has a byte at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The same bytes behind another head.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for a head of more than 64 KiB.
+    pub fn with_head(&self, head: Vec<u8>) -> Result<Self> {
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(Error::ValueTooLong {
+                bytes: head.len(),
+                limit: HEAD_BYTES_MAX,
+            });
+        }
+        let draft = self.draft.clone();
+        Ok(Self { draft, head })
+    }
+
     /// Number of chunks that are new.
     pub(crate) fn new_chunks(&self) -> u64 {
         let is_new = |part: &&ChunkPart| **part != ChunkPart::Kept;
@@ -55,18 +74,6 @@ impl Prepared {
     /// Bytes of the list that a leaf is going to hold.
     pub(crate) fn list_bytes(&self) -> usize {
         pando_format::chunks::list_bytes(self.draft.shape, self.head.len())
-    }
-}
-
-impl LargeValue {
-    /// Bytes of the value, head included.
-    pub fn len(&self) -> u64 {
-        self.prepared.head.len() as u64 + self.prepared.draft.shape.bytes
-    }
-
-    /// Always false: a value in chunks has a byte at least.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 }
 
@@ -103,24 +110,38 @@ impl ValueWriter {
         Ok(Self {
             draft: Draft::new(engine, shape),
             buffer: IoBuf::new(first as usize),
-            position: 0,
+            filled: 0,
         })
+    }
+
+    /// Bytes of the value so far.
+    fn position(&self) -> u64 {
+        let stored = self.draft.parts.len() as u64 * u64::from(self.draft.shape.chunk_bytes);
+        // Behind the last chunk, which may be shorter.
+        (stored + self.filled as u64).min(self.draft.shape.bytes)
     }
 
     /// Bytes of the value that are still missing.
     pub fn missing(&self) -> u64 {
-        self.draft.shape.bytes - self.position
+        self.draft.shape.bytes - self.position()
     }
 
-    /// Bytes that can be taken before the next write to the device.
-    pub fn room(&self) -> usize {
-        let index = self.draft.parts.len();
-        self.draft.shape.bytes_of(index) - self.filled()
+    /// Bytes that the chunk that is being filled still takes.
+    fn room(&self) -> usize {
+        self.draft.shape.bytes_of(self.draft.parts.len()) - self.filled
     }
 
-    /// Bytes of the chunk that is being filled.
-    fn filled(&self) -> usize {
-        (self.position % u64::from(self.draft.shape.chunk_bytes)) as usize
+    /// True if a chunk is whole and waits for [`ValueWriter::store`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled > 0 && self.room() == 0
+    }
+
+    /// Takes bytes as long as the chunk has room. Never blocks.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.room());
+        self.buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
+        self.filled += count;
+        count
     }
 
     /// Takes the next bytes of the value. Blocks for room and for the device whenever a chunk is
@@ -137,24 +158,20 @@ impl ValueWriter {
             });
         }
         while !bytes.is_empty() {
-            let filled = self.filled();
-            let (now, later) = bytes.split_at(bytes.len().min(self.room()));
-            self.buffer[filled..filled + now.len()].copy_from_slice(now);
-            self.advance(now.len())?;
-            bytes = later;
+            let count = self.take(bytes);
+            bytes = &bytes[count..];
+            self.store_if_full()?;
         }
         Ok(())
     }
 
-    /// So many bytes more are in the buffer.
-    fn advance(&mut self, bytes: usize) -> Result<()> {
-        let index = self.draft.parts.len();
-        let filled = self.filled() + bytes;
-        self.position += bytes as u64;
-        let whole = self.draft.shape.bytes_of(index);
-        if filled < whole {
-            return Ok(());
-        }
+    fn store_if_full(&mut self) -> Result<()> {
+        if self.is_full() { self.store() } else { Ok(()) }
+    }
+
+    /// Writes the chunk that is whole. Blocks.
+    pub(crate) fn store(&mut self) -> Result<()> {
+        let whole = std::mem::take(&mut self.filled);
         let checksum = crc32c(&self.buffer[..whole]);
         let block_bytes = self.draft.engine().space.block_bytes();
         let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
@@ -167,20 +184,20 @@ impl ValueWriter {
     pub(crate) fn copy_old(&mut self, old: &OldBytes, until: u64) -> Result<()> {
         assert!(until <= self.draft.shape.bytes, "a value of another length");
         let chunk_bytes = u64::from(self.draft.shape.chunk_bytes);
-        while self.position < until {
+        while self.position() < until {
+            let position = self.position();
             let index = self.draft.parts.len();
             let start = index as u64 * chunk_bytes;
             let end = start + self.draft.shape.bytes_of(index) as u64;
-            if self.position == start && end <= until && old.has_chunk(self.draft.shape, index) {
+            if position == start && end <= until && old.has_chunk(self.draft.shape, index) {
                 self.draft.parts.push(ChunkPart::Kept);
-                self.position = end;
                 continue;
             }
-            let filled = self.filled();
-            let count = (end.min(until) - self.position) as usize;
-            let place = &mut self.buffer[filled..filled + count];
-            old.copy(self.draft.engine(), self.position, place)?;
-            self.advance(count)?;
+            let count = (end.min(until) - position) as usize;
+            let place = &mut self.buffer[self.filled..self.filled + count];
+            old.copy(self.draft.engine(), position, place)?;
+            self.filled += count;
+            self.store_if_full()?;
         }
         Ok(())
     }
@@ -204,20 +221,16 @@ impl ValueWriter {
                 what: format!("{} bytes are missing", self.missing()),
             });
         }
-        if head.len() > HEAD_BYTES_MAX {
-            return Err(Error::ValueTooLong {
-                bytes: head.len(),
-                limit: HEAD_BYTES_MAX,
-            });
-        }
         let draft = self.draft;
         let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
         if any_new {
             draft.sync()?;
         }
-        Ok(LargeValue {
-            prepared: Arc::new(Prepared { draft, head }),
-        })
+        let value = LargeValue {
+            draft: Arc::new(draft),
+            head: Vec::new(),
+        };
+        value.with_head(head)
     }
 }
 

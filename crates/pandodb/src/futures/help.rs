@@ -1,4 +1,4 @@
-//! The helper: an engine thread that runs operations of futures as blocking ones.
+//! Helpers: engine threads that run operations of futures, and of streams, as blocking ones.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
@@ -67,14 +67,14 @@ impl Helper {
 
 /// What a future gets from the helper.
 #[derive(Debug)]
-pub(super) struct Answer<T> {
+pub(crate) struct Answer<T> {
     result: Mutex<Option<Result<T>>>,
     ended: WaitList,
 }
 
 impl<T> Answer<T> {
     /// The result, once.
-    pub(super) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
         if let Some(result) = self.result.lock().take() {
             return Poll::Ready(result);
         }
@@ -108,29 +108,29 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-impl Engine {
+impl Helper {
     /// Has the helper run `operation`; it does so also if nobody waits for the answer.
-    pub(super) fn ask_for_help<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+        operation: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Arc<Answer<T>> {
         let answer = Arc::new(Answer {
             result: Mutex::new(None),
             ended: WaitList::new(),
         });
         let promise = Promise(answer.clone());
-        self.helper.push(Box::new(move |engine| {
+        self.push(Box::new(move |engine| {
             let result = operation(engine);
             promise.keep(result);
         }));
         answer
     }
 
-    /// Body of the helper thread.
-    pub(crate) fn run_helper(&self) {
+    /// Body of the helper's thread.
+    pub(crate) fn run(&self, engine: &Engine) {
         loop {
             let task = {
-                let mut queue = self.helper.queue.lock();
+                let mut queue = self.queue.lock();
                 let task = queue.tasks.pop_front();
                 queue.running = task.is_some();
                 if task.is_none() && queue.closed {
@@ -139,16 +139,26 @@ impl Engine {
                 task
             };
             if let Some(task) = task {
-                task(self);
+                task(engine);
                 continue;
             }
-            self.helper.wanted.register(&thread_waker());
-            let queue = self.helper.queue.lock();
+            self.wanted.register(&thread_waker());
+            let queue = self.queue.lock();
             let sleeps = queue.tasks.is_empty() && !queue.closed;
             drop(queue);
             if sleeps {
                 park();
             }
         }
+    }
+}
+
+impl Engine {
+    /// Has the helper of futures run `operation`.
+    pub(super) fn ask_for_help<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Arc<Answer<T>> {
+        self.helper.ask(operation)
     }
 }

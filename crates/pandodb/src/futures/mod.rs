@@ -18,7 +18,7 @@ mod key;
 mod write;
 
 pub use get::{GetAsync, GetIntoAsync, GetWithAsync};
-pub(crate) use help::Helper;
+pub(crate) use help::{Answer, Helper};
 pub(crate) use key::KeyBuffers;
 pub use write::{DeleteAsync, WriteAsync};
 

@@ -3,7 +3,11 @@
 use std::io::Read;
 
 use pando_sync::thread;
-use pandodb::{Batch, Db, Durability, Error, Table, VerifyReport, WriteOptions};
+use pandodb::nonblocking::{
+    Attempt, EditOld, NewBytes, Opened, Outcome, PendingEdit, Reactor, Transaction, ValueSink,
+    ValueSource,
+};
+use pandodb::{Batch, Db, Durability, Error, LargeValue, Table, VerifyReport, WriteOptions};
 
 const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
@@ -382,4 +386,154 @@ fn a_store_without_room_for_a_value_says_so_and_goes_on() {
     db.close().unwrap();
     let report = VerifyReport::of_device(&device).unwrap();
     assert_eq!(report.damages, []);
+}
+
+/// A transaction with one reactor, parked by this thread.
+struct Loop {
+    reactor: Reactor,
+    transaction: Transaction,
+}
+
+impl Loop {
+    fn new(db: &Db) -> Self {
+        Self {
+            reactor: Reactor::new(db, pando_sync::thread_waker()).unwrap(),
+            transaction: Transaction::new(db),
+        }
+    }
+
+    fn drive<T>(
+        &mut self,
+        mut step: impl FnMut(&mut Transaction, &mut Reactor) -> pandodb::Result<Attempt<T>>,
+    ) -> T {
+        let waker = pando_sync::thread_waker();
+        loop {
+            match step(&mut self.transaction, &mut self.reactor).unwrap() {
+                Attempt::Ready(value) => return value,
+                Attempt::Pending(pending) => {
+                    self.reactor.park(pending, &waker).unwrap();
+                    self.reactor.flush();
+                    thread::yield_now();
+                    self.reactor.poll().unwrap();
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, table: &Table, key: &[u8]) -> (Opened, Vec<u8>) {
+        let mut out = Vec::new();
+        let opened = self.drive(|transaction, _| transaction.open(table, key, &mut out));
+        (opened, out)
+    }
+
+    fn commit(&mut self) -> Outcome {
+        let outcome = self.drive(|transaction, reactor| transaction.try_commit(reactor));
+        self.transaction.reset();
+        outcome
+    }
+}
+
+fn pour(db: &Db, bytes: &[u8]) -> LargeValue {
+    let waker = pando_sync::thread_waker();
+    let mut sink = ValueSink::new(db, bytes.len() as u64).unwrap();
+    let mut done = 0;
+    while done < bytes.len() {
+        let piece = &bytes[done..bytes.len().min(done + 1000)];
+        match sink.write(piece, &waker).unwrap() {
+            0 => pando_sync::park(),
+            count => done += count,
+        }
+    }
+    loop {
+        match sink.finish(&waker).unwrap() {
+            Some(value) => return value,
+            None => pando_sync::park(),
+        }
+    }
+}
+
+fn drain(mut source: ValueSource) -> Vec<u8> {
+    let waker = pando_sync::thread_waker();
+    let mut all = Vec::new();
+    while source.left() > 0 {
+        let piece = source.piece(&waker).unwrap();
+        let count = piece.len().min(777);
+        all.extend_from_slice(&piece[..count]);
+        source.consume(count);
+        if count == 0 {
+            pando_sync::park();
+        }
+    }
+    all
+}
+
+#[test]
+fn event_loops_stream_change_and_put_behind_another_head() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut event_loop = Loop::new(&db);
+    let bytes = value(9, 25 * CHUNK + 3);
+    let large = pour(&db, &bytes).with_head(b"head".to_vec()).unwrap();
+    event_loop
+        .transaction
+        .put_large(&table, b"k", large.clone())
+        .unwrap();
+    assert!(matches!(event_loop.commit(), Outcome::Committed(Some(_))));
+    // A second key for the same value is refused.
+    event_loop
+        .transaction
+        .put_large(&table, b"other", large)
+        .unwrap();
+    let again = event_loop.transaction.try_commit(&mut event_loop.reactor);
+    assert!(matches!(again, Err(Error::InvalidValue { .. })));
+    event_loop.transaction.reset();
+    check(&table, b"k", Some(&[b"head", &bytes[..]].concat()));
+
+    let (opened, head) = event_loop.open(&table, b"k");
+    let Opened::Large(stream) = opened else {
+        panic!("{opened:?}");
+    };
+    assert_eq!(head, b"head");
+    let fingerprint = stream.fingerprint();
+    let renamed = stream.with_head(b"longer head".to_vec()).unwrap();
+    let source = ValueSource::new(stream, 2..5 * CHUNK as u64);
+    let whole = [b"head", &bytes[..]].concat();
+    assert!(drain(source) == whole[2..5 * CHUNK]);
+    event_loop
+        .transaction
+        .put_large(&table, b"k", renamed)
+        .unwrap();
+    event_loop.commit();
+    check(&table, b"k", Some(&[b"longer head", &bytes[..]].concat()));
+
+    // What was handed over before comes into the middle.
+    let (opened, _) = event_loop.open(&table, b"k");
+    let Opened::Large(stream) = opened else {
+        panic!("{opened:?}");
+    };
+    assert_eq!(stream.fingerprint(), fingerprint);
+    let inner = pour(&db, &value(10, 3 * CHUNK));
+    let edit = PendingEdit::new(&db, EditOld::Large(stream), 100, NewBytes::Large(inner));
+    let waker = pando_sync::thread_waker();
+    let edited = loop {
+        match edit.poll(&waker) {
+            std::task::Poll::Ready(edited) => break edited.unwrap(),
+            std::task::Poll::Pending => pando_sync::park(),
+        }
+    };
+    event_loop
+        .transaction
+        .put_large(&table, b"k", edited)
+        .unwrap();
+    event_loop.commit();
+    let mut expected = bytes;
+    expected[100..100 + 3 * CHUNK].copy_from_slice(&value(10, 3 * CHUNK));
+    check(&table, b"k", Some(&expected));
+    let (opened, _) = event_loop.open(&table, b"nothing");
+    assert!(matches!(opened, Opened::Absent));
+    drop((event_loop, fingerprint, table));
+    wait_for_garbage(&db);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 26);
 }
