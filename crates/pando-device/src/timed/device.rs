@@ -66,4 +66,9 @@ impl<D: Device> Device for TimedDevice<D> {
     fn free_bytes(&self) -> Result<u64> {
         self.inner.free_bytes()
     }
+
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        self.inner.check_process()
+    }
 }
