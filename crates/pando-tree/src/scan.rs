@@ -41,6 +41,7 @@ pub enum ScanValue<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     key_start: usize,
+    key_end: usize,
     value_start: usize,
     end: usize,
     is_long: bool,
@@ -105,7 +106,7 @@ impl LeafCopy {
             true => ScanValue::Long,
             false => ScanValue::Inline(&self.bytes[record.value_start..record.end]),
         };
-        (&self.bytes[record.key_start..record.value_start], value)
+        (&self.bytes[record.key_start..record.key_end], value)
     }
 
     /// The records in scan order.
@@ -149,18 +150,27 @@ impl LeafCopy {
         let slot = node.slot(index);
         let key_start = self.bytes.len();
         node.append_prefix(&mut self.bytes);
-        node.append_suffix(slot, &mut self.bytes);
-        let value_start = self.bytes.len();
-        if slot.is_overflow() {
-            // A torn one is noticed here, not by whoever reads it.
-            Description::read(node, slot)?;
-        } else if !slot.is_chunked() {
-            node.append_value(slot, &mut self.bytes);
-        }
+        let suffix_start = self.bytes.len();
+        let (key_end, value_start, end) = if slot.is_plain() {
+            let value_at = node.append_record(slot, &mut self.bytes)?;
+            let end = value_at + node.value_bytes(slot);
+            (suffix_start + slot.suffix_bytes(), value_at, end)
+        } else {
+            if slot.is_overflow() {
+                // A torn one is noticed here, not by whoever reads it.
+                Description::read(node, slot)?;
+            }
+            node.append_suffix(slot, &mut self.bytes);
+            let end = self.bytes.len();
+            (end, end, end)
+        };
+        // A torn length, read twice.
+        (key_end <= value_start && end <= self.bytes.len()).then_some(())?;
         self.records.push(Copied {
             key_start,
+            key_end,
             value_start,
-            end: self.bytes.len(),
+            end,
             is_long: !slot.is_plain(),
         });
         Some(())

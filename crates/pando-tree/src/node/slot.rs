@@ -14,7 +14,7 @@ const FLAGS: u64 = SLOT_GHOST | SLOT_OVERFLOW | SLOT_CHUNKED;
 /// Bytes of a suffix that lie in the slot.
 pub const HEAD_BYTES: usize = 4;
 /// Bytes of the value length at the start of a record.
-const LENGTH_BYTES: usize = 2;
+pub const LENGTH_BYTES: usize = 2;
 
 /// One slot word. Any bits are a slot; the fields of a torn one lead to nothing but a wrong
 /// answer, which fails validation.

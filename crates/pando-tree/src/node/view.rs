@@ -9,7 +9,7 @@ use pando_format::page::{
 };
 use pando_format::{Lsn, PageId, PageSize, TreeId};
 
-use super::slot::{Slot, inner_record_words, leaf_record_words};
+use super::slot::{HEAD_BYTES, LENGTH_BYTES, Slot, inner_record_words, leaf_record_words};
 use super::text;
 use crate::word::{Store, Word, load};
 
@@ -216,6 +216,22 @@ impl<'a, W: Word> Node<'a, W> {
     #[inline]
     pub fn append_value(&self, slot: Slot, out: &mut Vec<u8>) {
         text::append_words(self.words, slot.value_start(), self.value_bytes(slot), out);
+    }
+
+    /// Appends suffix and value of `slot` of a leaf, in one copy of the record's words: where the
+    /// value starts; what lies between them means nothing. None when the record does not lie in the
+    /// page: `slot` is torn.
+    #[inline]
+    pub fn append_record(&self, slot: Slot, out: &mut Vec<u8>) -> Option<usize> {
+        let record_words = leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot));
+        let record = self.words.get(slot.offset()..)?.get(..record_words)?;
+        let start = out.len();
+        // The record begins with the value's length: the end of the head takes its place.
+        let record_start = start + HEAD_BYTES - LENGTH_BYTES;
+        out.resize(record_start, 0);
+        text::append_words(record, 0, 8 * record_words, out);
+        out[start..start + HEAD_BYTES].copy_from_slice(&slot.head().to_be_bytes());
+        Some(record_start + 8 * (slot.value_start() - slot.offset()))
     }
 
     /// Appends the suffix of `slot`.
