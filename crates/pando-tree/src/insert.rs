@@ -4,6 +4,7 @@ use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 
 use crate::approach::Freely;
+use crate::node::course::{Course, course_at};
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
 use crate::node::list::Record;
@@ -130,16 +131,16 @@ impl Tree {
         old: &mut OldValue,
     ) -> Attempt<Round> {
         let mut parent = None;
-        let mut rightmost = true;
+        let mut is_rightmost = true;
         let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
             let index = node.child_for(record.key);
-            rightmost &= index + 1 == node.count();
+            is_rightmost &= index + 1 == node.count();
             parent = Some((here, index));
             index
         })?;
         let node = Node::open(leaf.words().slice());
         let spot = node.find(record.key);
-        let at_end = !spot.exact && spot.index == node.count();
+        let is_last = is_rightmost && spot.index == node.count();
         old.clear();
         if spot.exact {
             self.collect_old(pool, &leaf, &node, spot, old)?;
@@ -152,9 +153,6 @@ impl Tree {
                 let mut page = latch.modify(stay)?;
                 edit::put(&mut page, fit, spot, record, &work.list);
                 stamp(&mut page, marks);
-                if !spot.exact {
-                    work.run.count(leaf.page(), spot.index);
-                }
                 Ok(Round::Done {
                     replaced: spot.exact,
                 })
@@ -162,14 +160,18 @@ impl Tree {
             Fit::Split | Fit::Alone => {
                 // A torn list would be split in a place that makes no sense.
                 leaf.validate()?;
+                let course = match spot.exact {
+                    true => None,
+                    false if is_last => Some(Course::Up),
+                    false => course_at(&node, spot.index),
+                };
                 let split = LeafSplit {
                     leaf,
                     parent,
                     fit,
                     spot,
                     record,
-                    ascending: at_end && rightmost
-                        || !spot.exact && work.run.is_ascending(leaf.page(), spot.index),
+                    course,
                 };
                 self.insert_by_split(pool, stay, marks, &split, work)
             }
@@ -185,18 +187,12 @@ impl Tree {
         work: &mut Work,
     ) -> Attempt<Round> {
         match self.split_leaf(pool, stay, marks, split, work)? {
-            SplitEnd::Done(right) => {
-                if split.ascending {
-                    // The new record is the first of the right side.
-                    work.run.move_to(right.page(), 1);
-                }
-                Ok(Round::Done {
-                    replaced: split.spot.exact,
-                })
-            }
+            SplitEnd::Done => Ok(Round::Done {
+                replaced: split.spot.exact,
+            }),
             SplitEnd::ParentFull => {
                 std::mem::swap(&mut work.pending, &mut work.separator);
-                self.make_room(pool, stay, 1, split.ascending, work)?;
+                self.make_room(pool, stay, 1, split.course, work)?;
                 Ok(Round::ParentSplit)
             }
         }

@@ -52,45 +52,6 @@ pub(crate) struct Work {
     /// The separator for which its parent had no room.
     pub(crate) pending: Vec<u8>,
     pub(crate) key: Vec<u8>,
-    pub(crate) run: Run,
-}
-
-/// Insertions in a row, each just behind the one before, in one leaf.
-#[derive(Debug, Default)]
-pub(crate) struct Run {
-    leaf: Option<PageId>,
-    next_index: usize,
-    length: u32,
-}
-
-/// So many insertions in a row are taken for an ascending load.
-const RUN_MIN: u32 = 8;
-
-impl Run {
-    /// Counts an insertion into `leaf`.
-    pub(crate) fn count(&mut self, leaf: PageId, index: usize) {
-        self.length = if self.continues_at(leaf, index) {
-            self.length.saturating_add(1)
-        } else {
-            0
-        };
-        self.move_to(leaf, index + 1);
-    }
-
-    /// The run goes on at `index` of `leaf`.
-    pub(crate) fn move_to(&mut self, leaf: PageId, index: usize) {
-        self.leaf = Some(leaf);
-        self.next_index = index;
-    }
-
-    fn continues_at(&self, leaf: PageId, index: usize) -> bool {
-        self.leaf == Some(leaf) && self.next_index == index
-    }
-
-    /// True when an insertion at `index` of `leaf` goes on with a run.
-    pub(crate) fn is_ascending(&self, leaf: PageId, index: usize) -> bool {
-        self.length >= RUN_MIN && self.continues_at(leaf, index)
-    }
 }
 
 impl Scratch {

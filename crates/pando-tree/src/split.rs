@@ -9,6 +9,7 @@ use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
+use crate::node::course::Course;
 use crate::node::edit::{self, Fit};
 use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
@@ -29,8 +30,8 @@ pub(crate) struct LeafSplit<'a, 'p> {
     pub(crate) fit: Fit,
     pub(crate) spot: Spot,
     pub(crate) record: &'a Record<'a>,
-    /// The record goes to the end of an ascending load.
-    pub(crate) ascending: bool,
+    /// The record goes where those before it went.
+    pub(crate) course: Option<Course>,
 }
 
 /// Entries that one page will hold.
@@ -87,8 +88,8 @@ struct Plan<'a, 'p> {
 /// How a split ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SplitEnd {
-    /// Done; the child word is that of the right side.
-    Done(ChildWord),
+    /// Done.
+    Done,
     /// The parent has to be split first.
     ParentFull,
 }
@@ -123,12 +124,10 @@ impl Tree {
                 .extend_from_slice(&greater[..bytes.min(greater.len())]);
             if first { (new, old) } else { (old, new) }
         } else {
-            let appended = if split.ascending {
-                cut::at(list, split.spot.index)
-            } else {
-                None
-            };
-            let Some(cut) = appended.or_else(|| cut::balanced(list)) else {
+            let beside = split
+                .course
+                .and_then(|course| cut::beside(list, split.spot.index, course));
+            let Some(cut) = beside.or_else(|| cut::balanced(list)) else {
                 return damaged(&split.leaf, "holds a record that is too long");
             };
             list.copy_separator(cut, &mut work.separator);
@@ -150,12 +149,12 @@ impl Tree {
         pool: &Pool,
         stay: &Stay,
         level: u8,
-        ascending: bool,
+        course: Option<Course>,
         work: &mut Work,
     ) -> Attempt<()> {
         for level in level..=LEVEL_MAX {
-            match self.split_inner(pool, stay, level, ascending, work)? {
-                SplitEnd::Done(_) => return Ok(()),
+            match self.split_inner(pool, stay, level, course, work)? {
+                SplitEnd::Done => return Ok(()),
                 SplitEnd::ParentFull => std::mem::swap(&mut work.pending, &mut work.separator),
             }
         }
@@ -167,7 +166,7 @@ impl Tree {
         pool: &Pool,
         stay: &Stay,
         level: u8,
-        ascending: bool,
+        course: Option<Course>,
         work: &mut Work,
     ) -> Attempt<SplitEnd> {
         let key = &work.pending;
@@ -188,10 +187,8 @@ impl Tree {
             // The separator will need a node with another prefix.
             let at_end = index + 1 == node.count();
             Some(if at_end { index } else { 1 })
-        } else if ascending {
-            cut::at(list, index)
         } else {
-            None
+            course.and_then(|course| cut::behind_run(list, index, course))
         };
         let Some(cut) = cut.or_else(|| cut::balanced(list)) else {
             return damaged(&here, "holds a separator that is too long");
@@ -252,7 +249,7 @@ impl Tree {
         let record = Record::separator(plan.separator, child);
         edit::put(&mut parent_page, fit, spot, &record, parent_list);
         pool.statistics().tick(Ticker::Splits, 1);
-        Ok(SplitEnd::Done(child))
+        Ok(SplitEnd::Done)
     }
 
     fn split_root(
@@ -290,7 +287,7 @@ impl Tree {
             list,
         );
         pool.statistics().tick(Ticker::Splits, 1);
-        Ok(SplitEnd::Done(right_child))
+        Ok(SplitEnd::Done)
     }
 }
 

@@ -6,11 +6,15 @@
 use pando_format::PageSize;
 use pando_format::page::HEADER_WORDS;
 
+use super::course::Course;
 use super::list::RecordList;
 use super::slot::leaf_record_words;
 
 /// Words kept for what rounding costs when the prefix of a half grows.
 const SLACK_WORDS: usize = 16;
+
+/// So many parts of a leaf are one that gets a page of its own.
+const BEYOND_SHARE: usize = 8;
 
 /// Most words (slot and record) that a record in a leaf may have.
 pub fn record_words_max(page_size: PageSize) -> usize {
@@ -40,11 +44,31 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
         .find(|cut| fits(list, *cut))
 }
 
-/// `index` as the first entry of the right side, for an ascending load that goes on there: the left
-/// side stays full. Only if it is the heavier one: a load in front of many entries would leave
-/// small nodes behind.
-pub fn at(list: &RecordList, index: usize) -> Option<usize> {
-    (index * 2 >= list.len() && fits(list, index)).then_some(index)
+/// Of a leaf where insertions go on at `index`, which is the newest. What lies beyond, where they will
+/// not go, is split off, or every page of the run would have less room by that much. If it is next
+/// to nothing it goes on with the run instead, since a page for it would stay empty.
+pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> {
+    let (beyond, after, before) = match course {
+        Course::Up => (list.len() - index - 1, index + 1, index),
+        Course::Down => (index, index, index + 1),
+    };
+    let cut = if beyond * BEYOND_SHARE >= list.len() {
+        after
+    } else {
+        before
+    };
+    fits(list, cut).then_some(cut)
+}
+
+/// Of an inner node whose child `index` is split where insertions go on: what the run has filled
+/// stays full. Only if it is the heavier side: a run in front of many entries would leave small
+/// nodes behind.
+pub fn behind_run(list: &RecordList, index: usize, course: Course) -> Option<usize> {
+    let (cut, filled) = match course {
+        Course::Up => (index, index),
+        Course::Down => (index + 1, list.len() - index - 1),
+    };
+    (filled * 2 >= list.len() && fits(list, cut)).then_some(cut)
 }
 
 fn fits(list: &RecordList, cut: usize) -> bool {

@@ -1,9 +1,10 @@
 //! Nodes: leaves and inner nodes in a page, as `pando_format::page` lays them out.
 //!
 //! Pure functions over words; no latches, no pool. Reading order: [`view`], [`slot`], [`text`],
-//! [`search`], [`list`], [`edit`], [`cut`], [`check`].
+//! [`search`], [`list`], [`edit`], [`cut`], [`course`], [`check`].
 
 pub mod check;
+pub mod course;
 pub mod cut;
 pub mod edit;
 pub mod list;

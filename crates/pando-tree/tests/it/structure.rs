@@ -44,18 +44,63 @@ fn ascending_loads_between_other_keys_fill_leaves_too() {
     assert!(fill >= 95, "{fill} %");
 }
 
+/// Keys of many sequences, each of which goes up or down one by one; which goes on is random.
+/// Returns the fill of the leaves in percent.
+fn fill_of_sequences(sequences: usize, each: u32, descending: bool, value: &[u8]) -> usize {
+    let rig = Rig::new(4096, 16384);
+    let (mut session, mut random) = (Session::default(), Random(5));
+    let mut next = vec![0; sequences];
+    for _ in 0..sequences as u32 * each {
+        let sequence = random.below(sequences);
+        let place = if descending {
+            u32::MAX - next[sequence]
+        } else {
+            next[sequence]
+        };
+        next[sequence] += 1;
+        let key = format!("sequence {sequence:04} entry {place:010}");
+        rig.insert(&mut session, key.as_bytes(), value);
+    }
+    let facts = check_tree(&rig);
+    assert_eq!(facts.records, sequences * each as usize);
+    fill_percent(&rig, facts.leaves, facts.leaf_bytes)
+}
+
 #[test]
-fn random_and_descending_loads_fill_leaves_by_half_at_least() {
+fn interleaved_sequences_fill_leaves() {
     for descending in [false, true] {
+        for (sequences, each, value) in [(8, 2000, 60), (100, 1000, 20), (100, 300, 150)] {
+            let fill = fill_of_sequences(sequences, each, descending, &vec![7; value]);
+            let what = format!("{sequences} of {each}, {value} bytes, descending: {descending}");
+            assert!(fill >= 85, "{what}: {fill} %");
+        }
+    }
+}
+
+#[test]
+fn a_descending_load_fills_leaves() {
+    let rig = Rig::new(4096, 8192);
+    let mut session = Session::default();
+    for n in (0..10_000u64).rev() {
+        rig.insert(&mut session, &n.to_be_bytes(), &[7; 40]);
+    }
+    let facts = check_tree(&rig);
+    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    assert!(fill >= 95, "{fill} %");
+}
+
+/// Taken for runs they would have leaves cut far from the middle.
+#[test]
+fn random_loads_are_not_taken_for_runs() {
+    for (count, value) in [(20_000, 40), (8000, 400), (4000, 900)] {
         let rig = Rig::new(4096, 8192);
         let (mut session, mut random) = (Session::default(), Random(3));
-        for n in (0..10_000u64).rev() {
-            let n = if descending { n } else { random.next() };
-            rig.insert(&mut session, &n.to_be_bytes(), &[7; 40]);
+        for _ in 0..count {
+            rig.insert(&mut session, &random.next().to_be_bytes(), &vec![7; value]);
         }
         let facts = check_tree(&rig);
         let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
-        assert!(fill >= 48, "{fill} %");
+        assert!(fill >= 63, "{value} bytes: {fill} %");
     }
 }
 
