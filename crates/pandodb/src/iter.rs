@@ -223,11 +223,11 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
         };
         let from = position.from.as_ref().map(|key| &key[..]);
         let step = tree.try_scan_leaf(&engine.pool, from, *direction, leaf);
-        if let Err(Restart::Fault(_)) = step
+        if let Err(Restart::Fault(page)) = step
             && !missed
         {
             missed = true;
-            ahead.missed(engine, position);
+            ahead.missed(engine, position, page);
         }
         on_tree(&table.state, tree, step)?;
         engine.check_mark(leaf.multi_lsn())

@@ -4,6 +4,10 @@
 //! a bound; it asks again when half of them are used. It stops where all that it looks at is in
 //! memory, so a cached scan does none of this. Wishes whose reads have not begun when the scan ends
 //! are dropped. It looks no further than the parent of the leaf, and not behind the scan's end.
+//!
+//! A scan that overtakes the read thread comes to leaves whose reads have not begun, and reads them
+//! itself. Then all its wishes are dropped, and it begins anew: they would be served when the scan
+//! has long passed, and what it left has made room for others, whom the reads would drive out.
 
 use std::ops::Bound;
 
@@ -43,9 +47,11 @@ pub(crate) struct Position<'a> {
 }
 
 impl ReadAhead {
-    /// The leaf at the position is missing, and about to be read; or its read has not ended.
-    pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>) {
-        if self.is_under_way && self.asked == 0 {
+    /// The page that comes next is missing, and about to be read; or its read has not ended.
+    pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
+        if self.asked > 0 && engine.pool.is_on_disk(page) {
+            self.drop_wishes(engine);
+        } else if self.is_under_way && self.asked == 0 {
             self.grow(engine, at);
             // The leaf itself will be taken off.
             self.asked += 1;
@@ -94,8 +100,14 @@ impl ReadAhead {
 
     /// The scan has ended.
     pub(crate) fn end(&mut self, table: &Table) {
+        self.drop_wishes(table.db.engine());
+    }
+
+    fn drop_wishes(&mut self, engine: &Engine) {
         if let Some(scan) = self.scan.take() {
-            table.db.engine().end_scan(scan);
+            engine.end_scan(scan);
         }
+        self.asked = 0;
+        self.window = 0;
     }
 }

@@ -194,3 +194,59 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     device.clear_faults();
     engine.fetch(page).unwrap();
 }
+
+/// Keeps the thread that wakes it until it is opened.
+struct Door(AtomicU64);
+
+impl Door {
+    const CLOSED: u64 = 0;
+    const ENTERED: u64 = 1;
+    const OPEN: u64 = 2;
+
+    fn wait_until(&self, state: u64) {
+        while self.0.load(Ordering::Acquire) != state {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Wake for Door {
+    fn wake(self: Arc<Self>) {
+        self.0.store(Self::ENTERED, Ordering::Release);
+        self.wait_until(Self::OPEN);
+    }
+}
+
+#[test]
+fn what_a_scan_has_passed_is_not_read_for_it_any_more() {
+    let db = options().open_in_memory().unwrap();
+    fill(&db);
+    let table = db.existing_table("t").unwrap();
+    let count = || db.statistics().get(Ticker::PageReads);
+    for backward in [false, true] {
+        let door = Arc::new(Door(AtomicU64::new(Door::CLOSED)));
+        let waker = Waker::from(door.clone());
+        while db.engine().request_page(cold(&db)[0], &waker).unwrap() {}
+        door.wait_until(Door::ENTERED);
+        // From here on the read thread does nothing.
+        let before = count();
+        let mut entries = table.iter();
+        let entries = std::iter::from_fn(|| match backward {
+            false => entries.next(),
+            true => entries.next_back(),
+        });
+        assert_eq!(entries.count(), 2000);
+        // The wishes of the next scan are what the read thread finds, too.
+        let mut next = table.iter();
+        next.nth(20).unwrap().unwrap();
+        let by_itself = count() - before;
+        assert!(by_itself > 400, "{by_itself}: it is no scan");
+        door.0.store(Door::OPEN, Ordering::Release);
+        rest(&db);
+        let for_nobody = count() - before - by_itself;
+        assert!(
+            for_nobody < 8,
+            "{for_nobody} pages that the scan has passed"
+        );
+    }
+}

@@ -16,5 +16,6 @@ mod merges;
 mod nonblocking;
 mod reads;
 mod restart;
+mod scan_resistance;
 mod stored;
 mod twin;
