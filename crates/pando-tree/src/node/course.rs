@@ -4,8 +4,8 @@
 //! offset is the newer; building a node anew lays its records as an ascending load would have.
 //! Insertions that went to one place, each just behind or just in front of the one before, show as
 //! neighbours of that place that are newer the nearer they are, and newer than what lies on its
-//! other side. So every leaf knows its own, whoever inserts and wherever else, for no word of state.
-//! What is told is a guess: it decides where a full leaf is cut, and nothing else.
+//! other side. So every leaf knows its own, whoever inserts and wherever else, for no word of
+//! state. What is told is a guess: it decides where a full leaf is cut, and nothing else.
 
 use super::view::Node;
 use crate::word::Word;

@@ -44,9 +44,9 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
         .find(|cut| fits(list, *cut))
 }
 
-/// Of a leaf where insertions go on at `index`, which is the newest. What lies beyond, where they will
-/// not go, is split off, or every page of the run would have less room by that much. If it is next
-/// to nothing it goes on with the run instead, since a page for it would stay empty.
+/// Of a leaf where insertions go on at `index`, which is the newest. What lies beyond, where they
+/// will not go, is split off, or every page of the run would have less room by that much. If it is
+/// next to nothing it goes on with the run instead, since a page for it would stay empty.
 pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> {
     let (beyond, after, before) = match course {
         Course::Up => (list.len() - index - 1, index + 1, index),
