@@ -70,6 +70,20 @@ record! {
     speed_to_ours: f64;
     /// Operations a second in relation to those of one thread, of the same variant.
     speed_to_one_thread: f64;
+    /// Processor time of an addition, of counters.
+    ns_per_op: f64;
+    /// The same of a plain increment of words of the thread's own, which nobody else can read.
+    plain_ns_per_op: f64;
+    /// The same with a lock prefix.
+    lock_add_ns_per_op: f64;
+    /// Shortest time of a query.
+    wall_min_us: f64;
+    /// Mean time of a query.
+    wall_mean_us: f64;
+    /// Time that 95 % of the queries did not exceed.
+    wall_p95_us: f64;
+    /// Longest time of a query.
+    wall_max_us: f64;
     /// Objects that the variant built for each operation.
     constructions_per_op: f64;
     /// Allocations that the variant made for each operation.
@@ -272,8 +286,12 @@ impl Record {
             (_, Some(times)) => format!("  {times:.2} of one thread"),
             _ => String::new(),
         };
+        let nanoseconds = self
+            .ns_per_op
+            .map_or_else(String::new, |ns| format!("  {ns:.2} ns"));
         format!(
-            "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{beside}",
+            "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{beside}\
+             {nanoseconds}",
             self.threads,
             self.ops_per_s,
             self.p50_us,

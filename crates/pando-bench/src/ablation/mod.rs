@@ -5,17 +5,23 @@
 //!
 //! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
 //! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
-//! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`).
+//! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`); `stats` with
+//! `counters` and `queries`.
 
 pub mod cached;
 mod context;
+mod counters;
+#[cfg(all(test, pando_audit))]
+mod counters_audit;
 mod handles;
 mod keys;
 pub mod options;
 mod pending;
+mod queries;
 mod queue;
 mod rounds;
 pub mod run;
+mod stats;
 mod submit;
 
 pub use options::{Ablation, AblationOptions};

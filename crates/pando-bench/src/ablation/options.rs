@@ -54,6 +54,7 @@ ablations! {
     Cursor "cursor" [1, 2] 2_000_000 "Reads that register in one list, in one of their core, or nowhere.";
     Replacement "replacement" [1, 2] 2_000_000 "Reference bits that are written always, or if they change.";
     Search "search" [1, 2] 2_000_000 "Search of nodes: whole keys, heads, hints, many heads at once.";
+    Stats "stats" [1, 2, 32] 8_000_000 "Counters of all threads, of each thread, of each core with a lock prefix and without.";
 }
 
 impl Ablation {

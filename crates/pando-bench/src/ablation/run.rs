@@ -1,7 +1,7 @@
 //! A whole run of `bench ablation`.
 
 use super::options::{Ablation, AblationOptions};
-use super::{cached, handles, keys, pending, queue, submit};
+use super::{cached, handles, keys, pending, queue, stats, submit};
 use crate::error::Result;
 use crate::phase::Observer;
 
@@ -15,6 +15,10 @@ pub fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
     if options.ablation.is_of_cached_reads() {
         // One tree serves all numbers of threads.
         return cached::run::run(options, observer);
+    }
+    if options.ablation == Ablation::Stats {
+        // Its workloads have numbers of threads of their own.
+        return stats::run(options, observer);
     }
     for (index, threads) in options.thread_counts().iter().enumerate() {
         let turn = AblationOptions {
@@ -41,5 +45,6 @@ fn run_one(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
         Ablation::Descent | Ablation::Cursor | Ablation::Replacement | Ablation::Search => {
             cached::run::run(options, observer)
         }
+        Ablation::Stats => stats::run(options, observer),
     }
 }

@@ -163,6 +163,49 @@ fn a_context_is_built_for_each_read_or_once_for_each_thread() {
 }
 
 #[test]
+fn ways_to_count_lose_nothing_and_say_what_an_addition_and_a_query_cost() {
+    let mut options = AblationOptions {
+        threads: vec![3],
+        ..tiny(Ablation::Stats)
+    };
+    options.num = Some(96);
+    let notes = Notes::of(|notes| run(&options, notes));
+    let all = ["global", "thread-local", "core-local", "core-local-rseq"];
+    let absent = notes.lines.len();
+    assert!(absent <= 1, "{:?}", notes.lines);
+    assert_eq!(absent == 1, notes.records.len() == 9, "a line says so");
+    let names = &all[..4 - absent];
+    let workloads: Vec<_> = notes.records.chunks(names.len()).collect();
+    assert_eq!(workloads.len(), 3);
+    for (workload, records) in ["tick", "measure", "query"].iter().zip(workloads) {
+        for (record, name) in records.iter().zip(names) {
+            assert_eq!((record.workload, record.variant), (*workload, *name));
+            assert_eq!((record.ops, record.threads), (96, 3), "{record:?}");
+            assert_eq!(
+                record.is_ours,
+                Some(record.variant == names[names.len() - 1])
+            );
+            let is_query = *workload == "query";
+            assert_eq!(record.ns_per_op.is_some(), !is_query);
+            let baselines = [record.plain_ns_per_op, record.lock_add_ns_per_op];
+            assert!(
+                baselines
+                    .iter()
+                    .all(|one| one.is_some() == (*workload == "tick"))
+            );
+            let wall = [
+                record.wall_min_us,
+                record.wall_mean_us,
+                record.wall_max_us,
+                record.wall_p95_us,
+            ];
+            assert!(wall.iter().all(|one| one.is_some() == is_query));
+            assert!(wall[0] <= wall[1] && wall[1] <= wall[2] && wall[3] <= wall[2]);
+        }
+    }
+}
+
+#[test]
 fn a_store_that_a_run_has_left_is_used_again_if_that_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = AblationOptions {

@@ -10,18 +10,19 @@ use crate::failure::Failure;
 use crate::quantity::{parse_duration, parse_size};
 
 /// Ablations of the same naming that this version does not have.
-const PLANNED: [&str; 2] = ["stats", "alloc"];
+const PLANNED: [&str; 1] = ["alloc"];
 
 #[derive(Debug, Args)]
 pub(crate) struct AblationFlags {
     /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit, descent,
-    /// cursor, replacement, search.
+    /// cursor, replacement, search, stats.
     name: String,
     /// Turns of each variant; the median round is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Numbers of threads, separated by commas [default: of pread-handles 16, of queue 2, of
-    /// descent, cursor, replacement and search 1,2, else 1].
+    /// descent, cursor, replacement and search 1,2, of stats 1,2,32 and for queries
+    /// 1,64,1024,4096, else 1].
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
     /// Operations of a turn [default: some hundred thousand].

@@ -66,7 +66,7 @@ fn wrong_flags_are_refused() {
         "not there in this version",
     );
     check(pando(here).args(["bench", "disk"]), 1, "is no layer");
-    for (name, why) in [("stats", "not there"), ("throttel", "is no ablation")] {
+    for (name, why) in [("alloc", "not there"), ("throttel", "is no ablation")] {
         check(pando(here).args(["bench", "ablation", name]), 1, why);
     }
     check(

@@ -1,0 +1,187 @@
+//! `query` of `stats`: sums of all tickers, taken while many threads tick a thousand times and
+//! sleep a millisecond, over and over.
+//!
+//! The time between two queries is enough for others to write to what the next one reads. Its
+//! processor time is that of the thread that asks, less what asking the clock costs.
+
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{self, Duration};
+
+use super::counters::{Counters, Way, Work, with};
+use super::options::AblationOptions;
+use super::stats::{TICKED, TICKERS};
+use crate::error::{Error, Result};
+use crate::histogram::Histogram;
+use crate::record::Record;
+
+const TICKS_PER_SLEEP: usize = 1000;
+const SLEEP: Duration = Duration::from_millis(1);
+/// Time between two queries.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Queries of a turn that does not end by time, at most.
+const QUERIES_MAX: u64 = 200;
+/// Stack of a live thread.
+const STACK_BYTES: usize = 64 << 10;
+/// Calls that tell what the clock costs.
+const CLOCK_CALLS: usize = 1000;
+
+/// A turn with so many live threads.
+pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Result<Record> {
+    let asking = Asking {
+        live: threads,
+        queries: match options.duration {
+            Some(_) => u64::MAX,
+            None => options.num().min(QUERIES_MAX),
+        },
+        duration: options.duration,
+    };
+    let queried = with::<TICKERS, _>(way, asking)??;
+    let mut record = Record::new("query", "ours", threads, options.seed);
+    queried.report(&mut record);
+    Ok(record)
+}
+
+/// Asks while `live` threads tick and sleep.
+struct Asking {
+    live: usize,
+    queries: u64,
+    duration: Option<Duration>,
+}
+
+/// What queries took.
+#[derive(Default)]
+struct Queried {
+    /// In nanoseconds of the wall clock.
+    wall: Histogram,
+    wall_min_ns: u64,
+    /// Processor time of the thread that asked, in nanoseconds.
+    used: Histogram,
+    elapsed: Duration,
+}
+
+impl Queried {
+    fn report(&self, record: &mut Record) {
+        let us = |ns: u64| ns as f64 / 1e3;
+        record.ops = self.used.count();
+        record.elapsed_s = self.elapsed.as_secs_f64();
+        record.mean_us = self.used.mean() / 1e3;
+        record.p50_us = us(self.used.percentile(0.5));
+        record.p99_us = us(self.used.percentile(0.99));
+        record.p999_us = us(self.used.percentile(0.999));
+        record.max_us = us(self.used.max());
+        // What one thread could ask if it did nothing else.
+        record.ops_per_s = 1e6 / record.mean_us.max(1e-3);
+        record.wall_min_us = Some(us(self.wall_min_ns));
+        record.wall_mean_us = Some(self.wall.mean() / 1e3);
+        record.wall_p95_us = Some(us(self.wall.percentile(0.95)));
+        record.wall_max_us = Some(us(self.wall.max()));
+    }
+}
+
+impl Work for Asking {
+    type Output = Result<Queried>;
+
+    fn run(self, counters: &impl Counters) -> Self::Output {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut handles = Vec::with_capacity(self.live);
+            let mut refused = None;
+            for _ in 0..self.live {
+                let is_over = &is_over;
+                let builder = thread::Builder::new().stack_size(STACK_BYTES);
+                match builder.spawn_scoped(scope, move || live(counters, is_over)) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => {
+                        refused = Some(Error::option("threads", format!("no more: {error}")));
+                        break;
+                    }
+                }
+            }
+            let queried = match refused {
+                None => self.ask(counters),
+                Some(error) => Err(error),
+            };
+            // Release: pairs with the Acquire of those who live.
+            is_over.store(true, Ordering::Release);
+            let join = |handle: thread::ScopedJoinHandle<'_, u64>| handle.join().expect("no panic");
+            let ticks = handles.into_iter().map(join).sum::<u64>();
+            let mut sums = [0; TICKERS];
+            counters.add_sums(&mut sums);
+            let counted = sums.iter().sum::<u64>();
+            match counted == ticks {
+                true => queried,
+                false => Err(wrong(format!("{counted} were counted of {ticks}"))),
+            }
+        })
+    }
+}
+
+/// Ticks and sleeps until it is over. Returns how often it ticked.
+fn live(counters: &impl Counters, is_over: &AtomicBool) -> u64 {
+    let mut ticks = 0;
+    // Acquire: pairs with the Release of the thread that asks.
+    while !is_over.load(Ordering::Acquire) {
+        for number in 0..TICKS_PER_SLEEP {
+            counters.add(number % TICKED, 1);
+        }
+        ticks += TICKS_PER_SLEEP as u64;
+        thread::sleep(SLEEP);
+    }
+    ticks
+}
+
+impl Asking {
+    fn ask(&self, counters: &impl Counters) -> Result<Queried> {
+        let clock = cost_of_the_clock();
+        let mut queried = Queried {
+            wall_min_ns: u64::MAX,
+            ..Queried::default()
+        };
+        let (mut last, begun) = ([0; TICKERS], time::now());
+        while queried.used.count() < self.queries {
+            thread::sleep(PAUSE);
+            let asked = time::now();
+            let before = time::used_by_thread();
+            let mut sums = [0; TICKERS];
+            counters.add_sums(&mut sums);
+            let used = time::used_by_thread() - before;
+            let wall = nanoseconds(asked.elapsed());
+            if sums.iter().zip(&last).any(|(now, then)| now < then) {
+                return Err(wrong("a sum went back".to_owned()));
+            }
+            last = sums;
+            queried.used.add(nanoseconds(used.saturating_sub(clock)));
+            queried.wall.add(wall);
+            queried.wall_min_ns = queried.wall_min_ns.min(wall);
+            if self
+                .duration
+                .is_some_and(|length| begun.elapsed() >= length)
+            {
+                break;
+            }
+        }
+        queried.elapsed = begun.elapsed();
+        Ok(queried)
+    }
+}
+
+/// What lies between two looks at the clock at least.
+fn cost_of_the_clock() -> Duration {
+    let once = |_| {
+        let before = time::used_by_thread();
+        time::used_by_thread() - before
+    };
+    (0..CLOCK_CALLS).map(once).min().unwrap_or_default()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn wrong(what: String) -> Error {
+    Error::Wrong {
+        workload: "query",
+        what,
+    }
+}
