@@ -10,6 +10,9 @@ use crate::measure::{MEASURES, Measure};
 use crate::recorder::Recorder;
 use crate::ticker::{TICKERS, Ticker};
 
+/// Built to see what counting costs: nothing is counted, measured or timed.
+pub(crate) const IS_OFF: bool = cfg!(pando_no_statistics);
+
 /// Counters and histograms, core by core.
 #[derive(Debug)]
 pub struct Statistics {
@@ -60,12 +63,18 @@ impl Statistics {
     /// Adds `count` to `ticker`.
     #[inline]
     pub fn tick(&self, ticker: Ticker, count: u64) {
+        if IS_OFF {
+            return;
+        }
         self.ticks.add(ticker as usize, count);
     }
 
     /// Adds `value` to the histogram of `measure`.
     #[inline]
     pub fn record(&self, measure: Measure, value: u64) {
+        if IS_OFF {
+            return;
+        }
         self.recorders[measure as usize].record(value);
     }
 
@@ -154,7 +163,7 @@ impl Snapshot {
     }
 }
 
-#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_no_statistics))))]
 mod tests {
     use super::*;
     use pando_sync::{Arc, thread};
