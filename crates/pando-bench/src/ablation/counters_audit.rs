@@ -10,10 +10,10 @@ use pando_sync::{audit, thread};
 use super::counters::{Counters, Way, Work, with};
 use super::stats::{RECORDER, TICKED, TICKERS, record};
 
-const CORES: [u32; 4] = [1, 2, 32, 64];
+const CORES: [u32; 3] = [1, 2, 32];
 /// Operations of each core: the first ones fetch what it keeps.
-const WARM: u64 = 64;
-const COUNTED: u64 = 512;
+const WARM: u64 = 16;
+const COUNTED: u64 = 128;
 
 struct Moving {
     cores: u32,
