@@ -2,11 +2,12 @@
 //! sleep a millisecond, over and over.
 //!
 //! The time between two queries is enough for others to write to what the next one reads. Its
-//! processor time is that of the thread that asks, less what asking the clock costs.
+//! processor time is that of the thread that asks, less what asking the clock costs. Many live
+//! threads leave the thread that asks little of the processors: a turn has an end by time, too.
 
 use pando_sync::atomic::{AtomicBool, Ordering};
-use pando_sync::thread;
 use pando_sync::time::{self, Duration};
+use pando_sync::{Mutex, thread};
 
 use super::counters::{Counters, Way, Work, with};
 use super::options::AblationOptions;
@@ -19,8 +20,10 @@ const TICKS_PER_SLEEP: usize = 1000;
 const SLEEP: Duration = Duration::from_millis(1);
 /// Time between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Queries of a turn that does not end by time, at most.
+/// Queries of a turn, unless options say how long it is, at most.
 const QUERIES_MAX: u64 = 200;
+/// Time of such a turn, at most.
+const LENGTH_MAX: Duration = Duration::from_secs(3);
 /// Stack of a live thread.
 const STACK_BYTES: usize = 64 << 10;
 /// Calls that tell what the clock costs.
@@ -34,7 +37,7 @@ pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Resu
             Some(_) => u64::MAX,
             None => options.num().min(QUERIES_MAX),
         },
-        duration: options.duration,
+        length: options.duration.unwrap_or(LENGTH_MAX),
     };
     let queried = with::<TICKERS, _>(way, asking)??;
     let mut record = Record::new("query", "ours", threads, options.seed);
@@ -46,7 +49,7 @@ pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Resu
 struct Asking {
     live: usize,
     queries: u64,
-    duration: Option<Duration>,
+    length: Duration,
 }
 
 /// What queries took.
@@ -84,13 +87,16 @@ impl Work for Asking {
 
     fn run(self, counters: &impl Counters) -> Self::Output {
         let is_over = AtomicBool::new(false);
+        let start = Mutex::new(());
         thread::scope(|scope| {
+            // Nobody ticks before all are there: starting the rest would take very long.
+            let starting = start.lock();
             let mut handles = Vec::with_capacity(self.live);
             let mut refused = None;
             for _ in 0..self.live {
-                let is_over = &is_over;
+                let (start, is_over) = (&start, &is_over);
                 let builder = thread::Builder::new().stack_size(STACK_BYTES);
-                match builder.spawn_scoped(scope, move || live(counters, is_over)) {
+                match builder.spawn_scoped(scope, move || live(counters, start, is_over)) {
                     Ok(handle) => handles.push(handle),
                     Err(error) => {
                         refused = Some(Error::option("threads", format!("no more: {error}")));
@@ -98,6 +104,7 @@ impl Work for Asking {
                     }
                 }
             }
+            drop(starting);
             let queried = match refused {
                 None => self.ask(counters),
                 Some(error) => Err(error),
@@ -117,9 +124,12 @@ impl Work for Asking {
     }
 }
 
-/// Ticks and sleeps until it is over. Returns how often it ticked.
-fn live(counters: &impl Counters, is_over: &AtomicBool) -> u64 {
-    let mut ticks = 0;
+/// Ticks once to be known, and from the start on ticks and sleeps until it is over. Returns how
+/// often it ticked.
+fn live(counters: &impl Counters, start: &Mutex<()>, is_over: &AtomicBool) -> u64 {
+    counters.add(0, 1);
+    let mut ticks = 1;
+    drop(start.lock());
     // Acquire: pairs with the Release of the thread that asks.
     while !is_over.load(Ordering::Acquire) {
         for number in 0..TICKS_PER_SLEEP {
@@ -154,10 +164,7 @@ impl Asking {
             queried.used.add(nanoseconds(used.saturating_sub(clock)));
             queried.wall.add(wall);
             queried.wall_min_ns = queried.wall_min_ns.min(wall);
-            if self
-                .duration
-                .is_some_and(|length| begun.elapsed() >= length)
-            {
+            if begun.elapsed() >= self.length {
                 break;
             }
         }
