@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Poll};
+use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
 
@@ -46,6 +47,7 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -
 }
 
 fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
+    shared.statistics.tick(Ticker::ConnectionsReceived, 1);
     // Relaxed throughout: hints, which a connection that opens or closes meanwhile may spoil.
     let load = |of: &crate::loop_handle::LoopHandle| of.connections.load(Ordering::Relaxed);
     let open: usize = shared.loops.iter().map(|handle| load(handle)).sum();
@@ -58,7 +60,7 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
         None
     };
     if let Some(text) = refusal {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
+        shared.statistics.tick(Ticker::ConnectionsRejected, 1);
         // The peer may not even read it.
         let _: io::Result<usize> = stream.write(format!("-{text}\r\n").as_bytes());
         return;

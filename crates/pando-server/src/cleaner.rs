@@ -9,12 +9,13 @@
 use std::ops::Bound;
 use std::task::Waker;
 
+use pando_stats::Ticker;
 use pando_sync::time::unix_ms;
 use pandodb::nonblocking::{Attempt, Outcome, Reactor, ScanPage, Transaction};
 
-use crate::counters::LoopCounters;
 use crate::engine::{Database, Engine};
 use crate::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
+use crate::statistics::ServerStatistics;
 
 /// Most entries of one transaction.
 const BATCH: usize = 64;
@@ -102,7 +103,7 @@ impl Cleaner {
         &mut self,
         engine: &Engine,
         reactor: &mut Reactor,
-        counters: &LoopCounters,
+        statistics: &ServerStatistics,
     ) -> Cleaned {
         let Some(number) = self.databases.get(self.at) else {
             return Cleaned::Nothing;
@@ -119,7 +120,7 @@ impl Cleaner {
                 Cleaned::Nothing
             }
             Ok(_) => {
-                counters.expired.add(self.removed);
+                statistics.tick(Ticker::ExpiredKeys, self.removed);
                 self.quiet = 0;
                 Cleaned::More
             }

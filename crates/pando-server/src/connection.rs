@@ -9,6 +9,7 @@ use std::task::Waker;
 
 use mio::net::TcpStream;
 use pando_resp::{Limits, Parsed, Parser};
+use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Instant;
 use pando_sync::{Arc, WakerArc};
@@ -214,7 +215,9 @@ impl Connection {
                 Ok(0) => self.at_end = true,
                 Ok(count) => {
                     left -= count;
-                    turn.handle.counters.input_bytes.add(count as u64);
+                    turn.shared
+                        .statistics
+                        .tick(Ticker::InputBytes, count as u64);
                     let buffers = self
                         .buffers
                         .get_or_insert_with(|| spare.pop().unwrap_or_default());
@@ -298,6 +301,7 @@ impl Connection {
                 Parsed::Broken(error) => {
                     self.session.closing = true;
                     self.write_error(&format!("ERR {error}"));
+                    turn.count_error(b"ERR");
                     return None;
                 }
             }

@@ -14,13 +14,16 @@
 //! and its transaction stays with the connection.
 
 use pando_resp::Writer;
-use pando_sync::time::now;
+use pando_stats::Ticker;
+use pando_sync::time::{Duration, Instant, now};
 use pandodb::Lsn;
 use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
 
 use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
 use crate::connection::{Buffers, Connection};
+use crate::context::progress::Progress;
 use crate::context::{Context, Data, Halt, Run};
+use crate::error_codes::code_of;
 use crate::lookahead::{KEYS_MAX, Outlook};
 use crate::loop_data::Turn;
 use crate::options::Durability;
@@ -30,8 +33,10 @@ const CONFLICTS_PER_TURN: u32 = 8;
 
 /// A command that has begun.
 pub(crate) struct Running {
-    index: usize,
+    /// Number in the index of commands.
+    id: usize,
     command: &'static Command,
+    began: Instant,
     /// Bytes of input it takes.
     pub(crate) consumed: usize,
     /// Its run is over, its commit is not.
@@ -64,8 +69,8 @@ impl Connection {
         buffers.output.hold();
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let checked = match turn.shared.commands.find(arguments.at(0)) {
-            Some((index, command)) => CommandIndex::resolve(command, arguments)
-                .map(|resolved| (index, resolved))
+            Some((index, _)) => (turn.shared.commands.resolve(index, arguments))
+                .map(|(id, resolved)| (index, id, resolved))
                 .map_err(|text| (Some(index), text)),
             None => {
                 let name = arguments.at(0);
@@ -77,20 +82,21 @@ impl Connection {
                 Err((None, CommandIndex::unknown(arguments)))
             }
         };
-        let admitted = checked.and_then(|(index, command)| match self.admit(turn, command) {
-            Ok(()) => Ok((index, command)),
-            Err(text) => Err((Some(index), text.to_owned())),
+        let admitted = checked.and_then(|(index, id, command)| match self.admit(turn, command) {
+            Ok(()) => Ok((index, id, command)),
+            Err(text) => Err((Some(id), text.to_owned())),
         });
-        let (index, command) = match admitted {
+        let (index, id, command) = match admitted {
             Ok(admitted) => admitted,
-            Err((index, text)) => return self.refuse(turn, consumed, index, &text),
+            Err((id, text)) => return self.refuse(turn, consumed, id, &text),
         };
         if self.session.multi.is_some() && !commands::runs_at_once(command) {
-            return self.queue(turn, consumed, index);
+            return self.queue(turn, consumed, (index, id));
         }
         self.running = Some(Running {
-            index,
+            id,
             command,
+            began: turn.clock,
             consumed,
             committing: false,
             // Whoever looked ahead has counted it.
@@ -122,20 +128,21 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         consumed: usize,
-        index: Option<usize>,
+        id: Option<usize>,
         text: &str,
     ) -> Step {
         if let Some(multi) = &mut self.session.multi {
             multi.dirty = true;
         }
-        if let Some(index) = index {
-            turn.handle.counters.commands[index].rejected.add(1);
+        if let Some(id) = id {
+            turn.shared.statistics.commands.rejected(id);
         }
         self.write_error(text);
         self.finish(turn, consumed, None)
     }
 
-    fn queue(&mut self, turn: &mut Turn<'_>, consumed: usize, index: usize) -> Step {
+    fn queue(&mut self, turn: &mut Turn<'_>, consumed: usize, of: (usize, usize)) -> Step {
+        let (index, id) = of;
         let limit = turn
             .data
             .as_ref()
@@ -143,7 +150,7 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         if let Err(text) = commands::queue(&mut self.session, index, arguments, limit) {
-            return self.refuse(turn, consumed, Some(index), text);
+            return self.refuse(turn, consumed, Some(id), text);
         }
         Writer::new(&mut buffers.output.bytes, self.session.version).simple("QUEUED");
         self.finish(turn, consumed, None)
@@ -152,6 +159,10 @@ impl Connection {
     /// Runs the command that has begun as far as it goes.
     pub(crate) fn resume(&mut self, turn: &mut Turn<'_>) -> Step {
         let mut running = self.running.take().expect("a command has begun");
+        if running.command.flags.has(Flags::BLOCKING) {
+            // It was told to wait: that is no latency.
+            running.began = turn.clock;
+        }
         loop {
             if !running.committing {
                 match self.run_once(turn, &mut running) {
@@ -277,7 +288,7 @@ impl Connection {
         running: &Running,
         pending: Pending,
     ) -> pandodb::Result<()> {
-        turn.handle.counters.suspended.add(1);
+        turn.shared.statistics.tick(Ticker::CommandsSuspended, 1);
         let limits = self.limits(turn);
         let data = turn
             .data
@@ -341,7 +352,7 @@ impl Connection {
                     Writer::new(&mut buffers.output.bytes, self.session.version).null_array();
                     return Ok(None);
                 }
-                turn.handle.counters.conflicts.add(1);
+                turn.shared.statistics.tick(Ticker::TransactionConflicts, 1);
                 let buffers = self.buffers.as_mut().expect("a command is in the buffers");
                 buffers.progress.clear();
                 running.committing = false;
@@ -374,34 +385,52 @@ impl Connection {
     }
 
     /// The command is over.
-    fn end(&mut self, turn: &mut Turn<'_>, running: Running, lsn: Option<Lsn>) -> Step {
+    fn end(&mut self, turn: &mut Turn<'_>, mut running: Running, lsn: Option<Lsn>) -> Step {
         if self.looked_keys > 0 {
             self.pass_looked(&running);
         }
-        if let (Some(transaction), Some(data)) = (running.transaction, turn.data.as_mut()) {
+        if let (Some(transaction), Some(data)) = (running.transaction.take(), turn.data.as_mut()) {
             data.give_back(transaction);
         }
         if running.command.kind == Kind::Exec {
             self.session.end_transaction();
         }
-        let counters = &turn.handle.counters.commands[running.index];
-        let time = now();
-        let elapsed = time.duration_since(turn.clock).as_nanos();
-        turn.clock = time;
-        counters.calls.add(1);
-        counters
-            .nanoseconds
-            .add(u64::try_from(elapsed).unwrap_or(u64::MAX));
-        let output = &self
-            .buffers
-            .as_ref()
-            .expect("a command is in the buffers")
-            .output;
-        if output.running().first() == Some(&b'-') {
-            counters.failed.add(1);
-        }
+        turn.clock = now();
+        self.count(turn, &running);
         self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
+    }
+
+    /// Counts a command that has ended at the turn's clock, and those inside.
+    #[inline]
+    fn count(&mut self, turn: &Turn<'_>, running: &Running) {
+        let statistics = &turn.shared.statistics;
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let Progress {
+            hits,
+            misses,
+            calls,
+            ..
+        } = &mut buffers.progress;
+        if *hits > 0 {
+            statistics.tick(Ticker::KeyspaceHits, u64::from(*hits));
+        }
+        if *misses > 0 {
+            statistics.tick(Ticker::KeyspaceMisses, u64::from(*misses));
+        }
+        statistics.tick(Ticker::Commands, 1 + calls.len() as u64);
+        for call in calls.drain(..) {
+            statistics.commands.called(call.id, call.ns);
+            if let Some(code) = call.error {
+                statistics.commands.failed(call.id);
+                turn.count_error(&code);
+            }
+        }
+        let elapsed = turn.clock.duration_since(running.began);
+        statistics.commands.called(running.id, nanoseconds(elapsed));
+        if buffers.output.running().first() == Some(&b'-') {
+            statistics.commands.failed(running.id);
+        }
     }
 
     /// The keys of a command that ends are ahead no more.
@@ -417,7 +446,7 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let reply = buffers.output.running();
         if reply.first() == Some(&b'-') {
-            turn.handle.counters.error(reply);
+            turn.count_error(code_of(reply));
         }
         if lsn.is_some() {
             self.session.last_write = lsn;
@@ -434,6 +463,7 @@ impl Connection {
     fn take_back(&mut self) {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.take_back();
+        buffers.progress.take_back();
     }
 
     /// Appends an error to the replies.
@@ -442,6 +472,10 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("replies go into the buffers");
         Writer::new(&mut buffers.output.bytes, version).error(text);
     }
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn engine_error(error: &pandodb::Error) -> String {

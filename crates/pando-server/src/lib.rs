@@ -12,21 +12,22 @@
 //! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
-//! (expiry), `commands` (the table and one file for each family).
+//! (expiry), `statistics`, `commands` (the table and one file for each family).
 
 #![forbid(unsafe_code)]
 
 mod acceptor;
 mod cleaner;
 mod client;
+mod command_statistics;
 mod commands;
 mod connection;
 mod context;
-mod counters;
 mod cursor;
 mod decimal;
 mod engine;
 mod error;
+mod error_codes;
 mod event_loop;
 mod executor;
 mod glob;
@@ -36,11 +37,13 @@ mod loop_data;
 mod loop_handle;
 mod options;
 mod output;
+mod rates;
 mod server;
 mod session;
 mod settings;
 mod shared;
 mod slab;
+mod statistics;
 
 pub use error::Error;
 pub use options::{Durability, ServerOptions};

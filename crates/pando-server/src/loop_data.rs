@@ -1,5 +1,6 @@
 //! What one loop needs of the engine, and lends to the connection whose turn it is.
 
+use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::time::Instant;
 use pandodb::nonblocking::{Reactor, Transaction};
@@ -81,4 +82,13 @@ pub(crate) struct Turn<'a> {
     pub(crate) now_ms: u64,
     /// Nothing new begins.
     pub(crate) stopping: bool,
+}
+
+impl Turn<'_> {
+    /// Counts an error reply with the code `code`.
+    #[cold]
+    pub(crate) fn count_error(&self, code: &[u8]) {
+        self.shared.statistics.tick(Ticker::CommandErrors, 1);
+        self.handle.errors.add(code);
+    }
 }

@@ -1,4 +1,4 @@
-//! What other threads see of an event loop: its inbox, its wakers, its counters.
+//! What other threads see of an event loop: its inbox, its wakers, its errors.
 //!
 //! The loop is told in two steps: put the message or token into a list, then wake the loop if it
 //! sleeps. The loop announces sleep, then looks at the lists once more. Both lists are behind
@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, WakerArc};
 
-use crate::counters::LoopCounters;
+use crate::error_codes::ErrorCodes;
 
 /// Something another thread wants of a loop.
 #[derive(Debug)]
@@ -50,18 +50,18 @@ pub(crate) struct LoopHandle {
     woken: Mutex<Vec<Token>>,
     /// Open connections; the acceptor looks for the least.
     pub(crate) connections: AtomicUsize,
-    pub(crate) counters: LoopCounters,
+    pub(crate) errors: ErrorCodes,
 }
 
 impl LoopHandle {
-    pub(crate) fn new(waker: mio::Waker, commands: usize) -> Self {
+    pub(crate) fn new(waker: mio::Waker) -> Self {
         Self {
             waker,
             asleep: AtomicBool::new(false),
             inbox: Mutex::new(Vec::new()),
             woken: Mutex::new(Vec::new()),
             connections: AtomicUsize::new(0),
-            counters: LoopCounters::new(commands),
+            errors: ErrorCodes::default(),
         }
     }
 

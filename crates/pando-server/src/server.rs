@@ -17,6 +17,7 @@ use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::statistics::ServerStatistics;
 
 /// Open files beside those of clients.
 const OTHER_FILES: u64 = 128;
@@ -76,14 +77,21 @@ impl Server {
         for _ in 0..threads {
             let poll = Poll::new().map_err(io("waiting for events"))?;
             let waker = mio::Waker::new(poll.registry(), WAKER).map_err(io("making a waker"))?;
-            loops.push(Arc::new(LoopHandle::new(waker, commands.all().len())));
+            loops.push(Arc::new(LoopHandle::new(waker)));
             polls.push(poll);
         }
         let waker = mio::Waker::new(acceptor.registry(), WAKER).map_err(io("making a waker"))?;
+        let statistics = ServerStatistics::new(commands.names().len())
+            .map_err(io("mapping memory for statistics"))?;
         let settings = Settings::new(&options, allowed_clients(options.maxclients));
         Ok(Self {
             shared: Arc::new(Shared::new(
-                options, settings, addresses, loops, commands, waker,
+                options,
+                settings,
+                addresses,
+                loops,
+                (commands, statistics),
+                waker,
             )),
             polls,
             acceptor,

@@ -1,20 +1,20 @@
-//! What all loops share. Nothing here is touched by a GET.
+//! What all loops share. A GET touches the statistics only, which are core-local.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex};
 
 use crate::client::Registry;
 use crate::commands::CommandIndex;
-use crate::counters::LoopCounters;
 use crate::cursor::CursorRing;
 use crate::engine::Engine;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
+use crate::statistics::ServerStatistics;
 
 /// How far the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +52,7 @@ pub(crate) struct Shared {
     pub(crate) saving: Arc<AtomicBool>,
     /// Last ended SAVE failed.
     pub(crate) save_failed: Arc<AtomicBool>,
-    /// Connections refused by the acceptor.
-    pub(crate) refused: AtomicU64,
+    pub(crate) statistics: ServerStatistics,
 }
 
 impl Shared {
@@ -62,7 +61,7 @@ impl Shared {
         settings: Settings,
         addresses: Vec<SocketAddr>,
         loops: Vec<Arc<LoopHandle>>,
-        commands: CommandIndex,
+        (commands, statistics): (CommandIndex, ServerStatistics),
         acceptor: mio::Waker,
     ) -> Self {
         let started_ms = unix_ms();
@@ -88,7 +87,7 @@ impl Shared {
             run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() >> 32),
             saving: Arc::new(AtomicBool::new(false)),
             save_failed: Arc::new(AtomicBool::new(false)),
-            refused: AtomicU64::new(0),
+            statistics,
             options,
         }
     }
@@ -150,20 +149,21 @@ impl Shared {
         let _ = self.acceptor.wake();
     }
 
-    /// A counter summed over all loops.
-    pub(crate) fn sum(&self, counter: impl Fn(&LoopCounters) -> u64) -> u64 {
-        self.loops
-            .iter()
-            .map(|handle| counter(&handle.counters))
-            .sum()
-    }
-
     /// Errors by code, over all loops.
     pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for handle in &self.loops {
-            handle.counters.add_errors(&mut sums);
+            handle.errors.add_to(&mut sums);
         }
         sums
+    }
+
+    /// Begins all statistics again from zero, those of the engine included.
+    pub(crate) fn reset_statistics(&self) {
+        self.statistics.reset();
+        self.loops.iter().for_each(|handle| handle.errors.reset());
+        if let Some(engine) = self.engine() {
+            engine.db.reset_statistics();
+        }
     }
 }

@@ -172,7 +172,7 @@ fn named(index: &CommandIndex, name: &[u8]) -> Option<(Option<&'static str>, &'s
         None => index.find(name).map(|(_, command)| (None, command)),
         Some(bar) => {
             let (_, container) = index.find(&name[..bar])?;
-            let subcommand = container.subcommand(&name[bar + 1..])?;
+            let (_, subcommand) = container.subcommand(&name[bar + 1..])?;
             Some((Some(container.name), subcommand))
         }
     }

@@ -1,7 +1,6 @@
 //! CONFIG: one table of parameters.
 
 use pando_resp::parse_integer;
-use pando_sync::atomic::Ordering;
 
 use super::{Command, Flags, replies};
 use crate::context::{Context, Run};
@@ -94,6 +93,11 @@ const PARAMETERS: &[(&str, Value)] = &[
     (
         "io-threads",
         Value::Computed(|shared| shared.loops.len().to_string()),
+    ),
+    ("latency-tracking", Value::Fixed("yes")),
+    (
+        "latency-tracking-info-percentiles",
+        Value::Fixed("50 99 99.9"),
     ),
     ("list-max-listpack-size", Value::Fixed("-2")),
     ("list-max-ziplist-size", Value::Fixed("-2")),
@@ -323,11 +327,7 @@ fn set(context: &mut Context<'_>) -> Run {
 }
 
 fn reset_statistics(context: &mut Context<'_>) -> Run {
-    for handle in &context.shared.loops {
-        handle.counters.reset();
-    }
-    // Relaxed: a counter orders nothing.
-    context.shared.refused.store(0, Ordering::Relaxed);
+    context.shared.reset_statistics();
     context.ok()
 }
 

@@ -13,6 +13,10 @@ const EMPTY: u16 = u16::MAX;
 /// The table of commands with its hash table.
 pub(crate) struct CommandIndex {
     all: Vec<&'static Command>,
+    /// Names by number: of all commands, then of all subcommands.
+    names: Vec<String>,
+    /// Number of the first subcommand of each command.
+    first: Vec<usize>,
     slots: Box<[u16; SLOTS]>,
 }
 
@@ -30,7 +34,19 @@ impl CommandIndex {
             }
             slots[slot] = u16::try_from(index).expect("there are few commands");
         }
-        Self { all, slots }
+        let mut names: Vec<String> = all.iter().map(|of| of.name.to_owned()).collect();
+        let mut first = Vec::with_capacity(all.len());
+        for command in &all {
+            first.push(names.len());
+            let subcommands = command.subcommands.iter();
+            names.extend(subcommands.map(|sub| format!("{}|{}", command.name, sub.name)));
+        }
+        Self {
+            all,
+            names,
+            first,
+            slots,
+        }
     }
 
     /// The command called `name`, in any case, and its index.
@@ -50,24 +66,26 @@ impl CommandIndex {
         }
     }
 
-    /// The subcommand that `arguments` call if `command` is a container, else `command`; checks
-    /// the number of arguments.
+    /// The subcommand that `arguments` call if command `index` is a container, else the command,
+    /// with its number in [`CommandIndex::names`]; checks the number of arguments.
     ///
     /// # Errors
     /// The text of the error to reply.
     #[inline]
     pub(crate) fn resolve(
-        command: &'static Command,
+        &self,
+        index: usize,
         arguments: Arguments<'_>,
-    ) -> Result<&'static Command, String> {
+    ) -> Result<(usize, &'static Command), String> {
+        let command = self.all[index];
         if !command.takes(arguments.len()) {
             return Err(replies::wrong_arity(command.name));
         }
         if command.subcommands.is_empty() || arguments.len() < 2 {
-            return Ok(command);
+            return Ok((index, command));
         }
         let name = arguments.at(1);
-        let Some(subcommand) = command.subcommand(name) else {
+        let Some((place, subcommand)) = command.subcommand(name) else {
             let (name, container) = (replies::shown(name), command.name.to_ascii_uppercase());
             return Err(format!(
                 "ERR unknown subcommand '{name}'. Try {container} HELP."
@@ -77,7 +95,7 @@ impl CommandIndex {
             let whole = format!("{}|{}", command.name, subcommand.name);
             return Err(replies::wrong_arity(&whole));
         }
-        Ok(subcommand)
+        Ok((self.first[index] + place, subcommand))
     }
 
     /// The text for a command that is not known.
@@ -98,6 +116,11 @@ impl CommandIndex {
 
     pub(crate) fn at(&self, index: usize) -> &'static Command {
         self.all[index]
+    }
+
+    /// Names of all commands and subcommands (`config|get`), by number.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     pub(crate) fn all(&self) -> &[&'static Command] {

@@ -2,12 +2,11 @@
 
 use std::fmt::{Display, Write as _};
 
-use pando_stats::Layer;
+use pando_stats::{Layer, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
-use crate::counters::Counter;
 use crate::engine::bytes;
 use crate::shared::{Shared, Stage};
 
@@ -45,7 +44,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("Modules", |_, _| {}),
     on_demand("Commandstats", commands),
     section("Errorstats", errors),
-    on_demand("Latencystats", |_, _| {}),
+    on_demand("Latencystats", latencies),
     section("Cluster", |_, text| field(text, "cluster_enabled", 0)),
     section("Keyspace", keyspace),
     section("Pando", pando),
@@ -193,59 +192,48 @@ fn persistence(shared: &Shared, text: &mut String) {
 }
 
 fn statistics(shared: &Shared, text: &mut String) {
-    let calls = shared.sum(|counters| counters.commands.iter().map(|of| of.calls.get()).sum());
-    // Relaxed: a report.
-    let refused = shared.refused.load(Ordering::Relaxed);
+    let counts = shared.statistics.counts();
+    let rates = shared.statistics.per_second();
+    let kilobytes = |bytes: f64| format!("{:.2}", bytes / 1024.0);
+    let mut count = |name: &str, ticker: Ticker| field(text, name, counts.get(ticker));
+    count("total_connections_received", Ticker::ConnectionsReceived);
+    count("total_commands_processed", Ticker::Commands);
+    count("total_net_input_bytes", Ticker::InputBytes);
+    count("total_net_output_bytes", Ticker::OutputBytes);
+    count("rejected_connections", Ticker::ConnectionsRejected);
+    count("expired_keys", Ticker::ExpiredKeys);
+    count("keyspace_hits", Ticker::KeyspaceHits);
+    count("keyspace_misses", Ticker::KeyspaceMisses);
+    count("total_error_replies", Ticker::CommandErrors);
+    count("suspended_commands", Ticker::CommandsSuspended);
+    count("transaction_conflicts", Ticker::TransactionConflicts);
     field(
         text,
-        "total_connections_received",
-        shared.sum(|of| of.accepted.get()) + refused,
-    );
-    field(text, "total_commands_processed", calls);
-    field(text, "instantaneous_ops_per_sec", 0);
-    field(
-        text,
-        "total_net_input_bytes",
-        shared.sum(|of| of.input_bytes.get()),
-    );
-    field(
-        text,
-        "total_net_output_bytes",
-        shared.sum(|of| of.output_bytes.get()),
-    );
-    field(text, "instantaneous_input_kbps", "0.00");
-    field(text, "instantaneous_output_kbps", "0.00");
-    field(
-        text,
-        "rejected_connections",
-        refused + shared.sum(|of| of.rejected.get()),
-    );
-    field(text, "sync_full", 0);
-    field(text, "sync_partial_ok", 0);
-    field(text, "sync_partial_err", 0);
-    field(text, "expired_keys", shared.sum(|of| of.expired.get()));
-    field(text, "evicted_keys", 0);
-    field(text, "keyspace_hits", shared.sum(|of| of.hits.get()));
-    field(text, "keyspace_misses", shared.sum(|of| of.misses.get()));
-    field(text, "pubsub_channels", 0);
-    field(text, "pubsub_patterns", 0);
-    field(text, "latest_fork_usec", 0);
-    field(text, "total_forks", 0);
-    field(
-        text,
-        "total_error_replies",
-        shared.sum(|of| of.errors_total.get()),
+        "instantaneous_ops_per_sec",
+        format_args!("{:.0}", rates.commands),
     );
     field(
         text,
-        "suspended_commands",
-        shared.sum(|of| of.suspended.get()),
+        "instantaneous_input_kbps",
+        kilobytes(rates.input_bytes),
     );
     field(
         text,
-        "transaction_conflicts",
-        shared.sum(|of| of.conflicts.get()),
+        "instantaneous_output_kbps",
+        kilobytes(rates.output_bytes),
     );
+    for name in [
+        "sync_full",
+        "sync_partial_ok",
+        "sync_partial_err",
+        "evicted_keys",
+        "pubsub_channels",
+        "pubsub_patterns",
+        "latest_fork_usec",
+        "total_forks",
+    ] {
+        field(text, name, 0);
+    }
 }
 
 fn replication(shared: &Shared, text: &mut String) {
@@ -288,20 +276,33 @@ fn processor(_: &Shared, text: &mut String) {
 }
 
 fn commands(shared: &Shared, text: &mut String) {
-    for (index, command) in shared.commands.all().iter().enumerate() {
-        let sum = |pick: fn(&crate::counters::CommandCounters) -> &Counter| {
-            shared.sum(|of| pick(&of.commands[index]).get())
-        };
-        let (calls, micros) = (sum(|of| &of.calls), sum(|of| &of.nanoseconds) / 1000);
-        let (rejected, failed) = (sum(|of| &of.rejected), sum(|of| &of.failed));
-        if calls + rejected == 0 {
-            continue;
-        }
+    for (id, figures) in shared.statistics.commands.all() {
+        let (calls, micros) = (figures.latency.count(), figures.latency.sum() / 1000);
         let each = micros as f64 / calls.max(1) as f64;
-        let name = format!("cmdstat_{}", command.name);
+        let (rejected, failed) = (figures.rejected, figures.failed);
+        let name = format!("cmdstat_{}", shared.commands.names()[id]);
         let value = format_args!(
             "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},\
              failed_calls={failed}"
+        )
+        .to_string();
+        field(text, &name, value);
+    }
+}
+
+fn latencies(shared: &Shared, text: &mut String) {
+    for (id, figures) in shared.statistics.commands.all() {
+        let latency = &figures.latency;
+        if latency.count() == 0 {
+            continue;
+        }
+        let name = format!("latency_percentiles_usec_{}", shared.commands.names()[id]);
+        let micros = |share| latency.percentile(share) as f64 / 1000.0;
+        let value = format_args!(
+            "p50={:.3},p99={:.3},p99.9={:.3}",
+            micros(0.5),
+            micros(0.99),
+            micros(0.999)
         )
         .to_string();
         field(text, &name, value);

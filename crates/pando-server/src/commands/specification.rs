@@ -211,11 +211,9 @@ impl Command {
         count == least || self.arity < 0 && count > least
     }
 
-    /// The subcommand that `name` calls.
-    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Self> {
-        let subcommands = self.subcommands.iter();
-        let mut subcommands =
-            subcommands.filter(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
-        subcommands.next()
+    /// The subcommand that `name` calls, and its place.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<(usize, &'static Self)> {
+        let mut subcommands = self.subcommands.iter().enumerate();
+        subcommands.find(|(_, sub)| sub.name.as_bytes().eq_ignore_ascii_case(name))
     }
 }

@@ -5,11 +5,15 @@
 //! the commit has succeeded.
 
 use pando_resp::Arguments;
+use pando_sync::time::now;
 use pandodb::nonblocking::Attempt;
 
-use super::{Command, Flags, Group, Keys, Kind, index::CommandIndex, replies};
+use super::{Command, Flags, Group, Keys, Kind, replies};
 use crate::context::overlay::Overlay;
+use crate::context::progress::InnerCall;
 use crate::context::{Context, Halt, Run};
+use crate::error_codes::code_of;
+use crate::executor::nanoseconds;
 use crate::keyspace::Row;
 use crate::session::{Multi, Session, WatchedKey};
 
@@ -209,16 +213,23 @@ fn exec(context: &mut Context<'_>) -> Run {
 fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
     let mut overlay = Overlay::default();
     context.reply().array(multi.len());
+    let mut clock = now();
     for place in 0..multi.len() {
         let (index, arguments) = multi.at(place);
-        let command = context.shared.commands.at(index);
-        match CommandIndex::resolve(command, arguments) {
-            Ok(command) => {
+        let start = context.out.len();
+        match context.shared.commands.resolve(index, arguments) {
+            Ok((id, command)) => {
                 let mut nested = context.nested(command, arguments, place, &mut overlay);
                 (command.run)(&mut nested)?;
                 if nested.data.is_some() {
                     nested.check_reply()?;
                 }
+                let reply = &context.out[start..];
+                let error = (reply.first() == Some(&b'-')).then(|| code_of(reply).to_vec());
+                let time = now();
+                let ns = nanoseconds(time.duration_since(clock));
+                clock = time;
+                context.progress.calls.push(InnerCall { id, ns, error });
             }
             Err(text) => context.reply().error(&text),
         }

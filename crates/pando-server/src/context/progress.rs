@@ -83,6 +83,21 @@ pub(crate) struct Progress {
     pub(crate) deadline: Option<Instant>,
     /// The command has begun to wait.
     pub(crate) waiting: bool,
+    /// Lookups of its current run that found their key, and that did not.
+    pub(crate) hits: u32,
+    pub(crate) misses: u32,
+    /// Commands that the current run of an EXEC has called.
+    pub(crate) calls: Vec<InnerCall>,
+}
+
+/// A command of an EXEC.
+#[derive(Debug)]
+pub(crate) struct InnerCall {
+    /// Its number in the index of commands.
+    pub(crate) id: usize,
+    pub(crate) ns: u64,
+    /// Code of the error that it replied.
+    pub(crate) error: Option<Vec<u8>>,
 }
 
 impl Progress {
@@ -107,5 +122,14 @@ impl Progress {
         self.job = None;
         self.deadline = None;
         self.waiting = false;
+        self.take_back();
+        self.calls = Vec::new();
+    }
+
+    /// Forgets what the current run has counted: it is run again, or has failed.
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
+        (self.hits, self.misses) = (0, 0);
+        self.calls.clear();
     }
 }

@@ -58,10 +58,9 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Option<Row>, Halt> {
         let found = self.find(key)?;
-        let counters = &self.local.counters;
         match found.row {
-            Some(_) => counters.hits.add(1),
-            None => counters.misses.add(1),
+            Some(_) => self.progress.hits += 1,
+            None => self.progress.misses += 1,
         }
         Ok(found.row)
     }

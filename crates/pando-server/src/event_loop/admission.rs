@@ -76,7 +76,6 @@ impl EventLoop {
             }
             return Err(error);
         }
-        self.handle.counters.accepted.add(1);
         self.enqueue(token);
         Ok(())
     }

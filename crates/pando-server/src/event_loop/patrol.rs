@@ -46,8 +46,8 @@ impl EventLoop {
                 };
         }
         if self.cleaning && self.stop_at.is_none() {
-            let counters = &self.handle.counters;
-            let cleaned = cleaner.step(&data.engine, &mut data.reactor, counters);
+            let statistics = &self.shared.statistics;
+            let cleaned = cleaner.step(&data.engine, &mut data.reactor, statistics);
             self.cleaning = cleaned == Cleaned::More;
         } else {
             self.cleaning = false;
@@ -61,6 +61,9 @@ impl EventLoop {
             return;
         }
         self.next_patrol = now + PATROL_INTERVAL;
+        if self.index == 0 {
+            self.shared.statistics.remember(now);
+        }
         let idle_timeout = self.shared.settings.timeout();
         let handshake = self.shared.options.handshake_timeout;
         for index in 0..self.connections.places() {

@@ -10,6 +10,7 @@ use std::io;
 use std::task::Waker;
 
 use mio::{Events, Poll};
+use pando_stats::Ticker;
 use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
@@ -322,7 +323,9 @@ impl EventLoop {
         }
         self.touched = touched;
         if output_bytes > 0 {
-            self.handle.counters.output_bytes.add(output_bytes);
+            self.shared
+                .statistics
+                .tick(Ticker::OutputBytes, output_bytes);
         }
     }
 }

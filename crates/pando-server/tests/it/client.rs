@@ -11,6 +11,8 @@ use pando_resp::Answer;
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     buffer: Vec<u8>,
+    /// Bytes of all answers so far.
+    pub(crate) received: u64,
 }
 
 /// The bytes of a command.
@@ -68,6 +70,7 @@ impl Client {
         Self {
             stream,
             buffer: Vec::new(),
+            received: 0,
         }
     }
 
@@ -80,6 +83,7 @@ impl Client {
         loop {
             if let Some((answer, length)) = Answer::parse(&self.buffer).unwrap() {
                 self.buffer.drain(..length);
+                self.received += length as u64;
                 return Some(answer);
             }
             let mut chunk = [0; 65536];

@@ -27,4 +27,6 @@ mod pipeline;
 #[cfg(test)]
 mod scan;
 #[cfg(test)]
+mod statistics;
+#[cfg(test)]
 mod transactions;

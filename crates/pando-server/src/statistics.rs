@@ -1,0 +1,60 @@
+//! What the server counts and measures of itself; the engine has its own.
+
+use std::io;
+
+use pando_stats::{Snapshot, Statistics, Ticker};
+use pando_sync::Mutex;
+use pando_sync::time::Instant;
+
+use crate::command_statistics::CommandStatistics;
+use crate::rates::{PerSecond, Rates};
+
+/// Counters of the server, figures of its commands, and rates.
+#[derive(Debug)]
+pub(crate) struct ServerStatistics {
+    counts: Statistics,
+    pub(crate) commands: CommandStatistics,
+    /// Guarded by its lock, held for a look or one more moment.
+    rates: Mutex<Rates>,
+}
+
+impl ServerStatistics {
+    /// All at zero, of `commands` commands.
+    ///
+    /// # Errors
+    /// When the system refuses address space.
+    pub(crate) fn new(commands: usize) -> io::Result<Self> {
+        Ok(Self {
+            counts: Statistics::try_new()?,
+            commands: CommandStatistics::new(commands)?,
+            rates: Mutex::new(Rates::default()),
+        })
+    }
+
+    /// Adds `count` to `ticker`.
+    #[inline]
+    pub(crate) fn tick(&self, ticker: Ticker, count: u64) {
+        self.counts.tick(ticker, count);
+    }
+
+    /// Counts since the last reset.
+    pub(crate) fn counts(&self) -> Snapshot {
+        self.counts.snapshot()
+    }
+
+    /// One more moment that rates are taken from.
+    pub(crate) fn remember(&self, at: Instant) {
+        self.rates.lock().remember(at, &self.counts.totals());
+    }
+
+    /// What happens in a second.
+    pub(crate) fn per_second(&self) -> PerSecond {
+        self.rates.lock().per_second()
+    }
+
+    /// Begins again from zero; rates go on.
+    pub(crate) fn reset(&self) {
+        self.counts.reset();
+        self.commands.reset();
+    }
+}

@@ -1,0 +1,339 @@
+//! Each figure of the server is driven by itself, and moves by what was done.
+
+use std::collections::BTreeMap;
+
+use pando_server::{Durability, ServerOptions};
+use pando_stats::{Layer, Ticker};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+
+use crate::client::{Client, encode};
+use crate::fixture::{Fixture, open_small, options};
+
+/// Where INFO shows the tickers of the server.
+const SHOWN: &[(Ticker, &str)] = &[
+    (Ticker::ConnectionsReceived, "total_connections_received"),
+    (Ticker::ConnectionsRejected, "rejected_connections"),
+    (Ticker::Commands, "total_commands_processed"),
+    (Ticker::CommandsSuspended, "suspended_commands"),
+    (Ticker::CommandErrors, "total_error_replies"),
+    (Ticker::InputBytes, "total_net_input_bytes"),
+    (Ticker::OutputBytes, "total_net_output_bytes"),
+    (Ticker::KeyspaceHits, "keyspace_hits"),
+    (Ticker::KeyspaceMisses, "keyspace_misses"),
+    (Ticker::ExpiredKeys, "expired_keys"),
+    (Ticker::TransactionConflicts, "transaction_conflicts"),
+];
+/// A command, its reply, and what it moves.
+type Case = (&'static str, &'static str, &'static [(Ticker, u64)]);
+/// The one request that reads them all.
+const ASK: &str = "INFO stats";
+
+/// The fields of `sections` of INFO.
+pub(crate) fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, String> {
+    let text = client.text(&format!("INFO {sections}"));
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// All tickers, in the order of `SHOWN`, and the length of the reply that has them.
+fn counts(client: &mut Client) -> (Vec<u64>, u64) {
+    let text = client.text(ASK);
+    let value = |name: &str| {
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("{name} in {text}")).parse()
+    };
+    let counts = SHOWN.iter().map(|(_, name)| value(name).unwrap());
+    let digits = text.len().to_string().len();
+    (counts.collect(), (text.len() + digits + 5) as u64)
+}
+
+/// Runs `drive`; the tickers that moved, and by how much, but for what asking for them costs.
+fn moved(client: &mut Client, drive: impl FnOnce(&mut Client)) -> Vec<(Ticker, u64)> {
+    let (before, reply_bytes) = counts(client);
+    drive(client);
+    let (after, _) = counts(client);
+    let request_bytes = encode(&ASK.split(' ').collect::<Vec<_>>()).len() as u64;
+    let pairs = SHOWN.iter().zip(before.iter().zip(&after));
+    let differences = pairs.map(|((ticker, _), (before, after))| {
+        let own = match ticker {
+            Ticker::Commands => 1,
+            Ticker::InputBytes => request_bytes,
+            Ticker::OutputBytes => reply_bytes,
+            _ => 0,
+        };
+        (*ticker, after - before - own)
+    });
+    differences.filter(|(_, count)| *count > 0).collect()
+}
+
+#[test]
+fn every_ticker_of_the_server_is_shown() {
+    let ours = Ticker::ALL.iter().filter(|of| of.layer() == Layer::Server);
+    let shown: Vec<_> = SHOWN.iter().map(|(ticker, _)| ticker).collect();
+    assert_eq!(ours.collect::<Vec<_>>(), shown);
+}
+
+#[test]
+fn commands_lookups_errors_and_bytes_count_once() {
+    use Ticker::{CommandErrors, Commands, InputBytes, KeyspaceHits, KeyspaceMisses, OutputBytes};
+    let server = Fixture::new();
+    let mut client = server.client();
+    let cases: &[Case] = &[
+        ("SET a 1", "+OK", &[]),
+        ("GET a", "\"1\"", &[(KeyspaceHits, 1)]),
+        ("GET b", "nil", &[(KeyspaceMisses, 1)]),
+        (
+            "MGET a b a",
+            "[\"1\" nil \"1\"]",
+            &[(KeyspaceHits, 2), (KeyspaceMisses, 1)],
+        ),
+        (
+            "EXISTS a a b",
+            ":2",
+            &[(KeyspaceHits, 2), (KeyspaceMisses, 1)],
+        ),
+        (
+            "INCRBY a x",
+            "-ERR value is not an integer or out of range",
+            &[(CommandErrors, 1)],
+        ),
+    ];
+    for (command, reply, others) in cases {
+        let mut reply_bytes = 0;
+        let found = moved(&mut client, |client| {
+            let before = client.received;
+            assert_eq!(client.run(command), *reply, "{command}");
+            reply_bytes = client.received - before;
+        });
+        let input = encode(&command.split(' ').collect::<Vec<_>>()).len() as u64;
+        let mut expected = vec![
+            (Commands, 1),
+            (InputBytes, input),
+            (OutputBytes, reply_bytes),
+        ];
+        expected.extend_from_slice(others);
+        expected.sort_unstable_by_key(|(ticker, _)| SHOWN.iter().position(|of| of.0 == *ticker));
+        assert_eq!(found, expected, "{command}");
+    }
+    // Refused ones are no commands that ran.
+    let found = moved(&mut client, |client| drop(client.run("NOSUCH")));
+    assert!(found.contains(&(CommandErrors, 1)) && found.iter().all(|of| of.0 != Commands));
+}
+
+#[test]
+fn commands_of_a_transaction_count_when_it_is_over() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a x");
+    client.run("CONFIG RESETSTAT");
+    let found = moved(&mut client, |client| {
+        client.check(&[
+            ("MULTI", "+OK"),
+            ("GET a", "+QUEUED"),
+            ("GET b", "+QUEUED"),
+            ("INCR a", "+QUEUED"),
+        ]);
+        client.run("EXEC");
+    });
+    for expected in [
+        (Ticker::Commands, 5),
+        (Ticker::KeyspaceHits, 1),
+        (Ticker::KeyspaceMisses, 1),
+        (Ticker::CommandErrors, 1),
+    ] {
+        assert!(found.contains(&expected), "{expected:?} in {found:?}");
+    }
+    let commands = fields(&mut client, "commandstats errorstats");
+    assert!(commands["cmdstat_get"].starts_with("calls=2,usec="));
+    assert!(commands["cmdstat_incr"].ends_with("rejected_calls=0,failed_calls=1"));
+    assert!(commands["cmdstat_exec"].ends_with("rejected_calls=0,failed_calls=0"));
+    assert_eq!(commands["errorstat_ERR"], "count=1");
+}
+
+#[test]
+fn connections_are_counted_and_those_refused_too() {
+    let server = Fixture::with(ServerOptions {
+        maxclients: 1,
+        ..options()
+    });
+    let mut client = server.client();
+    let found = moved(&mut client, |_| {
+        let mut refused = server.raw_client();
+        assert_eq!(
+            refused
+                .try_answer_to_ping()
+                .as_deref()
+                .unwrap_or("-ERR max"),
+            "-ERR max number of clients reached"
+        );
+    });
+    let expected = [
+        (Ticker::ConnectionsReceived, 1),
+        (Ticker::ConnectionsRejected, 1),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn expired_keys_are_counted_when_they_go() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for number in 0..20 {
+        client.run(&format!("SET key:{number} x PX 1"));
+    }
+    client.run("SET stays x EX 1000");
+    let until = now() + Duration::from_secs(20);
+    while client.integer("DBSIZE") > 1 {
+        assert!(now() < until, "expired keys go by themselves");
+        thread::yield_now();
+    }
+    assert_eq!(fields(&mut client, "stats")["expired_keys"], "20");
+}
+
+#[test]
+fn waits_for_the_engine_are_counted_and_are_part_of_the_latency() {
+    const KEYS: usize = 3000;
+    let no_durability = ServerOptions {
+        durability: Durability::None,
+        ..options()
+    };
+    let server = Fixture::opened_by(no_durability, open_small);
+    let mut client = server.client();
+    for number in 0..KEYS {
+        client.run(&format!("SET key:{number} {}", "v".repeat(900)));
+    }
+    client.run("CONFIG RESETSTAT");
+    for number in 0..KEYS {
+        client.run(&format!("GET key:{number}"));
+    }
+    let all = fields(&mut client, "everything");
+    let count = |name: &str| all[name].parse::<u64>().unwrap();
+    let (waits, missed) = (count("suspended_commands"), count("gets_missed_total"));
+    assert!(missed > 0, "the data are larger than the pool");
+    assert!(
+        missed <= waits && waits <= 2 * KEYS as u64,
+        "{waits}, {missed}"
+    );
+    assert_eq!(
+        count("keyspace_hits"),
+        KEYS as u64,
+        "a wait is no second hit"
+    );
+    assert!(all["cmdstat_get"].starts_with(&format!("calls={KEYS},")));
+}
+
+#[test]
+fn transactions_that_others_disturb_are_counted() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let until = now() + Duration::from_secs(15);
+    let mut sum = 0;
+    while fields(&mut client, "stats")["transaction_conflicts"] == "0" {
+        assert!(now() < until, "loops disturb each other");
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let mut client = server.raw_client();
+                thread::spawn(move || {
+                    let request = encode(&["INCR", "n"]).repeat(500);
+                    client.send(&request);
+                    (0..500).for_each(|_| drop(client.answer()));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|one| one.join().unwrap());
+        sum += 2000;
+    }
+    assert_eq!(client.run("GET n"), format!("\"{sum}\""));
+    let calls = fields(&mut client, "commandstats");
+    assert!(calls["cmdstat_incr"].starts_with(&format!("calls={sum},")));
+}
+
+#[test]
+fn commands_have_calls_times_and_percentiles_by_name() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a x");
+    client.run("CONFIG RESETSTAT");
+    for _ in 0..9 {
+        client.run("GET a");
+    }
+    client.run("GET");
+    client.run("INCR a");
+    client.run("CLIENT SETNAME me");
+    client.run("CLIENT NOSUCH");
+    let all = fields(&mut client, "commandstats latencystats errorstats");
+    let parts = |name: &str| {
+        let pairs = all[name]
+            .split(',')
+            .map(|part| part.split_once('=').unwrap());
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.parse::<f64>().unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let get = parts("cmdstat_get");
+    assert_eq!(
+        (get["calls"], get["rejected_calls"], get["failed_calls"]),
+        (9.0, 1.0, 0.0)
+    );
+    assert!((get["usec_per_call"] - get["usec"] / 9.0).abs() < 0.01);
+    assert_eq!(parts("cmdstat_incr")["failed_calls"], 1.0);
+    assert_eq!(parts("cmdstat_client|setname")["calls"], 1.0);
+    assert_eq!(parts("cmdstat_client")["rejected_calls"], 1.0);
+    let latency = parts("latency_percentiles_usec_get");
+    assert!(latency["p50"] > 0.0);
+    assert!(latency["p50"] <= latency["p99"] && latency["p99"] <= latency["p99.9"]);
+    assert_eq!(all["errorstat_ERR"], "count=3");
+    assert!(!all.contains_key("cmdstat_set"), "reset");
+    assert!(
+        !all.contains_key("latency_percentiles_usec_client"),
+        "never ran"
+    );
+}
+
+#[test]
+fn the_rate_of_commands_is_that_of_the_last_seconds() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let (begun, mut sent) = (now(), 0_u64);
+    loop {
+        (0..100).for_each(|_| drop(client.run("PING")));
+        sent += 101;
+        let rate: f64 = fields(&mut client, "stats")["instantaneous_ops_per_sec"]
+            .parse()
+            .unwrap();
+        if rate > 0.0 {
+            // Half a second is the shortest time that it is taken of.
+            assert!(rate <= sent as f64 / 0.5, "{rate} of {sent}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "a rate");
+    }
+}
+
+#[test]
+fn a_reset_begins_all_figures_anew_those_of_the_engine_too() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a 1");
+    client.run("GET a");
+    client.run("NOSUCH");
+    let before = fields(&mut client, "everything");
+    assert_ne!(before["puts_total"], "0");
+    assert_eq!(client.run("CONFIG RESETSTAT"), "+OK");
+    let after = fields(&mut client, "everything");
+    for name in [
+        "keyspace_hits",
+        "total_error_replies",
+        "puts_total",
+        "gets_total",
+    ] {
+        assert_eq!(after[name], "0", "{name}");
+    }
+    // The reset ends behind the moment that it begins anew from.
+    assert_eq!(after["total_commands_processed"], "1");
+    assert!(!after.contains_key("errorstat_ERR"));
+}
