@@ -124,7 +124,7 @@ impl ClientRecord {
 /// All clients by id.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    /// Guarded by its lock, which is held for an insertion, a removal or a copy of pointers.
+    /// Guarded by its lock, which is held for an insertion, a removal or a walk.
     clients: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
     next: AtomicU64,
 }
@@ -142,6 +142,12 @@ impl Registry {
 
     pub(crate) fn remove(&self, id: u64) {
         self.clients.lock().remove(&id);
+    }
+
+    /// The sum of `figure` over all of them.
+    pub(crate) fn sum(&self, figure: impl Fn(&ClientRecord) -> u64) -> u64 {
+        let clients = self.clients.lock();
+        clients.values().map(|record| figure(record)).sum()
     }
 
     /// All of them, in the order of their ids.

@@ -133,6 +133,12 @@ impl CommandStatistics {
         let mut baseline = self.baseline.lock();
         *baseline = self.used().map(|id| (id, self.totals(id))).collect();
     }
+
+    /// The most memory that the commands called so far come to use.
+    pub(crate) fn bytes_max(&self) -> usize {
+        let of_latencies = self.used().map(|id| self.latencies[id].bytes_max());
+        self.failures.bytes() + of_latencies.sum::<usize>()
+    }
 }
 
 #[cfg(test)]
@@ -143,11 +149,12 @@ mod tests {
     fn commands_have_figures_once_used_and_lose_them_with_a_reset() {
         let statistics = CommandStatistics::new(3).unwrap();
         assert!(statistics.all().is_empty());
+        let before = statistics.bytes_max();
         statistics.called(1, 1000);
         statistics.called(1, 3000);
         statistics.failed(1);
         statistics.rejected(2);
-        assert!(statistics.of(0).is_none());
+        assert!(statistics.of(0).is_none() && statistics.bytes_max() > before);
         let of = |id| statistics.of(id).unwrap();
         assert_eq!((of(1).latency.count(), of(1).latency.sum()), (2, 4000));
         assert_eq!((of(1).rejected, of(1).failed), (0, 1));

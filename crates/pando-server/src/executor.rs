@@ -27,6 +27,7 @@ use crate::error_codes::code_of;
 use crate::lookahead::{KEYS_MAX, Outlook};
 use crate::loop_data::Turn;
 use crate::options::Durability;
+use crate::slow_log::{SlowCommand, kept};
 
 /// Conflicts after which others get their turn.
 const CONFLICTS_PER_TURN: u32 = 8;
@@ -426,10 +427,39 @@ impl Connection {
                 turn.count_error(&code);
             }
         }
-        let elapsed = turn.clock.duration_since(running.began);
-        statistics.commands.called(running.id, nanoseconds(elapsed));
+        let ns = nanoseconds(turn.clock.duration_since(running.began));
+        statistics.commands.called(running.id, ns);
         if buffers.output.running().first() == Some(&b'-') {
             statistics.commands.failed(running.id);
+        }
+        if ns >= turn.shared.settings.watch_ns() {
+            self.note_slow(turn, running, ns);
+        }
+    }
+
+    /// Tells slow log and latency monitor of a command that took `ns`.
+    #[cold]
+    fn note_slow(&self, turn: &Turn<'_>, running: &Running, ns: u64) {
+        let event = match running.command.flags.has(Flags::FAST) {
+            true => "fast-command",
+            false => "command",
+        };
+        turn.shared.observe(event, ns, turn.now_ms);
+        let settings = &turn.shared.settings;
+        let micros = ns / 1000;
+        if u64::try_from(settings.slow_us()).is_ok_and(|least| micros >= least) {
+            let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+            let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+            let command = SlowCommand {
+                id: 0,
+                unix_s: turn.now_ms / 1000,
+                micros,
+                arguments: kept(arguments, running.command.shown),
+                address: self.record.address.to_string(),
+                client_name: self.record.names.lock().name.clone(),
+            };
+            let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
+            turn.shared.slow_log.add(command, most);
         }
     }
 

@@ -25,9 +25,18 @@ pub(crate) struct PerSecond {
 }
 
 /// The counts of the last moments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rates {
     moments: VecDeque<Moment>,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        // Loops remember moments, and allocate nothing for it.
+        Self {
+            moments: VecDeque::with_capacity(MOMENTS),
+        }
+    }
 }
 
 impl Rates {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pando_sync::RwLock;
-use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::options::{Durability, ServerOptions};
 
@@ -18,6 +18,13 @@ pub(crate) struct Settings {
     /// Idle time after which a connection is closed; 0 is never.
     timeout_s: AtomicU64,
     output_bytes_max: AtomicU64,
+    /// Time from which on commands are in the slow log, in microseconds; negative: none are.
+    slow_us: AtomicI64,
+    slow_entries_max: AtomicU64,
+    /// Time from which on the latency monitor is told, in milliseconds; 0: never.
+    monitor_ms: AtomicU64,
+    /// The smaller of the two, in nanoseconds.
+    watch_ns: AtomicU64,
 }
 
 impl Settings {
@@ -30,7 +37,12 @@ impl Settings {
             maxclients: AtomicU64::new(maxclients as u64),
             timeout_s: AtomicU64::new(0),
             output_bytes_max: AtomicU64::new(options.output_bytes_max as u64),
+            slow_us: AtomicI64::new(0),
+            slow_entries_max: AtomicU64::new(128),
+            monitor_ms: AtomicU64::new(0),
+            watch_ns: AtomicU64::new(u64::MAX),
         };
+        settings.set_slow_us(10_000);
         settings.set_durability(options.durability);
         settings.set_password(options.requirepass.clone().unwrap_or_default());
         settings
@@ -107,6 +119,50 @@ impl Settings {
 
     pub(crate) fn set_timeout_s(&self, seconds: u64) {
         self.timeout_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Time of a command from which on somebody wants to hear of it, in nanoseconds.
+    #[inline]
+    pub(crate) fn watch_ns(&self) -> u64 {
+        self.watch_ns.load(Ordering::Relaxed)
+    }
+
+    fn set_watch(&self) {
+        let slow = u64::try_from(self.slow_us()).map_or(u64::MAX, |us| us.saturating_mul(1000));
+        let monitor = match self.monitor_ms() {
+            0 => u64::MAX,
+            ms => ms.saturating_mul(1_000_000),
+        };
+        self.watch_ns.store(slow.min(monitor), Ordering::Relaxed);
+    }
+
+    /// Time from which on commands are in the slow log, in microseconds; negative: none are.
+    pub(crate) fn slow_us(&self) -> i64 {
+        self.slow_us.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slow_us(&self, us: i64) {
+        self.slow_us.store(us, Ordering::Relaxed);
+        self.set_watch();
+    }
+
+    /// Entries of the slow log.
+    pub(crate) fn slow_entries_max(&self) -> u64 {
+        self.slow_entries_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slow_entries_max(&self, count: u64) {
+        self.slow_entries_max.store(count, Ordering::Relaxed);
+    }
+
+    /// Time from which on the latency monitor is told, in milliseconds; 0: never.
+    pub(crate) fn monitor_ms(&self) -> u64 {
+        self.monitor_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_monitor_ms(&self, ms: u64) {
+        self.monitor_ms.store(ms, Ordering::Relaxed);
+        self.set_watch();
     }
 
     /// Unsent bytes at which a connection stops executing.

@@ -11,9 +11,11 @@ use crate::client::Registry;
 use crate::commands::CommandIndex;
 use crate::cursor::CursorRing;
 use crate::engine::Engine;
+use crate::latency_monitor::LatencyMonitor;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
+use crate::slow_log::SlowLog;
 use crate::statistics::ServerStatistics;
 
 /// How far the server is.
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     /// Last ended SAVE failed.
     pub(crate) save_failed: Arc<AtomicBool>,
     pub(crate) statistics: ServerStatistics,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) latency_monitor: LatencyMonitor,
 }
 
 impl Shared {
@@ -88,6 +92,8 @@ impl Shared {
             saving: Arc::new(AtomicBool::new(false)),
             save_failed: Arc::new(AtomicBool::new(false)),
             statistics,
+            slow_log: SlowLog::default(),
+            latency_monitor: LatencyMonitor::default(),
             options,
         }
     }
@@ -147,6 +153,15 @@ impl Shared {
         // Release: pairs with the Acquire in stage.
         self.stage.store(2, Ordering::Release);
         let _ = self.acceptor.wake();
+    }
+
+    /// Tells the latency monitor of `event`, if it took that long.
+    pub(crate) fn observe(&self, event: &'static str, ns: u64, now_ms: u64) {
+        let ms = ns / 1_000_000;
+        let threshold = self.settings.monitor_ms();
+        if threshold > 0 && ms >= threshold {
+            self.latency_monitor.add(event, now_ms / 1000, ms);
+        }
     }
 
     /// Errors by code, over all loops.

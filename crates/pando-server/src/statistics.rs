@@ -4,6 +4,7 @@ use std::io;
 
 use pando_stats::{Snapshot, Statistics, Ticker};
 use pando_sync::Mutex;
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Instant;
 
 use crate::command_statistics::CommandStatistics;
@@ -16,6 +17,8 @@ pub(crate) struct ServerStatistics {
     pub(crate) commands: CommandStatistics,
     /// Guarded by its lock, held for a look or one more moment.
     rates: Mutex<Rates>,
+    /// The most memory that was seen in use.
+    memory_peak: AtomicU64,
 }
 
 impl ServerStatistics {
@@ -28,6 +31,7 @@ impl ServerStatistics {
             counts: Statistics::try_new()?,
             commands: CommandStatistics::new(commands)?,
             rates: Mutex::new(Rates::default()),
+            memory_peak: AtomicU64::new(0),
         })
     }
 
@@ -52,9 +56,22 @@ impl ServerStatistics {
         self.rates.lock().per_second()
     }
 
+    /// The most memory that was in use, now that it is `used`.
+    pub(crate) fn memory_peak(&self, used: u64) -> u64 {
+        // Relaxed: a figure of its own.
+        self.memory_peak
+            .fetch_max(used, Ordering::Relaxed)
+            .max(used)
+    }
+
     /// Begins again from zero; rates go on.
     pub(crate) fn reset(&self) {
         self.counts.reset();
         self.commands.reset();
+    }
+
+    /// The most memory that this comes to use.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.counts.bytes_max() + self.commands.bytes_max()
     }
 }

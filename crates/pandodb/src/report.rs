@@ -62,9 +62,6 @@ impl Db {
     pub fn report(&self) -> Report {
         let engine = self.engine();
         let pool = &engine.pool;
-        let page = pool.page_size().bytes() as u64;
-        let used_frames = (pool.frames() - pool.free_count()) as u64;
-        let fixed = 2 * engine.budget.log_buffer_bytes as u64 + engine.budget.images as u64 * page;
         let pages = u64::from(pool.page_ids().high_water());
         let space = engine.space.space();
         Report {
@@ -77,7 +74,7 @@ impl Db {
             block_size: pool.options().block_bytes,
             compression: pool.options().compression,
             max_memory: engine.options.max_memory,
-            memory_used: used_frames * (page + 64) + fixed + pages * 8,
+            memory_used: self.memory().used_bytes(),
             queue_depth: engine.options.queue_depth,
             frames: pool.frames() as u64,
             dirty_frames: pool.epochs().dirty_total(),

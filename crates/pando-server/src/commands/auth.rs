@@ -20,6 +20,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         complexity: "O(N) where N is the number of passwords defined for the user",
         summary: "Authenticates the connection.",
+        shown: 1,
         ..Command::new("auth", -2, auth)
     },
     Command {
@@ -27,6 +28,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         since: "6.0.0",
         summary: "Handshakes with the Redis server.",
+        shown: 1,
         ..Command::new("hello", -1, hello)
     },
 ];

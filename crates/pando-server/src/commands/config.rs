@@ -36,7 +36,10 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             get,
             "Returns the effective values of configuration parameters.",
         ),
-        sub("set", -4, set, "Sets configuration parameters in-flight."),
+        Command {
+            shown: 3,
+            ..sub("set", -4, set, "Sets configuration parameters in-flight.")
+        },
         sub(
             "resetstat",
             2,
@@ -70,6 +73,8 @@ enum Value {
     Settable(fn(&Shared) -> String, Set),
 }
 
+/// Most entries of the slow log that may be asked for: memory is bounded.
+const SLOW_ENTRIES_MAX: u64 = 100_000;
 const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
 const NOT_A_SWITCH: &str = "argument must be 'yes' or 'no'";
 const IMMUTABLE: &str = "can't set immutable config";
@@ -93,6 +98,10 @@ const PARAMETERS: &[(&str, Value)] = &[
     (
         "io-threads",
         Value::Computed(|shared| shared.loops.len().to_string()),
+    ),
+    (
+        "latency-monitor-threshold",
+        Value::Settable(monitor_ms, set_monitor_ms),
     ),
     ("latency-tracking", Value::Fixed("yes")),
     (
@@ -121,8 +130,14 @@ const PARAMETERS: &[(&str, Value)] = &[
     ("set-max-intset-entries", Value::Fixed("512")),
     ("set-max-listpack-entries", Value::Fixed("128")),
     ("set-max-listpack-value", Value::Fixed("64")),
-    ("slowlog-log-slower-than", Value::Fixed("10000")),
-    ("slowlog-max-len", Value::Fixed("128")),
+    (
+        "slowlog-log-slower-than",
+        Value::Settable(slow_us, set_slow_us),
+    ),
+    (
+        "slowlog-max-len",
+        Value::Settable(slow_entries_max, set_slow_entries_max),
+    ),
     ("tcp-keepalive", Value::Fixed("0")),
     ("timeout", Value::Settable(timeout, set_timeout)),
     ("zset-max-listpack-entries", Value::Fixed("128")),
@@ -225,6 +240,48 @@ fn set_timeout(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'stati
     let seconds = number(value)?;
     if apply {
         shared.settings.set_timeout_s(seconds);
+    }
+    Ok(())
+}
+
+fn slow_us(shared: &Shared) -> String {
+    shared.settings.slow_us().to_string()
+}
+
+fn set_slow_us(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let us = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
+    if us < -1 {
+        return Err("argument must be between -1 and 9223372036854775807 inclusive");
+    }
+    if apply {
+        shared.settings.set_slow_us(us);
+    }
+    Ok(())
+}
+
+fn slow_entries_max(shared: &Shared) -> String {
+    shared.settings.slow_entries_max().to_string()
+}
+
+fn set_slow_entries_max(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let count = number(value)?;
+    if count > SLOW_ENTRIES_MAX {
+        return Err("argument must be between 0 and 100000 inclusive");
+    }
+    if apply {
+        shared.settings.set_slow_entries_max(count);
+    }
+    Ok(())
+}
+
+fn monitor_ms(shared: &Shared) -> String {
+    shared.settings.monitor_ms().to_string()
+}
+
+fn set_monitor_ms(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let ms = number(value)?;
+    if apply {
+        shared.settings.set_monitor_ms(ms);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
 use crate::engine::bytes;
+use crate::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
 /// A part of INFO.
@@ -116,47 +117,55 @@ fn clients(shared: &Shared, text: &mut String) {
     field(text, "total_blocking_keys", 0);
 }
 
-/// Resident bytes of this process, as the system counts them.
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| {
-            text.split(' ')
-                .nth(1)
-                .and_then(|pages| pages.parse::<u64>().ok())
-        });
-    pages.unwrap_or(0) * 4096
-}
-
 fn memory(shared: &Shared, text: &mut String) {
-    let report = shared.engine().map(|engine| engine.db.report());
-    let used = report
-        .as_ref()
-        .map_or(0, |report| bytes(report.memory_used));
-    let most = report.as_ref().map_or(0, |report| bytes(report.max_memory));
-    let resident = resident_bytes();
-    let mebibytes = |bytes: u64| format!("{:.2}M", bytes as f64 / 1_048_576.0);
-    field(text, "used_memory", used);
-    field(text, "used_memory_human", mebibytes(used));
-    field(text, "used_memory_rss", resident);
-    field(text, "used_memory_rss_human", mebibytes(resident));
-    field(text, "used_memory_peak", used);
-    field(text, "used_memory_peak_human", mebibytes(used));
-    field(text, "used_memory_overhead", 0);
-    field(text, "used_memory_startup", 0);
-    field(text, "used_memory_dataset", used);
-    field(text, "used_memory_lua", 0);
-    field(text, "used_memory_scripts", 0);
-    field(text, "allocator_allocated", used);
-    field(text, "allocator_active", resident);
-    field(text, "allocator_resident", resident);
-    field(text, "maxmemory", most);
-    field(text, "maxmemory_human", mebibytes(most));
+    let memory = MemoryUse::new(shared);
+    let (used, resident) = (memory.used(), resident_bytes());
+    let data = memory.frames.used_bytes;
+    let peak = shared.statistics.memory_peak(used);
+    let mut both = |name: &str, bytes: u64| {
+        field(text, name, bytes);
+        let mebibytes = bytes as f64 / 1_048_576.0;
+        field(
+            text,
+            &format!("{name}_human"),
+            format_args!("{mebibytes:.2}M"),
+        );
+    };
+    both("used_memory", used);
+    both("used_memory_rss", resident);
+    both("used_memory_peak", peak);
+    both("maxmemory", memory.max);
+    for (name, value) in [
+        ("used_memory_overhead", used - data),
+        ("used_memory_startup", memory.at_start()),
+        ("used_memory_dataset", data),
+        ("used_memory_lua", 0),
+        ("used_memory_scripts", 0),
+        ("mem_clients_normal", memory.connections),
+        ("mem_clients_slaves", 0),
+        ("mem_aof_buffer", memory.log_buffers.used_bytes),
+        ("allocator_allocated", used),
+        ("allocator_active", resident),
+        ("allocator_resident", resident),
+        ("active_defrag_running", 0),
+        ("lazyfree_pending_objects", 0),
+        ("memory_rest_budget", memory.rest_budget),
+    ] {
+        field(text, name, value);
+    }
+    for (name, used, budget) in memory.parts() {
+        field(text, &format!("memory_{name}"), used);
+        if let Some(budget) = budget {
+            field(text, &format!("memory_{name}_budget"), budget);
+        }
+    }
     field(text, "maxmemory_policy", "noeviction");
-    field(text, "mem_fragmentation_ratio", "1.00");
+    field(
+        text,
+        "mem_fragmentation_ratio",
+        format_args!("{:.2}", resident as f64 / used.max(1) as f64),
+    );
     field(text, "mem_allocator", "system");
-    field(text, "active_defrag_running", 0);
-    field(text, "lazyfree_pending_objects", 0);
 }
 
 fn persistence(shared: &Shared, text: &mut String) {

@@ -17,11 +17,14 @@ mod get;
 mod index;
 mod info;
 mod info_text;
+mod latency;
 mod many;
+mod memory;
 mod range;
 pub(crate) mod replies;
 mod save;
 mod set;
+mod slowlog;
 mod specification;
 mod transaction;
 mod ttl;
@@ -53,6 +56,9 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     command::COMMANDS,
     config::COMMANDS,
     info::COMMANDS,
+    slowlog::COMMANDS,
+    latency::COMMANDS,
+    memory::COMMANDS,
     save::COMMANDS,
     waitaof::COMMANDS,
 ];

@@ -72,6 +72,7 @@ pub(crate) struct Keys {
 impl Keys {
     pub(crate) const NONE: Self = Self::new(0, 0, 0);
     pub(crate) const ONE: Self = Self::new(1, 1, 1);
+    pub(crate) const SECOND: Self = Self::new(2, 2, 1);
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
 
@@ -149,6 +150,8 @@ pub(crate) struct Command {
     pub(crate) since: &'static str,
     pub(crate) complexity: &'static str,
     pub(crate) summary: &'static str,
+    /// So many arguments may be shown to others; those behind may be secrets.
+    pub(crate) shown: usize,
     pub(crate) run: fn(&mut Context<'_>) -> Run,
     /// A container's subcommands: `run` of the container is never called then.
     pub(crate) subcommands: &'static [Command],
@@ -171,6 +174,7 @@ impl Command {
             since: "1.0.0",
             complexity: "O(1)",
             summary: "",
+            shown: usize::MAX,
             run,
             subcommands: &[],
         }

@@ -161,6 +161,14 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    /// Replies lines of help and ends.
+    pub(crate) fn lines(&mut self, lines: &[&str]) -> Run {
+        let mut reply = self.reply();
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.simple(line));
+        Ok(())
+    }
+
     /// Replies an integer and ends.
     pub(crate) fn integer(&mut self, value: i64) -> Run {
         self.reply().integer(value);

@@ -3,11 +3,13 @@
 use std::io;
 
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{Duration, Instant, now};
+use pando_sync::time::{Duration, Instant, now, unix_ms};
 
 use super::EventLoop;
 use crate::cleaner::Cleaned;
+use crate::executor::nanoseconds;
 use crate::loop_handle::Token;
+use crate::memory_use::MemoryUse;
 
 /// How often the cleaner looks for what is due.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
@@ -49,6 +51,8 @@ impl EventLoop {
             let statistics = &self.shared.statistics;
             let cleaned = cleaner.step(&data.engine, &mut data.reactor, statistics);
             self.cleaning = cleaned == Cleaned::More;
+            let ns = nanoseconds(pando_sync::time::now().duration_since(now));
+            self.shared.observe("expire-cycle", ns, unix_ms());
         } else {
             self.cleaning = false;
         }
@@ -63,6 +67,8 @@ impl EventLoop {
         self.next_patrol = now + PATROL_INTERVAL;
         if self.index == 0 {
             self.shared.statistics.remember(now);
+            let used = MemoryUse::new(&self.shared).used();
+            self.shared.statistics.memory_peak(used);
         }
         let idle_timeout = self.shared.settings.timeout();
         let handshake = self.shared.options.handshake_timeout;

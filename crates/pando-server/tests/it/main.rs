@@ -9,6 +9,8 @@ mod commands;
 #[cfg(test)]
 mod concurrency;
 #[cfg(test)]
+mod diagnosis;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod expiry;

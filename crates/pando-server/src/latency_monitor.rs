@@ -1,0 +1,85 @@
+//! What took longer than the threshold of the latency monitor, by event: for LATENCY.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pando_sync::Mutex;
+
+/// Seconds that an event is remembered in.
+const SAMPLES_MAX: usize = 160;
+
+/// The longest time of an event in one second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spike {
+    pub(crate) unix_s: u64,
+    pub(crate) ms: u64,
+}
+
+/// An event's spikes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    /// The oldest first; one for each second.
+    pub(crate) spikes: VecDeque<Spike>,
+    /// The longest since the last reset.
+    pub(crate) ms_max: u64,
+}
+
+/// All events; their names are the program's, so there are few.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyMonitor {
+    /// Guarded by its lock, held for one spike or a copy.
+    events: Mutex<BTreeMap<&'static str, History>>,
+}
+
+impl LatencyMonitor {
+    /// `event` took `ms` at `unix_s`.
+    pub(crate) fn add(&self, event: &'static str, unix_s: u64, ms: u64) {
+        let mut events = self.events.lock();
+        let history = events.entry(event).or_default();
+        history.ms_max = history.ms_max.max(ms);
+        match history.spikes.back_mut() {
+            Some(last) if last.unix_s >= unix_s => last.ms = last.ms.max(ms),
+            _ => {
+                if history.spikes.len() == SAMPLES_MAX {
+                    history.spikes.pop_front();
+                }
+                history.spikes.push_back(Spike { unix_s, ms });
+            }
+        }
+    }
+
+    /// All events.
+    pub(crate) fn all(&self) -> BTreeMap<&'static str, History> {
+        self.events.lock().clone()
+    }
+
+    /// Forgets the events that `wanted` chooses; how many.
+    pub(crate) fn reset(&self, wanted: impl Fn(&str) -> bool) -> usize {
+        let mut events = self.events.lock();
+        let before = events.len();
+        events.retain(|event, _| !wanted(event));
+        before - events.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_keeps_its_longest_and_the_history_is_bounded() {
+        let monitor = LatencyMonitor::default();
+        monitor.add("command", 5, 20);
+        monitor.add("command", 5, 70);
+        monitor.add("command", 5, 30);
+        monitor.add("other", 6, 1);
+        let all = monitor.all();
+        assert_eq!(all["command"].spikes, [Spike { unix_s: 5, ms: 70 }]);
+        (6..1000).for_each(|second| monitor.add("command", second, 10));
+        let history = &monitor.all()["command"];
+        assert_eq!((history.spikes.len(), history.ms_max), (SAMPLES_MAX, 70));
+        assert_eq!(history.spikes[0].unix_s, 1000 - SAMPLES_MAX as u64);
+        assert_eq!(monitor.reset(|event| event == "other"), 1);
+        assert_eq!(monitor.reset(|_| true), 1);
+        assert!(monitor.all().is_empty());
+    }
+}
