@@ -13,6 +13,7 @@ class Server:
     def __init__(self, directory, *flags):
         self.flags = ["--dir", directory, "--max-memory", "64m", *flags]
         self.port = 0
+        self.metrics = None
         self.process = None
         self.start()
 
@@ -25,6 +26,8 @@ class Server:
         for line in self.process.stdout:
             if line.strip().startswith("address"):
                 self.port = int(line.rsplit(":", 1)[1])
+            if line.strip().startswith("metrics"):
+                self.metrics = line.split()[1].removesuffix("/metrics")
             if line.startswith("Connect"):
                 return
         raise AssertionError(f"the server ended with {self.process.wait()}")

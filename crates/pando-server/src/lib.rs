@@ -12,7 +12,7 @@
 //! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
-//! (expiry), `statistics`, `commands` (the table and one file for each family).
+//! (expiry), `statistics`, `http_endpoint` (metrics and probes), `commands` (the table and one file for each family).
 
 #![forbid(unsafe_code)]
 
@@ -31,12 +31,15 @@ mod error_codes;
 mod event_loop;
 mod executor;
 mod glob;
+mod http_endpoint;
+mod http_request;
 mod keyspace;
 mod latency_monitor;
 mod lookahead;
 mod loop_data;
 mod loop_handle;
 mod memory_use;
+mod metrics_text;
 mod options;
 mod output;
 mod rates;

@@ -38,6 +38,8 @@ impl Durability {
 pub struct ServerOptions {
     /// Where to listen; port 0 lets the system choose.
     pub listen: Vec<SocketAddr>,
+    /// Where to serve metrics and probes over HTTP; nowhere by default. Asks for no password.
+    pub metrics_listen: Vec<SocketAddr>,
     /// Event loops; 0 is one per core.
     pub threads: usize,
     /// Password that clients must give; none asks for none.
@@ -68,6 +70,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            metrics_listen: Vec::new(),
             threads: 0,
             requirepass: None,
             protected_mode: true,

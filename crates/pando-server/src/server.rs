@@ -13,6 +13,7 @@ use crate::commands::CommandIndex;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, WAKER};
+use crate::http_endpoint::HttpEndpoint;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
@@ -28,6 +29,9 @@ pub struct Server {
     polls: Vec<Poll>,
     acceptor: Poll,
     listeners: Vec<TcpListener>,
+    metrics: HttpEndpoint,
+    /// Ends the wait of the metrics endpoint.
+    metrics_waker: mio::Waker,
 }
 
 /// A hold on a running server, from any thread.
@@ -68,6 +72,7 @@ impl Server {
             listeners.push(listener);
             addresses.push(address);
         }
+        let (metrics, metrics_waker) = HttpEndpoint::bind(&options.metrics_listen)?;
         let threads = match options.threads {
             0 => pando_sync::core_count(),
             threads => threads,
@@ -96,12 +101,19 @@ impl Server {
             polls,
             acceptor,
             listeners,
+            metrics,
+            metrics_waker,
         })
     }
 
     /// Where it listens, in the order of the options; ports that were 0 are known now.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
+    }
+
+    /// Where metrics are served, likewise.
+    pub fn metrics_addresses(&self) -> &[SocketAddr] {
+        &self.metrics.addresses
     }
 
     /// A hold on the server, to stop it.
@@ -127,6 +139,13 @@ impl Server {
             let run = move || EventLoop::new(index, poll, handle, shared).run();
             threads.push(spawn("pando-loop", run)?);
         }
+        let metrics = match self.metrics.addresses.is_empty() {
+            true => None,
+            false => {
+                let (metrics, shared) = (self.metrics, self.shared.clone());
+                Some(spawn("pando-metrics", move || metrics.run(&shared))?)
+            }
+        };
         let shared = self.shared.clone();
         let opening = spawn("pando-open", move || match opener().and_then(Engine::new) {
             Ok(engine) => shared.set_engine(engine),
@@ -143,10 +162,12 @@ impl Server {
             operation: "waiting for connections",
             source,
         });
-        for thread in threads {
-            let ended = thread
-                .join()
-                .map_err(|_| Error::Panicked { thread: "loop" });
+        // A wake that fails finds the endpoint awake.
+        let _: io::Result<()> = self.metrics_waker.wake();
+        for thread in threads.into_iter().chain(metrics) {
+            let ended = thread.join().map_err(|_| Error::Panicked {
+                thread: "loop or metrics",
+            });
             let ended = ended.and_then(|ended| {
                 ended.map_err(|source| Error::Io {
                     operation: "waiting for events",

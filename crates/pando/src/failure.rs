@@ -67,12 +67,12 @@ impl From<pando_server::Error> for Failure {
                     io::ErrorKind::AddrInUse => (
                         Code::InUse,
                         "another process listens there: stop it, or choose another port with \
-                         --listen ADDR:PORT",
+                         --listen or --metrics-listen ADDR:PORT",
                     ),
                     io::ErrorKind::AddrNotAvailable => (
                         Code::Usage,
                         "the address is not one of this machine: choose another with \
-                         --listen ADDR:PORT",
+                         --listen or --metrics-listen ADDR:PORT",
                     ),
                     io::ErrorKind::PermissionDenied => (
                         Code::Usage,

@@ -1,5 +1,6 @@
 //! `pando serve`: opens the directory, listens, says where, and stops well when told to.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use pando_server::{Server, ServerOptions};
@@ -24,11 +25,13 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let settings = Settings::new(&layers)?;
     let server = Server::bind(server_options(&settings))?;
     stop_on_signals(&server)?;
-    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let texts = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect();
+    let addresses: Vec<String> = texts(server.addresses());
+    let metrics: Vec<String> = texts(server.metrics_addresses());
     let builder = builder(&settings);
     server.serve(move || {
         let db = builder.open(&settings.dir)?;
-        report(&db, &settings, &addresses);
+        report(&db, &settings, &addresses, &metrics);
         Ok(db)
     })?;
     Ok(())
@@ -38,6 +41,7 @@ fn server_options(settings: &Settings) -> ServerOptions {
     let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
     ServerOptions {
         listen: settings.listen.clone(),
+        metrics_listen: settings.metrics_listen.clone(),
         threads: settings.threads,
         requirepass: settings.requirepass.clone(),
         durability: settings.durability,
@@ -98,11 +102,14 @@ fn stop_on_signals(server: &Server) -> Result<(), Failure> {
 }
 
 /// Says what is served, and how to reach it.
-fn report(db: &Db, settings: &Settings, addresses: &[String]) {
+fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]) {
     let engine = db.report();
     let dir = Path::canonicalize(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
     output::line(format_args!("PandoDB {VERSION} is ready."));
     output::line(format_args!("  address     {}", addresses.join(", ")));
+    for address in metrics {
+        output::line(format_args!("  metrics     http://{address}/metrics"));
+    }
     output::line(format_args!("  directory   {}", dir.display()));
     let from = match settings.max_memory_is_default {
         true => " (half of what there is; --max-memory changes it)",

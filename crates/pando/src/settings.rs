@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) completion_threads: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) requirepass: Option<String>,
+    pub(crate) metrics_listen: Vec<SocketAddr>,
     pub(crate) config_file: String,
 }
 
@@ -69,16 +70,17 @@ fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
         .map_err(|error| format!("'{text}' is no ADDR:PORT, as in 127.0.0.1:6379 ({error})"))
 }
 
+fn parse_optional_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    match text.trim() {
+        "" | "off" => Ok(Vec::new()),
+        address => parse_addresses(address),
+    }
+}
+
 impl Settings {
     /// Reads all settings of `layers`.
     pub(crate) fn new(layers: &Layers) -> Result<Self, Failure> {
         let text = |text: &str| Ok(text.to_owned());
-        if let Some(value) = layers.get("metrics_listen") {
-            return Err(wrong(
-                value,
-                "metrics are not there in this version; INFO has them",
-            ));
-        }
         let durability = |text: &str| {
             Durability::from_name(text)
                 .ok_or_else(|| format!("'{text}': there are durable, periodic and none"))
@@ -114,6 +116,8 @@ impl Settings {
             queue_depth: read(layers, "queue_depth", parse_count)?,
             completion_threads: read(layers, "completion_threads", parse_count)?,
             threads: read(layers, "threads", parse_count)?.unwrap_or(0),
+            metrics_listen: read(layers, "metrics_listen", parse_optional_addresses)?
+                .unwrap_or_default(),
             requirepass: read(layers, "requirepass", text)?.filter(|word| !word.is_empty()),
             config_file: layers.file.clone(),
         })
@@ -161,6 +165,7 @@ mod tests {
             ("compression", "zstd:5"),
             ("threads", "3"),
             ("requirepass", "secret"),
+            ("metrics_listen", "127.0.0.1:9121"),
         ]);
         let settings = settings.unwrap();
         assert_eq!(settings.max_memory, 64 << 20);
@@ -172,6 +177,13 @@ mod tests {
         );
         assert_eq!(settings.compression, Some(Compression::Zstd(5)));
         assert_eq!(settings.threads, 3);
+        assert_eq!(settings.metrics_listen[0].port(), 9121);
+        assert!(
+            read(&[("metrics_listen", "off")])
+                .unwrap()
+                .metrics_listen
+                .is_empty()
+        );
         assert_eq!(settings.requirepass.as_deref(), Some("secret"));
     }
 
@@ -189,7 +201,11 @@ mod tests {
             ("threads", "0", "--threads: '0'"),
             ("compression", "zip", "--compression: 'zip': there are none"),
             ("io_backend", "disk", "--io-backend 'disk'"),
-            ("metrics_listen", "127.0.0.1:1", "not there in this version"),
+            (
+                "metrics_listen",
+                "9121",
+                "--metrics-listen: '9121' is no ADDR:PORT",
+            ),
         ] {
             let text = read(&[(key, text)]).unwrap_err().text;
             assert!(text.contains(part), "{text}");

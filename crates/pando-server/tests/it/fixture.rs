@@ -35,6 +35,8 @@ pub(crate) fn open_small(directory: &Path) -> pandodb::Result<Db> {
 /// A server and its store.
 pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
+    /// Of the HTTP endpoint, if it was asked for.
+    pub(crate) metrics: Option<SocketAddr>,
     pub(crate) handle: Handle,
     thread: Option<JoinHandle<Result<(), Error>>>,
     _directory: tempfile::TempDir,
@@ -66,10 +68,12 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::bind(options).unwrap();
         let (address, handle) = (server.addresses()[0], server.handle());
+        let metrics = server.metrics_addresses().first().copied();
         let path = directory.path().to_owned();
         let thread = thread::spawn(move || server.serve(move || opener(&path)));
         Self {
             address,
+            metrics,
             handle,
             thread: Some(thread),
             _directory: directory,

@@ -23,6 +23,8 @@ mod introspection;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod pipeline;

@@ -1,0 +1,240 @@
+//! The HTTP endpoint: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
+//!
+//! One thread of its own with few connections, none of which it waits for: who is slow has a
+//! deadline, and when all places are taken the oldest connection gives way. It takes nothing from
+//! the event loops but what reading the statistics costs.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use pando_sync::time::{Duration, Instant, now};
+
+use crate::error::Error;
+use crate::http_request::{REQUEST_BYTES_MAX, Request, parse, reply};
+use crate::metrics_text::{not_ready, render};
+use crate::shared::{Shared, Stage};
+
+/// Connections at a time.
+const EXCHANGES_MAX: usize = 32;
+/// Time for a request and its reply.
+const EXCHANGE_TIME: Duration = Duration::from_secs(5);
+/// Time for the peer to take what was sent before its connection is closed.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const WAKER: Token = Token(0);
+/// Listeners follow, then connections, each with a token nobody had before.
+const LISTENERS: usize = 1;
+const PLAIN: &str = "text/plain; charset=utf-8";
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// One request and its reply.
+struct Exchange {
+    stream: TcpStream,
+    token: Token,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    deadline: Instant,
+    /// All is sent: only the peer's end is waited for.
+    lingers: bool,
+}
+
+/// What becomes of an exchange.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Wait,
+    Close,
+}
+
+/// The endpoint before and while it serves.
+pub(crate) struct HttpEndpoint {
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    exchanges: Vec<Exchange>,
+    next_token: usize,
+}
+
+impl HttpEndpoint {
+    /// Listens on `addresses`; the waker ends it once the server stops.
+    ///
+    /// # Errors
+    /// An address is taken or not ours, or the system has no more to give.
+    pub(crate) fn bind(addresses: &[SocketAddr]) -> Result<(Self, mio::Waker), Error> {
+        let io = |operation| move |source| Error::Io { operation, source };
+        let poll = Poll::new().map_err(io("waiting for requests"))?;
+        let waker = mio::Waker::new(poll.registry(), WAKER).map_err(io("making a waker"))?;
+        let (mut listeners, mut bound) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let address = *address;
+            let failed = |source| Error::Listen { address, source };
+            let mut listener = TcpListener::bind(address).map_err(failed)?;
+            bound.push(listener.local_addr().map_err(failed)?);
+            let token = Token(LISTENERS + listeners.len());
+            poll.registry()
+                .register(&mut listener, token, Interest::READABLE)
+                .map_err(failed)?;
+            listeners.push(listener);
+        }
+        let endpoint = Self {
+            poll,
+            next_token: LISTENERS + listeners.len(),
+            listeners,
+            addresses: bound,
+            exchanges: Vec::new(),
+        };
+        Ok((endpoint, waker))
+    }
+
+    /// Serves until the server stops.
+    ///
+    /// # Errors
+    /// The wait for events failed.
+    pub(crate) fn run(mut self, shared: &Shared) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        while shared.stage() != Stage::Stopping {
+            let deadline = self.exchanges.iter().map(|of| of.deadline).min();
+            // One millisecond more: the wait is cut to milliseconds.
+            let wait = deadline
+                .map(|time| time.saturating_duration_since(now()) + Duration::from_millis(1));
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let ready: Vec<Token> = events.iter().map(mio::event::Event::token).collect();
+            let first = LISTENERS + self.listeners.len();
+            if ready.iter().any(|token| token.0 < first) {
+                self.accept();
+            }
+            let time = now();
+            self.exchanges.retain_mut(|exchange| {
+                let is_ready = ready.contains(&exchange.token);
+                let next = match is_ready {
+                    true => exchange.advance(shared),
+                    false => Next::Wait,
+                };
+                next == Next::Wait && time < exchange.deadline
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes all connections that wait. A failure is the peer's, or passes: who still waits is
+    /// taken with the next event.
+    fn accept(&mut self) {
+        for listener in &self.listeners {
+            loop {
+                let mut stream = match listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(error) if is_of_one_peer(&error) => continue,
+                    Err(_) => break,
+                };
+                let token = Token(self.next_token);
+                self.next_token += 1;
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                let registry = self.poll.registry();
+                if registry.register(&mut stream, token, interest).is_err() {
+                    continue;
+                }
+                if self.exchanges.len() == EXCHANGES_MAX {
+                    self.exchanges.remove(0);
+                }
+                self.exchanges.push(Exchange {
+                    stream,
+                    token,
+                    input: Vec::new(),
+                    output: Vec::new(),
+                    sent: 0,
+                    deadline: now() + EXCHANGE_TIME,
+                    lingers: false,
+                });
+            }
+        }
+    }
+}
+
+impl Exchange {
+    fn advance(&mut self, shared: &Shared) -> Next {
+        match self.try_advance(shared) {
+            Ok(next) => next,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Wait,
+            Err(_) => Next::Close,
+        }
+    }
+
+    fn try_advance(&mut self, shared: &Shared) -> io::Result<Next> {
+        while self.output.is_empty() {
+            let count = self.read()?;
+            match parse(&self.input) {
+                Request::Incomplete if count == 0 => return Ok(Next::Close),
+                Request::Incomplete => {}
+                Request::Bad(status) => self.output = reply(status, PLAIN, "", false),
+                Request::Get { path, head } => self.output = answer(shared, path, head),
+            }
+        }
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return Ok(Next::Close),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.lingers {
+            // A close with input that nobody has read would take the reply back.
+            self.lingers = true;
+            self.deadline = self.deadline.min(now() + LINGER_TIME);
+            self.stream.shutdown(Shutdown::Write)?;
+        }
+        // Until the peer ends, or sends what nobody asked for.
+        let mut left = REQUEST_BYTES_MAX;
+        loop {
+            self.input.clear();
+            match self.read()? {
+                0 => return Ok(Next::Close),
+                count if count > left => return Ok(Next::Close),
+                count => left -= count,
+            }
+        }
+    }
+
+    /// Appends what has come to the input; how much.
+    fn read(&mut self) -> io::Result<usize> {
+        let mut chunk = [0; 2048];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(count) => {
+                    self.input.extend_from_slice(&chunk[..count]);
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// True for failures that say nothing about the next connection.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    let kind = error.kind();
+    kind == io::ErrorKind::Interrupted || kind == io::ErrorKind::ConnectionAborted
+}
+
+fn answer(shared: &Shared, path: &str, head: bool) -> Vec<u8> {
+    match path {
+        "/metrics" => reply(200, EXPOSITION, &render(shared), head),
+        "/healthz" => reply(200, PLAIN, "ok\n", head),
+        "/readyz" => match not_ready(shared) {
+            None => reply(200, PLAIN, "ready\n", head),
+            Some(reason) => reply(503, PLAIN, &format!("{reason}\n"), head),
+        },
+        "/" => reply(200, PLAIN, "/metrics\n/healthz\n/readyz\n", head),
+        _ => reply(
+            404,
+            PLAIN,
+            "there are /metrics, /healthz and /readyz\n",
+            head,
+        ),
+    }
+}
