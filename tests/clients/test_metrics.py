@@ -37,7 +37,8 @@ class Metrics(ServerTest):
         self.assertEqual([s.value for s in gets], [10])
         [hits] = families["pando_keyspace_hits"].samples
         self.assertEqual(hits.value, 10)
-        page = open("../../docs/statistics.md").read()
+        with open("../../docs/statistics.md", encoding="utf-8") as file:
+            page = file.read()
         for name, unit in re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", page, re.M):
             exported = re.sub("_ns$", "_seconds", name)
             self.assertIn("pando_" + exported, families, unit)
