@@ -173,7 +173,7 @@ impl Engine {
             return Err(Error::Closed.into());
         }
         // Inside the gate, where nobody else can name them any more.
-        set.name_chunks()?;
+        self.name_chunks(set)?;
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
         self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)

@@ -182,7 +182,7 @@ impl Engine {
         if let Some(watched) = self.changed(set, |_| false) {
             return Ok(JobEnd::Conflict { watched });
         }
-        set.name_chunks()?;
+        self.name_chunks(set)?;
         let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
         self.apply_structure(set, &new_trees, lsn, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;

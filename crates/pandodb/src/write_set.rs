@@ -179,21 +179,26 @@ impl WriteSet {
     /// A log record is about to name the chunks: they are the batch's no more.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] when a record has named one before, or two keys have the same.
+    /// [`Error::InvalidValue`] when a record has named one before, or two keys have the same; none
+    /// is named then.
     pub(crate) fn name_chunks(&self) -> Result<()> {
-        let is_twice = |(index, value): (usize, &LargeValue)| {
-            let mut before = self.large().take(index);
-            value.draft.is_named() || before.any(|other| Arc::ptr_eq(&other.draft, &value.draft))
-        };
-        if self.large().enumerate().any(is_twice) {
-            return Err(Error::InvalidValue {
-                what: "was put before".into(),
-            });
-        }
-        for value in self.large() {
-            value.draft.name();
+        for (index, value) in self.large().enumerate() {
+            if !value.draft.name() {
+                // One that two keys have is among those before, once.
+                for named in self.large().take(index) {
+                    named.draft.take_back_name();
+                }
+                return Err(Error::InvalidValue {
+                    what: "was put before".into(),
+                });
+            }
         }
         Ok(())
+    }
+
+    /// True if the batch changes this table as a whole, before it writes to it.
+    pub(crate) fn changes_table(&self, table: usize) -> bool {
+        self.table_changes.iter().any(|(known, _)| *known == table)
     }
 
     fn note(&mut self, table: usize, key: &[u8], change: Change) {

@@ -4,7 +4,7 @@
 
 use pando_device::File;
 use pando_format::Extent;
-use pando_format::chunks::{ChunkPart, ChunkShape, NewChunk};
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape, NewChunk};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +26,8 @@ pub(crate) struct Draft {
     engine: Shared,
     pub(crate) shape: ChunkShape,
     pub(crate) parts: Vec<ChunkPart>,
+    /// What the parts are that stay, in their order.
+    kept: Vec<ChunkRef>,
     /// A log record names the extents: they are not this operation's any more.
     named: AtomicBool,
 }
@@ -36,6 +38,7 @@ impl Draft {
             engine: engine.clone(),
             shape,
             parts: Vec::with_capacity(shape.count()),
+            kept: Vec::new(),
             named: AtomicBool::new(false),
         }
     }
@@ -75,11 +78,42 @@ impl Draft {
         })
     }
 
-    /// From here on a log record names the extents.
-    pub(crate) fn name(&self) {
+    /// The next chunk is that of the same place of the value before, `chunk`.
+    pub(crate) fn keep(&mut self, chunk: ChunkRef) {
+        self.parts.push(ChunkPart::Kept);
+        self.kept.push(chunk);
+    }
+
+    /// True if nothing of the value before stays.
+    pub(crate) fn is_new(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// True if `list` has all chunks that are to stay, each in its place.
+    pub(crate) fn fits(&self, list: &ChunkList) -> bool {
+        let kept = self.parts.iter().enumerate();
+        let kept = kept.filter(|(_, part)| **part == ChunkPart::Kept);
+        let stays = |index: usize, chunk: &ChunkRef| {
+            list.shape.bytes_of(index) == self.shape.bytes_of(index)
+                && list.chunks.get(index) == Some(chunk)
+        };
+        list.shape.chunk_bytes == self.shape.chunk_bytes
+            && kept
+                .zip(&self.kept)
+                .all(|((index, _), chunk)| stays(index, chunk))
+    }
+
+    /// From here on a log record names the extents. False if one did before.
+    #[must_use]
+    pub(crate) fn name(&self) -> bool {
         // AcqRel: of two batches with the same value one names it.
-        let before = self.named.swap(true, Ordering::AcqRel);
-        assert!(!before, "a value has one key");
+        !self.named.swap(true, Ordering::AcqRel)
+    }
+
+    /// No record names the extents: the batch that was about to is refused.
+    pub(crate) fn take_back_name(&self) {
+        // Release: pairs with the Acquire in is_named.
+        self.named.store(false, Ordering::Release);
     }
 
     /// True once a log record names the extents.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use pando_format::chunks::{ChunkPart, ChunkRef, ChunkShape};
+use pando_format::chunks::{ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
@@ -328,7 +328,9 @@ impl ValueStream {
             });
         };
         let mut draft = Draft::new(self.engine(), list.shape);
-        draft.parts.resize(list.chunks.len(), ChunkPart::Kept);
+        for chunk in &list.chunks {
+            draft.keep(*chunk);
+        }
         let value = LargeValue {
             draft: Arc::new(draft),
             head: Vec::new(),

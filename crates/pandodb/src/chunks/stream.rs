@@ -4,7 +4,7 @@ use std::io;
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
-use pando_format::chunks::{ChunkList, ChunkPart, ChunkShape};
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
 
@@ -291,6 +291,14 @@ impl OldBytes {
         matches!(self, Self::Chunks(list, _)
             if list.shape.chunk_bytes == shape.chunk_bytes
                 && list.shape.bytes_of(index) == shape.bytes_of(index))
+    }
+
+    /// Chunk `index`, which can stay.
+    pub(crate) fn chunk(&self, index: usize) -> ChunkRef {
+        match self {
+            Self::Chunks(list, _) => list.chunks[index],
+            Self::Value(_) => unreachable!("a value in pages has no chunk that could stay"),
+        }
     }
 
     /// Copies bytes from `offset` on, zeros behind the end. Blocks.

@@ -28,6 +28,8 @@ pub struct ValueWriter {
     buffer: IoBuf,
     /// Bytes of it so far.
     filled: usize,
+    /// A chunk could not be stored: its bytes are lost, and the value with them.
+    failed: bool,
 }
 
 /// A value whose bytes are durable and which no key has yet: see
@@ -111,6 +113,7 @@ impl ValueWriter {
             draft: Draft::new(engine, shape),
             buffer: IoBuf::new(first as usize),
             filled: 0,
+            failed: false,
         })
     }
 
@@ -148,9 +151,11 @@ impl ValueWriter {
     /// full.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Poisoned`], [`Error::Closed`]; [`Error::ValueTooLong`] when there
-    /// are more bytes than were announced.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the value is lost
+    /// then; [`Error::InvalidValue`] when it was lost before; [`Error::ValueTooLong`] when there are
+    /// more bytes than were announced.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check_failed()?;
         if bytes.len() as u64 > self.missing() {
             return Err(Error::ValueTooLong {
                 bytes: bytes.len(),
@@ -176,7 +181,18 @@ impl ValueWriter {
         let block_bytes = self.draft.engine().space.block_bytes();
         let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
         self.buffer[whole..stored].fill(0);
-        self.draft.push(&self.buffer[..stored], checksum)
+        let pushed = self.draft.push(&self.buffer[..stored], checksum);
+        self.failed |= pushed.is_err();
+        pushed
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        match self.failed {
+            true => Err(Error::InvalidValue {
+                what: "a part of it could not be written".into(),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Takes the bytes up to `until` from the value that is being replaced, zeros behind its end.
@@ -190,7 +206,7 @@ impl ValueWriter {
             let start = index as u64 * chunk_bytes;
             let end = start + self.draft.shape.bytes_of(index) as u64;
             if position == start && end <= until && old.has_chunk(self.draft.shape, index) {
-                self.draft.parts.push(ChunkPart::Kept);
+                self.draft.keep(old.chunk(index));
                 continue;
             }
             let count = (end.min(until) - position) as usize;
@@ -205,7 +221,8 @@ impl ValueWriter {
     /// Makes the value durable. Blocks.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing.
+    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing, or a
+    /// part could not be written.
     pub fn finish(self) -> Result<LargeValue> {
         self.finish_with_head(Vec::new())
     }
@@ -216,6 +233,7 @@ impl ValueWriter {
     /// # Errors
     /// As [`ValueWriter::finish`]; [`Error::ValueTooLong`] for a head of more than 64 KiB.
     pub fn finish_with_head(self, head: Vec<u8>) -> Result<LargeValue> {
+        self.check_failed()?;
         if self.missing() > 0 {
             return Err(Error::InvalidValue {
                 what: format!("{} bytes are missing", self.missing()),

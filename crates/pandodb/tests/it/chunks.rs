@@ -3,10 +3,13 @@
 use std::io::Read;
 
 use pando_sync::thread;
+use pandodb::device::faulty::{Fault, FaultPlan, Operation};
+use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{
     Attempt, EditOld, NewBytes, Opened, Outcome, PendingEdit, Reactor, Transaction, ValueSink,
     ValueSource,
 };
+use pandodb::statistics::Ticker;
 use pandodb::{Batch, Db, Durability, Error, LargeValue, Table, VerifyReport, WriteOptions};
 
 const NONE: WriteOptions = WriteOptions {
@@ -182,10 +185,7 @@ fn a_change_of_a_part_writes_the_chunks_that_it_touches() {
     let table = db.table("t").unwrap();
     let mut twin = value(1, 1000 * CHUNK + 5);
     table.put(b"k", &twin).unwrap();
-    let written = |db: &Db| {
-        db.statistics()
-            .get(pandodb::statistics::Ticker::ChunkWrites)
-    };
+    let written = |db: &Db| db.statistics().get(Ticker::ChunkWrites);
     let before = written(&db);
     table
         .put_range(b"k", 500 * CHUNK as u64 - 2, b"four")
@@ -363,8 +363,8 @@ fn pollster<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn a_store_without_room_for_a_value_says_so_and_goes_on() {
-    let device = pandodb::device::MemoryDevice::new(24 << 20);
-    let device = pandodb::device::AnyDevice::from(device);
+    let device = MemoryDevice::new(24 << 20);
+    let device = AnyDevice::from(device);
     let options = builder().log_bytes(1 << 20);
     let db = Db::open_device(options, device.clone()).unwrap();
     let table = db.table("t").unwrap();
@@ -536,4 +536,118 @@ fn event_loops_stream_change_and_put_behind_another_head() {
     wait_for_garbage(&db);
     db.close().unwrap();
     assert_eq!(verified(directory.path()).stat.chunks, 26);
+}
+
+/// A store over faults over memory.
+fn faulty() -> InjectorDevice<AnyDevice> {
+    InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 3)
+}
+
+#[test]
+fn a_value_of_which_a_part_was_not_written_is_lost_and_its_blocks_are_free() {
+    let device = faulty();
+    let db = Db::open_device(builder(), device.clone().into()).unwrap();
+    let table = db.table("t").unwrap();
+    db.checkpoint().unwrap();
+    let used = |db: &Db| db.report().data_bytes - db.report().data_free_bytes;
+    let before = used(&db);
+    let bytes = value(1, 3 * CHUNK);
+    for at in 0..3 {
+        let mut writer = db.value_writer(bytes.len() as u64).unwrap();
+        writer.write(&bytes[..at * CHUNK]).unwrap();
+        let plan = FaultPlan::once(Operation::Write, "data", 1, Fault::Io);
+        device.fail(plan);
+        let failed = writer.write(&bytes[at * CHUNK..(at + 1) * CHUNK]);
+        assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+        // It does not go on without the bytes that are lost.
+        let again = writer.write(&bytes[(at + 1) * CHUNK..]);
+        assert!(matches!(again, Err(Error::InvalidValue { .. })));
+        let finished = writer.finish();
+        assert!(matches!(finished, Err(Error::InvalidValue { .. })));
+        device.clear_faults();
+        assert_eq!(used(&db), before);
+    }
+    table.put(b"k", &bytes).unwrap();
+    check(&table, b"k", Some(&bytes));
+}
+
+#[test]
+fn a_value_that_cannot_be_what_its_record_says_is_refused_and_the_store_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let whole = value(1, 5 * CHUNK);
+    table.put(b"k", &whole).unwrap();
+    table.put(b"same shape", &value(2, 5 * CHUNK)).unwrap();
+    let stream = || table.get_reader(b"k").unwrap().unwrap();
+    let put = |key: &[u8], value: LargeValue| {
+        let mut batch = Batch::new();
+        batch.put(&table, b"beside", b"it");
+        batch.put_large(&table, key, value);
+        db.write(&mut batch, NONE)
+    };
+    let headed = |head: &[u8]| stream().with_head(head.to_vec()).unwrap();
+    // It keeps chunks of a value that its key does not have, or not any more.
+    for key in [&b"same shape"[..], b"absent"] {
+        let refused = put(key, headed(b"head"));
+        assert!(
+            matches!(refused, Err(Error::InvalidValue { .. })),
+            "{refused:?}"
+        );
+    }
+    let late = headed(b"late");
+    table.put(b"k", &value(3, 5 * CHUNK)).unwrap();
+    let refused = put(b"k", late);
+    assert!(
+        matches!(refused, Err(Error::InvalidValue { .. })),
+        "{refused:?}"
+    );
+    put(b"k", headed(b"head")).unwrap();
+    // Its chunks are another store's.
+    let elsewhere = Db::open_device(builder(), MemoryDevice::new(1 << 30).into()).unwrap();
+    let refused = put(b"k", pour(&elsewhere, &whole));
+    assert!(
+        matches!(refused, Err(Error::InvalidValue { .. })),
+        "{refused:?}"
+    );
+    wait_for_garbage(&db);
+    db.flush().unwrap();
+    let expected = [b"head", &value(3, 5 * CHUNK)[..]].concat();
+    check(&table, b"k", Some(&expected));
+    check(&table, b"same shape", Some(&value(2, 5 * CHUNK)));
+    check(&table, b"absent", None);
+    drop(table);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 10);
+}
+
+#[test]
+fn one_of_many_puts_of_the_same_value_at_once_succeeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for round in 0..20_u8 {
+        let large = pour(&db, &value(round.into(), 2 * CHUNK));
+        let put = |thread: u8| {
+            let mut batch = Batch::new();
+            let own = pour(&db, &value(u64::from(thread) + 100, 2 * CHUNK));
+            batch.put_large(&table, &[0, round, thread], own);
+            batch.put_large(&table, &[1, round, thread], large.clone());
+            match db.write(&mut batch, NONE) {
+                Ok(()) => true,
+                Err(Error::InvalidValue { .. }) => false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let done: usize = thread::scope(|scope| {
+            let threads = [0, 1, 2].map(|thread| scope.spawn(move || put(thread)));
+            let ends = threads.map(|thread| usize::from(thread.join().unwrap()));
+            ends.into_iter().sum()
+        });
+        assert_eq!(done, 1);
+    }
+    assert_eq!(table.len(), 40);
+    drop(table);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 80);
 }
