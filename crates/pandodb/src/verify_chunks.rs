@@ -81,8 +81,7 @@ pub(crate) fn check_extents(store: &Store, lsn: Lsn, operation: &Operation<'_>) 
 fn check_value(store: &Store, value: &ChunkedValue<'_>) -> std::result::Result<(), String> {
     let mut buffer = IoBuf::new(CHUNK_BYTES_MAX as usize);
     for (extent, checksum, bytes) in new_extents(value, store.space.block_bytes()) {
-        let marked = store.space.space().mark_allocated(extent);
-        marked.map_err(|overlap| format!("names {extent:?}: {overlap}"))?;
+        store.mark_extent(extent)?;
         let actual = checksum_of(store, extent, bytes, &mut buffer)
             .map_err(|error| format!("reading {extent:?}: {error}"))?;
         if actual != checksum {

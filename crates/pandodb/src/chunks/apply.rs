@@ -4,6 +4,7 @@
 
 use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key};
 use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::{Extent, Lsn, PageId, StoredPage};
 use pando_pool::Marks;
@@ -150,11 +151,19 @@ impl Store {
                 continue;
             };
             for (extent, _, _) in new_extents(&value, self.space.block_bytes()) {
-                let marked = self.space.space().mark_allocated(extent);
-                marked.map_err(|overlap| damaged(format!("names {extent:?}: {overlap}")))?;
+                self.mark_extent(extent).map_err(damaged)?;
             }
         }
         Ok(())
+    }
+
+    /// Takes an extent that a record names, if there can be such a chunk.
+    pub(crate) fn mark_extent(&self, extent: Extent) -> std::result::Result<(), String> {
+        if extent.blocks > EXTENT_BLOCKS_MAX {
+            return Err(format!("names {extent:?}: longer than any chunk"));
+        }
+        let marked = self.space.space().mark_allocated(extent);
+        marked.map_err(|overlap| format!("names {extent:?}: {overlap}"))
     }
 }
 
@@ -229,4 +238,62 @@ fn kept(old: Option<&ChunkList>, shape: ChunkShape, index: usize) -> Result<Chun
 /// Reads the list of a leaf.
 pub(crate) fn decode_list(bytes: &[u8]) -> Result<ChunkList> {
     ChunkList::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use pando_device::{AnyDevice, MemoryDevice};
+    use pando_format::chunks::NewChunk;
+    use pando_format::log::BatchWriter;
+
+    #[test]
+    fn a_record_that_names_extents_which_cannot_be_is_damage() {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 28));
+        let options = Db::builder().max_memory(8 << 20).block_size(512);
+        let db = Db::open_device(options, device).unwrap();
+        let free = || db.engine().space.space().free_blocks();
+        let before = free();
+        let mark = |bytes: u64, chunk_bytes: u32, blocks: &[u32]| {
+            let part = |block: &u32| {
+                ChunkPart::New(NewChunk {
+                    block: *block,
+                    checksum: 7,
+                })
+            };
+            let parts: Vec<ChunkPart> = blocks.iter().map(part).collect();
+            let shape = ChunkShape::new(bytes, chunk_bytes).unwrap();
+            let mut record = BatchWriter::new();
+            record.put_chunks(pando_format::TreeId(16), b"k", b"", shape, &parts);
+            let marked = db.engine().mark_extents(Lsn(8), record.payload());
+            marked.map_err(|error| error.to_string())
+        };
+        let last = db.engine().space.space().blocks() as u32;
+        // As long as a page word can say, and longer.
+        let longest = 512 * EXTENT_BLOCKS_MAX;
+        for (bytes, chunk_bytes, blocks, what) in [
+            (
+                1 << 20,
+                1 << 20,
+                &[last - 4096][..],
+                "longer than any chunk",
+            ),
+            (
+                u64::from(longest),
+                longest,
+                &[last - 255],
+                "does not lie within",
+            ),
+            (4096, 4096, &[u32::MAX], "does not lie within"),
+            (4096, 4096, &[0], "allocated"),
+        ] {
+            let error = mark(bytes, chunk_bytes, blocks).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
+        assert_eq!(free(), before);
+        mark(u64::from(longest), longest, &[last - 256]).unwrap();
+        let twice = mark(4096, 4096, &[last - 8]).unwrap_err();
+        assert!(twice.contains("allocated"), "{twice}");
+    }
 }
