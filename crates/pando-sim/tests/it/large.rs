@@ -1,5 +1,5 @@
-//! A durable put of a large value, a delete of it that promises nothing, and puts that would like to
-//! have its blocks; the machine crashes at every sync and write in between.
+//! A durable put of a large value, a delete of it that promises nothing, and puts that would like
+//! to have its blocks; the machine crashes at every sync and many writes in between.
 
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
@@ -80,7 +80,7 @@ fn a_large_value_that_is_deleted_without_a_promise_is_there_whole_or_gone() {
         let whole = FaultyDevice::new(1);
         live(&whole, checkpoints, &mut Done::default()).unwrap();
         let syncs = (1..=whole.sync_points()).map(|point| (point, true));
-        let writes = (1..=whole.writes()).step_by(8).map(|point| (point, false));
+        let writes = (1..=whole.writes()).step_by(16).map(|point| (point, false));
         for (point, at_sync) in syncs.chain(writes) {
             let device = FaultyDevice::new(point);
             match at_sync {

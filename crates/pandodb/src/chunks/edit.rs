@@ -98,8 +98,9 @@ impl Engine {
 }
 
 impl Batch {
-    /// Sets `key` to a value that was handed over before. Each value has one key: the commit of a
-    /// batch that gives it to another one as well ends with [`Error::InvalidValue`].
+    /// Sets `key` to a value that was handed over before. Each value has one key, and a value that
+    /// keeps chunks of another is for the key that has them: the commit of a batch that gives it to
+    /// another one, or to another store, ends with [`Error::InvalidValue`].
     pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) {
         let table = self.set.table(&table.state);
         self.set.write_large(table, key, value);

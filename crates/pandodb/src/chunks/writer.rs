@@ -152,8 +152,8 @@ impl ValueWriter {
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the value is lost
-    /// then; [`Error::InvalidValue`] when it was lost before; [`Error::ValueTooLong`] when there are
-    /// more bytes than were announced.
+    /// then; [`Error::InvalidValue`] when it was lost before; [`Error::ValueTooLong`] when there
+    /// are more bytes than were announced.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check_failed()?;
         if bytes.len() as u64 > self.missing() {
@@ -221,8 +221,8 @@ impl ValueWriter {
     /// Makes the value durable. Blocks.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing, or a
-    /// part could not be written.
+    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing, or
+    /// a part could not be written.
     pub fn finish(self) -> Result<LargeValue> {
         self.finish_with_head(Vec::new())
     }
