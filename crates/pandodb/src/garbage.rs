@@ -73,8 +73,14 @@ impl Engine {
         Ok(true)
     }
 
+    /// Asks the cleaner for clean frames when there are too few: it may sleep, and where nobody
+    /// commits nobody else wakes it.
     fn has_room(&self) -> bool {
-        !self.is_stopping() && self.dirty_room(STEP_PAGES)
+        let has_room = self.dirty_room(STEP_PAGES);
+        if !has_room {
+            self.pool.work().notify_all();
+        }
+        has_room && !self.is_stopping()
     }
 
     /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
@@ -202,5 +208,39 @@ impl Engine {
 
     fn may_free(&self, lsn: Lsn) -> bool {
         self.registry.may_free(lsn)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_sync::{thread, time};
+    use std::time::Duration;
+
+    use super::STEP_PAGES;
+    use crate::{Db, Durability, WriteOptions};
+
+    #[test]
+    fn garbage_is_freed_though_most_frames_are_dirty_and_the_cleaner_sleeps() {
+        let options = Db::builder().max_memory(16 << 20);
+        let db = options.open_in_memory().expect("a store in memory");
+        let table = db.table("t").expect("a table");
+        let quick = WriteOptions::durability(Durability::None);
+        let mut number = 0_u32;
+        // As many as fit without anybody waiting for the cleaner.
+        while db.engine().dirty_room(STEP_PAGES) {
+            table
+                .put_with(&number.to_be_bytes(), &[7; 3000], quick)
+                .expect("room for a page");
+            number += 1;
+        }
+        db.drop_table("t").expect("a table to drop");
+        let begun = time::now();
+        while db.garbage_left() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{number} pages are not freed"
+            );
+            thread::yield_now();
+        }
     }
 }
