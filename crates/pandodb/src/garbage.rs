@@ -213,34 +213,40 @@ impl Engine {
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
-    use pando_sync::{thread, time};
-    use std::time::Duration;
+    use std::task::{Wake, Waker};
 
-    use super::STEP_PAGES;
+    use pando_sync::WakerArc;
+    use pando_sync::atomic::{AtomicBool, Ordering};
+
     use crate::{Db, Durability, WriteOptions};
 
+    #[derive(Default)]
+    struct Called(AtomicBool);
+
+    impl Wake for Called {
+        fn wake(self: WakerArc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[test]
-    fn garbage_is_freed_though_most_frames_are_dirty_and_the_cleaner_sleeps() {
+    fn who_frees_garbage_and_has_no_clean_frames_wakes_the_cleaner() {
         let options = Db::builder().max_memory(16 << 20);
         let db = options.open_in_memory().expect("a store in memory");
         let table = db.table("t").expect("a table");
         let quick = WriteOptions::durability(Durability::None);
-        let mut number = 0_u32;
-        // As many as fit without anybody waiting for the cleaner.
-        while db.engine().dirty_room(STEP_PAGES) {
+        let engine = db.engine();
+        let called = WakerArc::new(Called::default());
+        for number in 0_u32.. {
             table
                 .put_with(&number.to_be_bytes(), &[7; 3000], quick)
                 .expect("room for a page");
-            number += 1;
+            called.0.store(false, Ordering::Relaxed);
+            engine.pool.work().register(&Waker::from(called.clone()));
+            if !engine.has_room() {
+                break;
+            }
         }
-        db.drop_table("t").expect("a table to drop");
-        let begun = time::now();
-        while db.garbage_left() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "{number} pages are not freed"
-            );
-            thread::yield_now();
-        }
+        assert!(called.0.load(Ordering::Relaxed));
     }
 }
