@@ -6,6 +6,7 @@ use pando_tree::{Lookup, ValueReader};
 
 use crate::chunks::apply::decode_list;
 use crate::chunks::registry::Registration;
+use crate::chunks::registry::Registry;
 use crate::engine::{Engine, no_such_table, on_tree};
 use crate::error::Result;
 use crate::halt::{Step, Stop};
@@ -40,7 +41,7 @@ impl Engine {
             });
         }
         // Register, then look: from here on what the leaf names stays.
-        let registration = self.registry.register(self.log.applied());
+        let registration = Registry::register(&self.registry, self.log.applied());
         let second = self.look_at(table, key, reader, out)?;
         self.check_mark(second.multi_lsn)?;
         Ok(match (second.found, second.chunked) {

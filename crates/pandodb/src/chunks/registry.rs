@@ -43,10 +43,10 @@ pub(crate) struct Registration {
 
 impl Registry {
     /// Registers a reader that begins when everything up to `applied` is applied.
-    pub(crate) fn register(self: &Arc<Self>, applied: Lsn) -> Registration {
-        *self.readers.lock().entry(applied).or_insert(0) += 1;
+    pub(crate) fn register(registry: &Arc<Self>, applied: Lsn) -> Registration {
+        *registry.readers.lock().entry(applied).or_insert(0) += 1;
         Registration {
-            registry: self.clone(),
+            registry: registry.clone(),
             since: applied,
         }
     }
@@ -127,9 +127,9 @@ mod tests {
     fn what_was_replaced_since_the_oldest_reader_stays() {
         let registry = Arc::new(Registry::default());
         assert!(registry.may_free(Lsn(u64::MAX)));
-        let old = registry.register(Lsn(100));
-        let same = registry.register(Lsn(100));
-        let new = registry.register(Lsn(200));
+        let old = Registry::register(&registry, Lsn(100));
+        let same = Registry::register(&registry, Lsn(100));
+        let new = Registry::register(&registry, Lsn(200));
         for (lsn, free) in [(50, true), (100, true), (101, false), (250, false)] {
             assert_eq!(registry.may_free(Lsn(lsn)), free, "{lsn}");
         }
@@ -147,7 +147,7 @@ mod tests {
     fn a_reader_that_goes_asks_for_another_look() {
         let registry = Arc::new(Registry::default());
         registry.want();
-        let reader = registry.register(Lsn(1));
+        let reader = Registry::register(&registry, Lsn(1));
         let wanted = registry.wanted();
         registry.serve(wanted, 1);
         assert!(!registry.is_wanted() && registry.is_left());
