@@ -507,12 +507,12 @@ impl Pool {
         }
     }
 
-    /// Keeps `page` in memory until the hold is dropped.
+    /// Keeps `page`, looked up as by [`Pool::optimistic`], in memory until the hold is dropped.
     ///
     /// # Errors
     /// As [`Pool::optimistic`].
-    pub fn hold(&self, page: PageId) -> Attempt<Hold<'_>> {
-        let seen = self.optimistic(page, 0)?;
+    pub fn hold(&self, page: PageId, hint: u32) -> Attempt<Hold<'_>> {
+        let seen = self.optimistic(page, hint)?;
         if self.header(seen.frame).try_hold(page) {
             Ok(Hold {
                 pool: self,

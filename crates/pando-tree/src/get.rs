@@ -4,6 +4,7 @@ use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Pool};
 
 use crate::approach::{Approach, Freely, Latched, insist};
+use crate::finger::Finger;
 use crate::node::view::Node;
 use crate::overflow::Description;
 use crate::tree::{Tree, damaged};
@@ -29,6 +30,8 @@ pub struct Lookup {
 pub struct Located {
     /// The leaf that covers the key.
     pub leaf: PageId,
+    /// The same, for the next key.
+    pub finger: Finger,
     /// Nodes from the root to the leaf.
     pub levels: u8,
     /// Bytes that its leaf has free.
@@ -157,15 +160,18 @@ impl Tree {
         approach: &mut impl Approach<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
-        let mut levels = 1;
+        let (mut levels, mut is_rightmost) = (1, true);
         let leaf = self.descend(pool, approach, 0, |_, node| {
             levels += 1;
-            node.child_for(key)
+            let index = node.child_for(key);
+            is_rightmost &= index + 1 == node.count();
+            index
         })?;
         let free_bytes = Node::open(leaf.words().slice()).free_bytes();
         leaf.validate()?;
         Ok(Located {
             leaf: leaf.page(),
+            finger: Finger::at(*self, leaf, is_rightmost),
             levels,
             free_bytes,
         })

@@ -10,6 +10,7 @@
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::approach::Freely;
+use crate::finger::Finger;
 use crate::get::Lookup;
 use crate::node::view::{LEVEL_MAX, Node};
 use crate::tree::{Down, Tree, acquire_child, counted};
@@ -39,10 +40,10 @@ pub enum Fate {
 /// A key on its way.
 #[derive(Debug, Clone, Copy)]
 enum Way<'p> {
-    /// Next is a child of this node.
-    Child(Optimistic<'p>, Down),
-    /// The leaf, the record that may be the key's on its way.
-    Leaf(Optimistic<'p>, usize),
+    /// Next is a child of this node; true when no node of its level lies to the right of it.
+    Child(Optimistic<'p>, Down, bool),
+    /// The leaf, the record that may be the key's on its way; true when it is the last leaf.
+    Leaf(Optimistic<'p>, usize, bool),
     /// It has ended.
     Over(Restart),
 }
@@ -59,27 +60,7 @@ impl Tree {
         keys: &[&[u8]],
         values: &mut Vec<u8>,
     ) -> [Fate; GROUP_MAX] {
-        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
-        let mut ways = [Way::Over(Restart::Conflict); GROUP_MAX];
-        let ways = &mut ways[..keys.len()];
-        let root = self.root(pool, &mut Freely);
-        for (way, key) in ways.iter_mut().zip(keys) {
-            *way = over(root.and_then(|root| self.arrive(pool, root, None, key)));
-        }
-        for _ in 0..LEVEL_MAX {
-            let mut any = false;
-            for (way, key) in ways.iter_mut().zip(keys) {
-                if let Way::Child(parent, down) = *way {
-                    any = true;
-                    let child = acquire_child(pool, &mut Freely, parent, down);
-                    let level = Some(down.level());
-                    *way = over(child.and_then(|child| self.arrive(pool, child, level, key)));
-                }
-            }
-            if !any {
-                break;
-            }
-        }
+        let ways = self.descend_group(pool, keys);
         let mut fates = [Fate::Restart(Restart::Conflict); GROUP_MAX];
         for ((fate, way), key) in fates.iter_mut().zip(ways.iter()).zip(keys) {
             *fate = match counted(pool, read(*way, key, values)) {
@@ -90,8 +71,55 @@ impl Tree {
         fates
     }
 
+    /// Where the leaves of up to [`GROUP_MAX`] keys are, in the order of the keys.
+    ///
+    /// # Panics
+    /// When there are more keys.
+    pub fn locate_group(&self, pool: &Pool, keys: &[&[u8]]) -> [Attempt<Finger>; GROUP_MAX] {
+        let mut fingers = [Err(Restart::Conflict); GROUP_MAX];
+        let ways = self.descend_group(pool, keys);
+        for ((finger, way), _) in fingers.iter_mut().zip(ways).zip(keys) {
+            let found = match way {
+                Way::Leaf(leaf, _, is_rightmost) => Ok(Finger::at(*self, leaf, is_rightmost)),
+                // Deeper than a tree can be: its nodes changed all the time.
+                Way::Child(..) => Err(Restart::Conflict),
+                Way::Over(restart) => Err(restart),
+            };
+            *finger = counted(pool, found);
+        }
+        fingers
+    }
+
+    /// Leads each key to its leaf. Behind the last key nothing has a meaning.
+    fn descend_group<'p>(&self, pool: &'p Pool, keys: &[&[u8]]) -> [Way<'p>; GROUP_MAX] {
+        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
+        let mut all = [Way::Over(Restart::Conflict); GROUP_MAX];
+        let ways = &mut all[..keys.len()];
+        let root = self.root(pool, &mut Freely);
+        for (way, key) in ways.iter_mut().zip(keys) {
+            *way = over(root.and_then(|root| self.arrive(pool, root, None, key, true)));
+        }
+        for _ in 0..LEVEL_MAX {
+            let mut any = false;
+            for (way, key) in ways.iter_mut().zip(keys) {
+                if let Way::Child(parent, down, is_last) = *way {
+                    any = true;
+                    let child = acquire_child(pool, &mut Freely, parent, down);
+                    let level = Some(down.level());
+                    let arrived =
+                        child.and_then(|child| self.arrive(pool, child, level, key, is_last));
+                    *way = over(arrived);
+                }
+            }
+            if !any {
+                break;
+            }
+        }
+        all
+    }
+
     /// Looks for `key` in a node, whose level is `level` if that is known, and asks for what the
-    /// next step reads.
+    /// next step reads. `is_last`: no node of its level lies to the right of it.
     #[inline]
     fn arrive<'p>(
         &self,
@@ -99,19 +127,20 @@ impl Tree {
         here: Optimistic<'p>,
         level: Option<u8>,
         key: &[u8],
+        is_last: bool,
     ) -> Attempt<Way<'p>> {
         let node = self.node_at(here, level)?;
         if node.level() == 0 {
             here.touch();
             let candidate = node.candidate(key);
             here.prefetch_words(node.slot(candidate).offset(), RECORD_LINES);
-            return Ok(Way::Leaf(here, candidate));
+            return Ok(Way::Leaf(here, candidate, is_last));
         }
         here.touch_inner();
         let index = node.child_for(key);
         let down = Down::to(&node, index);
         down.prefetch(pool);
-        Ok(Way::Child(here, down))
+        Ok(Way::Child(here, down, is_last && index + 1 == node.count()))
     }
 }
 
@@ -125,7 +154,7 @@ fn over(way: Attempt<Way<'_>>) -> Way<'_> {
 /// The last step of a key.
 fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
     let (leaf, candidate) = match way {
-        Way::Leaf(leaf, candidate) => (leaf, candidate),
+        Way::Leaf(leaf, candidate, _) => (leaf, candidate),
         // Deeper than a tree can be: its nodes changed all the time.
         Way::Child(..) => return Err(Restart::Conflict),
         Way::Over(restart) => return Err(restart),

@@ -4,6 +4,7 @@ use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 
 use crate::approach::Freely;
+use crate::finger::Finger;
 use crate::node::course::{Course, course_at};
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
@@ -11,7 +12,7 @@ use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::{ChildWord, Node};
 use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
-use crate::scratch::{OldValue, Scratch, Work};
+use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
 
@@ -23,6 +24,23 @@ const ROUNDS_MAX: usize = 64;
 pub struct Inserted {
     /// True when the key existed and its value was replaced.
     pub replaced: bool,
+}
+
+/// Where a record belongs.
+struct Seat<'p> {
+    leaf: Optimistic<'p>,
+    spot: Spot,
+    /// No leaf lies to the right of it.
+    is_rightmost: bool,
+    way: Way<'p>,
+}
+
+/// How its leaf was found.
+enum Way<'p> {
+    /// The last change was there.
+    Near,
+    /// By a descent: the node above it and which child it is, unless it is the root.
+    Down(Option<(Optimistic<'p>, usize)>),
 }
 
 /// How one look at the leaf ended.
@@ -130,16 +148,16 @@ impl Tree {
         work: &mut Work,
         old: &mut OldValue,
     ) -> Attempt<Round> {
-        let mut parent = None;
-        let mut is_rightmost = true;
-        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
-            let index = node.child_for(record.key);
-            is_rightmost &= index + 1 == node.count();
-            parent = Some((here, index));
-            index
-        })?;
+        let Seat {
+            leaf,
+            spot,
+            is_rightmost,
+            way,
+        } = match self.seat_near(pool, record.key, &work.nearby) {
+            Some(seat) => seat,
+            None => self.seat(pool, record.key, &mut work.nearby)?,
+        };
         let node = Node::open(leaf.words().slice());
-        let spot = node.find(record.key);
         let is_last = is_rightmost && spot.index == node.count();
         old.clear();
         if spot.exact {
@@ -153,6 +171,8 @@ impl Tree {
                 let mut page = latch.modify(stay)?;
                 edit::put(&mut page, fit, spot, record, &work.list);
                 stamp(&mut page, marks);
+                drop(latch);
+                work.nearby.finger = Finger::behind(*self, leaf, is_rightmost);
                 Ok(Round::Done {
                     replaced: spot.exact,
                 })
@@ -160,6 +180,11 @@ impl Tree {
             Fit::Split | Fit::Alone => {
                 // A torn list would be split in a place that makes no sense.
                 leaf.validate()?;
+                work.nearby.finger = Finger::default();
+                let Way::Down(parent) = way else {
+                    // Once more, by a descent, which a split needs.
+                    return self.insert_once(pool, stay, marks, record, work, old);
+                };
                 let course = match spot.exact {
                     true => None,
                     false if is_last => Some(Course::Up),
@@ -176,6 +201,40 @@ impl Tree {
                 self.insert_by_split(pool, stay, marks, &split, work)
             }
         }
+    }
+
+    /// Where the last change was, if the key belongs there, too.
+    #[inline]
+    fn seat_near<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &Nearby) -> Option<Seat<'p>> {
+        if !nearby.is_likely {
+            return None;
+        }
+        let (leaf, spot) = nearby.finger.reach(*self, pool, key)?;
+        Some(Seat {
+            leaf,
+            spot,
+            is_rightmost: nearby.finger.is_rightmost(),
+            way: Way::Near,
+        })
+    }
+
+    /// Where the key belongs, from the root on.
+    fn seat<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &mut Nearby) -> Attempt<Seat<'p>> {
+        let mut parent = None;
+        let mut is_rightmost = true;
+        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
+            let index = node.child_for(key);
+            is_rightmost &= index + 1 == node.count();
+            parent = Some((here, index));
+            index
+        })?;
+        nearby.came_to(leaf.page());
+        Ok(Seat {
+            leaf,
+            spot: Node::open(leaf.words().slice()).find_in_leaf(key),
+            is_rightmost,
+            way: Way::Down(parent),
+        })
     }
 
     fn insert_by_split(

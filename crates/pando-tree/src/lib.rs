@@ -7,13 +7,14 @@
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
 //! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
-//! [`scratch`], [`insert`], `split`, [`remove`], [`remove_empty`], [`merge`], [`scan`],
+//! [`scratch`], [`finger`], [`insert`], `split`, [`remove`], [`remove_empty`], [`merge`], [`scan`],
 //! [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
 pub mod approach;
 pub mod dismantle;
+pub mod finger;
 pub mod get;
 pub mod get_group;
 pub mod insert;
@@ -34,6 +35,7 @@ pub mod word;
 
 pub use approach::{Approach, Freely};
 pub use dismantle::Dismantled;
+pub use finger::Finger;
 pub use get::{Located, Lookup};
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;

@@ -3,11 +3,13 @@
 use pando_format::PageId;
 use pando_pool::{Attempt, Pool, Stay};
 
+use crate::finger::Finger;
 use crate::node::list::RecordList;
 use crate::overflow::Draft;
 use crate::value::ValueReader;
 
-/// Working memory of changes; one for each thread that makes them, reused for any number.
+/// Working memory of changes to the trees of one pool; one for each thread that makes them, reused
+/// for any number.
 ///
 /// A change that is given up after an `Err` needs [`Scratch::abandon`], and every stay in the gate
 /// ends with [`Scratch::try_finish`]: pages written or freed half-way belong to that stay.
@@ -52,6 +54,26 @@ pub(crate) struct Work {
     /// The separator for which its parent had no room.
     pub(crate) pending: Vec<u8>,
     pub(crate) key: Vec<u8>,
+    pub(crate) nearby: Nearby,
+}
+
+/// Where the last insertion ended, and whether the next one is likely to be there, too: random
+/// ones do not pay for a look.
+#[derive(Debug, Default)]
+pub(crate) struct Nearby {
+    pub(crate) finger: Finger,
+    /// The last descent led to the leaf of the finger, or to one that was split off from it.
+    pub(crate) is_likely: bool,
+}
+
+impl Nearby {
+    /// A descent has led to `leaf`.
+    pub(crate) fn came_to(&mut self, leaf: PageId) {
+        let known = self.finger.page();
+        if known != PageId::NONE {
+            self.is_likely = leaf == known;
+        }
+    }
 }
 
 impl Scratch {
@@ -63,6 +85,11 @@ impl Scratch {
     /// True when a stay may end: nothing written or freed half-way.
     pub fn is_finished(&self) -> bool {
         self.pending_frees.is_empty() && self.draft.description().is_empty()
+    }
+
+    /// Forgets where the last insertion was: the next one may be made to another pool.
+    pub fn forget_leaf(&mut self) {
+        self.work.nearby = Nearby::default();
     }
 
     /// The list of the chunks of the value that the last change has replaced or removed; empty

@@ -13,7 +13,7 @@
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Hold, Marks, Restart};
+use pando_pool::{Hold, Marks};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::time;
@@ -22,7 +22,7 @@ use pando_wal::LogCredit;
 
 use crate::chunks::LargeValue;
 use crate::chunks::apply::NewValue;
-use crate::engine::{Engine, on_tree};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::holds::HoldShare;
@@ -35,9 +35,6 @@ use crate::write_set::{Value, WriteSet};
 const PAGES_PER_WRITE: u64 = 3;
 /// Pages that a batch may make dirty on top: splits up to the root.
 const PAGES_PER_BATCH: u64 = 8;
-
-/// Most pages that are read at the same time for one batch.
-const WANTED_MAX: usize = 64;
 
 /// Working memory of commits, reused.
 #[derive(Debug, Default)]
@@ -68,6 +65,16 @@ pub enum Outcome {
 }
 
 impl CommitScratch {
+    /// Forgets all. False if it has grown beyond `bytes_max`, or a change has been left undone.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.ready = false;
+        self.refusals = 0;
+        self.wanted.clear();
+        self.tree.forget_leaf();
+        let of_writes = self.order.capacity() * size_of::<usize>();
+        self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
+    }
+
     /// The write set has changed.
     pub(crate) fn reset(&mut self) {
         self.ready = false;
@@ -274,50 +281,6 @@ impl Engine {
         let writes = set.len() as u64;
         let garbage = self.burial_pages(writes);
         PAGES_PER_WRITE * writes + PAGES_PER_BATCH + overflow as u64 + garbage
-    }
-
-    /// Finds the leaves of the first writes and holds them: at most `most`. When some are missing,
-    /// `wanted` names them, so that they are read at the same time.
-    fn hold_leaves(
-        &self,
-        set: &WriteSet,
-        order: &[usize],
-        most: usize,
-        wanted: &mut Vec<PageId>,
-    ) -> Step<Vec<Hold<'_>>> {
-        wanted.clear();
-        let mut holds: Vec<Hold<'_>> = Vec::with_capacity(most.min(order.len()));
-        let mut missing = None;
-        for at in order.iter().take(most) {
-            let (table, key, _) = set.write_at(*at);
-            let tree = set.tables[table].tree.expect("checked in prepare");
-            let state = &set.tables[table].state;
-            if state.tree() != Some(tree) {
-                // Found out again, and said so, inside the gate.
-                break;
-            }
-            let located = tree.try_locate(&self.pool, key);
-            let held = located.and_then(|located| match self.pool.hold(located.leaf) {
-                // The leaf was taken out or merged since; the next look tells damage from that.
-                Err(Restart::Damaged(..)) => Err(Restart::Conflict),
-                other => other,
-            });
-            match on_tree(state, tree, held) {
-                Ok(hold) => holds.push(hold),
-                Err(Restart::Fault(page)) => {
-                    if missing.is_none() {
-                        missing = Some(page);
-                    } else if !wanted.contains(&page) && wanted.len() < WANTED_MAX {
-                        wanted.push(page);
-                    }
-                }
-                Err(restart) => return Err(restart.into()),
-            }
-        }
-        match missing {
-            None => Ok(holds),
-            Some(page) => Err(Restart::Fault(page).into()),
-        }
     }
 
     /// Step 4. The caller is in the gate.

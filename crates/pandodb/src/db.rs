@@ -21,6 +21,7 @@ use crate::jobs::{Job, JobEnd};
 use crate::options::{Builder, Durability};
 use crate::table::Table;
 use crate::tables::TableState;
+use crate::write_buffers::Own;
 use crate::write_set::{TableChange, WriteSet};
 
 /// The thread that runs operations of futures.
@@ -290,9 +291,10 @@ impl Db {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
         Engine::spill(engine, set)?;
-        let mut scratch = CommitScratch::default();
+        let mut scratch = Own::<CommitScratch>::take();
+        let scratch = &mut *scratch;
         let outcome = engine.block(|blocked| {
-            let outcome = engine.try_commit(set, &mut scratch);
+            let outcome = engine.try_commit(set, scratch);
             blocked.wanted.append(&mut scratch.wanted);
             outcome
         })?;

@@ -476,7 +476,7 @@ impl<'a> Blocked<'a> {
             let place = &mut self.holds[self.held % share.frames()];
             *place = None;
             // A page that is gone again is faulted in again.
-            if let Ok(hold) = self.engine.pool.hold(page) {
+            if let Ok(hold) = self.engine.pool.hold(page, 0) {
                 *place = Some(hold);
                 self.held += 1;
             } else {

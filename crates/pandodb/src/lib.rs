@@ -54,6 +54,7 @@ mod io_backend;
 mod iter;
 mod jobs;
 mod layout;
+mod leaf_holds;
 mod lending;
 mod load;
 mod maintenance;
@@ -80,6 +81,7 @@ mod tables;
 mod tree_stat;
 mod verify;
 mod verify_chunks;
+mod write_buffers;
 mod write_set;
 mod writeback;
 

@@ -129,7 +129,7 @@ impl Reactor {
                         engine.pool.release_hold(token);
                     }
                 }
-                if let Ok(hold) = engine.pool.hold(page) {
+                if let Ok(hold) = engine.pool.hold(page, 0) {
                     held.push_back(hold.into_token());
                 }
             }

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
 use crate::tables::TableState;
+use crate::write_buffers::Own;
 use crate::write_set::WriteSet;
 
 thread_local! {
@@ -132,7 +133,7 @@ impl Table {
         if value.len() > self.db.engine().plain_bytes_max() {
             return self.put_streamed_with(key, value.len() as u64, value, options);
         }
-        let mut set = WriteSet::default();
+        let mut set = Own::<WriteSet>::take();
         let table = set.table(&self.state);
         set.write(table, key, Some(value));
         self.db.commit(&mut set, options)
@@ -152,7 +153,7 @@ impl Table {
     /// As [`Db::write`].
     pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
         let engine = self.db.engine();
-        let mut set = WriteSet::default();
+        let mut set = Own::<WriteSet>::take();
         loop {
             if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
                 return Ok(false);
@@ -219,10 +220,10 @@ impl Table {
         let engine = self.db.engine();
         let mut value = Vec::new();
         let mut reader = ValueReader::new();
-        let mut set = WriteSet::default();
+        let mut set = Own::<WriteSet>::take();
         loop {
             let found = engine.block(|blocked| {
-                let set = &mut set;
+                let set = &mut *set;
                 let found = engine.try_read_stamped(&self.state, key, &mut reader, &mut value, set);
                 blocked.wanted.append(&mut reader.wanted);
                 match found {

@@ -1,8 +1,10 @@
 //! The writes of one batch, and what it has read: an overlay that reads its own writes.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
 use std::ops::Range;
 
+use hashbrown::HashTable;
 use pando_sync::Arc;
 use pando_tree::Tree;
 
@@ -11,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::stripes::Stamp;
 use crate::tables::TableState;
 
-/// From here on keys are found by hash.
+/// From here on keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
 
 /// What a batch does to a key.
@@ -57,12 +59,16 @@ pub(crate) enum TableChange {
 }
 
 /// Writes, table changes and reads of one batch. Reusable: `clear` keeps the memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteSet {
     pub(crate) tables: Vec<BatchTable>,
     writes: Vec<Write>,
     bytes: Vec<u8>,
-    index: HashMap<(usize, Box<[u8]>), usize>,
+    /// Tables and keys came in ascending order so far: they are found by bisection.
+    is_ascending: bool,
+    /// Positions of writes by table and key, from [`SCANNED_MAX`] on unless `is_ascending`.
+    index: HashTable<usize>,
+    hasher: rapidhash::fast::RandomState,
     /// Tables to be changed as a whole, by index.
     pub(crate) table_changes: Vec<(usize, TableChange)>,
     pub(crate) reads: Vec<Stamp>,
@@ -84,21 +90,41 @@ pub(crate) enum Own<'a> {
     Unknown,
 }
 
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self {
+            tables: Vec::new(),
+            writes: Vec::new(),
+            bytes: Vec::new(),
+            is_ascending: true,
+            index: HashTable::new(),
+            hasher: rapidhash::fast::RandomState::default(),
+            table_changes: Vec::new(),
+            reads: Vec::new(),
+            watched: Vec::new(),
+        }
+    }
+}
+
 impl WriteSet {
     pub(crate) fn clear(&mut self) {
         self.tables.clear();
-        self.writes.clear();
-        self.bytes.clear();
-        self.index.clear();
-        self.table_changes.clear();
+        self.forget_writes();
         self.reads.clear();
-        self.watched.clear();
+    }
+
+    /// Forgets all. False if it has grown beyond `bytes_max`.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.clear();
+        let of_writes = self.writes.capacity() * size_of::<Write>();
+        self.bytes.capacity() + of_writes <= bytes_max
     }
 
     /// Forgets what is written and watched; tables and reads stay.
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
         self.bytes.clear();
+        self.is_ascending = true;
         self.index.clear();
         self.table_changes.clear();
         self.watched.clear();
@@ -124,14 +150,53 @@ impl WriteSet {
         })
     }
 
+    /// How the key of a write lies to `key` of `table`.
+    fn compare(&self, write: &Write, table: usize, key: &[u8]) -> Ordering {
+        let own = &self.bytes[write.key.clone()];
+        write.table.cmp(&table).then_with(|| own.cmp(key))
+    }
+
     fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
-        if self.writes.len() <= SCANNED_MAX {
-            return self
-                .writes
-                .iter()
-                .position(|write| write.table == table && self.bytes[write.key.clone()] == *key);
+        let is_it = |write: &Write| self.compare(write, table, key).is_eq();
+        if self.is_ascending {
+            return match self.writes.last() {
+                Some(last) if self.compare(last, table, key).is_lt() => None,
+                _ => {
+                    let compare = |write: &Write| self.compare(write, table, key);
+                    self.writes.binary_search_by(compare).ok()
+                }
+            };
         }
-        self.index.get(&(table, Box::from(key))).copied()
+        if self.writes.len() <= SCANNED_MAX {
+            return self.writes.iter().position(is_it);
+        }
+        let hash = self.hasher.hash_one((table, key));
+        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
+        found.copied()
+    }
+
+    /// Lists the writes from position `from` on in the index.
+    fn list(&mut self, from: usize) {
+        let Self {
+            writes,
+            bytes,
+            index,
+            hasher,
+            ..
+        } = self;
+        let hash = |write: &Write| hasher.hash_one((write.table, &bytes[write.key.clone()]));
+        for position in from..writes.len() {
+            let own = hash(&writes[position]);
+            index.insert_unique(own, position, |at| hash(&writes[*at]));
+        }
+    }
+
+    /// Lists all writes in the index, if that is how they are found.
+    fn list_all(&mut self) {
+        self.index.clear();
+        if !self.is_ascending && self.writes.len() > SCANNED_MAX {
+            self.list(0);
+        }
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -206,33 +271,27 @@ impl WriteSet {
             self.writes[known].change = change;
             return;
         }
-        let key_range = self.append(key);
-        self.writes.push(Write {
-            table,
-            key: key_range,
-            change,
-        });
+        let was_ascending = self.is_ascending;
+        if let Some(last) = self.writes.last() {
+            self.is_ascending &= self.compare(last, table, key).is_lt();
+        }
+        let key = self.append(key);
+        self.writes.push(Write { table, key, change });
         let count = self.writes.len();
-        if count == SCANNED_MAX + 1 {
-            for (position, write) in self.writes.iter().enumerate() {
-                let key = Box::from(&self.bytes[write.key.clone()]);
-                self.index.insert((write.table, key), position);
-            }
-        } else if count > SCANNED_MAX {
-            self.index.insert((table, Box::from(key)), count - 1);
+        if self.is_ascending || count <= SCANNED_MAX {
+            return;
+        }
+        if was_ascending || count == SCANNED_MAX + 1 {
+            self.list_all();
+        } else {
+            self.list(count - 1);
         }
     }
 
     /// Forgets the writes of a table, which is to be changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
         self.writes.retain(|write| write.table != table);
-        self.index.clear();
-        if self.writes.len() > SCANNED_MAX {
-            for (position, write) in self.writes.iter().enumerate() {
-                let key = Box::from(&self.bytes[write.key.clone()]);
-                self.index.insert((write.table, key), position);
-            }
-        }
+        self.list_all();
         self.table_changes.retain(|(known, _)| *known != table);
         self.table_changes.push((table, change));
     }
@@ -327,5 +386,80 @@ impl WriteSet {
         self.tables
             .iter()
             .all(|table| table.state.tree() == table.tree)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pando_sync::Arc;
+
+    use super::{Own, TableChange, WriteSet};
+    use crate::tables::TableState;
+
+    /// Numbers that look random.
+    fn next(state: &mut u64) -> usize {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (*state >> 33) as usize
+    }
+
+    /// Keys in order for a while, then not; repeated, removed, with tables that are emptied.
+    #[test]
+    fn a_batch_holds_what_a_map_holds() {
+        let states: [_; 2] =
+            std::array::from_fn(|at| Arc::new(TableState::absent(format!("{at}"))));
+        let mut state = 1;
+        let mut set = WriteSet::default();
+        for round in 0..600 {
+            let mut model = BTreeMap::new();
+            set.clear();
+            let tables = states.each_ref().map(|state| set.table(state));
+            let mut cleared = [false; 2];
+            for step in 0..round % 60 {
+                let table = if round % 3 == 0 {
+                    0
+                } else {
+                    next(&mut state) % 2
+                };
+                let number = match next(&mut state) % (1 + round % 7) {
+                    0 => step,
+                    _ => next(&mut state) % 50,
+                };
+                let key = (number as u16).to_be_bytes();
+                match next(&mut state) % 24 {
+                    0 => {
+                        set.change_table(tables[table], TableChange::Clear);
+                        model.retain(|(known, _), _| *known != table);
+                        cleared[table] = true;
+                    }
+                    1..4 => {
+                        set.write(tables[table], &key, None);
+                        model.insert((table, key), None);
+                    }
+                    _ => {
+                        set.write(tables[table], &key, Some(&[step as u8]));
+                        model.insert((table, key), Some(step as u8));
+                    }
+                }
+            }
+            assert_eq!(set.len(), model.len());
+            for table in 0..2 {
+                for number in 0..60_u16 {
+                    let key = number.to_be_bytes();
+                    let own = match set.own(tables[table], &key) {
+                        Own::Value(value) => Some(Some(value[0])),
+                        Own::Gone if model.contains_key(&(table, key)) => Some(None),
+                        Own::Gone => {
+                            assert!(cleared[table]);
+                            None
+                        }
+                        Own::Large => unreachable!("none was written"),
+                        Own::Unknown => None,
+                    };
+                    assert_eq!(own, model.get(&(table, key)).copied(), "{round} {number}");
+                }
+            }
+        }
     }
 }

@@ -207,6 +207,11 @@ impl BatchWriter {
         self.bytes.len()
     }
 
+    /// Bytes of memory that it keeps.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Says that the batch touches more than one leaf.
     pub fn set_multi_leaf(&mut self) {
         self.bytes[4] |= FLAG_MULTI_LEAF;

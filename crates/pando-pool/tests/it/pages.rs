@@ -175,7 +175,7 @@ fn bytes_of_another_length_than_the_extent_are_no_page() {
 fn a_held_page_is_not_evicted() {
     let rig = Rig::new(32);
     let page = rig.create(7);
-    let hold = rig.pool.hold(page).unwrap();
+    let hold = rig.pool.hold(page, 0).unwrap();
     for value in 0..200 {
         rig.create(value);
     }

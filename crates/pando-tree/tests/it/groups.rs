@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pando_pool::Restart;
 use pando_tree::{Fate, GROUP_MAX};
 
-use crate::rig::{Random, Rig, Session};
+use crate::rig::{Random, Rig, Session, retry};
 
 /// The value of each key, read as a group; what a group leaves to others is read alone.
 pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
@@ -60,4 +60,24 @@ fn a_group_finds_what_single_reads_find() {
         }
     }
     assert!(model.values().any(|value| value.len() == 5000));
+}
+
+#[test]
+fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
+    let (rig, mut session, mut random) = (Rig::new(4096, 4096), Session::default(), Random(3));
+    for round in 0..40 {
+        let keys: Vec<Vec<u8>> = (0..GROUP_MAX).map(|_| random.bytes(3)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let fingers = rig
+            .tree
+            .locate_group(&rig.pool, &keys[..round % GROUP_MAX + 1]);
+        for (key, finger) in keys.iter().zip(fingers).take(round % GROUP_MAX + 1) {
+            let located = retry(|| rig.tree.try_locate(&rig.pool, key));
+            assert_eq!(finger.unwrap(), located.finger);
+        }
+        for _ in 0..round * 20 {
+            let key = random.bytes(3);
+            rig.insert(&mut session, &key, &[1; 60]);
+        }
+    }
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod disk;
+mod finger;
 mod groups;
 mod merge;
 mod model;

@@ -255,6 +255,9 @@ mod tests {
         let db = Db::open_device(options, device).unwrap();
         let free = || db.engine().space.space().free_blocks();
         let before = free();
+        let pages = 0..db.engine().pool.page_ids().high_water();
+        let stored = |page| db.engine().pool.stored_extent(PageId(page));
+        let taken = pages.filter_map(stored).next().unwrap().block;
         let mark = |bytes: u64, chunk_bytes: u32, blocks: &[u32]| {
             let part = |block: &u32| {
                 ChunkPart::New(NewChunk {
@@ -286,7 +289,7 @@ mod tests {
                 "does not lie within",
             ),
             (4096, 4096, &[u32::MAX], "does not lie within"),
-            (4096, 4096, &[0], "allocated"),
+            (4096, 4096, &[taken], "allocated"),
         ] {
             let error = mark(bytes, chunk_bytes, blocks).unwrap_err();
             assert!(error.contains(what), "{error}");

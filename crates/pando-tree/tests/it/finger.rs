@@ -1,0 +1,96 @@
+//! What a finger says of a key holds, whatever has become of its leaf.
+
+use std::collections::BTreeMap;
+
+use pando_tree::Finger;
+
+use crate::rig::{Random, Rig, Session, check_tree, retry};
+
+fn finger(rig: &Rig, key: &[u8]) -> Finger {
+    retry(|| rig.tree.try_locate(&rig.pool, key)).finger
+}
+
+fn key(number: usize) -> [u8; 4] {
+    (number as u32).to_be_bytes()
+}
+
+/// Sessions that insert runs of neighbouring keys, and take others out, in the same leaves.
+#[test]
+fn runs_of_several_sessions_in_the_same_leaves_agree_with_a_map() {
+    const KEYS: usize = 6000;
+    let (rig, mut random) = (Rig::new(4096, 4096), Random(5));
+    let mut sessions: Vec<Session> = (0..3).map(|_| Session::default()).collect();
+    let mut at = [0; 3];
+    let mut model = BTreeMap::new();
+    let mut fingers: Vec<(Finger, usize)> = Vec::new();
+    let (mut sure, mut unsure) = (0, 0);
+    for step in 0..60_000 {
+        let who = random.below(3);
+        if random.below(12) == 0 {
+            at[who] = match random.below(4) {
+                0 => at[random.below(3)],
+                _ => random.below(KEYS),
+            };
+        }
+        at[who] = (at[who] + 1) % KEYS;
+        let (session, number) = (&mut sessions[who], at[who]);
+        let is_shrinking = step / 5000 % 3 == 2;
+        if random.below(10) < if is_shrinking { 9 } else { 1 } {
+            let existed = rig.remove(session, &key(number));
+            assert_eq!(existed, model.remove(&number).is_some());
+        } else {
+            let bytes = [8, 30, 200][random.below(3)];
+            let value = random.bytes(bytes);
+            let replaced = rig.insert(session, &key(number), &value);
+            assert_eq!(replaced, model.insert(number, value).is_some());
+        }
+        if random.below(20) == 0 {
+            fingers.push((finger(&rig, &key(number)), number));
+        }
+        if fingers.len() > 10 {
+            fingers.swap_remove(random.below(10));
+        }
+        for (finger, known) in &fingers {
+            let number = (*known + random.below(20)).saturating_sub(random.below(20));
+            if finger.covers(rig.tree, &rig.pool, &key(number)) {
+                sure += 1;
+                let located = retry(|| rig.tree.try_locate(&rig.pool, &key(number)));
+                assert_eq!(located.leaf, finger.page());
+            } else {
+                unsure += 1;
+            }
+        }
+        if step % 1000 == 0 {
+            assert_eq!(check_tree(&rig).records, model.len());
+        }
+    }
+    assert!(sure > 10_000 && unsure > 10_000, "{sure} {unsure}");
+    for number in 0..KEYS {
+        let found = rig.get(&mut sessions[0], &key(number));
+        assert_eq!(found, model.get(&number).map(Vec::as_slice));
+    }
+}
+
+#[test]
+fn a_finger_is_sure_between_keys_and_behind_the_last_one_of_all() {
+    let (rig, mut session) = (Rig::new(4096, 1024), Session::default());
+    for number in (0..1000).map(|number| 10 * number) {
+        rig.insert(&mut session, &key(number), &[7; 50]);
+    }
+    let last = finger(&rig, &key(9990));
+    for number in [9980, 9985, 9990, 9991, 1 << 30] {
+        assert!(last.covers(rig.tree, &rig.pool, &key(number)), "{number}");
+    }
+    assert!(!last.covers(rig.tree, &rig.pool, &key(5)));
+    // The first key of a leaf, from below: the separator may lie there.
+    let first = finger(&rig, &key(0));
+    assert!(first.covers(rig.tree, &rig.pool, &key(0)));
+    let end = (0..1000).find(|number| finger(&rig, &key(10 * number)).page() != first.page());
+    let end = 10 * end.unwrap();
+    assert!(first.covers(rig.tree, &rig.pool, &key(end - 15)));
+    assert!(!first.covers(rig.tree, &rig.pool, &key(end - 5)));
+    // Any change of the leaf ends it.
+    rig.insert(&mut session, &key(3), &[]);
+    assert!(!first.covers(rig.tree, &rig.pool, &key(0)));
+    assert!(!Finger::default().covers(rig.tree, &rig.pool, &key(0)));
+}
