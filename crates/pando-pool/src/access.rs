@@ -83,11 +83,12 @@ impl<'a> Optimistic<'a> {
         PageWords::new(self.words)
     }
 
-    /// Asks for `lines` lines of the page, from that of word `start` on.
+    /// Asks for `LINES` lines from that of word `start` of the page on; nothing happens when there
+    /// is no such word.
     #[inline]
-    pub fn prefetch_words(&self, start: usize, lines: usize) {
-        if let Some(words) = self.words.get(start..) {
-            prefetch_lines(words, lines);
+    pub fn prefetch_words<const LINES: usize>(&self, start: usize) {
+        if let Some(word) = self.words.get(start) {
+            prefetch_lines::<LINES>(word);
         }
     }
 
@@ -360,10 +361,10 @@ impl Drop for Hold<'_> {
 
 impl Pool {
     /// Asks for what a step to the frame of `hint` reads: its header, and of its page the header,
-    /// the first `slot_lines` lines of slots and the last line, where prefixes lie. All of it comes
-    /// at the same time; nothing happens without a hint.
+    /// the first `LINES` lines and the last one, where prefixes lie. All of it comes at the same
+    /// time; nothing happens without a hint.
     #[inline]
-    pub fn prefetch(&self, hint: u32, slot_lines: usize) {
+    pub fn prefetch<const LINES: usize>(&self, hint: u32) {
         let Some(index) = hint.checked_sub(1) else {
             return;
         };
@@ -371,7 +372,7 @@ impl Pool {
             let frame = FrameIndex(index);
             self.header(frame).prefetch();
             let words = self.frame_words(frame);
-            prefetch_lines(words, slot_lines + 1);
+            prefetch_lines::<LINES>(&words[0]);
             prefetch(&words[words.len() - 1]);
         }
     }

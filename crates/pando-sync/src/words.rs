@@ -118,18 +118,19 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
-/// As [`prefetch`], of the first `lines` lines of `words`, as many as there are.
+/// As [`prefetch`], of `LINES` lines from that of `word` on. They need not belong to whatever
+/// `word` is part of: what lies there is neither read nor written.
 #[inline]
-pub fn prefetch_lines(words: &[AtomicU64], lines: usize) {
-    const WORDS: usize = LINE_BYTES / 8;
+pub fn prefetch_lines<const LINES: usize>(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
-    for line in 0..lines.min(words.len().div_ceil(WORDS)) {
-        let pointer = words.as_ptr().cast::<i8>().wrapping_add(line * LINE_BYTES);
+    for line in 0..LINES {
+        let pointer = std::ptr::from_ref(word).cast::<i8>();
+        let pointer = pointer.wrapping_add(line * LINE_BYTES);
         // SAFETY: a prefetch is a hint; it has no effect on memory and cannot fault.
         unsafe { std::arch::x86_64::_mm_prefetch(pointer, std::arch::x86_64::_MM_HINT_T0) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle)))))]
-    let _ = (words, lines, WORDS);
+    let _ = word;
 }
 
 /// As [`prefetch`], of all lines that `bytes` touches: a few, or they drive each other out.

@@ -80,6 +80,27 @@ impl<'p> Approach<'p> for Freely {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)
     }
+
+    #[inline]
+    fn find(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> Spot {
+        let candidate = ask_for_record(here, node, key);
+        node.find_at(candidate, key)
+    }
+}
+
+/// Lines of a record that are asked for at once.
+const RECORD_LINES: usize = 3;
+
+/// Asks for the record of the leaf `here` that may be the key's: its entry.
+#[inline]
+pub(crate) fn ask_for_record(
+    here: Optimistic<'_>,
+    node: &Node<'_, AtomicU64>,
+    key: &[u8],
+) -> usize {
+    let candidate = node.candidate(key);
+    here.prefetch_words::<RECORD_LINES>(node.slot(candidate).offset());
+    candidate
 }
 
 /// Under shared latches, of all nodes from the root on.

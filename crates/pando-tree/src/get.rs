@@ -1,13 +1,14 @@
 //! Point reads.
 
 use pando_format::{Lsn, PageId};
-use pando_pool::{Attempt, Pool};
+use pando_pool::{Attempt, Optimistic, Pool};
 
 use crate::approach::{Approach, Freely, Latched, insist};
 use crate::finger::Finger;
+use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::overflow::Description;
-use crate::tree::{Tree, damaged};
+use crate::tree::{FrameNode, Tree, counted, damaged};
 use crate::value::ValueReader;
 
 /// What a point read found.
@@ -23,6 +24,20 @@ pub struct Lookup {
     pub multi_lsn: Lsn,
     /// The leaf that covers the key.
     pub leaf: PageId,
+}
+
+impl Lookup {
+    /// What is at `spot` of `leaf`, which is still to be validated.
+    #[inline]
+    fn of(leaf: &Optimistic<'_>, node: &FrameNode<'_>, spot: Spot) -> Self {
+        Self {
+            found: spot.exact,
+            chunked: false,
+            lsn_max: node.lsn_max(),
+            multi_lsn: node.multi_lsn(),
+            leaf: leaf.page(),
+        }
+    }
 }
 
 /// Where a key is, or would be.
@@ -62,6 +77,36 @@ impl Tree {
                 Some(latched) => self.get_latched(pool, latched, key, copy),
             }
         })
+    }
+
+    /// As [`Tree::try_get`], under no latch, and of what lies in the leaf: None when the value does
+    /// not. What most reads are: one that ends otherwise is begun again by [`Tree::try_get`].
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what `out` holds then has no meaning.
+    #[inline]
+    pub fn try_get_short(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Attempt<Option<Lookup>> {
+        counted(pool, self.get_short(pool, key, out))
+    }
+
+    #[inline]
+    fn get_short(&self, pool: &Pool, key: &[u8], out: &mut Vec<u8>) -> Attempt<Option<Lookup>> {
+        out.clear();
+        let (leaf, node, spot) = self.find(pool, &mut Freely, key)?;
+        if spot.exact {
+            let slot = node.slot(spot.index);
+            if !slot.is_plain() {
+                return Ok(None);
+            }
+            node.append_value(slot, out);
+        }
+        leaf.validate()?;
+        Ok(Some(Lookup::of(&leaf, &node, spot)))
     }
 
     /// True when `key` exists.
@@ -112,19 +157,8 @@ impl Tree {
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let start = approach.begin(self, pool, key)?;
-        let leaf = self.descend_from(pool, approach, start, 0, |approach, here, node| {
-            approach.child_for(here, node, key)
-        })?;
-        let node = Node::open(leaf.words().slice());
-        let spot = approach.find(leaf, &node, key);
-        let mut lookup = Lookup {
-            found: spot.exact,
-            chunked: false,
-            lsn_max: node.lsn_max(),
-            multi_lsn: node.multi_lsn(),
-            leaf: leaf.page(),
-        };
+        let (leaf, node, spot) = self.find(pool, approach, key)?;
+        let mut lookup = Lookup::of(&leaf, &node, spot);
         if spot.exact
             && let Some((reader, out)) = copy
         {
@@ -141,6 +175,23 @@ impl Tree {
         }
         leaf.validate()?;
         Ok(lookup)
+    }
+
+    /// Where `key` is or would be.
+    #[inline]
+    fn find<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        key: &[u8],
+    ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
+        let start = approach.begin(self, pool, key)?;
+        let leaf = self.descend_from(pool, approach, start, 0, |approach, here, node| {
+            approach.child_for(here, node, key)
+        })?;
+        let node = Node::open(leaf.words().slice());
+        let spot = approach.find(leaf, &node, key);
+        Ok((leaf, node, spot))
     }
 
     /// Finds the leaf that covers `key`.

@@ -9,7 +9,7 @@
 
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
-use crate::approach::Freely;
+use crate::approach::{Freely, ask_for_record};
 use crate::finger::Finger;
 use crate::get::Lookup;
 use crate::node::view::{LEVEL_MAX, Node};
@@ -132,8 +132,7 @@ impl Tree {
         let node = self.node_at(here, level)?;
         if node.level() == 0 {
             here.touch();
-            let candidate = node.candidate(key);
-            here.prefetch_words(node.slot(candidate).offset(), RECORD_LINES);
+            let candidate = ask_for_record(here, &node, key);
             return Ok(Way::Leaf(here, candidate, is_last));
         }
         here.touch_inner();
@@ -143,9 +142,6 @@ impl Tree {
         Ok(Way::Child(here, down, is_last && index + 1 == node.count()))
     }
 }
-
-/// Lines of a record that are asked for at once.
-const RECORD_LINES: usize = 3;
 
 fn over(way: Attempt<Way<'_>>) -> Way<'_> {
     way.unwrap_or_else(Way::Over)

@@ -19,10 +19,10 @@ use crate::approach::Approach;
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::word::Store;
 
-/// Lines of slots that are asked for as soon as a leaf's frame is known.
-const LEAF_LINES: usize = 5;
+/// Lines that are asked for as soon as a leaf's frame is known: its header and most of its slots.
+const LEAF_LINES: usize = 6;
 /// The same of an inner node.
-const INNER_LINES: usize = 15;
+const INNER_LINES: usize = 16;
 
 /// A node of a frame.
 pub(crate) type FrameNode<'p> = Node<'p, AtomicU64>;
@@ -168,7 +168,7 @@ impl Tree {
             node: mut here,
             level: mut expected,
         } = start;
-        for _ in 0..=LEVEL_MAX {
+        for _ in 0..LEVEL_MAX + 1 {
             let node = self.node_at(here, expected)?;
             let level = node.level();
             if level <= stop {
@@ -247,16 +247,16 @@ impl Down {
     /// Asks for what [`acquire_child`] and a search of the child will read.
     #[inline]
     pub(crate) fn prefetch(&self, pool: &Pool) {
-        pool.prefetch(self.word.hint(), self.lines());
+        self.prefetch_at(pool, self.word.hint());
     }
 
-    /// Lines of the child's slots that are asked for.
+    /// As [`Down::prefetch`], of the frame of `hint`.
     #[inline]
-    fn lines(&self) -> usize {
+    fn prefetch_at(&self, pool: &Pool, hint: u32) {
         if self.level == 0 {
-            LEAF_LINES
+            pool.prefetch::<LEAF_LINES>(hint);
         } else {
-            INNER_LINES
+            pool.prefetch::<INNER_LINES>(hint);
         }
     }
 }
@@ -295,7 +295,7 @@ pub(crate) fn acquire_child<'p>(
     };
     here.validate()?;
     if child.hint() != word.hint() {
-        pool.prefetch(child.hint(), down.lines());
+        down.prefetch_at(pool, child.hint());
         let new = ChildWord::new(word.page(), child.hint());
         here.replace_hint(down.at, word.0, new.0);
     }

@@ -260,17 +260,45 @@ impl Engine {
         }
     }
 
-    /// Reads `key` into `out`; true if it exists. Blocks.
+    /// Reads `key` into `out`, if all of it is in memory and nothing is in the way: what most gets
+    /// are, with nothing that only others need.
+    ///
+    /// # Errors
+    /// Why it could not go on, if [`Engine::read_on`] need not find out again.
+    #[inline]
+    pub(crate) fn read_cached(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<bool, Option<Restart>> {
+        let tree = table.tree().ok_or(None)?;
+        let looked_up = tree.try_get_short(&self.pool, key, out);
+        if table.tree() != Some(tree) {
+            // Pages of a dropped tree say nothing.
+            return Err(None);
+        }
+        let lookup = looked_up.map_err(Some)?.ok_or(None)?;
+        self.check_mark(lookup.multi_lsn).map_err(|_| None)?;
+        self.statistics.tick(Ticker::Gets, 1);
+        Ok(lookup.found)
+    }
+
+    /// Reads `key` into `out`; true if it exists. Blocks. `lend` lends the thread's reader.
+    #[inline]
     pub(crate) fn read(
         &self,
         table: &TableState,
         key: &[u8],
-        reader: &mut ValueReader,
         out: &mut Vec<u8>,
+        lend: impl LendReader,
     ) -> Result<bool> {
-        match Sampled::Gets.is_due() {
-            false => self.read_on(table, key, reader, out, false),
-            true => self.read_timed(table, key, reader, out),
+        if Sampled::Gets.is_due() {
+            return self.read_timed(table, key, out, lend);
+        }
+        match self.read_cached(table, key, out) {
+            Ok(found) => Ok(found),
+            Err(met) => lend.lend(|reader| self.read_on(table, key, reader, out, SoFar::met(met))),
         }
     }
 
@@ -280,11 +308,16 @@ impl Engine {
         &self,
         table: &TableState,
         key: &[u8],
-        reader: &mut ValueReader,
         out: &mut Vec<u8>,
+        lend: impl LendReader,
     ) -> Result<bool> {
         let begun = time::now();
-        let found = self.read_on(table, key, reader, out, false)?;
+        let found = match self.read_cached(table, key, out) {
+            Ok(found) => found,
+            Err(met) => {
+                lend.lend(|reader| self.read_on(table, key, reader, out, SoFar::met(met)))?
+            }
+        };
         self.statistics.record_since(Measure::GetSampled, begun);
         if found {
             let bytes = out.len() as u64;
@@ -293,30 +326,37 @@ impl Engine {
         Ok(found)
     }
 
-    /// As [`Engine::read`], for a read that may have begun: `missed` if its miss was counted.
+    /// As [`Engine::read`], for a read that may have begun.
+    #[cold]
     pub(crate) fn read_on(
         &self,
         table: &TableState,
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-        mut missed: bool,
+        so_far: SoFar,
     ) -> Result<bool> {
+        let SoFar {
+            mut missed,
+            mut met,
+        } = so_far;
         let mut copied = None;
         let found = self.block(|blocked| {
             // What was copied is shown once its mark is applied, without reading again: a steady
             // stream of batches cannot keep a reader waiting for ever.
-            let (found, mark) = match copied {
-                Some(copied) => copied,
-                None => match self.look_up(table, key, reader, out) {
-                    Ok(copied) => copied,
-                    Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
-                    Err(halt) => {
-                        self.count_miss(&halt, &mut missed);
-                        blocked.wanted.append(&mut reader.wanted);
-                        return Err(halt);
-                    }
-                },
+            let looked_up = match (copied, met.take()) {
+                (Some(copied), _) => Ok(copied),
+                (None, Some(restart)) => Err(restart.into()),
+                (None, None) => self.look_up(table, key, reader, out),
+            };
+            let (found, mark) = match looked_up {
+                Ok(copied) => copied,
+                Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
+                Err(halt) => {
+                    self.count_miss(&halt, &mut missed);
+                    blocked.wanted.append(&mut reader.wanted);
+                    return Err(halt);
+                }
             };
             copied = Some((found, mark));
             self.check_mark(mark)?;
@@ -394,6 +434,37 @@ impl Engine {
                 Err(Halt::Stop(stop)) => blocked.wait(&stop)?,
             }
         }
+    }
+}
+
+/// What is known of a read that has begun.
+#[derive(Debug)]
+pub(crate) struct SoFar {
+    /// Its miss was counted.
+    missed: bool,
+    /// What it met last.
+    met: Option<Restart>,
+}
+
+impl SoFar {
+    /// Nothing but whether its miss was counted.
+    pub(crate) fn with_miss(missed: bool) -> Self {
+        Self { missed, met: None }
+    }
+
+    fn met(met: Option<Restart>) -> Self {
+        Self { missed: false, met }
+    }
+}
+
+/// Lends the thread's reader, to reads that need one.
+pub(crate) trait LendReader {
+    fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R;
+}
+
+impl LendReader for &mut ValueReader {
+    fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R {
+        f(self)
     }
 }
 

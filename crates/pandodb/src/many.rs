@@ -16,7 +16,7 @@ use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_tree::{Fate, GROUP_MAX, ValueReader};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, SoFar};
 use crate::error::Result;
 use crate::fetcher::Started;
 use crate::halt::{Halt, Stop};
@@ -350,10 +350,10 @@ impl Gathering<'_> {
     /// Reads a key as a single read does. Nothing is in flight.
     fn read_alone(&mut self, key: u32) -> Result<()> {
         let text = self.keys[key as usize];
-        let missed = self.scratch.missed[key as usize];
+        let begun = SoFar::with_miss(self.scratch.missed[key as usize]);
         let Scratch { reader, value, .. } = &mut *self.scratch;
         let engine = self.engine;
-        let found = engine.read_on(self.table, text, reader, value, missed)?;
+        let found = engine.read_on(self.table, text, reader, value, begun)?;
         self.scratch.keep(key, found);
         Ok(())
     }

@@ -10,6 +10,7 @@ use pando_tree::ValueReader;
 use crate::batch::WriteOptions;
 use crate::commit::Outcome;
 use crate::db::Db;
+use crate::engine::LendReader;
 use crate::error::Result;
 use crate::halt::{Halt, Stop};
 use crate::iter::Iter;
@@ -37,6 +38,15 @@ pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
         // Called from within a closure of `get_with`.
         Err(_) => f(&mut ValueReader::new()),
     })
+}
+
+/// [`with_reader`].
+struct OfThread;
+
+impl LendReader for OfThread {
+    fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R {
+        with_reader(f)
+    }
 }
 
 /// Lends a buffer of this thread; another one from within itself.
@@ -81,7 +91,7 @@ impl Table {
     /// # Errors
     /// [`crate::Error::CorruptPage`] for a damaged page, [`crate::Error::NoSuchTable`].
     pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        with_reader(|reader| self.db.engine().read(&self.state, key, reader, out))
+        self.db.engine().read(&self.state, key, out, OfThread)
     }
 
     /// The value of `key`, if it exists.
@@ -101,7 +111,7 @@ impl Table {
         READ.with(|cell| match cell.try_borrow_mut() {
             Ok(mut buffers) => {
                 let ReadBuffers { reader, value } = &mut *buffers;
-                let found = self.db.engine().read(&self.state, key, reader, value)?;
+                let found = self.db.engine().read(&self.state, key, value, reader)?;
                 Ok(found.then(|| f(value)))
             }
             // Called from within such a closure.

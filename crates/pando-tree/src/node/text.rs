@@ -36,40 +36,23 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(bytes)
 }
 
-#[inline]
-fn compare_chunk(stored: u64, chunk: &[u8]) -> Ordering {
-    let mask = match chunk.len() {
-        0 => 0,
-        len => u64::MAX >> (64 - 8 * len.min(8)),
-    };
-    (stored & mask)
-        .swap_bytes()
-        .cmp(&word_of(chunk).swap_bytes())
-}
-
 /// Compares as many stored bytes, from byte `start` of the page on, as `text` has.
 #[inline]
 pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
-    let mut at = start / 8;
-    let mut rest = text;
-    let skip = start % 8;
-    if skip != 0 {
-        let (chunk, tail) = rest.split_at(rest.len().min(8 - skip));
-        let order = compare_chunk(load(words, at) >> (8 * skip), chunk);
-        if order != Ordering::Equal {
-            return order;
+    let (whole, tail) = text.as_chunks::<8>();
+    let mut at = start;
+    for chunk in whole {
+        let (stored, own) = (eight_at(words, at), u64::from_be_bytes(*chunk));
+        if stored != own {
+            return stored.cmp(&own);
         }
-        rest = tail;
-        at += 1;
+        at += 8;
     }
-    for chunk in rest.chunks(8) {
-        let order = compare_chunk(load(words, at), chunk);
-        if order != Ordering::Equal {
-            return order;
-        }
-        at += 1;
+    if tail.is_empty() {
+        return Ordering::Equal;
     }
-    Ordering::Equal
+    let behind = 8 * (8 - tail.len());
+    (eight_at(words, at) >> behind).cmp(&(word_of(tail).swap_bytes() >> behind))
 }
 
 /// The eight bytes from byte `start` of the page on, big-endian: compares as the bytes do.
@@ -105,8 +88,9 @@ pub fn append_words<W: Word>(words: &[W], at: usize, len: usize, out: &mut Vec<u
     let begin = out.len();
     out.resize(begin + len.next_multiple_of(8), 0);
     let source = words.get(at..).unwrap_or(&[]);
-    for (chunk, word) in out[begin..].chunks_exact_mut(8).zip(source) {
-        chunk.copy_from_slice(&word.get().to_le_bytes());
+    let (chunks, _) = out[begin..].as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(source) {
+        *chunk = word.get().to_le_bytes();
     }
     out.truncate(begin + len);
 }

@@ -8,7 +8,7 @@ use pando_format::Lsn;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, SoFar};
 use crate::error::Result;
 use crate::futures::help::Answer;
 use crate::futures::key::Key;
@@ -143,12 +143,12 @@ impl PendingGet {
     }
 
     fn ask_for_help(&mut self) {
-        let (state, missed) = (self.state.clone(), self.missed);
+        let (state, begun) = (self.state.clone(), SoFar::with_miss(self.missed));
         let key = Key::new(self.key.engine(), self.key.bytes());
         self.helped = Some(self.key.engine().ask_for_help(move |engine| {
             let mut value = Vec::new();
             let found = with_reader(|reader| {
-                engine.read_on(&state, key.bytes(), reader, &mut value, missed)
+                engine.read_on(&state, key.bytes(), reader, &mut value, begun)
             })?;
             Ok(found.then_some(value))
         }));

@@ -94,8 +94,11 @@ impl<'p, A: Approach<'p>> Approach<'p> for FromSnapshot<'_, A> {
         root.touch_inner();
         let index = node.child_for(key);
         let (word, level) = (node.child(index), node.level() - 1);
-        let lines = if level == 0 { LEAF_LINES } else { INNER_LINES };
-        pool.prefetch(word.hint(), lines);
+        if level == 0 {
+            pool.prefetch::<LEAF_LINES>(word.hint());
+        } else {
+            pool.prefetch::<INNER_LINES>(word.hint());
+        }
         let child = match self.below.look(pool, word.page(), word.hint()) {
             Ok(child) => child,
             Err(restart) => {
