@@ -54,7 +54,7 @@ impl Batch {
         let index = self.set.table(&table.state);
         match self.set.own(index, key) {
             Own::Value(value) => Ok(Some(value.to_vec())),
-            Own::Large => Err(Error::InChunks),
+            Own::Large(_) => Err(Error::InChunks),
             Own::Gone => Ok(None),
             Own::Unknown => table.get(key),
         }

@@ -338,7 +338,7 @@ impl Transaction {
                 out.extend_from_slice(value);
                 return Ok(Attempt::Ready(true));
             }
-            Own::Large => return Err(Error::InChunks),
+            Own::Large(_) => return Err(Error::InChunks),
             Own::Gone => return Ok(Attempt::Ready(false)),
             Own::Unknown => {}
         }

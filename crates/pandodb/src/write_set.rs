@@ -85,7 +85,7 @@ pub(crate) struct BatchTable {
 /// What a batch knows of a key.
 pub(crate) enum Own<'a> {
     Value(&'a [u8]),
-    Large,
+    Large(&'a LargeValue),
     Gone,
     Unknown,
 }
@@ -303,7 +303,7 @@ impl WriteSet {
             .map(|position| &self.writes[position].change)
         {
             Some(Change::Put { value }) => Own::Value(&self.bytes[value.clone()]),
-            Some(Change::PutLarge(_)) => Own::Large,
+            Some(Change::PutLarge(value)) => Own::Large(value),
             Some(Change::Delete) => Own::Gone,
             None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
             None => Own::Unknown,
@@ -454,7 +454,7 @@ mod tests {
                             assert!(cleared[table]);
                             None
                         }
-                        Own::Large => unreachable!("none was written"),
+                        Own::Large(_) => unreachable!("none was written"),
                         Own::Unknown => None,
                     };
                     assert_eq!(own, model.get(&(table, key)).copied(), "{round} {number}");

@@ -8,6 +8,7 @@ use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape, NewChunk}
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
+use crate::chunks::registry::Registration;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
@@ -26,8 +27,10 @@ pub(crate) struct Draft {
     engine: Shared,
     pub(crate) shape: ChunkShape,
     pub(crate) parts: Vec<ChunkPart>,
-    /// What the parts are that stay, in their order.
-    kept: Vec<ChunkRef>,
+    /// What the parts are that stay, by their places, ascending.
+    kept: Vec<(usize, ChunkRef)>,
+    /// Keeps those that stay from being freed, for whoever reads this value before it is put.
+    base: Option<Registration>,
     /// A log record names the extents: they are not this operation's any more.
     named: AtomicBool,
 }
@@ -39,6 +42,7 @@ impl Draft {
             shape,
             parts: Vec::with_capacity(shape.count()),
             kept: Vec::new(),
+            base: None,
             named: AtomicBool::new(false),
         }
     }
@@ -78,10 +82,22 @@ impl Draft {
         })
     }
 
-    /// The next chunk is that of the same place of the value before, `chunk`.
-    pub(crate) fn keep(&mut self, chunk: ChunkRef) {
+    /// The next chunk is that of the same place of the value before, `chunk`, which `base` keeps.
+    pub(crate) fn keep(&mut self, chunk: ChunkRef, base: &Registration) {
+        self.kept.push((self.parts.len(), chunk));
         self.parts.push(ChunkPart::Kept);
-        self.kept.push(chunk);
+        self.base.get_or_insert_with(|| base.again());
+    }
+
+    /// The chunk of the value before that stays at `index`, if one does.
+    pub(crate) fn kept_at(&self, index: usize) -> Option<ChunkRef> {
+        let found = self.kept.binary_search_by_key(&index, |(index, _)| *index);
+        found.ok().map(|place| self.kept[place].1)
+    }
+
+    /// What keeps the chunks that stay, if any do.
+    pub(crate) fn base(&self) -> Option<&Registration> {
+        self.base.as_ref()
     }
 
     /// True if nothing of the value before stays.
@@ -91,16 +107,12 @@ impl Draft {
 
     /// True if `list` has all chunks that are to stay, each in its place.
     pub(crate) fn fits(&self, list: &ChunkList) -> bool {
-        let kept = self.parts.iter().enumerate();
-        let kept = kept.filter(|(_, part)| **part == ChunkPart::Kept);
         let stays = |index: usize, chunk: &ChunkRef| {
             list.shape.bytes_of(index) == self.shape.bytes_of(index)
                 && list.chunks.get(index) == Some(chunk)
         };
         list.shape.chunk_bytes == self.shape.chunk_bytes
-            && kept
-                .zip(&self.kept)
-                .all(|((index, _), chunk)| stays(index, chunk))
+            && self.kept.iter().all(|(index, chunk)| stays(*index, chunk))
     }
 
     /// From here on a log record names the extents. False if one did before.

@@ -251,11 +251,9 @@ fn edited(
 ) -> Result<LargeValue> {
     let end = offset.saturating_add(bytes);
     let len = old.len().max(end);
-    let mut writer = match old {
-        OldBytes::Value(_) => ValueWriter::new(engine, len)?,
-        OldBytes::Chunks(list, _) => {
-            ValueWriter::with_chunk_bytes(engine, len, list.shape.chunk_bytes)?
-        }
+    let mut writer = match old.chunk_bytes() {
+        None => ValueWriter::new(engine, len)?,
+        Some(chunk_bytes) => ValueWriter::with_chunk_bytes(engine, len, chunk_bytes)?,
     };
     writer.copy_old(old, offset)?;
     pour(&mut writer)?;

@@ -4,12 +4,13 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use pando_format::chunks::{ChunkRef, ChunkShape};
+use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
 use crate::chunks::edit::NewBytes;
 use crate::chunks::look::Found;
+use crate::chunks::registry::Registry;
 use crate::chunks::stream::{OldBytes, ValueStream};
 use crate::chunks::writer::{LargeValue, ValueWriter};
 use crate::db::Db;
@@ -72,7 +73,7 @@ impl Transaction {
     /// Reads `key` into `out`, as [`Transaction::get`] does, or opens it if it is a large value.
     ///
     /// # Errors
-    /// As [`Table::get_into`]; [`Error::InChunks`] for a large value that this transaction puts.
+    /// As [`Table::get_into`].
     pub fn open(
         &mut self,
         table: &Table,
@@ -86,7 +87,14 @@ impl Transaction {
                 out.extend_from_slice(value);
                 return Ok(Attempt::Ready(Opened::Value));
             }
-            Own::Large => return Err(Error::InChunks),
+            Own::Large(value) => {
+                // Before the commit: whoever replaces it afterwards leaves its chunks to readers.
+                let applied = self.engine.log.applied();
+                let registration = Registry::register(&self.engine.registry, applied);
+                let stream = ValueStream::of_handed(&self.engine, value, registration);
+                out.extend_from_slice(stream.head());
+                return Ok(Attempt::Ready(Opened::Large(stream)));
+            }
             Own::Gone => return Ok(Attempt::Ready(Opened::Absent)),
             Own::Unknown => {}
         }
@@ -302,19 +310,38 @@ impl ValueSource {
 }
 
 /// Tells values apart: equal for a value that has not changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fingerprint {
-    shape: ChunkShape,
-    chunks: Vec<ChunkRef>,
+#[derive(Debug, Clone)]
+pub struct Fingerprint(Identity);
+
+#[derive(Debug, Clone)]
+enum Identity {
+    Stored(ChunkShape, Vec<ChunkRef>),
+    /// It lives as long as somebody compares: no other one gets its address.
+    Handed(Arc<Draft>),
 }
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Identity::Stored(shape, chunks), Identity::Stored(of, others)) => {
+                shape == of && chunks == others
+            }
+            (Identity::Handed(draft), Identity::Handed(other)) => Arc::ptr_eq(draft, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Fingerprint {}
 
 impl ValueStream {
     /// The fingerprint of a large value, its head left out.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.list().map(|list| Fingerprint {
-            shape: list.shape,
-            chunks: list.chunks.clone(),
-        })
+        if let Some(draft) = self.handed() {
+            return Some(Fingerprint(Identity::Handed(draft.clone())));
+        }
+        let stored = |list: &ChunkList| Identity::Stored(list.shape, list.chunks.clone());
+        self.list().map(stored).map(Fingerprint)
     }
 
     /// A large value of the same chunks behind another head, for the same key.
@@ -322,14 +349,21 @@ impl ValueStream {
     /// # Errors
     /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] when it is no large value.
     pub fn with_head(&self, head: Vec<u8>) -> Result<LargeValue> {
-        let Some(list) = self.list() else {
+        if let Some(draft) = self.handed() {
+            let value = LargeValue {
+                draft: draft.clone(),
+                head: Vec::new(),
+            };
+            return value.with_head(head);
+        }
+        let (Some(list), Some(registration)) = (self.list(), self.registration()) else {
             return Err(Error::InvalidValue {
                 what: "it is no large value".into(),
             });
         };
         let mut draft = Draft::new(self.engine(), list.shape);
         for chunk in &list.chunks {
-            draft.keep(*chunk);
+            draft.keep(*chunk, registration);
         }
         let value = LargeValue {
             draft: Arc::new(draft),

@@ -102,6 +102,13 @@ impl Registry {
     }
 }
 
+impl Registration {
+    /// Another one since the same moment.
+    pub(crate) fn again(&self) -> Self {
+        Registry::register(&self.registry, self.since)
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         {

@@ -7,10 +7,12 @@ use pando_format::checksum::crc32c;
 use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
+use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
 use crate::chunks::look::Found;
 use crate::chunks::registry::Registration;
+use crate::chunks::writer::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -31,13 +33,23 @@ impl Store {
         index: usize,
         buffer: &mut IoBuf,
     ) -> Result<()> {
-        let chunk = list.chunks[index];
+        self.read_named(list.shape, index, list.chunks[index], buffer)
+    }
+
+    /// Reads `chunk`, the one at `index` of a value of `shape`.
+    fn read_named(
+        &self,
+        shape: ChunkShape,
+        index: usize,
+        chunk: ChunkRef,
+        buffer: &mut IoBuf,
+    ) -> Result<()> {
         let damaged = |extent, what: String| Error::CorruptPage {
             page: chunk.page,
             extent,
             what,
         };
-        let blocks = list.shape.blocks_of(index, self.space.block_bytes());
+        let blocks = shape.blocks_of(index, self.space.block_bytes());
         let Some(stored) = self.pool.chunk(chunk.page) else {
             return Err(damaged(None, "a list names it, and it is no chunk".into()));
         };
@@ -48,17 +60,17 @@ impl Store {
             );
             return Err(damaged(Some(stored.extent), what));
         }
-        let bytes = list.shape.bytes_of(index);
+        let bytes = shape.bytes_of(index);
         let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
         read.map_err(|what| damaged(Some(stored.extent), what))
     }
 
-    /// Reads chunk `index` of a value that no record names yet. Blocks.
+    /// Reads chunk `index` of a value that was handed over. Whoever does so when a record may name
+    /// its extents is registered since before. Blocks.
     pub(crate) fn read_part(&self, draft: &Draft, index: usize, buffer: &mut IoBuf) -> Result<()> {
         let ChunkPart::New(chunk) = draft.parts[index] else {
-            return Err(Error::InvalidValue {
-                what: "a part of it is that of another value".into(),
-            });
+            let kept = draft.kept_at(index).expect("it is known by its place");
+            return self.read_named(draft.shape, index, kept, buffer);
         };
         let extent = Extent {
             block: chunk.block,
@@ -123,11 +135,36 @@ pub struct ValueStream {
 
 #[derive(Debug)]
 struct Chunks {
-    list: ChunkList,
-    registration: Registration,
+    source: Source,
     buffer: IoBuf,
     /// The chunk that the buffer holds.
     loaded: Option<usize>,
+}
+
+/// Where chunks are found.
+#[derive(Debug)]
+enum Source {
+    /// By the list of a leaf.
+    Stored(ChunkList, Registration),
+    /// In a value that was handed over. Registered since before any record named its extents: who
+    /// replaces it then does not free them as long as this lives.
+    Handed(Arc<Draft>, Registration),
+}
+
+impl Source {
+    fn shape(&self) -> ChunkShape {
+        match self {
+            Self::Stored(list, _) => list.shape,
+            Self::Handed(draft, _) => draft.shape,
+        }
+    }
+
+    fn read(&self, store: &Store, index: usize, buffer: &mut IoBuf) -> Result<()> {
+        match self {
+            Self::Stored(list, _) => store.read_chunk(list, index, buffer),
+            Self::Handed(draft, _) => store.read_part(draft, index, buffer),
+        }
+    }
 }
 
 impl ValueStream {
@@ -145,12 +182,26 @@ impl ValueStream {
         mut list: ChunkList,
         registration: Registration,
     ) -> Self {
+        let head = std::mem::take(&mut list.head);
+        Self::of_source(engine, head, Source::Stored(list, registration))
+    }
+
+    /// The bytes of a value that was handed over; `registration` is from before it is put.
+    pub(crate) fn of_handed(
+        engine: &Shared,
+        value: &LargeValue,
+        registration: Registration,
+    ) -> Self {
+        let source = Source::Handed(value.draft.clone(), registration);
+        Self::of_source(engine, value.head.clone(), source)
+    }
+
+    fn of_source(engine: &Shared, head: Vec<u8>, source: Source) -> Self {
         Self {
             engine: engine.clone(),
-            head: std::mem::take(&mut list.head),
+            head,
             chunks: Some(Chunks {
-                list,
-                registration,
+                source,
                 buffer: IoBuf::default(),
                 loaded: None,
             }),
@@ -158,10 +209,31 @@ impl ValueStream {
         }
     }
 
+    /// The same value once more, as it was when this one was opened.
+    pub fn reopen(&self) -> Self {
+        match self.chunks.as_ref().map(|chunks| &chunks.source) {
+            None => Self::of_value(&self.engine, self.head.clone()),
+            Some(Source::Stored(list, registration)) => {
+                let source = Source::Stored(list.clone(), registration.again());
+                Self::of_source(&self.engine, self.head.clone(), source)
+            }
+            Some(Source::Handed(draft, registration)) => {
+                let source = Source::Handed(draft.clone(), registration.again());
+                Self::of_source(&self.engine, self.head.clone(), source)
+            }
+        }
+    }
+
+    /// Bytes of memory that it takes while no piece of it is loaded.
+    pub fn idle_bytes(&self) -> usize {
+        let list = self.list().map_or(0, |list| list.chunks.len());
+        size_of::<Self>() + self.head.len() + list * size_of::<ChunkRef>()
+    }
+
     /// Bytes of the value.
     pub fn len(&self) -> u64 {
         let chunks = self.chunks.as_ref();
-        self.head.len() as u64 + chunks.map_or(0, |chunks| chunks.list.shape.bytes)
+        self.head.len() as u64 + chunks.map_or(0, |chunks| chunks.source.shape().bytes)
     }
 
     /// True for the empty value.
@@ -183,9 +255,30 @@ impl ValueStream {
         &self.engine
     }
 
-    /// The list of a large value, its head left out.
+    /// The list of a large value that a leaf names, its head left out.
     pub(crate) fn list(&self) -> Option<&ChunkList> {
-        self.chunks.as_ref().map(|chunks| &chunks.list)
+        match self.chunks.as_ref().map(|chunks| &chunks.source) {
+            Some(Source::Stored(list, _)) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The chunks of a value that was handed over.
+    pub(crate) fn handed(&self) -> Option<&Arc<Draft>> {
+        match self.chunks.as_ref().map(|chunks| &chunks.source) {
+            Some(Source::Handed(draft, _)) => Some(draft),
+            _ => None,
+        }
+    }
+
+    /// What keeps the chunks of a large value.
+    pub(crate) fn registration(&self) -> Option<&Registration> {
+        match self.chunks.as_ref().map(|chunks| &chunks.source) {
+            Some(Source::Stored(_, registration) | Source::Handed(_, registration)) => {
+                Some(registration)
+            }
+            None => None,
+        }
     }
 
     /// True if the bytes at `offset` are in memory, or none are there.
@@ -194,15 +287,17 @@ impl ValueStream {
             return true;
         };
         self.chunks.as_ref().is_none_or(|chunks| {
-            let index = offset / u64::from(chunks.list.shape.chunk_bytes);
-            offset >= chunks.list.shape.bytes || chunks.loaded == Some(index as usize)
+            let shape = chunks.source.shape();
+            let index = offset / u64::from(shape.chunk_bytes);
+            offset >= shape.bytes || chunks.loaded == Some(index as usize)
         })
     }
 
     /// The value as what another one is made of, its head left out.
     pub(crate) fn into_old(self) -> OldBytes {
-        match self.chunks {
-            Some(chunks) => OldBytes::Chunks(chunks.list, chunks.registration),
+        match self.chunks.map(|chunks| chunks.source) {
+            Some(Source::Stored(list, registration)) => OldBytes::Chunks(list, registration),
+            Some(Source::Handed(draft, registration)) => OldBytes::Handed(draft, registration),
             None => OldBytes::Value(self.head),
         }
     }
@@ -239,18 +334,20 @@ impl ValueStream {
         let Some(chunks) = &mut self.chunks else {
             return Ok(&[]);
         };
-        if offset >= chunks.list.shape.bytes {
+        let shape = chunks.source.shape();
+        if offset >= shape.bytes {
             return Ok(&[]);
         }
-        let chunk_bytes = u64::from(chunks.list.shape.chunk_bytes);
+        let chunk_bytes = u64::from(shape.chunk_bytes);
         let index = (offset / chunk_bytes) as usize;
         if chunks.loaded != Some(index) {
             chunks.loaded = None;
             if chunks.buffer.is_empty() {
-                chunks.buffer = self.engine.chunk_buffer(chunks.list.shape);
+                chunks.buffer = self.engine.chunk_buffer(shape);
             }
-            self.engine
-                .read_chunk(&chunks.list, index, &mut chunks.buffer)?;
+            chunks
+                .source
+                .read(&self.engine, index, &mut chunks.buffer)?;
             chunks.loaded = Some(index);
         }
         Ok(&chunks.buffer[(offset % chunk_bytes) as usize..])
@@ -271,8 +368,11 @@ impl io::Read for ValueStream {
 pub(crate) enum OldBytes {
     /// A value in pages, or none.
     Value(Vec<u8>),
-    Chunks(
-        ChunkList,
+    Chunks(ChunkList, Registration),
+    /// A value that was handed over and that no leaf has yet: what it keeps of another one can
+    /// stay, what is new of it is copied.
+    Handed(
+        Arc<Draft>,
         #[expect(dead_code, reason = "it keeps the chunks")] Registration,
     ),
 }
@@ -283,21 +383,39 @@ impl OldBytes {
         match self {
             Self::Value(value) => value.len() as u64,
             Self::Chunks(list, _) => list.shape.bytes,
+            Self::Handed(draft, _) => draft.shape.bytes,
         }
     }
 
     /// True if chunk `index` of `shape` can stay as it is.
     pub(crate) fn has_chunk(&self, shape: ChunkShape, index: usize) -> bool {
-        matches!(self, Self::Chunks(list, _)
-            if list.shape.chunk_bytes == shape.chunk_bytes
-                && list.shape.bytes_of(index) == shape.bytes_of(index))
+        let old = match self {
+            Self::Value(_) => return false,
+            Self::Chunks(list, _) => list.shape,
+            Self::Handed(draft, _) if draft.kept_at(index).is_some() => draft.shape,
+            Self::Handed(..) => return false,
+        };
+        old.chunk_bytes == shape.chunk_bytes && old.bytes_of(index) == shape.bytes_of(index)
     }
 
-    /// Chunk `index`, which can stay.
-    pub(crate) fn chunk(&self, index: usize) -> ChunkRef {
+    /// Chunk `index`, which can stay, and what keeps it.
+    pub(crate) fn chunk(&self, index: usize) -> (ChunkRef, &Registration) {
         match self {
-            Self::Chunks(list, _) => list.chunks[index],
+            Self::Chunks(list, registration) => (list.chunks[index], registration),
+            Self::Handed(draft, _) => {
+                let chunk = draft.kept_at(index).expect("it can stay");
+                (chunk, draft.base().expect("something keeps what stays"))
+            }
             Self::Value(_) => unreachable!("a value in pages has no chunk that could stay"),
+        }
+    }
+
+    /// Bytes of the chunks of a value in chunks.
+    pub(crate) fn chunk_bytes(&self) -> Option<u32> {
+        match self {
+            Self::Value(_) => None,
+            Self::Chunks(list, _) => Some(list.shape.chunk_bytes),
+            Self::Handed(draft, _) => Some(draft.shape.chunk_bytes),
         }
     }
 
@@ -310,15 +428,24 @@ impl OldBytes {
                 out[..count].copy_from_slice(&from[..count]);
                 out[count..].fill(0);
             }
-            Self::Chunks(list, _) => {
-                let chunk_bytes = u64::from(list.shape.chunk_bytes);
+            Self::Chunks(..) | Self::Handed(..) => {
+                let shape = match self {
+                    Self::Chunks(list, _) => list.shape,
+                    Self::Handed(draft, _) => draft.shape,
+                    Self::Value(_) => unreachable!("it lies in chunks"),
+                };
+                let chunk_bytes = u64::from(shape.chunk_bytes);
                 let index = (offset / chunk_bytes) as usize;
-                if index >= list.chunks.len() {
+                if index >= shape.count() {
                     out.fill(0);
                     return Ok(());
                 }
-                let mut buffer = store.chunk_buffer(list.shape);
-                store.read_chunk(list, index, &mut buffer)?;
+                let mut buffer = store.chunk_buffer(shape);
+                match self {
+                    Self::Chunks(list, _) => store.read_chunk(list, index, &mut buffer)?,
+                    Self::Handed(draft, _) => store.read_part(draft, index, &mut buffer)?,
+                    Self::Value(_) => unreachable!("it lies in chunks"),
+                }
                 let from = buffer
                     .get((offset % chunk_bytes) as usize..)
                     .unwrap_or_default();

@@ -67,6 +67,12 @@ impl LargeValue {
         Ok(Self { draft, head })
     }
 
+    /// Bytes of memory that it takes.
+    pub fn idle_bytes(&self) -> usize {
+        let part = size_of::<ChunkPart>();
+        size_of::<Draft>() + self.head.len() + self.draft.parts.len() * part
+    }
+
     /// Number of chunks that are new.
     pub(crate) fn new_chunks(&self) -> u64 {
         let is_new = |part: &&ChunkPart| **part != ChunkPart::Kept;
@@ -206,7 +212,8 @@ impl ValueWriter {
             let start = index as u64 * chunk_bytes;
             let end = start + self.draft.shape.bytes_of(index) as u64;
             if position == start && end <= until && old.has_chunk(self.draft.shape, index) {
-                self.draft.keep(old.chunk(index));
+                let (chunk, base) = old.chunk(index);
+                self.draft.keep(chunk, base);
                 continue;
             }
             let count = (end.min(until) - position) as usize;

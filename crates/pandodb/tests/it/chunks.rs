@@ -538,6 +538,106 @@ fn event_loops_stream_change_and_put_behind_another_head() {
     assert_eq!(verified(directory.path()).stat.chunks, 26);
 }
 
+/// Has an engine thread make a value of `old` with `new` at `offset`.
+fn edited(db: &Db, old: EditOld, offset: u64, new: &[u8]) -> LargeValue {
+    let edit = PendingEdit::new(db, old, offset, NewBytes::Bytes(new.to_vec()));
+    let waker = pando_sync::thread_waker();
+    loop {
+        match edit.poll(&waker) {
+            std::task::Poll::Ready(edited) => return edited.unwrap(),
+            std::task::Poll::Pending => pando_sync::park(),
+        }
+    }
+}
+
+#[test]
+fn a_transaction_reads_and_changes_the_large_value_that_it_puts() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut event_loop = Loop::new(&db);
+    let large = |opened| match opened {
+        Opened::Large(stream) => stream,
+        other => panic!("{other:?}"),
+    };
+    let mut expected = value(3, 10 * CHUNK);
+    let poured = pour(&db, &expected).with_head(b"head".to_vec()).unwrap();
+    let transaction = &mut event_loop.transaction;
+    transaction.put_large(&table, b"k", poured).unwrap();
+    let (opened, head) = event_loop.open(&table, b"k");
+    assert_eq!(head, b"head");
+    let first = large(opened);
+    let kept = ValueSource::new(first.reopen(), 4..u64::MAX);
+    // Changed before it is put, twice; the same chunks behind another head are the same value.
+    for (round, offset) in [(7, 5 * CHUNK as u64), (8, 5 * CHUNK as u64 + 10)] {
+        let (opened, _) = event_loop.open(&table, b"k");
+        let stream = large(opened);
+        assert_eq!(stream.fingerprint() == first.fingerprint(), round == 7);
+        let bytes = value(round, 100);
+        let made = edited(&db, EditOld::Large(stream), offset, &bytes);
+        expected[offset as usize..offset as usize + 100].copy_from_slice(&bytes);
+        let made = made.with_head(b"other".to_vec()).unwrap();
+        let transaction = &mut event_loop.transaction;
+        transaction.put_large(&table, b"k", made).unwrap();
+    }
+    let (opened, _) = event_loop.open(&table, b"k");
+    let last = ValueSource::new(large(opened), 0..u64::MAX);
+    event_loop.commit();
+    check(&table, b"k", Some(&[b"other", &expected[..]].concat()));
+
+    table.put(b"k", b"short").unwrap();
+    churn(&db);
+    assert!(drain(kept) == value(3, 10 * CHUNK));
+    assert!(drain(last) == [b"other", &expected[..]].concat());
+    drop((first, event_loop, table));
+    wait_for_garbage(&db);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 10);
+}
+
+/// Uses blocks that are free, over and over.
+fn churn(db: &Db) {
+    let table = db.table("churn").unwrap();
+    for number in 0..50 {
+        table
+            .put(b"other", &value(100 + number, 10 * CHUNK))
+            .unwrap();
+        db.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn what_a_value_keeps_of_another_one_can_be_read_after_that_was_replaced() {
+    let db = builder().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let mut expected = value(3, 10 * CHUNK);
+    table.put(b"k", &expected).unwrap();
+    let mut event_loop = Loop::new(&db);
+    let (opened, _) = event_loop.open(&table, b"k");
+    let Opened::Large(stream) = opened else {
+        panic!("{opened:?}");
+    };
+    let renamed = stream.with_head(b"head".to_vec()).unwrap();
+    let made = edited(&db, EditOld::Large(stream), 0, b"x");
+    expected[0] = b'x';
+    table.put(b"k", b"short").unwrap();
+    churn(&db);
+    for (value, head) in [(made, &b""[..]), (renamed, &b"head"[..])] {
+        let transaction = &mut event_loop.transaction;
+        transaction.put_large(&table, b"k", value).unwrap();
+        let (opened, _) = event_loop.open(&table, b"k");
+        let Opened::Large(stream) = opened else {
+            panic!("{opened:?}");
+        };
+        let read = drain(ValueSource::new(stream, head.len() as u64..u64::MAX));
+        assert!(read[1..] == expected[1..]);
+    }
+    // It is for the value that it was made of.
+    let step = event_loop.transaction.try_commit(&mut event_loop.reactor);
+    let conflict = Outcome::Conflict { watched: false };
+    assert!(matches!(step, Ok(Attempt::Ready(outcome)) if outcome == conflict));
+}
+
 /// A store over faults over memory.
 fn faulty() -> InjectorDevice<AnyDevice> {
     InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 3)
