@@ -22,7 +22,10 @@ pub struct Limits {
     pub arguments_max: usize,
     /// Longest argument.
     pub bulk_bytes_max: usize,
-    /// Longest command as it is on the wire; below 4 GiB.
+    /// Longest argument that is held whole. The bytes of a longer one are taken out of the buffer
+    /// as they arrive, by whoever calls the parser.
+    pub whole_bytes_max: usize,
+    /// Longest command as it is on the wire, without arguments that are not held; below 4 GiB.
     pub request_bytes_max: usize,
     /// The peer has not yet said who it is: the smaller limits apply, with their own messages.
     pub unauthenticated: bool,
@@ -33,6 +36,7 @@ impl Default for Limits {
         Self {
             arguments_max: ARGUMENTS_MAX,
             bulk_bytes_max: BULK_BYTES_MAX,
+            whole_bytes_max: BULK_BYTES_MAX,
             request_bytes_max: 1024 * 1024 * 1024,
             unauthenticated: false,
         }

@@ -98,6 +98,11 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// The beginning of a string of `bytes` bytes that come from elsewhere, then a line end.
+    pub fn bulk_header(&mut self, bytes: usize) {
+        self.length(b'$', bytes);
+    }
+
     /// No value.
     #[inline]
     pub fn null(&mut self) {

@@ -171,6 +171,19 @@ pub enum Parsed {
         /// Bytes from the beginning of the buffer that belong to it.
         consumed: usize,
     },
+    /// The next argument is longer than [`Limits::whole_bytes_max`]. The caller removes its bytes
+    /// from the buffer, from `at` on, as they arrive, in as many calls as it likes, and then calls
+    /// [`Parser::large_taken`]. Among the arguments it is an empty one.
+    Large {
+        /// Where in the buffer its bytes begin.
+        at: usize,
+        /// Its length, always the whole of it.
+        bytes: usize,
+        /// Which argument it is; those before it are in [`Parser::spans`].
+        index: usize,
+        /// Arguments of the command, the name included.
+        count: usize,
+    },
     /// At least `needed` more bytes must come first.
     Incomplete {
         /// Never 0, and never more than the limits allow.
@@ -191,7 +204,17 @@ pub struct Parser {
     remaining: Option<usize>,
     /// Length of the argument whose bytes are awaited.
     bulk: Option<usize>,
+    /// The caller has been told that these bytes are for it to take.
+    large: bool,
     spans: Vec<Span>,
+}
+
+/// What became of an argument.
+enum Argument {
+    Taken,
+    Large(usize),
+    More(usize),
+    Broken(ProtocolError),
 }
 
 /// A step that may need more bytes.
@@ -214,7 +237,18 @@ impl Parser {
         self.searched = 0;
         self.remaining = None;
         self.bulk = None;
+        self.large = false;
         self.spans.clear();
+    }
+
+    /// The bytes of the argument that [`Parsed::Large`] told of are out of the buffer.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn large_taken(&mut self) {
+        assert!(self.large, "a large argument was announced");
+        self.large = false;
+        self.bulk = Some(0);
     }
 
     /// Gives memory for more than `count` arguments back.
@@ -270,15 +304,24 @@ impl Parser {
         };
         for left in (0..remaining).rev() {
             match self.argument(buffer, limits) {
-                Step::Done(()) => self.remaining = Some(left),
-                Step::More(needed) => {
+                Argument::Taken => self.remaining = Some(left),
+                Argument::Large(bytes) => {
+                    let index = self.spans.len();
+                    return Parsed::Large {
+                        at: self.position,
+                        bytes,
+                        index,
+                        count: index + left + 1,
+                    };
+                }
+                Argument::More(needed) => {
                     let whole = buffer.len().saturating_add(needed);
                     if whole > limits.request_bytes_max.min(u32::MAX as usize) {
                         return Parsed::Broken(ProtocolError::RequestTooBig);
                     }
                     return Parsed::Incomplete { needed };
                 }
-                Step::Broken(error) => return Parsed::Broken(error),
+                Argument::Broken(error) => return Parsed::Broken(error),
             }
         }
         Parsed::Command {
@@ -309,29 +352,34 @@ impl Parser {
 
     /// The line `$length` and the bytes behind it.
     #[inline]
-    fn argument(&mut self, buffer: &[u8], limits: &Limits) -> Step<()> {
+    fn argument(&mut self, buffer: &[u8], limits: &Limits) -> Argument {
         let length = match self.bulk {
             Some(length) => length,
             None => match self.bulk_length(buffer, limits) {
                 Step::Done(length) => length,
-                Step::More(needed) => return Step::More(needed),
-                Step::Broken(error) => return Step::Broken(error),
+                Step::More(needed) => return Argument::More(needed),
+                Step::Broken(error) => return Argument::Broken(error),
             },
         };
+        // Once it was told of it stays large, whatever the limits are by now.
+        if length > limits.whole_bytes_max || self.large {
+            self.large = true;
+            return Argument::Large(length);
+        }
         // Lengths are below the limits, which are below the range of the type.
         let end = self.position + length + 2;
         if end > buffer.len() {
-            return Step::More(end - buffer.len());
+            return Argument::More(end - buffer.len());
         }
         if end > limits.request_bytes_max.min(u32::MAX as usize) {
-            return Step::Broken(ProtocolError::RequestTooBig);
+            return Argument::Broken(ProtocolError::RequestTooBig);
         }
         self.spans
             .push(Span::new(self.position, self.position + length));
         self.position = end;
         self.searched = end;
         self.bulk = None;
-        Step::Done(())
+        Argument::Taken
     }
 
     fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Step<usize> {

@@ -11,10 +11,10 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::unix_ms;
-use pandodb::nonblocking::{Attempt, Outcome, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Attempt, Opened, Outcome, Reactor, ScanPage, Transaction};
 
 use crate::engine::{Database, Engine};
-use crate::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
+use crate::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
 use crate::statistics::ServerStatistics;
 
 /// Most entries of one transaction.
@@ -161,6 +161,8 @@ impl Cleaner {
             }
             Attempt::Ready(Outcome::Committed(_)) => {
                 self.committing = false;
+                // It keeps the chunks of large values from being freed.
+                self.transaction.reset();
                 let count = self.due.len();
                 self.due.clear();
                 self.waits = 0;
@@ -218,24 +220,27 @@ impl Cleaner {
         let mut missing = false;
         for (time, stored) in &self.due {
             self.value.clear();
-            match self
+            let opened = self
                 .transaction
-                .get(&database.keys, stored, &mut self.value)?
-            {
+                .open(&database.keys, stored, &mut self.value)?;
+            let mut large = None;
+            match opened {
                 Attempt::Pending(pending) => {
                     // All rows of the batch are asked for together.
                     reactor.park(pending, &self.waker)?;
                     missing = true;
                     continue;
                 }
-                Attempt::Ready(found) => {
+                Attempt::Ready(opened) => {
                     if missing {
                         continue;
                     }
                     entry_key(&mut self.encoded, *time, stored);
                     self.transaction.delete(&database.elements, &self.encoded);
-                    if !found {
-                        continue;
+                    match opened {
+                        Opened::Absent => continue,
+                        Opened::Value => {}
+                        Opened::Large(stream) => large = Some(stream),
                     }
                 }
             }
@@ -259,6 +264,13 @@ impl Cleaner {
             let whole_key = engine.folder.folds(key).then_some(key);
             let entry = deadline;
             let expiry = Some(Expiry { deadline, entry });
+            if let Some(stream) = large {
+                let mut head = Vec::new();
+                encode_head(&mut head, whole_key, expiry);
+                let value = stream.with_head(head)?;
+                self.transaction.put_large(&database.keys, stored, value)?;
+                continue;
+            }
             encode(
                 &mut self.encoded,
                 whole_key,

@@ -8,20 +8,22 @@ use std::io::{self, Read as _, Write as _};
 use std::task::Waker;
 
 use mio::net::TcpStream;
-use pando_resp::{Limits, Parsed, Parser};
+use pando_resp::{Limits, Parser};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::time::Instant;
+use pando_sync::time::{Instant, now};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
 use crate::client::ClientRecord;
 use crate::context::progress::Progress;
 use crate::executor::{Running, Step};
+use crate::intake::Input;
 use crate::loop_data::Turn;
 use crate::loop_handle::TokenWake;
 use crate::output::Output;
 use crate::session::Session;
+use crate::staging::Staging;
 
 /// Commands that a connection executes in one turn.
 const COMMANDS_PER_TURN: usize = 1024;
@@ -35,8 +37,8 @@ const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
 /// The same of the few that the busiest connections take turns with.
 const LARGE_BUFFER_BYTES_KEPT: usize = 256 * 1024;
-/// Longest argument while the engine is opening.
-const LOADING_BULK_BYTES_MAX: usize = 1024 * 1024;
+/// Longest argument that is held while the engine is opening.
+const LOADING_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// What a connection holds while it is not idle.
 #[derive(Default)]
@@ -47,6 +49,7 @@ pub(crate) struct Buffers {
     pub(crate) parser: Parser,
     pub(crate) output: Output,
     pub(crate) progress: Progress,
+    pub(crate) staging: Staging,
 }
 
 impl Buffers {
@@ -64,6 +67,7 @@ impl Buffers {
         self.parser.shrink_to(64);
         self.output.reset(kept);
         self.progress.clear();
+        self.staging.clear();
     }
 }
 
@@ -165,14 +169,14 @@ impl Connection {
         let unauthenticated = !self.session.authenticated;
         match &turn.data {
             Some(data) => Limits {
-                bulk_bytes_max: data.engine.bulk_bytes_max,
+                whole_bytes_max: data.engine.whole_bytes_max,
                 request_bytes_max: data.engine.request_bytes_max,
                 unauthenticated,
                 ..Limits::default()
             },
             None => Limits {
-                bulk_bytes_max: LOADING_BULK_BYTES_MAX,
-                request_bytes_max: LOADING_BULK_BYTES_MAX * 4,
+                whole_bytes_max: LOADING_WHOLE_BYTES_MAX,
+                request_bytes_max: LOADING_WHOLE_BYTES_MAX * 4,
                 unauthenticated,
                 ..Limits::default()
             },
@@ -201,13 +205,30 @@ impl Connection {
             .map_or(0, |buffers| buffers.output.unsent())
     }
 
+    /// Bytes of replies that are not sent, with those that are still in the store.
+    fn owed(&self) -> usize {
+        self.buffers
+            .as_ref()
+            .map_or(0, |buffers| buffers.output.owed())
+    }
+
+    /// True if no more input can be used for now.
+    fn has_enough(&self) -> bool {
+        let staging = self.buffers.as_ref().map(|buffers| &buffers.staging);
+        if let Some(begin) = staging.and_then(Staging::begins_at) {
+            // What comes before the argument stays.
+            return self.input_ahead().saturating_sub(begin) >= INPUT_BYTES_AHEAD;
+        }
+        // A command that is still arriving is read to its end, whatever its length; its limits are
+        // the parser's.
+        !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD
+    }
+
     /// Reads what there is, up to a turn's share.
     fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) {
         let mut left = READ_BYTES_PER_TURN;
         while self.readable && left > 0 && !self.at_end && !self.session.closing {
-            // A command that is still arriving is read to its end, whatever its length; its
-            // limits are the parser's.
-            if !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD {
+            if self.has_enough() {
                 return;
             }
             let room = turn.read_buffer.len().min(left);
@@ -242,13 +263,13 @@ impl Connection {
     /// all connections have had theirs: their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
         let most = turn.shared.settings.output_bytes_max();
-        if self.unsent() < self.output_bytes_max(most) {
+        if self.owed() < self.output_bytes_max(most) {
             self.fill(turn, spare);
         }
         let mut left = COMMANDS_PER_TURN;
         let mut next = Next::Wait;
         while self.buffers.is_some() && !self.session.closing && !self.broken {
-            if self.unsent() >= self.output_bytes_max(most) {
+            if self.owed() >= self.output_bytes_max(most) {
                 self.stalled = true;
                 break;
             }
@@ -260,15 +281,19 @@ impl Connection {
                 self.resume(turn)
             } else if turn.stopping {
                 break;
-            } else if let Some(consumed) = self.parse(turn) {
-                self.starved = false;
-                self.begin(turn, consumed)
             } else {
-                self.starved = true;
-                if self.readable && !self.at_end {
-                    next = Next::Again;
+                let found = self.parse(turn);
+                self.starved = found == Input::Starved;
+                match found {
+                    Input::Command { consumed } => self.begin(turn, consumed),
+                    Input::Starved => {
+                        if self.readable && !self.at_end {
+                            next = Next::Again;
+                        }
+                        break;
+                    }
+                    Input::Stuck => break,
                 }
-                break;
             };
             match step {
                 Step::Done => left -= 1,
@@ -281,31 +306,6 @@ impl Connection {
         }
         self.compact();
         next
-    }
-
-    /// Finds the next command; its length.
-    #[inline]
-    fn parse(&mut self, turn: &Turn<'_>) -> Option<usize> {
-        let limits = self.limits(turn);
-        let buffers = self.buffers.as_mut()?;
-        loop {
-            let rest = &mut buffers.input[buffers.offset..];
-            match buffers.parser.parse(rest, &limits) {
-                Parsed::Command { consumed } => return Some(consumed),
-                Parsed::Nothing { consumed } => {
-                    buffers.offset += consumed;
-                    self.position += consumed as u64;
-                    buffers.parser.clear();
-                }
-                Parsed::Incomplete { .. } => return None,
-                Parsed::Broken(error) => {
-                    self.session.closing = true;
-                    self.write_error(&format!("ERR {error}"));
-                    turn.count_error(b"ERR");
-                    return None;
-                }
-            }
-        }
     }
 
     /// Drops executed input.
@@ -336,21 +336,49 @@ impl Connection {
         };
         while self.writable && !self.broken {
             let sendable = buffers.output.sendable();
-            if sendable.is_empty() {
-                break;
-            }
-            match self.stream.write(sendable) {
-                Ok(0) => self.broken = true,
-                Ok(count) => {
-                    buffers.output.advance(count);
+            let written = if sendable.is_empty() {
+                let Some(source) = buffers.output.stream() else {
+                    break;
+                };
+                if source.left() == 0 {
+                    buffers.output.end_stream();
+                    continue;
+                }
+                match source.piece(&self.waker) {
+                    Ok([]) => break,
+                    Ok(piece) => {
+                        let written = self.stream.write(piece);
+                        if let Ok(count) = written {
+                            source.consume(count);
+                        }
+                        written.map(|count| (count, true))
+                    }
+                    // Its length is announced: there is no way to say it.
+                    Err(_) => {
+                        self.broken = true;
+                        break;
+                    }
+                }
+            } else {
+                self.stream.write(sendable).map(|count| (count, false))
+            };
+            match written {
+                Ok((0, _)) => self.broken = true,
+                Ok((count, streamed)) => {
+                    if !streamed {
+                        buffers.output.advance(count);
+                    }
                     *sent_bytes += count as u64;
+                    if self.closing_since.is_some() {
+                        self.closing_since = Some(now());
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.broken = true,
             }
         }
-        let goes_on = self.stalled && buffers.output.unsent() <= output_bytes_max / 2;
+        let goes_on = self.stalled && buffers.output.owed() <= output_bytes_max / 2;
         if goes_on {
             self.stalled = false;
         }

@@ -1,9 +1,10 @@
 //! The engine as the loops see it: the store, its sixteen databases, and limits that follow from
 //! its memory.
 
-use pandodb::{Db, Table};
+use pandodb::nonblocking::{Attempt, Opened};
+use pandodb::{Db, Error, Table};
 
-use crate::keyspace::{DATABASES, KeyFolder, string_bytes_max};
+use crate::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -25,6 +26,20 @@ impl Database {
     pub(crate) fn entries(&self) -> u64 {
         self.elements.len()
     }
+
+    /// Reads the row at `stored` into `out`, or what it has before a string in chunks.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn look(&self, stored: &[u8], out: &mut Vec<u8>) -> pandodb::Result<Attempt<bool>> {
+        Ok(match self.keys.try_get(stored, out) {
+            Err(Error::InChunks) => match self.keys.try_open(stored, out)? {
+                Attempt::Ready(opened) => Attempt::Ready(!matches!(opened, Opened::Absent)),
+                Attempt::Pending(pending) => Attempt::Pending(pending),
+            },
+            other => other?,
+        })
+    }
 }
 
 /// An open store.
@@ -33,9 +48,12 @@ pub(crate) struct Engine {
     pub(crate) databases: Vec<Database>,
     pub(crate) folder: KeyFolder,
     /// Longest string.
-    pub(crate) string_bytes_max: usize,
-    /// Longest argument, request and reply that are taken.
-    pub(crate) bulk_bytes_max: usize,
+    pub(crate) string_bytes_max: u64,
+    /// Longest row that lies in pages.
+    pub(crate) row_bytes_max: usize,
+    /// Longest argument that is held whole; longer ones are staged as they arrive.
+    pub(crate) whole_bytes_max: usize,
+    /// Longest request and reply, without what is staged or streamed.
     pub(crate) request_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
 }
@@ -55,15 +73,15 @@ impl Engine {
         }
         let quarter = bytes(db.report().max_memory) / 4;
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
-        let value_bytes_max = db.plain_bytes_max();
-        // One byte more than a value may have is taken, to be refused by name and not by protocol.
-        let bulk_bytes_max = value_bytes_max.max(1024 * 1024).saturating_add(1);
+        let row_bytes_max = db.plain_bytes_max();
+        let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
         Ok(Self {
             folder: KeyFolder::new(db.hash_key(), db.key_bytes_max()),
-            string_bytes_max: string_bytes_max(value_bytes_max),
-            bulk_bytes_max,
-            request_bytes_max: share.max(bulk_bytes_max.saturating_mul(2)).min(1 << 31),
-            reply_bytes_max: share.max(value_bytes_max.saturating_mul(2)),
+            string_bytes_max: db.value_bytes_max() as u64,
+            row_bytes_max,
+            whole_bytes_max,
+            request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
+            reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
             databases,
             db,
         })

@@ -91,6 +91,10 @@ impl Connection {
             Ok(admitted) => admitted,
             Err((id, text)) => return self.refuse(turn, consumed, id, &text),
         };
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        if let Some(text) = buffers.staging.refusal() {
+            return self.refuse(turn, consumed, Some(id), &text);
+        }
         if self.session.multi.is_some() && !commands::runs_at_once(command) {
             return self.queue(turn, consumed, (index, id));
         }
@@ -150,7 +154,9 @@ impl Connection {
             .map_or(1024 * 1024, |data| data.engine.request_bytes_max);
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-        if let Err(text) = commands::queue(&mut self.session, index, arguments, limit) {
+        let staged = buffers.staging.values_mut();
+        let queued = commands::queue(&mut self.session, index, arguments, staged, limit);
+        if let Err(text) = queued {
             return self.refuse(turn, consumed, Some(id), text);
         }
         Writer::new(&mut buffers.output.bytes, self.session.version).simple("QUEUED");
@@ -205,6 +211,7 @@ impl Connection {
             parser,
             output,
             progress,
+            staging,
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
         let arguments = parser.arguments(&input[*offset..]);
         let transactional = match running.command.kind {
@@ -231,6 +238,7 @@ impl Connection {
         });
         let mut context = Context {
             arguments,
+            staged: staging.values(),
             command: running.command,
             session: &mut self.session,
             out: &mut output.bytes,
@@ -256,7 +264,11 @@ impl Connection {
                 Err(error) => engine_error(&error),
             },
             Halt::Yield => return Step::Yielded,
-            Halt::Wait => return Step::Suspended,
+            Halt::Wait => {
+                // What was read is not read again.
+                running.waited = running.transaction.is_some();
+                return Step::Suspended;
+            }
             Halt::Engine(error) => engine_error(&error),
             Halt::Row(error) => format!("ERR the value of this key cannot be used: {error:?}"),
             Halt::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
@@ -355,7 +367,7 @@ impl Connection {
                 }
                 turn.shared.statistics.tick(Ticker::TransactionConflicts, 1);
                 let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-                buffers.progress.clear();
+                buffers.progress.begin_again();
                 running.committing = false;
                 running.conflicts += 1;
                 let pause = running.conflicts.is_multiple_of(CONFLICTS_PER_TURN);
@@ -481,12 +493,16 @@ impl Connection {
         if lsn.is_some() {
             self.session.last_write = lsn;
         }
+        for (offset, source) in buffers.progress.streams.drain(..) {
+            buffers.output.push_stream(offset, source);
+        }
         let gate = lsn.filter(|_| turn.shared.settings.durability() == Durability::Durable);
         buffers.output.release(gate);
         buffers.offset += consumed;
         self.position += consumed as u64;
         buffers.parser.clear();
         buffers.progress.clear();
+        buffers.staging.clear();
         Step::Done
     }
 

@@ -24,6 +24,9 @@
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string                                                               |
 //!
+//! A string too long for pages lies in chunks; the rest of its row is the head of the engine's
+//! large value, so a new deadline writes no chunk.
+//!
 //! **Expiry entry**, key of a row of `db/N/elements` with an empty value: `00`, `45` ("E"), time as
 //! 8 bytes big-endian, stored key. A row with a deadline has one entry, which it names. A later
 //! deadline leaves the entry where it is: the cleaner moves it when it comes due. An entry that no
@@ -179,6 +182,12 @@ pub(crate) fn encode(
     expiry: Option<Expiry>,
     payload: &[u8],
 ) {
+    encode_head(out, whole_key, expiry);
+    out.extend_from_slice(payload);
+}
+
+/// Replaces `out` by what a value has before its payload; `whole_key` is for folded keys.
+pub(crate) fn encode_head(out: &mut Vec<u8>, whole_key: Option<&[u8]>, expiry: Option<Expiry>) {
     let flags = if expiry.is_some() { HAS_DEADLINE } else { 0 }
         | if whole_key.is_some() {
             HAS_WHOLE_KEY
@@ -186,7 +195,6 @@ pub(crate) fn encode(
             0
         };
     out.clear();
-    out.reserve(HEADER_BYTES_MAX + payload.len());
     out.extend_from_slice(&[TYPE_STRING, flags]);
     if let Some(expiry) = expiry {
         assert!(expiry.entry <= expiry.deadline, "an entry is never late");
@@ -198,11 +206,16 @@ pub(crate) fn encode(
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(key);
     }
-    out.extend_from_slice(payload);
 }
 
-/// Longest string that fits a value of the engine, for any key that is not folded.
-pub(crate) fn string_bytes_max(value_bytes_max: usize) -> usize {
+/// Bytes that a value has before its payload, at most.
+#[inline]
+pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
+    HEADER_BYTES_MAX + whole_key.map_or(0, <[u8]>::len)
+}
+
+/// Longest string that lies in pages, for any key that is not folded.
+pub(crate) fn plain_string_bytes_max(value_bytes_max: usize) -> usize {
     value_bytes_max.saturating_sub(HEADER_BYTES_MAX)
 }
 

@@ -34,6 +34,7 @@ mod executor;
 mod glob;
 mod http_endpoint;
 mod http_request;
+mod intake;
 mod keyspace;
 mod latency_monitor;
 mod lookahead;
@@ -50,6 +51,7 @@ mod settings;
 mod shared;
 mod slab;
 mod slow_log;
+mod staging;
 mod statistics;
 
 pub use error::Error;

@@ -5,16 +5,27 @@
 //!
 //! - a *gate*: the reply at its position acknowledges a write that is not yet durable;
 //! - the *hold*: the command whose reply begins there has not ended, and may take it back.
+//!
+//! A *stream* is a large value that is sent at its position, between the bytes: piece by piece,
+//! each read when those before it have left.
 
 use std::collections::VecDeque;
 
 use pandodb::Lsn;
+use pandodb::nonblocking::ValueSource;
 
 /// A reply that waits for the log.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
     position: u64,
     lsn: Lsn,
+}
+
+/// A value that is sent at its position.
+#[derive(Debug)]
+struct Stream {
+    position: u64,
+    source: ValueSource,
 }
 
 /// The replies of one connection.
@@ -29,6 +40,8 @@ pub(crate) struct Output {
     /// Gates of this turn are one: one flush serves them all.
     gate_open: bool,
     hold: Option<u64>,
+    /// Ascending. A line end follows each, so none lies at the end of a reply.
+    streams: VecDeque<Stream>,
 }
 
 impl Output {
@@ -56,6 +69,15 @@ impl Output {
     pub(crate) fn running(&self) -> &[u8] {
         let hold = self.hold.expect("a command is running");
         &self.bytes[self.index(hold)..]
+    }
+
+    /// A value belongs to the reply of the running command, `offset` bytes behind its beginning.
+    /// Those of one reply come in their order, before [`Output::release`].
+    pub(crate) fn push_stream(&mut self, offset: usize, source: ValueSource) {
+        let hold = self.hold.expect("a command is running");
+        let position = hold + offset as u64;
+        assert!(position < self.end(), "a line end follows");
+        self.streams.push_back(Stream { position, source });
     }
 
     /// The command has ended; `gate`: its reply waits for this LSN.
@@ -92,6 +114,8 @@ impl Output {
         if let Some(first) = self.gates.front().copied() {
             let index = self.index(first.position);
             self.bytes.truncate(index);
+            self.streams
+                .retain(|stream| stream.position < first.position);
             self.gates.clear();
             self.hold = None;
         }
@@ -100,12 +124,32 @@ impl Output {
     /// Bytes that may be sent now.
     pub(crate) fn sendable(&self) -> &[u8] {
         let gate = self.gates.front().map(|gate| gate.position);
-        let end = [gate, self.hold, Some(self.end())]
+        let stream = self.streams.front().map(|stream| stream.position);
+        let end = [gate, stream, self.hold, Some(self.end())]
             .into_iter()
             .flatten()
             .min();
         let end = self.index(end.expect("the end is one of them"));
         &self.bytes[self.sent..end.max(self.sent)]
+    }
+
+    /// The value that is to be sent next, if it may be and all before it is sent.
+    pub(crate) fn stream(&mut self) -> Option<&mut ValueSource> {
+        let at = self.base + self.sent as u64;
+        let gate = self.gates.front().map(|gate| gate.position);
+        let stream = self.streams.front_mut()?;
+        let free = |limit: Option<u64>| limit.is_none_or(|limit| stream.position < limit);
+        let is_next = stream.position == at && free(gate) && free(self.hold);
+        is_next.then_some(&mut stream.source)
+    }
+
+    /// The value that was to be sent next is sent.
+    pub(crate) fn end_stream(&mut self) {
+        let ended = self.streams.pop_front();
+        assert!(
+            ended.is_some_and(|stream| stream.source.left() == 0),
+            "all of it is sent"
+        );
     }
 
     /// `count` more bytes are sent.
@@ -124,10 +168,21 @@ impl Output {
         }
     }
 
-    /// Bytes that wait, for whatever reason.
+    /// Bytes in memory that wait, for whatever reason.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// As [`Output::unsent`], with what is still to come of values in the store.
+    #[inline]
+    pub(crate) fn owed(&self) -> usize {
+        let mut owed = self.unsent();
+        for stream in &self.streams {
+            let left = usize::try_from(stream.source.left()).unwrap_or(usize::MAX);
+            owed = owed.saturating_add(left);
+        }
+        owed
     }
 
     /// True if nothing waits and nothing runs.
@@ -144,6 +199,7 @@ impl Output {
         self.gates.clear();
         self.gate_open = false;
         self.hold = None;
+        self.streams.clear();
     }
 }
 

@@ -6,6 +6,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::Watch;
 
 use crate::client::ClientRecord;
+use crate::staging::Staged;
 
 /// A key of WATCH.
 pub(crate) struct WatchedKey {
@@ -25,6 +26,8 @@ pub(crate) struct Multi {
     spans: Vec<Span>,
     /// Index in the table of commands, and the end of its spans.
     commands: Vec<(usize, usize)>,
+    /// Arguments that were too long to be held; ascending by place.
+    staged: Vec<Staged>,
     /// Database and version when EXEC first began.
     before: Option<(usize, Version)>,
 }
@@ -36,7 +39,9 @@ impl Multi {
 
     /// Memory that the queue holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len() + self.spans.len() * size_of::<Span>() + self.commands.len() * 16
+        let staged = self.staged.iter().map(|staged| staged.value.idle_bytes());
+        let staged = staged.sum::<usize>();
+        self.bytes.len() + self.spans.len() * size_of::<Span>() + self.commands.len() * 16 + staged
     }
 
     /// EXEC begins, perhaps again: what its commands did to the session is undone.
@@ -50,13 +55,29 @@ impl Multi {
         }
     }
 
-    pub(crate) fn push(&mut self, command: usize, arguments: Arguments<'_>) {
+    /// Queues a command; takes what was staged of its arguments.
+    pub(crate) fn push(
+        &mut self,
+        command: usize,
+        arguments: Arguments<'_>,
+        staged: &mut Vec<Staged>,
+    ) {
+        let place = self.commands.len();
+        self.staged
+            .extend(staged.drain(..).map(|of| Staged { place, ..of }));
         for argument in arguments.from(0) {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(argument);
             self.spans.push(Span::new(start, self.bytes.len()));
         }
         self.commands.push((command, self.spans.len()));
+    }
+
+    /// What was staged of the arguments of command `index`.
+    pub(crate) fn staged(&self, index: usize) -> &[Staged] {
+        let from = self.staged.partition_point(|staged| staged.place < index);
+        let to = self.staged.partition_point(|staged| staged.place <= index);
+        &self.staged[from..to]
     }
 
     /// Command `index` and its arguments.

@@ -15,6 +15,8 @@ fn run(
     let mut buffer = Vec::new();
     let mut commands = Vec::new();
     let mut from = 0;
+    // Bytes of large arguments so far, and which those are.
+    let (mut taken, mut large) = (Vec::new(), Vec::new());
     for cut in cuts.iter().copied().chain([bytes.len()]) {
         let cut = cut.clamp(from, bytes.len());
         buffer.extend_from_slice(&bytes[from..cut]);
@@ -22,9 +24,30 @@ fn run(
         loop {
             let consumed = match parser.parse(&mut buffer, limits) {
                 Parsed::Command { consumed } => {
-                    let arguments = parser.arguments(&buffer);
-                    commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                    let arguments = parser.arguments(&buffer).from(0);
+                    let mut command: Vec<_> = arguments.map(<[u8]>::to_vec).collect();
+                    for (index, value) in large.drain(..) {
+                        assert_eq!(command[index], b"", "it was taken");
+                        command[index] = value;
+                    }
+                    commands.push(command);
                     consumed
+                }
+                Parsed::Large {
+                    at,
+                    bytes,
+                    index,
+                    count,
+                } => {
+                    assert!(bytes > limits.whole_bytes_max && index < count);
+                    let end = buffer.len().min(at + bytes - taken.len());
+                    taken.extend(buffer.drain(at..end));
+                    if taken.len() < bytes {
+                        break;
+                    }
+                    large.push((index, std::mem::take(&mut taken)));
+                    parser.large_taken();
+                    continue;
                 }
                 Parsed::Nothing { consumed } => consumed,
                 Parsed::Incomplete { needed } => {
@@ -141,6 +164,31 @@ fn a_declared_length_allocates_nothing() {
     assert_eq!(parser.spans.capacity(), 0);
 }
 
+#[test]
+fn a_large_argument_stays_large_when_the_limits_grow() {
+    let mut parser = Parser::new();
+    let small = Limits {
+        whole_bytes_max: 4,
+        ..Limits::default()
+    };
+    let mut bytes = b"*2\r\n$3\r\nget\r\n$6\r\nab".to_vec();
+    let large = Parsed::Large {
+        at: 17,
+        bytes: 6,
+        index: 1,
+        count: 2,
+    };
+    assert_eq!(parser.parse(&mut bytes, &small), large);
+    bytes.truncate(17);
+    bytes.extend_from_slice(b"cdef\r\n");
+    assert_eq!(parser.parse(&mut bytes, &Limits::default()), large);
+    bytes.drain(17..21);
+    parser.large_taken();
+    let parsed = parser.parse(&mut bytes, &Limits::default());
+    assert_eq!(parsed, Parsed::Command { consumed: 19 });
+    assert_eq!(parser.arguments(&bytes).at(1), b"");
+}
+
 fn encoded(command: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for argument in command {
@@ -167,7 +215,13 @@ proptest! {
             prop_assert_eq!(error, None);
         }
         let every: Vec<usize> = (0..bytes.len()).collect();
-        prop_assert_eq!(run(&bytes, &every, &limits).0, commands);
+        prop_assert_eq!(&run(&bytes, &every, &limits).0, &commands);
+        // The same if some of the arguments are not held.
+        let limits = Limits { whole_bytes_max: 7, ..limits };
+        for cut in 0..=bytes.len() {
+            prop_assert_eq!(&run(&bytes, &[cut], &limits).0, &commands);
+        }
+        prop_assert_eq!(&run(&bytes, &every, &limits).0, &commands);
     }
 
     #[test]
@@ -188,5 +242,8 @@ proptest! {
         prop_assert_eq!(run(&bytes, &cuts, &limits), whole);
         let every: Vec<usize> = (0..bytes.len()).collect();
         let _ = run(&bytes, &every, &limits);
+        let limits = Limits { whole_bytes_max: 2, ..limits };
+        let whole = run(&bytes, &[], &limits);
+        prop_assert_eq!(run(&bytes, &cuts, &limits), whole);
     }
 }

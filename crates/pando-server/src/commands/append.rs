@@ -1,17 +1,19 @@
 //! APPEND and SETRANGE: strings that grow in place.
 
-use super::{Command, Flags, replies};
-use crate::context::{Context, Found, Run};
+use super::{Command, Flags, Keys, replies};
+use crate::context::{Context, Found, NewString, Run};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
         since: "2.0.0",
+        large: Keys::SECOND,
         summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
         ..Command::write("append", 3, append)
     },
     Command {
         since: "2.2.0",
         flags: Flags::WRITE.and(Flags::DENYOOM),
+        large: Keys::THIRD,
         summary: "Overwrites a part of a string value with another by an offset. Creates the key \
                   if it doesn't exist.",
         ..Command::write("setrange", 4, set_range)
@@ -22,11 +24,32 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn overwrite(
     context: &mut Context<'_>,
     key: &[u8],
-    found: Found,
-    offset: usize,
+    found: &Found,
+    offset: u64,
+    piece: NewString<'_>,
+) -> Run {
+    let length = context.string_bytes(found).max(offset + piece.len());
+    match piece {
+        NewString::Bytes(piece) if found.large.is_none() && context.lies_in_pages(key, length) => {
+            overwrite_plain(context, key, found, offset, piece)?;
+        }
+        _ => {
+            let value = context.spliced(key, found, offset, piece)?;
+            let string = NewString::Large(&value);
+            context.put(key, string, found.deadline(), found.entry)?;
+        }
+    }
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+/// The value is edited where it was read, behind its old head, then written with a new head.
+fn overwrite_plain(
+    context: &mut Context<'_>,
+    key: &[u8],
+    found: &Found,
+    offset: u64,
     piece: &[u8],
 ) -> Run {
-    // The value is edited where it was read, behind its old head, then written with a new head.
     let mut value = std::mem::take(&mut context.data().scratch.value);
     let start = match found.row {
         Some(row) => row.payload,
@@ -35,46 +58,45 @@ fn overwrite(
             0
         }
     };
+    let offset = usize::try_from(offset).expect("what lies in pages is short");
     let end = start + offset + piece.len();
     if value.len() < end {
         value.resize(end, 0);
     }
     value[start + offset..end].copy_from_slice(piece);
-    let length = value.len() - start;
-    let result = context.put(key, &value[start..], found.deadline(), found.entry);
+    let string = NewString::Bytes(&value[start..]);
+    let result = context.put(key, string, found.deadline(), found.entry);
     context.data().scratch.value = value;
-    result?;
-    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
-}
-
-fn current_length(context: &mut Context<'_>, found: Found) -> usize {
-    found.row.map_or(0, |row| context.payload(row).len())
+    result
 }
 
 fn append(context: &mut Context<'_>) -> Run {
-    let (key, piece) = (context.argument(1), context.argument(2));
+    let (key, piece) = (context.argument(1), context.string(2));
     let found = context.find(key)?;
-    let length = current_length(context, found);
-    if !context.fits(key, length.saturating_add(piece.len())) {
+    let length = context.string_bytes(&found);
+    if !context.fits(length.saturating_add(piece.len())) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    overwrite(context, key, found, length, piece)
+    if piece.len() == 0 && found.large.is_some() {
+        return context.integer(i64::try_from(length).unwrap_or(i64::MAX));
+    }
+    overwrite(context, key, &found, length, piece)
 }
 
 fn set_range(context: &mut Context<'_>) -> Run {
-    let (key, piece) = (context.argument(1), context.argument(3));
-    let offset = match context.integer_at(2).map(usize::try_from) {
+    let (key, piece) = (context.argument(1), context.string(3));
+    let offset = match context.integer_at(2).map(u64::try_from) {
         Ok(Ok(offset)) => offset,
         Ok(Err(_)) => return context.fail(replies::OFFSET),
         Err(text) => return context.fail(text),
     };
     let found = context.find(key)?;
-    if piece.is_empty() {
-        let length = current_length(context, found);
+    if piece.len() == 0 {
+        let length = context.string_bytes(&found);
         return context.integer(i64::try_from(length).unwrap_or(i64::MAX));
     }
-    if !context.fits(key, offset.saturating_add(piece.len())) {
+    if !context.fits(offset.saturating_add(piece.len())) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    overwrite(context, key, found, offset, piece)
+    overwrite(context, key, &found, offset, piece)
 }

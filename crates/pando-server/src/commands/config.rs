@@ -186,7 +186,7 @@ fn maxmemory(shared: &Shared) -> String {
 fn proto_max_bulk_len(shared: &Shared) -> String {
     let engine = shared.engine();
     let bytes = engine.map_or(pando_resp::limits::BULK_BYTES_MAX, |engine| {
-        engine.bulk_bytes_max
+        usize::try_from(engine.string_bytes_max).unwrap_or(usize::MAX)
     });
     bytes.to_string()
 }

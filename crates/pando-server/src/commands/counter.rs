@@ -3,7 +3,7 @@
 use pando_resp::parse_integer;
 
 use super::{Command, replies};
-use crate::context::{Context, Run};
+use crate::context::{Context, NewString, Run};
 use crate::decimal::{Decimal, DecimalError};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -68,10 +68,7 @@ fn add(context: &mut Context<'_>, by: i64) -> Run {
     };
     let mut digits = itoa::Buffer::new();
     let text = digits.format(new).as_bytes();
-    if !context.fits(key, text.len()) {
-        return context.fail(replies::STRING_TOO_LONG);
-    }
-    context.put(key, text, found.deadline(), found.entry)?;
+    context.put(key, NewString::Bytes(text), found.deadline(), found.entry)?;
     context.integer(new)
 }
 
@@ -88,10 +85,12 @@ fn increment_by_float(context: &mut Context<'_>) -> Run {
         Err(DecimalError::NotANumber) => return context.fail(replies::NOT_A_FLOAT),
         Err(DecimalError::NotFinite) => return context.fail(replies::NOT_FINITE),
     };
-    if !context.fits(key, text.len()) {
-        return context.fail(replies::STRING_TOO_LONG);
-    }
-    context.put(key, text.as_bytes(), found.deadline(), found.entry)?;
+    context.put(
+        key,
+        NewString::Bytes(text.as_bytes()),
+        found.deadline(),
+        found.entry,
+    )?;
     context.reply().bulk(text.as_bytes());
     Ok(())
 }

@@ -52,7 +52,7 @@ fn delete(context: &mut Context<'_>) -> Run {
     for key in context.arguments.from(1) {
         let found = context.find(key)?;
         if found.row.is_some() {
-            context.remove(key, found)?;
+            context.remove(key, &found)?;
             deleted += 1;
         }
     }
@@ -62,13 +62,13 @@ fn delete(context: &mut Context<'_>) -> Run {
 fn exists(context: &mut Context<'_>) -> Run {
     let mut existing = 0;
     for key in context.arguments.from(1) {
-        existing += i64::from(context.read(key)?.is_some());
+        existing += i64::from(context.read(key)?.row.is_some());
     }
     context.integer(existing)
 }
 
 fn kind(context: &mut Context<'_>) -> Run {
-    let kind = match context.read(context.argument(1))? {
+    let kind = match context.read(context.argument(1))?.row {
         Some(_) => "string",
         None => "none",
     };

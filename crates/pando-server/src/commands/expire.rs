@@ -171,9 +171,9 @@ fn expire(context: &mut Context<'_>, unit: Expire) -> Run {
     }
     match u64::try_from(deadline) {
         Ok(deadline) if deadline > context.now_ms => {
-            context.put_deadline(key, found, Some(deadline))?;
+            context.put_deadline(key, &found, Some(deadline))?;
         }
-        _ => context.remove(key, found)?,
+        _ => context.remove(key, &found)?,
     }
     context.integer(1)
 }
@@ -184,6 +184,6 @@ fn persist(context: &mut Context<'_>) -> Run {
     if found.deadline().is_none() {
         return context.integer(0);
     }
-    context.put_deadline(key, found, None)?;
+    context.put_deadline(key, &found, None)?;
     context.integer(1)
 }

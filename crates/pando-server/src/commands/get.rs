@@ -1,7 +1,7 @@
 //! GET, STRLEN, GETDEL, GETEX, GETSET.
 
 use super::expire::{Expire, parse_expire};
-use super::{Command, Flags, replies};
+use super::{Command, Flags, Keys, replies};
 use crate::context::{Context, Run};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -27,30 +27,29 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..Command::write("getex", -2, get_and_expire)
     },
     Command {
+        large: Keys::SECOND,
         summary: "Returns the previous string value of a key after setting it to a new value.",
         ..Command::write("getset", 3, get_and_set)
     },
 ];
 
 fn get(context: &mut Context<'_>) -> Run {
-    let row = context.read(context.argument(1))?;
-    context.reply_row(row)
+    let found = context.read(context.argument(1))?;
+    context.reply_found(&found)
 }
 
 fn length(context: &mut Context<'_>) -> Run {
-    let length = match context.read(context.argument(1))? {
-        Some(row) => context.payload(row).len(),
-        None => 0,
-    };
+    let found = context.read(context.argument(1))?;
+    let length = context.string_bytes(&found);
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
 fn get_and_delete(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     let found = context.find(key)?;
-    context.reply_row(found.row)?;
+    context.reply_found(&found)?;
     match found.row {
-        Some(_) => context.remove(key, found),
+        Some(_) => context.remove(key, &found),
         None => Ok(()),
     }
 }
@@ -81,23 +80,23 @@ fn get_and_expire(context: &mut Context<'_>) -> Run {
         }
     }
     let found = context.find(key)?;
-    context.reply_row(found.row)?;
+    context.reply_found(&found)?;
     if found.row.is_none() || deadline.is_none() && !persist {
         return Ok(());
     }
     match deadline {
-        Some(time) if time <= context.now_ms => context.remove(key, found),
+        Some(time) if time <= context.now_ms => context.remove(key, &found),
         None if found.deadline().is_none() => Ok(()),
-        deadline => context.put_deadline(key, found, deadline),
+        deadline => context.put_deadline(key, &found, deadline),
     }
 }
 
 fn get_and_set(context: &mut Context<'_>) -> Run {
-    let (key, value) = (context.argument(1), context.argument(2));
-    if !context.fits(key, value.len()) {
+    let (key, value) = (context.argument(1), context.string(2));
+    if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = context.find(key)?;
-    context.reply_row(found.row)?;
+    context.reply_found(&found)?;
     context.put(key, value, None, found.entry)
 }

@@ -16,6 +16,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         since: "1.0.1",
         flags: Flags::WRITE.and(Flags::DENYOOM),
         keys: Keys::PAIRS,
+        large: Keys::OF_PAIRS,
         complexity: "O(N) where N is the number of keys to set.",
         summary: "Atomically creates or modifies the string values of one or more keys.",
         ..Command::write("mset", -3, set_many)
@@ -24,6 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         since: "1.0.1",
         flags: Flags::WRITE.and(Flags::DENYOOM),
         keys: Keys::PAIRS,
+        large: Keys::OF_PAIRS,
         complexity: "O(N) where N is the number of keys to set.",
         summary: "Atomically modifies the string values of one or more keys only when all keys \
                   don't exist.",
@@ -35,8 +37,8 @@ fn get_many(context: &mut Context<'_>) -> Run {
     let count = context.count() - 1;
     context.reply().array(count);
     for key in context.arguments.from(1) {
-        let row = context.read(key)?;
-        context.reply_row(row)?;
+        let found = context.read(key)?;
+        context.reply_found(&found)?;
     }
     Ok(())
 }
@@ -46,7 +48,7 @@ fn refusal(context: &Context<'_>) -> Option<String> {
     if context.count().is_multiple_of(2) {
         return Some(replies::wrong_arity(context.command.name));
     }
-    let fits = |at: usize| context.fits(context.argument(at), context.argument(at + 1).len());
+    let fits = |at: usize| context.fits(context.string(at + 1).len());
     let all_fit = (1..context.count()).step_by(2).all(fits);
     (!all_fit).then(|| replies::STRING_TOO_LONG.to_owned())
 }
@@ -56,7 +58,7 @@ fn set_many(context: &mut Context<'_>) -> Run {
         return context.fail(&text);
     }
     for at in (1..context.count()).step_by(2) {
-        let (key, value) = (context.argument(at), context.argument(at + 1));
+        let (key, value) = (context.argument(at), context.string(at + 1));
         let found = entry_to_replace(context, key)?;
         context.put(key, value, None, found.entry)?;
     }
@@ -73,7 +75,7 @@ fn set_many_if_absent(context: &mut Context<'_>) -> Run {
         }
     }
     for at in (1..context.count()).step_by(2) {
-        let (key, value) = (context.argument(at), context.argument(at + 1));
+        let (key, value) = (context.argument(at), context.string(at + 1));
         let found = context.find(key)?;
         context.put(key, value, None, found.entry)?;
     }

@@ -64,7 +64,11 @@ fn usage(context: &mut Context<'_>) -> Run {
         return Ok(());
     }
     let scratch = &context.data().scratch;
-    let bytes = scratch.stored.len() + scratch.value.len() + ENTRY_BYTES;
+    let row = match &found.large {
+        Some(stream) => stream.len(),
+        None => scratch.value.len() as u64,
+    };
+    let bytes = row + (scratch.stored.len() + ENTRY_BYTES) as u64;
     context.integer(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 

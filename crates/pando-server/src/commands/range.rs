@@ -1,5 +1,7 @@
 //! GETRANGE and its old name SUBSTR.
 
+use std::ops::Range;
+
 use super::{Command, Flags};
 use crate::context::{Context, Run};
 
@@ -22,11 +24,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// The bytes from `start` to `end`, both included, negative ones counted from the end.
-fn slice(bytes: &[u8], start: i64, end: i64) -> &[u8] {
-    let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+/// Where in a string of `length` bytes those from `start` to `end` lie, both included, negative
+/// ones counted from the end.
+fn slice(length: u64, start: i64, end: i64) -> Range<u64> {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {
-        return &[];
+        return 0..0;
     }
     let absolute = |index: i64| {
         if index < 0 {
@@ -36,9 +39,9 @@ fn slice(bytes: &[u8], start: i64, end: i64) -> &[u8] {
         }
     };
     let (start, end) = (absolute(start), absolute(end).min(length - 1));
-    match (usize::try_from(start), usize::try_from(end)) {
-        (Ok(start), Ok(end)) if start <= end => &bytes[start..=end],
-        _ => &[],
+    match (u64::try_from(start), u64::try_from(end)) {
+        (Ok(start), Ok(end)) if start <= end => start..end + 1,
+        _ => 0..0,
     }
 }
 
@@ -47,24 +50,32 @@ fn get_range(context: &mut Context<'_>) -> Run {
         (Ok(start), Ok(end)) => (start, end),
         (Err(text), _) | (_, Err(text)) => return context.fail(text),
     };
-    let Some(row) = context.read(context.argument(1))? else {
+    let found = context.read(context.argument(1))?;
+    let range = slice(context.string_bytes(&found), start, end);
+    if let Some(stream) = &found.large {
+        return context.reply_part(stream, range);
+    }
+    let Some(row) = found.row else {
         context.reply().bulk(b"");
         return Ok(());
     };
     let version = context.session.version;
     let value = std::mem::take(&mut context.data().scratch.value);
     let mut reply = pando_resp::Writer::new(context.out, version);
-    reply.bulk(slice(&value[row.payload..], start, end));
+    let within = |at: u64| usize::try_from(at).expect("it is in memory");
+    reply.bulk(&value[row.payload..][within(range.start)..within(range.end)]);
     context.data().scratch.value = value;
     context.check_reply()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::slice;
-
     #[test]
     fn ranges_are_cut_as_in_redis() {
+        let slice = |text: &'static [u8], start, end| {
+            let range = super::slice(text.len() as u64, start, end);
+            &text[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]
+        };
         let text = b"This is a string";
         assert_eq!(slice(text, 0, 3), b"This");
         assert_eq!(slice(text, -3, -1), b"ing");

@@ -35,6 +35,11 @@ pub(crate) fn wrong_arity(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
+/// An argument that is neither held nor stored.
+pub(crate) fn argument_too_long(command: &str, index: usize, bytes: usize, most: usize) -> String {
+    format!("ERR argument {index} of '{command}' has {bytes} bytes, at most {most} are taken here")
+}
+
 /// `invalid expire time` of a command.
 pub(crate) fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")

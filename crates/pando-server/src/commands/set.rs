@@ -1,26 +1,30 @@
 //! SET with all its options, SETNX, SETEX, PSETEX.
 
 use super::expire::{Expire, parse_expire};
-use super::{Command, replies};
+use super::{Command, Keys, replies};
 use crate::context::{Context, Found, Halt, Run};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
         flags: super::Flags::WRITE.and(super::Flags::DENYOOM),
+        large: Keys::SECOND,
         summary: "Sets the string value of a key, ignoring its type.",
         ..Command::write("set", -3, set)
     },
     Command {
+        large: Keys::SECOND,
         summary: "Set the string value of a key only when the key doesn't exist.",
         ..Command::write("setnx", 3, set_if_absent)
     },
     Command {
         since: "2.0.0",
+        large: Keys::THIRD,
         summary: "Sets the string value and expiration time of a key.",
         ..Command::write("setex", 4, set_with_seconds)
     },
     Command {
         since: "2.6.0",
+        large: Keys::THIRD,
         summary: "Sets both string value and expiration time in milliseconds of a key.",
         ..Command::write("psetex", 4, set_with_milliseconds)
     },
@@ -90,9 +94,9 @@ pub(crate) fn entry_to_replace(context: &mut Context<'_>, key: &[u8]) -> Result<
 }
 
 fn set(context: &mut Context<'_>) -> Run {
-    let (key, value) = (context.argument(1), context.argument(2));
+    let (key, value) = (context.argument(1), context.string(2));
     if context.count() == 3 {
-        if !context.fits(key, value.len()) {
+        if !context.fits(value.len()) {
             return context.fail(replies::STRING_TOO_LONG);
         }
         let found = entry_to_replace(context, key)?;
@@ -103,12 +107,12 @@ fn set(context: &mut Context<'_>) -> Run {
         Ok(options) => options,
         Err(text) => return context.fail(&text),
     };
-    if !context.fits(key, value.len()) {
+    if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = context.find(key)?;
     if options.get {
-        context.reply_row(found.row)?;
+        context.reply_found(&found)?;
     }
     let refused = match options.condition {
         Condition::Always => false,
@@ -131,8 +135,8 @@ fn set(context: &mut Context<'_>) -> Run {
 }
 
 fn set_if_absent(context: &mut Context<'_>) -> Run {
-    let (key, value) = (context.argument(1), context.argument(2));
-    if !context.fits(key, value.len()) {
+    let (key, value) = (context.argument(1), context.string(2));
+    if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = context.find(key)?;
@@ -152,12 +156,12 @@ fn set_with_milliseconds(context: &mut Context<'_>) -> Run {
 }
 
 fn set_with(context: &mut Context<'_>, unit: Expire) -> Run {
-    let (key, value) = (context.argument(1), context.argument(3));
+    let (key, value) = (context.argument(1), context.string(3));
     let deadline = match parse_expire(context, unit, 2) {
         Ok(deadline) => deadline,
         Err(text) => return context.fail(&text),
     };
-    if !context.fits(key, value.len()) {
+    if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = context.find(key)?;

@@ -75,26 +75,42 @@ impl Keys {
     pub(crate) const SECOND: Self = Self::new(2, 2, 1);
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
+    /// Of arguments that are no keys.
+    pub(crate) const THIRD: Self = Self::new(3, 3, 1);
+    pub(crate) const OF_PAIRS: Self = Self::new(2, -1, 2);
 
     const fn new(first: i32, last: i32, step: i32) -> Self {
         Self { first, last, step }
     }
 
-    /// The keys among `arguments`.
-    pub(crate) fn of<'a>(self, arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
-        let count = arguments.len();
+    /// True if argument `index` of `count` is one of them.
+    pub(crate) fn has(self, index: usize, count: usize) -> bool {
+        let range = self.range(count);
+        let step = usize::try_from(self.step).unwrap_or(1).max(1);
+        range.contains(&index) && (index - range.start).is_multiple_of(step)
+    }
+
+    /// Where they lie among `count` arguments.
+    #[inline]
+    fn range(self, count: usize) -> std::ops::Range<usize> {
         let first = usize::try_from(self.first).unwrap_or(0);
         let end = match usize::try_from(self.last) {
             Ok(last) => last + 1,
             Err(_) => count.saturating_sub(self.last.unsigned_abs() as usize - 1),
         };
-        let step = usize::try_from(self.step).unwrap_or(1).max(1);
-        let range = if first == 0 {
+        if first == 0 {
             0..0
         } else {
             first..end.min(count)
-        };
-        range.step_by(step).map(move |index| arguments.at(index))
+        }
+    }
+
+    /// The keys among `arguments`.
+    pub(crate) fn of<'a>(self, arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let step = usize::try_from(self.step).unwrap_or(1).max(1);
+        self.range(arguments.len())
+            .step_by(step)
+            .map(move |index| arguments.at(index))
     }
 }
 
@@ -145,6 +161,8 @@ pub(crate) struct Command {
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
+    /// Arguments that may be longer than what is held whole.
+    pub(crate) large: Keys,
     pub(crate) group: Group,
     pub(crate) kind: Kind,
     pub(crate) since: &'static str,
@@ -169,6 +187,7 @@ impl Command {
             arity,
             flags: Flags::NONE,
             keys: Keys::NONE,
+            large: Keys::NONE,
             group: Group::Server,
             kind: Kind::Session,
             since: "1.0.0",

@@ -16,6 +16,7 @@ use crate::error_codes::code_of;
 use crate::executor::nanoseconds;
 use crate::keyspace::Row;
 use crate::session::{Multi, Session, WatchedKey};
+use crate::staging::Staged;
 
 /// Most keys that one connection watches.
 const WATCHES_MAX: usize = 65_536;
@@ -85,6 +86,7 @@ pub(crate) fn queue(
     session: &mut Session,
     index: usize,
     arguments: Arguments<'_>,
+    staged: &mut Vec<Staged>,
     bytes_max: usize,
 ) -> Result<(), &'static str> {
     let multi = session
@@ -98,7 +100,7 @@ pub(crate) fn queue(
     if multi.bytes() > bytes_max {
         return Err(replies::QUEUE_TOO_LONG);
     }
-    multi.push(index, arguments);
+    multi.push(index, arguments, staged);
     Ok(())
 }
 
@@ -153,7 +155,7 @@ fn watch(context: &mut Context<'_>) -> Run {
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
         };
         scratch.value.clear();
-        let found = match database.keys.try_get(&scratch.stored, &mut scratch.value)? {
+        let found = match database.look(&scratch.stored, &mut scratch.value)? {
             Attempt::Ready(found) => found,
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
         };
@@ -219,7 +221,8 @@ fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
         let start = context.out.len();
         match context.shared.commands.resolve(index, arguments) {
             Ok((id, command)) => {
-                let mut nested = context.nested(command, arguments, place, &mut overlay);
+                let mut nested =
+                    context.nested(command, arguments, multi.staged(place), place, &mut overlay);
                 (command.run)(&mut nested)?;
                 if nested.data.is_some() {
                     nested.check_reply()?;

@@ -46,7 +46,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// Replies the time in units of `unit_ms`, rounded; -1 for a key without, -2 for none.
 fn ask(context: &mut Context<'_>, unit_ms: u64, relative: bool) -> Run {
-    let Some(row) = context.read(context.argument(1))? else {
+    let Some(row) = context.read(context.argument(1))?.row else {
         return context.integer(-2);
     };
     let Some(expiry) = row.expiry else {

@@ -140,7 +140,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
             Some(value) => Some(value),
             None => {
                 scratch.value.clear();
-                match database.keys.try_get(stored, &mut scratch.value)? {
+                match database.look(stored, &mut scratch.value)? {
                     Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
                     Attempt::Ready(true) => Some(scratch.value.as_slice()),
                     Attempt::Ready(false) => None,
@@ -287,7 +287,7 @@ fn size(context: &mut Context<'_>) -> Run {
                 false
             } else {
                 data.scratch.value.clear();
-                match database.keys.try_get(stored, &mut data.scratch.value)? {
+                match database.look(stored, &mut data.scratch.value)? {
                     Attempt::Ready(found) => found,
                     Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
                 }

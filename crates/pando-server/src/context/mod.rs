@@ -5,6 +5,8 @@
 //! and it runs again when waiting has made sense. So a command changes its session only when
 //! nothing can halt it any more. What must outlive a halt is in [`Progress`].
 
+pub(crate) mod edits;
+mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
 mod rows;
@@ -23,7 +25,9 @@ use crate::keyspace::RowError;
 use crate::loop_handle::LoopHandle;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::staging::Staged;
 
+pub(crate) use large::NewString;
 pub(crate) use rows::Found;
 
 /// Why a command stopped before its end. Control flow, never shown to a client as such.
@@ -94,6 +98,8 @@ pub(crate) struct Data<'a> {
 /// The surroundings of one run of one command.
 pub(crate) struct Context<'a> {
     pub(crate) arguments: Arguments<'a>,
+    /// Those of them that are not held: among the arguments they are empty.
+    pub(crate) staged: &'a [Staged],
     pub(crate) command: &'static Command,
     pub(crate) session: &'a mut Session,
     pub(crate) out: &'a mut Vec<u8>,
@@ -116,6 +122,7 @@ impl<'a> Context<'a> {
         &'b mut self,
         command: &'static Command,
         arguments: Arguments<'b>,
+        staged: &'b [Staged],
         index: usize,
         overlay: &'b mut Overlay,
     ) -> Context<'b> {
@@ -127,6 +134,7 @@ impl<'a> Context<'a> {
         });
         Context {
             arguments,
+            staged,
             command,
             session: self.session,
             out: self.out,
@@ -225,7 +233,8 @@ impl<'a> Context<'a> {
     /// Stops a reply that has become too long.
     #[inline]
     pub(crate) fn check_reply(&self) -> Run {
-        if self.out.len() - self.reply_start > self.engine().reply_bytes_max {
+        let bytes = self.out.len() - self.reply_start + self.progress.stream_bytes;
+        if bytes > self.engine().reply_bytes_max {
             return Err(Halt::ReplyTooLong);
         }
         Ok(())

@@ -5,6 +5,9 @@ use std::task::Waker;
 
 use pando_sync::time::Instant;
 use pando_sync::{Arc, Mutex};
+use pandodb::nonblocking::ValueSource;
+
+use super::edits::Edits;
 
 /// An iteration over a database that has come some way.
 #[derive(Debug, Default)]
@@ -88,6 +91,12 @@ pub(crate) struct Progress {
     pub(crate) misses: u32,
     /// Commands that the current run of an EXEC has called.
     pub(crate) calls: Vec<InnerCall>,
+    /// Values that are parts of the reply of the current run, by where in it they come.
+    pub(crate) streams: Vec<(usize, ValueSource)>,
+    /// Memory that they take.
+    pub(crate) stream_bytes: usize,
+    /// Strings in chunks that are being made.
+    pub(crate) edits: Edits,
 }
 
 /// A command of an EXEC.
@@ -116,6 +125,15 @@ impl Progress {
     /// Forgets everything; keeps no memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
+        if !self.edits.is_empty() {
+            self.edits = Edits::default();
+        }
+        self.begin_again();
+    }
+
+    /// As [`Progress::clear`], but for what was made of values that may be the same.
+    #[inline]
+    pub(crate) fn begin_again(&mut self) {
         if !self.walks.is_empty() {
             self.walks = Vec::new();
         }
@@ -131,5 +149,10 @@ impl Progress {
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);
         self.calls.clear();
+        self.edits.rewind();
+        if !self.streams.is_empty() {
+            self.streams = Vec::new();
+            self.stream_bytes = 0;
+        }
     }
 }

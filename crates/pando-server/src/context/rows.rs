@@ -1,18 +1,22 @@
 //! Reading and writing rows: the only place where commands touch the tables of keys.
 
 use pando_resp::Writer;
-use pandodb::nonblocking::Attempt;
+use pandodb::nonblocking::{Attempt, Opened};
+use pandodb::{Error, ValueStream};
 
-use super::{Context, Halt, Run};
+use super::{Context, Halt, NewString, Run};
 use crate::keyspace::{Expiry, Row, RowError, encode, entry_key};
 
 /// What is at a key.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The value that lives; its payload is in the scratch until the next read.
     pub(crate) row: Option<Row>,
     /// The expiry entry of the row, of one that has ended too.
     pub(crate) entry: Option<u64>,
+    /// The string of the row, head included, if it lies in chunks: the payload is empty then.
+    /// Boxed: the usual row is moved about.
+    pub(crate) large: Option<Box<ValueStream>>,
 }
 
 impl Found {
@@ -35,37 +39,65 @@ impl Context<'_> {
         scratch.value.clear();
         let attempt = match data.transaction.as_deref_mut() {
             Some(transaction) => {
-                transaction.get(&database.keys, &scratch.stored, &mut scratch.value)?
+                transaction.get(&database.keys, &scratch.stored, &mut scratch.value)
             }
-            None => database.keys.try_get(&scratch.stored, &mut scratch.value)?,
+            None => database.keys.try_get(&scratch.stored, &mut scratch.value),
         };
+        let mut large = None;
         match attempt {
-            Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
-            Attempt::Ready(false) => return Ok(Found::default()),
-            Attempt::Ready(true) => {}
+            Ok(Attempt::Pending(pending)) => return Err(Halt::Pending(pending)),
+            Ok(Attempt::Ready(false)) => return Ok(Found::default()),
+            Ok(Attempt::Ready(true)) => {}
+            Err(Error::InChunks) => match self.open()? {
+                Opened::Absent => return Ok(Found::default()),
+                Opened::Value => {}
+                Opened::Large(stream) => large = Some(Box::new(stream)),
+            },
+            Err(error) => return Err(Halt::Engine(error)),
         }
+        let scratch = &*self.data().scratch;
         let row = Row::decode(&scratch.stored, &scratch.value)?;
         if row.user_key(&scratch.stored, &scratch.value) != key {
             return Err(Halt::Row(RowError::OtherKey));
         }
+        let lives = !row.is_over(now_ms);
         Ok(Found {
-            row: (!row.is_over(now_ms)).then_some(row),
+            row: lives.then_some(row),
             entry: row.expiry.map(|expiry| expiry.entry),
+            large: large.filter(|_| lives),
         })
+    }
+
+    /// Reads the row whose stored key is in the scratch, once it is known to lie in chunks.
+    #[cold]
+    fn open(&mut self) -> Result<Opened, Halt> {
+        let database = self.database();
+        let data = self.data();
+        let scratch = &mut *data.scratch;
+        let attempt = match data.transaction.as_deref_mut() {
+            Some(transaction) => {
+                transaction.open(&database.keys, &scratch.stored, &mut scratch.value)?
+            }
+            None => (database.keys).try_open(&scratch.stored, &mut scratch.value)?,
+        };
+        match attempt {
+            Attempt::Ready(opened) => Ok(opened),
+            Attempt::Pending(pending) => Err(Halt::Pending(pending)),
+        }
     }
 
     /// As [`Context::find`] for a command that only reads: counts hits and misses.
     #[inline]
-    pub(crate) fn read(&mut self, key: &[u8]) -> Result<Option<Row>, Halt> {
+    pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Halt> {
         let found = self.find(key)?;
         match found.row {
             Some(_) => self.progress.hits += 1,
             None => self.progress.misses += 1,
         }
-        Ok(found.row)
+        Ok(found)
     }
 
-    /// The string of the row that was read last.
+    /// The string of the row that was read last, unless it lies in chunks: empty then.
     #[inline]
     pub(crate) fn payload(&mut self, row: Row) -> &[u8] {
         &self.data().scratch.value[row.payload..]
@@ -73,12 +105,16 @@ impl Context<'_> {
 
     /// Replies the string of the row that was read last, or no value.
     #[inline]
-    pub(crate) fn reply_row(&mut self, row: Option<Row>) -> Run {
+    pub(crate) fn reply_found(&mut self, found: &Found) -> Run {
+        if let Some(stream) = &found.large {
+            let length = self.string_bytes(found);
+            return self.reply_part(stream, 0..length);
+        }
         let version = self.session.version;
         let data = self.data.as_ref();
         let scratch = &*data.expect("a row was read").scratch;
         let mut writer = Writer::new(self.out, version);
-        match row {
+        match found.row {
             Some(row) => writer.bulk(&scratch.value[row.payload..]),
             None => writer.null(),
         }
@@ -86,7 +122,24 @@ impl Context<'_> {
     }
 
     /// Writes a string; `entry` is the expiry entry that the key has now.
+    #[inline]
     pub(crate) fn put(
+        &mut self,
+        key: &[u8],
+        string: NewString<'_>,
+        deadline: Option<u64>,
+        entry: Option<u64>,
+    ) -> Run {
+        match string {
+            NewString::Bytes(payload) if self.lies_in_pages(key, payload.len() as u64) => {
+                self.put_plain(key, payload, deadline, entry)
+            }
+            _ => self.put_chunks(key, string, deadline, entry),
+        }
+    }
+
+    /// Writes a string that lies in pages.
+    fn put_plain(
         &mut self,
         key: &[u8],
         payload: &[u8],
@@ -104,10 +157,14 @@ impl Context<'_> {
     }
 
     /// Gives the value that was read last another deadline.
-    pub(crate) fn put_deadline(&mut self, key: &[u8], found: Found, deadline: Option<u64>) -> Run {
+    pub(crate) fn put_deadline(&mut self, key: &[u8], found: &Found, deadline: Option<u64>) -> Run {
+        if let Some(stream) = &found.large {
+            return self.put_head(key, stream, deadline, found.entry);
+        }
         let row = found.row.expect("only a value that lives gets a deadline");
         let value = std::mem::take(&mut self.data().scratch.value);
-        let result = self.put(key, &value[row.payload..], deadline, found.entry);
+        let string = NewString::Bytes(&value[row.payload..]);
+        let result = self.put(key, string, deadline, found.entry);
         self.data().scratch.value = value;
         result
     }
@@ -128,7 +185,7 @@ impl Context<'_> {
     }
 
     /// Deletes the row that `found` found at `key`, and its expiry entry.
-    pub(crate) fn remove(&mut self, key: &[u8], found: Found) -> Run {
+    pub(crate) fn remove(&mut self, key: &[u8], found: &Found) -> Run {
         let number = self.session.database;
         let database = self.database();
         self.move_entry(key, None, found.entry)?;
@@ -145,7 +202,7 @@ impl Context<'_> {
     }
 
     /// Sees to it that the key's one expiry entry is not later than `deadline`.
-    fn move_entry(
+    pub(super) fn move_entry(
         &mut self,
         key: &[u8],
         deadline: Option<u64>,
@@ -176,16 +233,5 @@ impl Context<'_> {
         transaction.put(&database.elements, &scratch.encoded, b"")?;
         let entry = deadline;
         Ok(Some(Expiry { deadline, entry }))
-    }
-
-    /// True if a string of `bytes` can be stored at `key`.
-    pub(crate) fn fits(&self, key: &[u8], bytes: usize) -> bool {
-        let engine = self.engine();
-        let whole_key = if engine.folder.folds(key) {
-            key.len()
-        } else {
-            0
-        };
-        bytes.saturating_add(whole_key) <= engine.string_bytes_max
     }
 }

@@ -111,6 +111,22 @@ impl Client {
         show(&self.call(&words(command)))
     }
 
+    /// As [`Client::run`], with the reply as it is.
+    pub(crate) fn run_raw(&mut self, command: &str) -> Answer {
+        self.call(&words(command))
+    }
+
+    /// The value of the only pair of a reply.
+    pub(crate) fn text_of(&mut self, command: &str) -> String {
+        match self.run_raw(command) {
+            Answer::Array(mut pair) => match pair.pop() {
+                Some(Answer::Bulk(bytes)) => String::from_utf8(bytes).unwrap(),
+                other => panic!("{command}: {other:?}"),
+            },
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+
     /// Each command has the reply beside it.
     #[track_caller]
     pub(crate) fn check(&mut self, script: &[(&str, &str)]) {

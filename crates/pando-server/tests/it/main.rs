@@ -21,6 +21,8 @@ mod hostile;
 #[cfg(test)]
 mod introspection;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod metrics;

@@ -1,0 +1,185 @@
+//! Strings that lie in chunks: as arguments, as parts of replies, and written.
+
+use std::ops::Range;
+
+use pandodb::nonblocking::{EditOld, NewBytes, ValueSource};
+use pandodb::{LargeValue, ValueStream};
+
+use super::edits::Source;
+use super::{Context, Found, Halt, Run};
+use crate::keyspace::{encode_head, head_bytes};
+
+/// A string that a command is given or makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NewString<'a> {
+    /// In memory.
+    Bytes(&'a [u8]),
+    /// In chunks of the store.
+    Large(&'a LargeValue),
+}
+
+impl NewString<'_> {
+    /// Bytes of it.
+    pub(crate) fn len(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Large(value) => value.len(),
+        }
+    }
+
+    fn to_new_bytes(self) -> NewBytes {
+        match self {
+            Self::Bytes(bytes) => NewBytes::Bytes(bytes.to_vec()),
+            Self::Large(value) => NewBytes::Large(value.clone()),
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Argument `index` as a string to be stored, however long it is.
+    #[inline]
+    pub(crate) fn string(&self, index: usize) -> NewString<'a> {
+        let mut staged = self.staged.iter();
+        match staged.find(|staged| staged.index == index) {
+            Some(staged) => NewString::Large(&staged.value),
+            None => NewString::Bytes(self.argument(index)),
+        }
+    }
+
+    /// True if a string of `bytes` bytes is not too long.
+    #[inline]
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        bytes <= self.engine().string_bytes_max
+    }
+
+    /// True if a string of `bytes` bytes at `key` lies in pages.
+    #[inline]
+    pub(crate) fn lies_in_pages(&self, key: &[u8], bytes: u64) -> bool {
+        let engine = self.engine();
+        let whole_key = engine.folder.folds(key).then_some(key);
+        bytes.saturating_add(head_bytes(whole_key) as u64) <= engine.row_bytes_max as u64
+    }
+
+    /// Bytes of the string of the row that was read last; 0 if there is none.
+    #[inline]
+    pub(crate) fn string_bytes(&mut self, found: &Found) -> u64 {
+        match (&found.large, found.row) {
+            (Some(stream), _) => stream.len() - stream.head().len() as u64,
+            (None, Some(row)) => self.payload(row).len() as u64,
+            (None, None) => 0,
+        }
+    }
+
+    /// Replies the bytes of a string in chunks at `range`, which is within it. They are read when
+    /// all before them is sent.
+    pub(crate) fn reply_part(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
+        let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
+        self.reply().bulk_header(length);
+        if length > 0 {
+            let head = stream.head().len() as u64;
+            let source = ValueSource::new(stream.reopen(), head + range.start..head + range.end);
+            assert_eq!(source.left(), length as u64, "what is announced comes");
+            let offset = self.out.len() - self.reply_start;
+            self.progress.streams.push((offset, source));
+            self.progress.stream_bytes += stream.idle_bytes();
+        }
+        self.reply().raw(b"\r\n");
+        self.check_reply()
+    }
+
+    /// The string that was read last, with `new` at `offset`; zeros come between. For strings that
+    /// lie in chunks before or afterwards.
+    pub(crate) fn spliced(
+        &mut self,
+        key: &[u8],
+        found: &Found,
+        offset: u64,
+        new: NewString<'_>,
+    ) -> Result<LargeValue, Halt> {
+        if let NewString::Large(value) = new
+            && offset == 0
+            && value.len() >= self.string_bytes(found)
+        {
+            return Ok(value.clone());
+        }
+        let old = match (&found.large, found.row) {
+            (Some(stream), _) => EditOld::Large(stream.reopen()),
+            (None, Some(row)) => EditOld::Value(self.payload(row).to_vec()),
+            (None, None) => EditOld::Value(Vec::new()),
+        };
+        self.made(key, old, offset, new)
+    }
+
+    fn made(
+        &mut self,
+        key: &[u8],
+        old: EditOld,
+        offset: u64,
+        new: NewString<'_>,
+    ) -> Result<LargeValue, Halt> {
+        let mut stored = Vec::new();
+        self.engine().folder.store(key, &mut stored);
+        let source = Source {
+            key: (self.session.database, &stored),
+            old,
+            offset,
+            new: new.to_new_bytes(),
+        };
+        let db = &self.engine().db;
+        self.progress.edits.make(db, source, self.waker)
+    }
+
+    /// Writes a string that does not lie in pages.
+    #[cold]
+    pub(super) fn put_chunks(
+        &mut self,
+        key: &[u8],
+        string: NewString<'_>,
+        deadline: Option<u64>,
+        entry: Option<u64>,
+    ) -> Run {
+        let value = match string {
+            NewString::Large(value) => value.clone(),
+            NewString::Bytes(_) => self.made(key, EditOld::Value(Vec::new()), 0, string)?,
+        };
+        self.put_with_head(key, deadline, entry, |head| value.with_head(head))
+    }
+
+    /// Gives a string in chunks another deadline; writes none of them.
+    #[cold]
+    pub(super) fn put_head(
+        &mut self,
+        key: &[u8],
+        stream: &ValueStream,
+        deadline: Option<u64>,
+        entry: Option<u64>,
+    ) -> Run {
+        self.put_with_head(key, deadline, entry, |head| stream.with_head(head))
+    }
+
+    fn put_with_head(
+        &mut self,
+        key: &[u8],
+        deadline: Option<u64>,
+        entry: Option<u64>,
+        value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
+    ) -> Run {
+        let expiry = self.move_entry(key, deadline, entry)?;
+        let whole_key = self.engine().folder.folds(key).then_some(key);
+        let mut head = Vec::new();
+        encode_head(&mut head, whole_key, expiry);
+        let value = value(head)?;
+        let number = self.session.database;
+        let database = self.database();
+        let data = self.data();
+        let scratch = &mut *data.scratch;
+        data.engine.folder.store(key, &mut scratch.stored);
+        let transaction = data.transaction.as_deref_mut();
+        let transaction = transaction.expect("commands that write have a transaction");
+        transaction.put_large(&database.keys, &scratch.stored, value)?;
+        if let Some(overlay) = data.overlay.as_deref_mut() {
+            overlay.put(number, &scratch.stored, key);
+        }
+        Ok(())
+    }
+}

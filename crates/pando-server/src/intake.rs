@@ -1,0 +1,117 @@
+//! The next command of a connection, and where its arguments go that are too long to be held.
+
+use pando_resp::Parsed;
+
+use crate::commands::replies;
+use crate::connection::Connection;
+use crate::loop_data::Turn;
+use crate::staging::{Destination, Intake};
+
+/// What the input so far is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Input {
+    Command {
+        consumed: usize,
+    },
+    /// More bytes must come.
+    Starved,
+    /// The store has no room for bytes that are there: it wakes the connection.
+    Stuck,
+}
+
+impl Connection {
+    /// Finds the next command.
+    #[inline]
+    pub(crate) fn parse(&mut self, turn: &Turn<'_>) -> Input {
+        let limits = self.limits(turn);
+        loop {
+            let Some(buffers) = self.buffers.as_mut() else {
+                return Input::Starved;
+            };
+            let rest = &mut buffers.input[buffers.offset..];
+            match buffers.parser.parse(rest, &limits) {
+                Parsed::Command { consumed } => return Input::Command { consumed },
+                Parsed::Large {
+                    at,
+                    bytes,
+                    index,
+                    count,
+                } => {
+                    if !buffers.staging.is_arriving() {
+                        self.begin_large(turn, (index, at, bytes), count);
+                    }
+                    match self.take_large(at) {
+                        Intake::Whole => {}
+                        Intake::Hungry => return Input::Starved,
+                        Intake::Waits => return Input::Stuck,
+                    }
+                }
+                Parsed::Nothing { consumed } => {
+                    buffers.offset += consumed;
+                    self.position += consumed as u64;
+                    buffers.parser.clear();
+                }
+                Parsed::Incomplete { .. } => return Input::Starved,
+                Parsed::Broken(error) => {
+                    self.session.closing = true;
+                    self.write_error(&format!("ERR {error}"));
+                    turn.count_error(b"ERR");
+                    return Input::Starved;
+                }
+            }
+        }
+    }
+
+    /// Decides where an argument goes that is too long to be held.
+    #[cold]
+    fn begin_large(&mut self, turn: &Turn<'_>, argument: (usize, usize, usize), count: usize) {
+        let destination = self.destination(turn, argument, count);
+        let db = turn.data.as_ref().map(|data| &data.engine.db);
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        buffers.staging.begin(argument, destination, db);
+    }
+
+    fn destination(
+        &self,
+        turn: &Turn<'_>,
+        (index, _, bytes): (usize, usize, usize),
+        count: usize,
+    ) -> Destination {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let name = arguments.get(0).unwrap_or_default();
+        let command = turn.shared.commands.find(name);
+        let Some((_, command)) = command.filter(|(_, command)| command.takes(count)) else {
+            return Destination::Nowhere(None);
+        };
+        let Some(data) = &turn.data else {
+            return Destination::Nowhere(Some(replies::LOADING.to_owned()));
+        };
+        if self.session.multi.as_ref().is_some_and(|multi| multi.dirty) {
+            return Destination::Nowhere(None);
+        }
+        if command.large.has(index, count) {
+            return Destination::Store;
+        }
+        let most = data.engine.whole_bytes_max;
+        Destination::Nowhere(Some(replies::argument_too_long(
+            command.name,
+            index,
+            bytes,
+            most,
+        )))
+    }
+
+    /// Takes what has arrived of an argument that begins at `at` of the command.
+    #[cold]
+    fn take_large(&mut self, at: usize) -> Intake {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let from = buffers.offset + at;
+        let intake = (buffers.staging).take(&mut buffers.input, from, &self.waker);
+        if intake == Intake::Whole {
+            buffers.parser.large_taken();
+        }
+        intake
+    }
+}
