@@ -75,6 +75,7 @@ impl Output {
     /// Those of one reply come in their order, before [`Output::release`].
     pub(crate) fn push_stream(&mut self, offset: usize, source: ValueSource) {
         let hold = self.hold.expect("a command is running");
+        assert!(offset > 0, "its length comes before it");
         let position = hold + offset as u64;
         assert!(position < self.end(), "a line end follows");
         self.streams.push_back(Stream { position, source });
@@ -135,12 +136,10 @@ impl Output {
 
     /// The value that is to be sent next, if it may be and all before it is sent.
     pub(crate) fn stream(&mut self) -> Option<&mut ValueSource> {
+        // Its reply begins in front of it: what is sent up to here was neither gated nor held.
         let at = self.base + self.sent as u64;
-        let gate = self.gates.front().map(|gate| gate.position);
         let stream = self.streams.front_mut()?;
-        let free = |limit: Option<u64>| limit.is_none_or(|limit| stream.position < limit);
-        let is_next = stream.position == at && free(gate) && free(self.hold);
-        is_next.then_some(&mut stream.source)
+        (stream.position == at).then_some(&mut stream.source)
     }
 
     /// The value that was to be sent next is sent.

@@ -54,7 +54,9 @@ impl Large {
     /// Free bytes once nothing is left to be freed.
     fn free(&self) -> u64 {
         let db = self.db();
+        let since = now();
         loop {
+            assert!(since.elapsed() < Duration::from_secs(20), "garbage stays");
             db.checkpoint().unwrap();
             if !db.garbage_left() {
                 db.checkpoint().unwrap();
