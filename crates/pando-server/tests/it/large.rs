@@ -453,7 +453,7 @@ fn large_arguments_and_replies_keep_their_place_in_a_pipeline() {
         input.extend_from_slice(&encode(&["GET", "k"]));
     }
     let mut sender = client.stream.try_clone().unwrap();
-    let writer = std::thread::spawn(move || {
+    let writer = thread::spawn(move || {
         // Pieces that end anywhere.
         let mut rest = input.as_slice();
         for size in (1..).map(|round: usize| round * 977 % 300_000 + 1) {
@@ -665,16 +665,25 @@ fn conflicts_change_large_strings_one_after_the_other() {
     let large = Large::new();
     let mut client = large.server.client();
     client.set("k", &bytes(1, 2 * MIB));
+    client.set("same", &bytes(1, 2 * MIB));
     let address = large.server.address;
     let threads: Vec<_> = (0..4_u8)
         .map(|thread| {
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 let mut client = Client::connect(address);
-                for _ in 0..20 {
+                for round in 0..20 {
                     let piece = [b'a' + thread; 10_000];
-                    let Answer::Integer(_) = client.call(&[&b"APPEND"[..], b"k", &piece]) else {
-                        panic!("not a length");
-                    };
+                    let length = client.call(&[&b"APPEND"[..], b"k", &piece]);
+                    assert!(matches!(length, Answer::Integer(_)), "{length:?}");
+                    // The value stays as long as it is: only its chunks tell that it changed.
+                    let from = usize::from(thread) * 100;
+                    if round > 0 {
+                        let own = client.run_raw(&format!("GETRANGE same {from} {}", from + 99));
+                        assert!(own == bulk(&[b'A' + round - 1; 100]), "it was undone");
+                    }
+                    let place = format!("SETRANGE same {from} ?");
+                    let length = client.call_with(&place, &[b'A' + round; 100]);
+                    assert_eq!(show(&length), format!(":{}", 2 * MIB));
                 }
             })
         })
@@ -693,4 +702,6 @@ fn conflicts_change_large_strings_one_after_the_other() {
         counts[usize::from(piece[0] - b'a')] += 1;
     }
     assert_eq!(counts, [20; 4]);
+    let same = [&[b'A' + 19; 400], &bytes(1, 2 * MIB)[400..]].concat();
+    client.holds("same", &same);
 }
