@@ -244,6 +244,15 @@ impl<'a> Exclusive<'a> {
         }
     }
 
+    /// Counts that this change, of entry `entry`, had to give way to another one before. Says in
+    /// front of which entry the page should be cut, if that happens often in different places.
+    pub fn count_strife(&self, entry: usize) -> Option<usize> {
+        let header = self.pool.header(self.frame);
+        let (strife, cut) = header.strife().count(entry, self.version);
+        header.set_strife(strife);
+        cut
+    }
+
     /// Frees the page: its id and frame may be used for another one. The caller has taken it out
     /// of its tree, or never linked it.
     ///

@@ -5,6 +5,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, f
 use pando_sync::words::prefetch;
 
 use crate::latch::Latch;
+use crate::strife::Strife;
 
 /// Nothing used the page since it was loaded.
 pub(crate) const HEAT_NEW: u8 = 0;
@@ -39,6 +40,8 @@ pub(crate) struct FrameHeader {
     heat: AtomicU8,
     /// Not evictable.
     wired: AtomicBool,
+    /// Changes that had to give way to others: see [`crate::strife`].
+    strife: AtomicU32,
 }
 
 const _: () = assert!(
@@ -59,6 +62,7 @@ impl FrameHeader {
             freed_epoch: AtomicU64::new(0),
             heat: AtomicU8::new(HEAT_NEW),
             wired: AtomicBool::new(false),
+            strife: AtomicU32::new(0),
         }
     }
 
@@ -78,6 +82,14 @@ impl FrameHeader {
 
     pub(crate) fn set_page(&self, page: PageId) {
         self.page.store(page.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn strife(&self) -> Strife {
+        Strife(self.strife.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_strife(&self, strife: Strife) {
+        self.strife.store(strife.0, Ordering::Relaxed);
     }
 
     pub(crate) fn stored(&self) -> Option<StoredPage> {

@@ -6,8 +6,8 @@
 //! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
-//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], [`words`], [`access`],
-//! [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`], [`pool`].
+//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
+//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`], [`pool`].
 //!
 //! # Transitions of a page word
 //!
@@ -38,6 +38,7 @@ pub mod page_table;
 pub mod pool;
 pub mod restart;
 pub mod shared;
+mod strife;
 pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};

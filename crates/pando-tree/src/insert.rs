@@ -167,12 +167,21 @@ impl Tree {
         match fit {
             Fit::Torn => damaged(&leaf, "holds records longer than a page"),
             Fit::InPlace | Fit::Rebuild => {
-                let mut latch = leaf.upgrade()?;
+                let mut latch = leaf.upgrade().inspect_err(|_| {
+                    work.lost = Some(leaf.page());
+                })?;
                 let mut page = latch.modify(stay)?;
                 edit::put(&mut page, fit, spot, record, &work.list);
                 stamp(&mut page, marks);
+                let cut = match work.lost.take() {
+                    Some(page) if page == leaf.page() => latch.count_strife(spot.index),
+                    _ => None,
+                };
                 drop(latch);
                 work.nearby.finger = Finger::behind(*self, leaf, is_rightmost);
+                if let Some(cut) = cut {
+                    self.part(pool, stay, marks, record.key, cut, work);
+                }
                 Ok(Round::Done {
                     replaced: spot.exact,
                 })

@@ -55,6 +55,8 @@ pub(crate) struct Work {
     pub(crate) pending: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) nearby: Nearby,
+    /// The leaf that somebody else changed before the change under way could.
+    pub(crate) lost: Option<PageId>,
 }
 
 /// Where the last insertion ended, and whether the next one is likely to be there, too: random

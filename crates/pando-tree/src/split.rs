@@ -15,7 +15,7 @@ use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::node::{cut, text};
-use crate::scratch::Work;
+use crate::scratch::{Nearby, Work};
 use crate::tree::{Tree, allocate, damaged, free, marks_of, stamp};
 use crate::word::Store;
 
@@ -141,6 +141,59 @@ impl Tree {
             marks: Some(marks),
         };
         self.carry_out(pool, stay, &plan, &mut work.parent_list)
+    }
+
+    /// Splits the leaf of `key` in front of entry `index`, for whose sides writers fight. It is not
+    /// needed, so that it is left out if anything is in the way.
+    #[cold]
+    pub(crate) fn part(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        index: usize,
+        work: &mut Work,
+    ) {
+        let _left_out = self.try_part(pool, stay, marks, key, index, work);
+    }
+
+    fn try_part(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        index: usize,
+        work: &mut Work,
+    ) -> Attempt<()> {
+        let mut parent = None;
+        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
+            let index = node.child_for(key);
+            parent = Some((here, index));
+            index
+        })?;
+        let list = &mut work.list;
+        let is_whole = list.load(&Node::open(leaf.words().slice()));
+        // A torn list would be cut in a place that makes no sense.
+        leaf.validate()?;
+        let Some(cut) = is_whole.then(|| cut::in_front_of(list, index)).flatten() else {
+            return Ok(());
+        };
+        list.copy_separator(cut, &mut work.separator);
+        let plan = Plan {
+            node: leaf,
+            parent,
+            sides: Side::halves(list, cut),
+            separator: &work.separator,
+            marks: Some(marks),
+        };
+        // A parent without room is left as it is.
+        let end = self.carry_out(pool, stay, &plan, &mut work.parent_list)?;
+        if end == SplitEnd::Done {
+            work.nearby = Nearby::default();
+        }
+        Ok(())
     }
 
     /// Makes room in the inner node of `level` for the separator in `work.pending`.

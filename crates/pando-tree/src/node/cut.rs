@@ -38,10 +38,7 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
         middle += 1;
     }
     let middle = middle.clamp(1, list.len().max(2) - 1);
-    (0..list.len())
-        .flat_map(|distance| [middle.checked_sub(distance), middle.checked_add(distance)])
-        .flatten()
-        .find(|cut| fits(list, *cut))
+    nearest(list, middle)
 }
 
 /// Of a leaf where insertions go on at `index`, which is the newest. What lies beyond, where they
@@ -69,6 +66,20 @@ pub fn behind_run(list: &RecordList, index: usize, course: Course) -> Option<usi
         Course::Down => (index + 1, list.len() - index - 1),
     };
     (filled * 2 >= list.len() && fits(list, cut)).then_some(cut)
+}
+
+/// In front of entry `index`, or where that does not fit as near to it as possible.
+pub fn in_front_of(list: &RecordList, index: usize) -> Option<usize> {
+    let index = index.clamp(1, list.len().max(2) - 1);
+    nearest(list, index)
+}
+
+/// The cut that fits nearest to `index`.
+fn nearest(list: &RecordList, index: usize) -> Option<usize> {
+    (0..list.len())
+        .flat_map(|distance| [index.checked_sub(distance), index.checked_add(distance)])
+        .flatten()
+        .find(|cut| fits(list, *cut))
 }
 
 fn fits(list: &RecordList, cut: usize) -> bool {

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
+use pando_sync::time::{self, Duration};
 use pando_tree::{Direction, GROUP_MAX, LeafCopy};
 
 use crate::groups::get_group;
@@ -232,4 +233,48 @@ fn readers_make_progress_while_a_writer_hammers_their_leaf() {
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
     });
+}
+
+/// Two writers of one leaf of 16 records, until it is parted or so much time is over.
+fn fight(keys: [u32; 2], most: Duration) -> usize {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for number in 0..16_u32 {
+        rig.insert(&mut session, &number.to_be_bytes(), &[0; 100]);
+    }
+    thread::scope(|scope| {
+        for key in keys {
+            let rig = &rig;
+            scope.spawn(move || {
+                let mut session = Session::default();
+                let end = time::now() + most;
+                for turn in 0_u64.. {
+                    let value = [turn as u8; 100];
+                    assert!(rig.insert(&mut session, &key.to_be_bytes(), &value));
+                    if turn % 1024 == 0 && (check_leaves(rig) > 1 || time::now() > end) {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let facts = check_tree(&rig);
+    assert_eq!(facts.records, 16);
+    facts.leaves
+}
+
+/// Leaves, while others write.
+fn check_leaves(rig: &Rig) -> usize {
+    let root = retry(|| rig.tree.try_summary(&rig.pool, rig.tree.root));
+    root.children.len().max(1)
+}
+
+#[test]
+fn writers_that_fight_for_a_leaf_part_it() {
+    // On one processor they meet only when one is preempted in the few nanoseconds that count.
+    if pando_sync::core_count() > 1 {
+        assert_eq!(fight([3, 12], Duration::from_secs(100)), 2);
+    }
+    // For one record there is nothing to part.
+    assert_eq!(fight([3, 3], Duration::from_millis(100)), 1);
 }
