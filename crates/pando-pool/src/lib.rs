@@ -7,7 +7,8 @@
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
-//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`], [`pool`].
+//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`],
+//! [`pool`].
 //!
 //! # Transitions of a page word
 //!
