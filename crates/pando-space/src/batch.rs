@@ -23,7 +23,7 @@ impl Space {
     /// Unless `unit` is 1 to [`EXTENT_BLOCKS_MAX`] and divides `total`.
     #[must_use]
     pub fn allocate_batch(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
-        if !self.ledger.withdraw(u64::from(total), 0) {
+        if !self.withdraw(u64::from(total)) {
             return false;
         }
         let done = self.allocate_runs(total, unit, out);
@@ -51,7 +51,12 @@ impl Space {
             "extents of {lengths:?} blocks are asked for in units of {}",
             self.unit
         );
-        if !self.ledger.withdraw(total, 0) {
+        if let [length] = lengths {
+            let one = self.allocate(*length, None);
+            out.extend(one);
+            return one.is_some();
+        }
+        if !self.withdraw(total) {
             return false;
         }
         let kept = out.len();

@@ -1,19 +1,22 @@
-//! The regions that share a lock: the upper level of the bitmap, and extents that are likely free.
+//! The regions that share a lock: the upper levels of the bitmap.
 //!
-//! A group keeps, for each common size, places where such a run was seen. They are hints: the bits
-//! alone decide, so a hint that has gone stale costs one test, and nothing has to be given back
-//! when space runs out.
+//! For each power of two up to the longest extent there is a set of the regions that may have so
+//! long a run. What a region may have at most is also kept in a row of its own, so that a search
+//! passes over those that cannot serve without touching them.
 
 use std::ops::Range;
 
-use crate::region::{REGION_WORDS, Region};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
 
-/// Sizes, in blocks, up to which places are kept.
-const READY_BLOCKS_MAX: usize = 16;
-/// Places kept of each size.
-const READY_MAX: usize = 64;
-/// Places that one search adds.
-const READY_REFILL: u32 = 32;
+use crate::region::{REGION_BLOCKS, REGION_WORDS, Region};
+use crate::region_set::RegionSet;
+
+/// Powers of two up to the longest extent.
+const LEVELS: usize = EXTENT_BLOCKS_MAX.ilog2() as usize + 1;
+/// Regions that one call of [`Group::lend`] takes from.
+const LEND_REGIONS: usize = 4;
+
+const _: () = assert!(REGION_BLOCKS <= u16::MAX as u32, "bounds have 16 bits");
 
 /// A run within a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,15 +37,27 @@ pub(crate) enum Miss {
     Bounded,
 }
 
+/// What is to be kept ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Blocks of an extent.
+    pub(crate) count: u32,
+    /// Extents.
+    pub(crate) extents: usize,
+    /// For which core.
+    pub(crate) core: usize,
+}
+
 /// Regions under one lock.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) regions: Vec<Region>,
-    /// One bit for each region: it has a free block.
-    not_full: Vec<u64>,
+    /// By level: the regions with a bound of at least 2 to the level.
+    levels: [RegionSet; LEVELS],
+    /// Copies of [`Region::run_bound`].
+    bounds: Vec<u16>,
     /// Where the last search ended.
     cursor: usize,
-    ready: [Vec<Found>; READY_BLOCKS_MAX],
     /// Ones of all regions.
     pub(crate) free: u64,
     /// Free units of all regions.
@@ -67,13 +82,19 @@ impl Before {
     }
 }
 
+/// Number of levels that a bound reaches.
+fn levels_of(bound: u32) -> usize {
+    let bits = u32::BITS - bound.leading_zeros();
+    (bits as usize).min(LEVELS)
+}
+
 impl Group {
     pub(crate) fn new(unit: u32) -> Self {
         Self {
             regions: Vec::new(),
-            not_full: Vec::new(),
+            levels: Default::default(),
+            bounds: Vec::new(),
             cursor: 0,
-            ready: Default::default(),
             free: 0,
             units: 0,
             unit,
@@ -84,9 +105,8 @@ impl Group {
     pub(crate) fn push(&mut self, blocks: u32) {
         let index = self.regions.len();
         self.regions.push(Region::new(blocks, self.unit));
-        if index.is_multiple_of(64) {
-            self.not_full.push(0);
-        }
+        self.bounds.push(0);
+        self.levels.iter_mut().for_each(RegionSet::push);
         self.update(index, Before::default());
     }
 
@@ -96,11 +116,8 @@ impl Group {
         assert!(region.is_all_free(), "what is cut off is free");
         self.free -= u64::from(region.free());
         self.units -= u64::from(region.units());
-        let index = self.regions.len();
-        self.not_full[index / 64] &= !(1 << (index % 64));
-        if index.is_multiple_of(64) {
-            self.not_full.pop();
-        }
+        self.bounds.pop();
+        self.levels.iter_mut().for_each(RegionSet::pop);
         self.cursor = 0;
     }
 
@@ -110,11 +127,23 @@ impl Group {
         self.free = self.free - u64::from(before.free) + u64::from(now);
         let units = self.regions[index].units();
         self.units = self.units - u64::from(before.units) + u64::from(units);
-        let bit = 1 << (index % 64);
-        if now > 0 {
-            self.not_full[index / 64] |= bit;
-        } else {
-            self.not_full[index / 64] &= !bit;
+        self.copy_bound(index);
+    }
+
+    /// Brings the bound of a region and its levels up to date.
+    fn copy_bound(&mut self, index: usize) {
+        let now = self.regions[index].run_bound();
+        let before = u32::from(self.bounds[index]);
+        if now == before {
+            return;
+        }
+        self.bounds[index] = now as u16;
+        let (now, before) = (levels_of(now), levels_of(before));
+        for level in before..now {
+            self.levels[level].insert(index);
+        }
+        for level in now..before {
+            self.levels[level].remove(index);
         }
     }
 
@@ -130,16 +159,7 @@ impl Group {
         let before = Before::of(&self.regions[index]);
         self.regions[index].give(start, count)?;
         self.update(index, before);
-        self.remember(index, start, count);
         Ok(())
-    }
-
-    fn remember(&mut self, region: usize, start: u32, count: u32) {
-        if let Some(ready) = self.ready.get_mut(count as usize - 1)
-            && ready.len() < READY_MAX
-        {
-            ready.push(Found { region, start });
-        }
     }
 
     /// True if such a run exists and is free.
@@ -156,68 +176,68 @@ impl Group {
 
     /// Allocates `count` blocks wherever they are, looking at about `words` words of the bitmap.
     pub(crate) fn allocate(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
-        if let Some(found) = self.take_ready(count) {
-            return Ok(found);
-        }
         let found = self.find(count, words)?;
         self.take(found.region, found.start, count);
         self.cursor = found.region;
-        self.refill(&found, count);
         Ok(found)
     }
 
-    /// A place that was remembered, unless it lies in the middle of a longer run by now, where it
-    /// could cost two units.
-    fn take_ready(&mut self, count: u32) -> Option<Found> {
-        while let Some(found) = self.ready.get_mut(count as usize - 1)?.pop() {
-            if self.is_free(found.region, found.start, count)
-                && self.is_low_edge(found.region, found.start)
-            {
-                self.take(found.region, found.start, count);
-                return Some(found);
+    /// Allocates extents for the shelf of a core, from a few regions, looking at about `words`
+    /// words for the first. Tells the region and the first block in it of each.
+    pub(crate) fn lend(
+        &mut self,
+        wanted: Wanted,
+        words: u32,
+        mut each: impl FnMut(usize, u32),
+    ) -> Result<(), Miss> {
+        let mut left = wanted.extents;
+        for round in 0..LEND_REGIONS {
+            let found = match self.find(wanted.count, words) {
+                Err(miss) if round == 0 => return Err(miss),
+                Err(_) => break,
+                Ok(found) => found,
+            };
+            let index = found.region;
+            self.cursor = index;
+            let region = &mut self.regions[index];
+            let before = Before::of(region);
+            region.lent |= 1 << wanted.core;
+            region.take_many(wanted.count, found.start, left, |start| {
+                left -= 1;
+                each(index, start);
+            });
+            self.update(index, before);
+            if left <= wanted.extents / 2 {
+                break;
             }
         }
-        None
-    }
-
-    /// Remembers what follows a run, so that the next ones need no search and lie in a row.
-    fn refill(&mut self, found: &Found, count: u32) {
-        if count as usize > READY_BLOCKS_MAX {
-            return;
-        }
-        let region = &self.regions[found.region];
-        let following = (1..=READY_REFILL)
-            .map(|step| found.start + step * count)
-            .take_while(|start| region.is_free(*start, count))
-            .count() as u32;
-        for step in (1..=following).rev() {
-            self.remember(found.region, found.start + step * count, count);
-        }
+        Ok(())
     }
 
     /// A run of `count` free blocks.
     fn find(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
+        let level = count.ilog2() as usize;
         let mut left = words;
         for range in [self.cursor..self.regions.len(), 0..self.cursor] {
             let mut next = range.start;
-            while let Some(index) = self.next_not_full(next, range.end) {
+            while let Some(index) = self.levels[level].first_in(next..range.end) {
                 next = index + 1;
-                let region = &mut self.regions[index];
                 if left == 0 {
                     self.cursor = index;
                     return Err(Miss::Bounded);
                 }
-                if region.run_bound() < count {
+                if u32::from(self.bounds[index]) < count {
                     left -= 1;
                     continue;
                 }
                 left = left.saturating_sub(REGION_WORDS);
-                if let Some(start) = region.find(count) {
+                if let Some(start) = self.regions[index].find(count) {
                     return Ok(Found {
                         region: index,
                         start,
                     });
                 }
+                self.copy_bound(index);
             }
         }
         Err(Miss::Nothing)
@@ -229,7 +249,7 @@ impl Group {
         let mut looked = 0;
         for range in [self.cursor..self.regions.len(), 0..self.cursor] {
             let mut next = range.start;
-            while let Some(index) = self.next_not_full(next, range.end) {
+            while let Some(index) = self.levels[0].first_in(next..range.end) {
                 next = index + 1;
                 let best_len = best.as_ref().map_or(0, |(_, run)| run.len() as u32);
                 if best_len >= enough || looked == regions {
@@ -237,8 +257,9 @@ impl Group {
                     return best;
                 }
                 looked += 1;
-                if self.regions[index].run_bound() > best_len {
+                if u32::from(self.bounds[index]) > best_len {
                     let run = self.regions[index].longest_run(enough);
+                    self.copy_bound(index);
                     if run.len() as u32 > best_len {
                         best = Some((index, run));
                     }
@@ -248,20 +269,6 @@ impl Group {
         best
     }
 
-    /// The first region of `from .. end` that has a free block.
-    fn next_not_full(&self, from: usize, end: usize) -> Option<usize> {
-        let mut index = from;
-        while index < end {
-            let word = self.not_full[index / 64] >> (index % 64);
-            if word != 0 {
-                let found = index + word.trailing_zeros() as usize;
-                return (found < end).then_some(found);
-            }
-            index = (index / 64 + 1) * 64;
-        }
-        None
-    }
-
     /// Panics unless the invariants hold.
     pub(crate) fn check(&self) {
         let (mut free, mut units) = (0, 0);
@@ -269,12 +276,15 @@ impl Group {
             region.check();
             free += u64::from(region.free());
             units += u64::from(region.units());
-            let bit = self.not_full[index / 64] >> (index % 64) & 1;
-            assert_eq!(bit == 1, region.free() > 0, "region {index}");
+            assert_eq!(u32::from(self.bounds[index]), region.run_bound());
+            for (level, regions) in self.levels.iter().enumerate() {
+                let reaches = region.run_bound() >= 1 << level;
+                assert_eq!(regions.contains(index), reaches, "region {index}");
+            }
         }
         assert_eq!(self.free, free, "the count equals the sum");
         assert_eq!(self.units, units, "the units equal the sum");
-        assert_eq!(self.not_full.len(), self.regions.len().div_ceil(64));
+        assert_eq!(self.bounds.len(), self.regions.len());
         assert!(self.cursor <= self.regions.len());
     }
 }

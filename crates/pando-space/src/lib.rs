@@ -4,8 +4,12 @@
 //! ```text
 //! block      1 bit, 1 = free                 word = 64 blocks
 //! word       2 bits: not full, all free      region = 64 words = 4,096 blocks
-//! region     1 bit: not full                 group = every n-th region, under one lock
+//! region     its longest run at most         group = every n-th region, under one lock
+//! core       extents of 1 to 16 blocks, kept ready
 //! ```
+//!
+//! Extents of the common lengths are kept ready for each core, and are taken with one swap. They
+//! count as free; they go back to the bitmap before anything is refused.
 //!
 //! Regions are dealt to the groups in turn, and a thread begins with the group of its core, so that
 //! cores do not meet. A group that cannot serve is recognised by an atomic count without its lock.
@@ -21,8 +25,8 @@
 //! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the
 //! engine keeps them until their checkpoint.
 //!
-//! Reading order: [`space`], `region`, `group`, `ledger`, [`batch`], [`resize`], [`survey`],
-//! [`error`].
+//! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`, [`batch`],
+//! [`resize`], [`survey`], [`error`].
 
 #![forbid(unsafe_code)]
 
@@ -30,8 +34,11 @@ pub mod batch;
 pub mod error;
 mod group;
 mod ledger;
+mod ready;
 mod region;
+mod region_set;
 pub mod resize;
+mod shelf;
 pub mod space;
 pub mod survey;
 

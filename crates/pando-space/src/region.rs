@@ -25,8 +25,11 @@ pub(crate) struct Region {
     free: u32,
     /// Blocks that exist: fewer than [`REGION_BLOCKS`] in the last region only.
     blocks: u32,
-    /// Failed searches lower it, frees raise it.
+    /// Failed searches lower it, frees raise it to the run that they make.
     run_bound: u32,
+    /// One bit for each core: its shelf may hold blocks of this region. Whoever frees clears those
+    /// that it does not find so.
+    pub(crate) lent: u64,
     /// Blocks of a unit. Constant.
     unit: u32,
     /// Sum over the maximal runs of how many units each holds.
@@ -75,6 +78,7 @@ impl Region {
             free: 0,
             blocks: 0,
             run_bound: 0,
+            lent: 0,
             unit,
             units: 0,
         };
@@ -161,8 +165,68 @@ impl Region {
                 self.not_full &= !bit;
             }
         }
+        self.took(count, units);
+    }
+
+    fn took(&mut self, count: u32, units: u32) {
         self.free -= count;
         self.units -= units;
+        if self.free == 0 {
+            self.run_bound = 0;
+        }
+    }
+
+    /// Allocates up to `most` extents of `count` blocks from `start` (where such a run begins) on,
+    /// each from the low end of a run, and tells their first blocks.
+    pub(crate) fn take_many(
+        &mut self,
+        count: u32,
+        start: u32,
+        mut most: usize,
+        mut each: impl FnMut(u32),
+    ) {
+        if count == 1 && self.unit == 1 {
+            return self.take_singles(start, most, each);
+        }
+        let mut position = start;
+        while most > 0
+            && let Some(start) = self.next_edge(position, true)
+        {
+            let run = self.free_from(start);
+            position = start + run;
+            let extents = ((run / count) as usize).min(most);
+            if extents > 0 {
+                self.take(start, extents as u32 * count);
+                (0..extents as u32).for_each(|index| each(start + index * count));
+                most -= extents;
+            }
+        }
+    }
+
+    /// As [`Region::take_many`] with single blocks, a word at a time.
+    fn take_singles(&mut self, start: u32, most: usize, mut each: impl FnMut(u32)) {
+        let mut left = most as u32;
+        let first = start / WORD_BITS;
+        let mut candidates = self.not_full & (u64::MAX << first);
+        while candidates != 0 && left > 0 {
+            let index = candidates.trailing_zeros();
+            candidates &= candidates - 1;
+            let word = &mut self.words[index as usize];
+            let mut rest = *word;
+            while rest != 0 && left > 0 {
+                each(index * WORD_BITS + rest.trailing_zeros());
+                rest &= rest - 1;
+                left -= 1;
+            }
+            let bit = 1 << index;
+            self.all_free &= !bit;
+            if rest == 0 {
+                self.not_full &= !bit;
+            }
+            *word = rest;
+        }
+        let taken = most as u32 - left;
+        self.took(taken, taken);
     }
 
     /// Units that the run around `start .. start + count` holds only while these blocks are free.
@@ -224,7 +288,10 @@ impl Region {
         }
         self.free += count;
         self.units += self.units_through(start, count);
-        self.run_bound = self.blocks;
+        if self.run_bound < self.blocks {
+            let run = self.free_before(start) + count + self.free_from(start + count);
+            self.run_bound = self.run_bound.max(run);
+        }
     }
 
     /// The lowest run of `count` free blocks, which stays free.
@@ -397,6 +464,48 @@ mod tests {
             let longest = runs.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
             prop_assert_eq!(region.longest_run(u32::MAX).len(), longest);
             region.check();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(64)
+        })]
+
+        #[test]
+        fn many_are_taken_from_the_low_ends_of_runs(
+            blocks in 1u32..=REGION_BLOCKS,
+            taken in proptest::collection::vec((0u32..REGION_BLOCKS, 1u32..300), 0..60),
+            count in 1u32..=16,
+            most in 1usize..=64,
+            unit in 0u32..5,
+        ) {
+            let mut region = Region::new(blocks, 1 << unit);
+            for (start, len) in taken {
+                for position in start..blocks.min(start + len) {
+                    if region.is_free(position, 1) {
+                        region.take(position, 1);
+                    }
+                }
+            }
+            let Some(start) = region.find(count) else {
+                return Ok(());
+            };
+            let (mut twin, mut expected) = (region.clone(), Vec::new());
+            while expected.len() < most
+                && let Some(start) = twin.find(count)
+            {
+                prop_assert!(twin.is_low_edge(start));
+                twin.take(start, count);
+                expected.push(start);
+            }
+            let mut found = Vec::new();
+            region.take_many(count, start, most, |start| found.push(start));
+            region.check();
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(region.words, twin.words);
+            prop_assert_eq!(region.units(), twin.units());
         }
     }
 

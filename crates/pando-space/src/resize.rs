@@ -65,6 +65,7 @@ impl Space {
         let before = self.blocks();
         assert!(blocks <= before, "a space of {before} shrinks to {blocks}");
         let count = before - blocks;
+        let _drained = self.drain();
         if !self.ledger.withdraw(count, 0) {
             let available = self.ledger.available();
             return Err(Error::Promised { available });
@@ -114,6 +115,7 @@ impl Space {
     /// Free blocks at the end: how many [`Space::shrink_to`] could cut off.
     pub fn free_tail(&self) -> u64 {
         let _resizing = self.resizing.lock();
+        let _drained = self.drain();
         let blocks = self.blocks();
         let mut tail = 0;
         for region in (0..blocks.div_ceil(REGION)).rev() {

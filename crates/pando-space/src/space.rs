@@ -1,22 +1,24 @@
 //! The allocator: finding, freeing and marking of extents.
 //!
-//! Lock order: the resize lock, then one group at a time; nothing is locked below a group and no
-//! two groups are ever locked together.
+//! Lock order: the resize lock, then the `filling` lock of one shelf at a time, then one group at a
+//! time; nothing is locked below a group and no two groups are ever locked together.
 
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{CachePadded, Mutex, core_count, core_id};
+use pando_sync::{CachePadded, CoreLocal, Mutex, core_count, core_id};
 
 use crate::error::{Error, Result};
 use crate::group::{Found, Group, Miss};
 use crate::ledger::{Ledger, Urgency};
+use crate::ready::Filled;
 use crate::region::REGION_BLOCKS;
+use crate::shelf::Shelf;
 
 /// Most blocks of a space: what 32 bits can name.
 pub const BLOCKS_MAX: u64 = 1 << 32;
 /// Words of a group that one search looks at before it goes to the next group.
-const SEARCH_WORDS_MAX: u32 = 1024;
+pub(crate) const SEARCH_WORDS_MAX: u32 = 1024;
 
 /// How a space is made.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,6 +42,10 @@ pub struct Space {
     /// Changed under `resizing` only.
     pub(crate) blocks: AtomicU64,
     pub(crate) resizing: Mutex<()>,
+    /// What each core keeps ready.
+    pub(crate) shelves: CoreLocal<Shelf>,
+    /// Those that want nothing to be put on shelves.
+    pub(crate) drains: AtomicU64,
     bounded_searches: AtomicU64,
     fruitless: Mutex<Option<Fruitless>>,
 }
@@ -103,6 +109,8 @@ impl Space {
             ledger: Ledger::new(0, options.reserve),
             blocks: AtomicU64::new(0),
             resizing: Mutex::new(()),
+            shelves: CoreLocal::new("space shelves", |_| Shelf::new()),
+            drains: AtomicU64::new(0),
             bounded_searches: AtomicU64::new(0),
             fruitless: Mutex::new(None),
         };
@@ -165,12 +173,17 @@ impl Space {
 
     /// The inverse of [`Space::place`], for a run of blocks.
     pub(crate) fn extent(&self, group: usize, found: &Found, blocks: u32) -> Extent {
-        let region = found.region as u64 * self.groups.len() as u64 + group as u64;
-        let block = region * u64::from(REGION_BLOCKS) + u64::from(found.start);
         Extent {
-            block: u32::try_from(block).expect("blocks that exist are named by 32 bits"),
+            block: self.block(group, found.region, found.start),
             blocks,
         }
+    }
+
+    /// The number of a block.
+    pub(crate) fn block(&self, group: usize, region: usize, start: u32) -> u32 {
+        let region = region as u64 * self.groups.len() as u64 + group as u64;
+        let block = region * u64::from(REGION_BLOCKS) + u64::from(start);
+        u32::try_from(block).expect("blocks that exist are named by 32 bits")
     }
 
     /// Cuts an extent at the borders of regions.
@@ -213,15 +226,45 @@ impl Space {
     ///
     /// # Panics
     /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].
+    #[inline]
     pub fn allocate(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
-        if !self.ledger.withdraw(u64::from(count), 0) {
+        if hint.is_none()
+            && let Some(extent) = self.take_ready(count)
+        {
+            return Some(extent);
+        }
+        self.allocate_anew(count, hint)
+    }
+
+    /// Not from what is kept ready.
+    fn allocate_anew(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
+        let filled = match hint {
+            None => self.fill(count),
+            Some(_) => Filled::NotTried,
+        };
+        if let Filled::Served(extent) = filled {
+            return Some(extent);
+        }
+        if !self.withdraw(u64::from(count)) {
             return None;
         }
-        let extent = self.allocate_run(count, hint);
+        let extent = match filled {
+            Filled::Searched => self.allocate_anywhere(count),
+            _ => self.allocate_run(count, hint),
+        };
         if extent.is_none() {
             self.ledger.deposit(u64::from(count));
         }
         extent
+    }
+
+    /// Takes blocks out of what is available, from shelves at last.
+    pub(crate) fn withdraw(&self, blocks: u64) -> bool {
+        if self.ledger.withdraw(blocks, 0) {
+            return true;
+        }
+        let _drained = self.drain();
+        self.ledger.withdraw(blocks, 0)
     }
 
     /// Allocates `count` blocks in a row on a promise, which is used up by that.
@@ -236,6 +279,15 @@ impl Space {
             self.ledger.credits() >= u64::from(count),
             "{count} blocks are allocated on a promise that was not made"
         );
+        let ready = match hint {
+            None => self.take_ready(count).or_else(|| self.fill(count).served()),
+            Some(_) => None,
+        };
+        if let Some(extent) = ready {
+            // It was not available any more; now the promise is not needed.
+            self.ledger.release(u64::from(count));
+            return Some(extent);
+        }
         let extent = self.allocate_run(count, hint)?;
         self.ledger.use_credits(u64::from(count));
         Some(extent)
@@ -286,23 +338,29 @@ impl Space {
             match self.with(index, |group| group.allocate(count, words)) {
                 Ok(found) => return Some(self.extent(index, &found, count)),
                 Err(Miss::Nothing) => {}
-                Err(Miss::Bounded) => {
-                    // Relaxed: a statistic.
-                    self.bounded_searches.fetch_add(1, Ordering::Relaxed);
-                }
+                Err(Miss::Bounded) => self.count_bounded(),
             }
         }
         None
     }
 
-    /// Everywhere, across the borders of regions, too. Not repeated until something is freed.
+    pub(crate) fn count_bounded(&self) {
+        // Relaxed: a statistic.
+        self.bounded_searches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everywhere, across the borders of regions and on shelves, too. Not repeated until something
+    /// is freed.
     #[cold]
     fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
-        let frees = self.ledger.frees();
-        let known = *self.fruitless.lock();
-        if known.is_some_and(|known| known.frees == frees && known.count <= count) {
+        let is_known =
+            |known: &Fruitless| known.frees == self.ledger.frees() && known.count <= count;
+        if self.fruitless.lock().as_ref().is_some_and(is_known) {
             return None;
         }
+        let _drained = self.drain();
+        // Behind the drain, which frees.
+        let frees = self.ledger.frees();
         let extent = self
             .allocate_within(count, u32::MAX)
             .or_else(|| self.allocate_across(count));
@@ -374,13 +432,17 @@ impl Space {
         );
         for piece in self.pieces(extent) {
             let Piece { start, count, .. } = piece;
-            let given = self.with(piece.group, |group| group.give(piece.region, start, count));
+            let given = self.with(piece.group, |group| {
+                let lent = &mut group.regions[piece.region].lent;
+                if *lent != 0
+                    && let Some(block) = self.find_ready(&piece, lent)
+                {
+                    return Err(block % REGION_BLOCKS);
+                }
+                group.give(piece.region, start, count)
+            });
             if let Err(free) = given {
-                let found = Found {
-                    region: piece.region,
-                    start: free,
-                };
-                let block = self.extent(piece.group, &found, 1).block;
+                let block = self.block(piece.group, piece.region, free);
                 panic!("block {block} of {extent:?} is freed though it is not allocated");
             }
         }
@@ -392,6 +454,15 @@ impl Space {
     /// `Overlap` when one is allocated already, `Beyond` when one does not exist; nothing is marked
     /// then.
     pub fn mark_allocated(&self, extent: Extent) -> Result<()> {
+        if self.try_mark(extent).is_ok() {
+            return Ok(());
+        }
+        // What lies on a shelf is free.
+        let _drained = self.drain();
+        self.try_mark(extent)
+    }
+
+    fn try_mark(&self, extent: Extent) -> Result<()> {
         let end = u64::from(extent.block) + u64::from(extent.blocks);
         if extent.blocks == 0 || end > self.blocks() {
             return Err(Error::Beyond {
@@ -427,7 +498,7 @@ impl Space {
             marked += count;
         }
         assert!(
-            self.ledger.withdraw(u64::from(extent.blocks), 0),
+            self.withdraw(u64::from(extent.blocks)),
             "{extent:?} is marked though what is left is promised"
         );
         Ok(())
@@ -437,6 +508,10 @@ impl Space {
     /// False, and no promise, when too few are left.
     #[must_use]
     pub fn promise(&self, blocks: u64, urgency: Urgency) -> bool {
+        if self.ledger.promise(blocks, urgency) {
+            return true;
+        }
+        let _drained = self.drain();
         self.ledger.promise(blocks, urgency)
     }
 
@@ -455,7 +530,7 @@ impl Space {
 
     /// Blocks that can be promised to urgent callers; others stop `reserve` earlier.
     pub fn available(&self) -> u64 {
-        self.ledger.available()
+        self.ledger.available() + self.ready_blocks()
     }
 
     /// Blocks that only urgent promises may use.

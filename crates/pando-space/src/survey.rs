@@ -41,13 +41,18 @@ impl Survey {
 }
 
 impl Space {
-    /// Free blocks, promised or not: the sum over the groups.
+    /// Free blocks, promised or not: the sum over the groups and what is kept ready.
     pub fn free_blocks(&self) -> u64 {
+        self.free_in_groups() + self.ready_blocks()
+    }
+
+    fn free_in_groups(&self) -> u64 {
         (0..self.groups()).map(|group| self.free_of(group)).sum()
     }
 
     /// Disjoint runs of a unit that are free, the sum over the groups: so many extents of any
-    /// lengths up to a unit [`Space::allocate_mixed`] can still hand out.
+    /// lengths up to a unit [`Space::allocate_mixed`] can still hand out. What is kept ready is
+    /// not among them; [`Space::drain_ready`] makes it so.
     pub fn free_units(&self) -> u64 {
         (0..self.groups()).map(|group| self.units_of(group)).sum()
     }
@@ -57,8 +62,13 @@ impl Space {
         self.survey().largest_run
     }
 
-    /// Walks over all bits, one region at a time.
+    /// Walks over all bits, one region at a time. What was kept ready is given back before.
     pub fn survey(&self) -> Survey {
+        let _drained = self.drain();
+        self.survey_bits()
+    }
+
+    fn survey_bits(&self) -> Survey {
         let mut survey = Survey::default();
         // A run that goes on over the border of regions.
         let mut open = 0;
@@ -103,13 +113,18 @@ impl Space {
             });
         }
         assert_eq!(blocks, self.blocks(), "every block is in one region");
-        assert_eq!(free, self.free_blocks(), "the groups' counts are published");
+        assert_eq!(
+            free,
+            self.free_in_groups(),
+            "the groups' counts are published"
+        );
         assert_eq!(units, self.free_units(), "the groups' units are published");
         assert_eq!(
             free,
-            self.available() + self.credits(),
+            self.ledger.available() + self.credits(),
             "what is free is available or promised"
         );
-        assert_eq!(free, self.survey().free, "the counts equal the bits");
+        self.check_ready();
+        assert_eq!(free, self.survey_bits().free, "the counts equal the bits");
     }
 }

@@ -143,6 +143,12 @@ impl<T> CoreLocal<T> {
         &self.slots[index]
     }
 
+    /// Number of elements: [`core_count`].
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// All elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().map(|slot| &slot.0)

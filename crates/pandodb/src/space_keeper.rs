@@ -129,9 +129,17 @@ impl SpaceKeeper {
         self.block_bytes
     }
 
-    /// Free blocks in runs of a whole page.
-    fn free_for_pages(&self) -> u64 {
-        self.space.free_units() * u64::from(self.space.unit())
+    /// Free blocks in runs of a whole page. What cores keep ready is among them if there are fewer
+    /// than `wanted` without it.
+    fn free_for_pages(&self, wanted: u64) -> u64 {
+        let free = || self.space.free_units() * u64::from(self.space.unit());
+        match free() {
+            few if few < wanted => {
+                self.space.drain_ready();
+                free()
+            }
+            enough => enough,
+        }
     }
 
     fn reserve(&self, urgent: bool) -> u64 {
@@ -142,10 +150,11 @@ impl SpaceKeeper {
         }
     }
 
-    /// Blocks that may still be promised, when `committed` blocks are what dirty pages need.
-    fn available(&self, committed: u64, urgent: bool) -> u64 {
-        let taken = committed + self.promised.load(Ordering::Relaxed) + self.reserve(urgent);
-        self.free_for_pages().saturating_sub(taken)
+    /// True if `blocks` may still be promised, when `committed` blocks are what dirty pages need.
+    fn has_available(&self, blocks: u64, committed: u64) -> bool {
+        let promised = self.promised.load(Ordering::Relaxed);
+        let taken = committed + promised + self.reserve(false) + blocks;
+        self.free_for_pages(taken) >= taken
     }
 
     /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top.
@@ -162,7 +171,7 @@ impl SpaceKeeper {
             blocks,
         };
         let taken = committed + self.promised.load(Ordering::SeqCst) + self.reserve(urgent);
-        let free = self.free_for_pages();
+        let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
             self.want(blocks);
         }
@@ -222,7 +231,7 @@ impl SpaceKeeper {
 
     /// True if [`SpaceKeeper::try_promise`] would succeed, or would fail for good.
     pub(crate) fn would_promise(&self, blocks: u64, committed: u64) -> bool {
-        self.is_full() || self.available(committed, false) >= blocks
+        self.is_full() || self.has_available(blocks, committed)
     }
 
     /// True while the disk is known to be full.
@@ -248,7 +257,7 @@ impl SpaceKeeper {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
         let low = self.low_water();
-        let enough = run == 0 && self.available(committed, false) >= wanted + low;
+        let enough = run == 0 && self.has_available(wanted + low, committed);
         if wanted == 0 || enough {
             self.waiters.notify_all();
             return;

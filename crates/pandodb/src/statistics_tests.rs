@@ -623,17 +623,22 @@ fn searches_that_end_at_their_bound_are_counted_once() {
     let blocks = 200 * pando_space::REGION_BLOCKS;
     let space = Space::new(u64::from(blocks), options);
     let keeper = SpaceKeeper::new(space, file.unwrap(), 512, statistics.clone());
-    let whole = Extent { block: 0, blocks };
-    keeper.space().mark_allocated(whole).unwrap();
-    // Pairs everywhere, and three in a row at the far end.
-    for block in (0..blocks - 64).step_by(3) {
-        keeper.space().free(Extent { block, blocks: 2 });
-    }
+    // Pairs everywhere, and eight in a row at the far end. What is marked does not say how long the
+    // runs are that it leaves.
     let far = Extent {
         block: blocks - 50,
         blocks: 8,
     };
-    keeper.space().free(far);
+    let behind = far.block + far.blocks;
+    for (block, blocks) in (0..far.block)
+        .step_by(3)
+        .map(|block| (block, 1))
+        .chain([(far.block - 1, 1), (behind, blocks - behind)])
+    {
+        let taken = Extent { block, blocks };
+        // The first of these may be marked already.
+        let _ = keeper.space().mark_allocated(taken);
+    }
     assert_eq!(keeper.space().allocate(3, None).unwrap().block, far.block);
     let bounded = keeper.space().bounded_searches();
     assert!(bounded > 0);

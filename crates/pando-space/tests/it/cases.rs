@@ -33,11 +33,116 @@ fn a_free_of_what_was_never_allocated_is_caught() {
 }
 
 #[test]
-#[should_panic(expected = "is freed though it is not allocated")]
-fn a_double_free_of_a_place_that_is_kept_ready_is_caught() {
-    let space = space(100, 1);
-    let one = space.allocate(1, None).unwrap();
-    space.free(extent(one.block + 1, 1));
+#[should_panic(expected = "block 5 of Extent { block: 4, blocks: 3 } is freed")]
+fn a_free_of_what_is_kept_ready_is_caught() {
+    let space = space(100_000, 1);
+    for block in 0..5 {
+        assert_eq!(space.allocate(1, None), Some(extent(block, 1)));
+    }
+    assert!(space.ready_blocks() > 1);
+    space.free(extent(4, 3));
+}
+
+#[test]
+fn what_was_kept_ready_and_taken_may_be_freed() {
+    let space = space(100_000, 1);
+    let mut held = Vec::new();
+    for count in [1, 3, 1, 16, 1, 3, 2] {
+        held.push(space.allocate(count, None).unwrap());
+        assert!(space.ready_blocks() > 0);
+        space.check_invariants();
+    }
+    for extent in held {
+        space.free(extent);
+        space.check_invariants();
+    }
+    assert_eq!(space.free_blocks(), 100_000);
+    assert!(space.ready_blocks() > 0, "what is counted is not drained");
+    assert_eq!(space.largest_run(), 100_000);
+    assert_eq!(space.ready_blocks(), 0);
+}
+
+#[test]
+fn what_is_kept_ready_is_free_to_all_who_need_it() {
+    let blocks = 10 * u64::from(REGION_BLOCKS) + 5;
+    let ready = || {
+        let space = space(blocks, 1);
+        let one = space.allocate(1, None).unwrap();
+        assert!(space.ready_blocks() > 0);
+        (space, blocks - 1, one.block)
+    };
+    let (space, left, _) = ready();
+    assert_eq!(space.available(), left);
+    assert!(space.promise(left, Urgency::Normal));
+    let (space, left, _) = ready();
+    let mut out = Vec::new();
+    assert!(space.allocate_batch(left as u32, 1, &mut out));
+    let (space, left, _) = ready();
+    let lengths = vec![1; left as usize];
+    assert!(space.allocate_mixed(&lengths, &mut out));
+    let (space, _, one) = ready();
+    let next = extent(one + 1, 3);
+    space.mark_allocated(next).unwrap();
+    assert_eq!(space.ready_blocks(), 0);
+    let (space, left, one) = ready();
+    assert_eq!(one, 0);
+    assert_eq!(space.free_tail(), left);
+    assert_eq!(space.allocate(1, None), Some(extent(1, 1)));
+    assert_eq!(space.allocate(1, None), Some(extent(2, 1)));
+    space.free(extent(1, 1));
+    space.shrink_to(3).unwrap();
+    assert_eq!(space.allocate(1, None), Some(extent(1, 1)));
+    assert_eq!(space.allocate(1, None), None);
+    space.check_invariants();
+}
+
+#[test]
+fn few_blocks_are_kept_ready_when_few_are_free() {
+    let space = space(100_000, 1);
+    let mut most = 0;
+    while space.allocate(1, None).is_some() {
+        let ready = space.ready_blocks();
+        most = most.max(ready);
+        assert!(ready <= 100 + space.free_blocks() / 256, "{ready}");
+        if space.free_blocks() < 256 {
+            assert!(ready <= 100);
+        }
+    }
+    assert!(most > 10);
+    assert_eq!(space.free_blocks(), 0);
+}
+
+#[test]
+fn a_promise_is_kept_from_what_is_kept_ready() {
+    let space = space(100_000, 1);
+    assert!(space.promise(2, Urgency::Normal));
+    assert!(space.allocate(1, None).is_some());
+    assert!(space.allocate_promised(1, None).is_some());
+    assert_eq!((space.credits(), space.available()), (1, 100_000 - 3));
+    assert!(space.allocate_promised(1, Some(5)).is_some());
+    assert_eq!((space.credits(), space.available()), (0, 100_000 - 3));
+    assert!(space.ready_blocks() > 0);
+    space.check_invariants();
+}
+
+#[test]
+fn the_last_block_that_can_be_named_is_allocated_like_others() {
+    let blocks = 1 << 32;
+    let space = space(blocks, 2);
+    let last = extent(u32::MAX, 1);
+    // All but the last blocks of the last region.
+    let wide = u32::MAX - 300;
+    space.mark_allocated(extent(0, wide)).unwrap();
+    assert_eq!(space.free_blocks(), 301);
+    assert_eq!(space.allocate(1, Some(u32::MAX)), Some(last));
+    space.free(last);
+    let mut found: Vec<u32> = std::iter::from_fn(|| space.allocate(1, None))
+        .map(|extent| extent.block)
+        .collect();
+    found.sort_unstable();
+    assert!(found.iter().copied().eq(wide..=u32::MAX));
+    found.iter().for_each(|block| space.free(extent(*block, 1)));
+    assert_eq!(space.free_tail(), 301);
 }
 
 #[test]
@@ -145,12 +250,13 @@ fn a_space_that_is_99_percent_full_serves_what_it_has() {
 fn a_search_is_bounded_and_still_finds_what_is_far() {
     let blocks = 200 * REGION_BLOCKS;
     let space = space(u64::from(blocks), 1);
-    space.mark_allocated(extent(0, blocks)).unwrap();
-    for block in (0..blocks - REGION_BLOCKS).step_by(3) {
-        space.free(extent(block, 2));
-    }
     let far = extent(blocks - 50, 20);
-    space.free(far);
+    // What is marked alone does not say how long the runs are that it leaves.
+    for block in (0..far.block).step_by(3) {
+        space.mark_allocated(extent(block, 1)).unwrap();
+    }
+    space.mark_allocated(extent(far.block - 2, 2)).unwrap();
+    space.mark_allocated(extent(blocks - 30, 30)).unwrap();
     assert_eq!(space.allocate(20, None), Some(far));
     assert!(space.bounded_searches() > 0);
     let before = space.bounded_searches();
@@ -361,13 +467,13 @@ fn the_tail_is_cut_only_if_it_is_free_and_not_promised() {
     space.check_invariants();
 }
 
-/// A space of so many regions with one free block each that a bounded search does not see all.
+/// A space of so many regions with one free run of 17 blocks each that a bounded search does not see all.
 fn with_scattered_blocks() -> (Space, u32) {
-    let blocks = 1200 * REGION_BLOCKS;
+    let blocks = 3000 * REGION_BLOCKS;
     let space = space(u64::from(blocks), 1);
     space.mark_allocated(extent(0, blocks)).unwrap();
-    for region in 0..1200 {
-        space.free(extent(region * REGION_BLOCKS, 1));
+    for region in 0..3000 {
+        space.free(extent(region * REGION_BLOCKS, 17));
     }
     (space, blocks)
 }
@@ -375,7 +481,7 @@ fn with_scattered_blocks() -> (Space, u32) {
 #[test]
 fn a_search_that_failed_is_tried_again_after_a_free() {
     let (space, blocks) = with_scattered_blocks();
-    assert_eq!(space.allocate(2, None), None);
+    assert_eq!(space.allocate(18, None), None);
     let bounded = space.bounded_searches();
     let far = extent(blocks - 50, 20);
     space.free(far);

@@ -105,13 +105,57 @@ fn check(blocks: u32, groups: usize, threads: u32, steps: u32) {
 
 #[test]
 fn no_block_has_two_owners_with_room() {
-    check(20 * REGION_BLOCKS, 0, 8, 20_000);
+    check(20 * REGION_BLOCKS, 0, 16, 10_000);
 }
 
 #[test]
 fn no_block_has_two_owners_without_room() {
     check(2 * REGION_BLOCKS + 333, 3, 8, 20_000);
     check(700, 2, 8, 20_000);
+}
+
+/// Single blocks come from shelves, and are taken back from there at the end.
+#[test]
+fn no_block_is_lost_or_owned_twice_on_shelves() {
+    let blocks = 5 * REGION_BLOCKS + 77;
+    let space = Space::new(u64::from(blocks), SpaceOptions::default());
+    let oracle = Oracle::new(blocks);
+    let refused = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 1..=16 {
+            let (space, oracle, refused) = (&space, &oracle, &refused);
+            scope.spawn(move || {
+                let mut numbers = Numbers(u64::from(me));
+                let mut held = Vec::new();
+                while refused.load(Ordering::Relaxed) < 20_000 {
+                    // More than there are in all.
+                    let keep = (blocks / 15) as usize;
+                    let count = 1 + numbers.below(2);
+                    match space.allocate(count, None) {
+                        Some(extent) => {
+                            oracle.change(extent, FREE, me);
+                            held.push(extent);
+                        }
+                        None => {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    if held.len() > keep || !held.is_empty() && numbers.below(4) == 0 {
+                        let extent = held.swap_remove(numbers.below(held.len() as u32) as usize);
+                        oracle.change(extent, me, FREE);
+                        space.free(extent);
+                    }
+                }
+                for extent in held {
+                    oracle.change(extent, me, FREE);
+                    space.free(extent);
+                }
+            });
+        }
+    });
+    space.check_invariants();
+    assert_eq!(space.free_blocks(), u64::from(blocks));
+    assert_eq!(space.largest_run(), u64::from(blocks));
 }
 
 #[test]

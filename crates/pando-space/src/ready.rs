@@ -1,0 +1,321 @@
+//! Extents of the common lengths, kept ready for each core.
+//!
+//! A shelf is filled from a few regions at a time, under its `filling` lock, and only while much
+//! more is free. What lies on shelves was withdrawn from what is available when it was put there,
+//! so that who takes it changes no number that others use; it counts as free all the same, and
+//! nothing is refused before the shelves were [drained](Space::drain).
+//!
+//! A block on a shelf has no bit in the bitmap. So each region knows whose shelves may hold blocks
+//! of it, and who frees one of its blocks looks there: a block on a shelf is not freed again.
+
+use pando_format::Extent;
+use pando_sync::atomic::Ordering;
+
+use crate::group::{Miss, Wanted};
+use crate::region::REGION_BLOCKS;
+use crate::shelf::{PLACES, READY_BLOCKS_MAX};
+use crate::space::{Piece, SEARCH_WORDS_MAX, Space};
+
+/// A row of a shelf holds at most this share of what is available.
+#[cfg(not(any(pando_loom, pando_shuttle)))]
+const SHARE: u64 = 256;
+#[cfg(any(pando_loom, pando_shuttle))]
+const SHARE: u64 = 2;
+
+/// What came of an attempt to fill a shelf.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Filled {
+    /// It was filled, and this is for the caller.
+    Served(Extent),
+    /// There was no such extent within the bound of a search.
+    Searched,
+    /// Nothing was looked for.
+    NotTried,
+}
+
+impl Filled {
+    pub(crate) fn served(self) -> Option<Extent> {
+        match self {
+            Self::Served(extent) => Some(extent),
+            Self::Searched | Self::NotTried => None,
+        }
+    }
+}
+
+/// While it lives, nothing is put on shelves.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Drained<'a>(&'a Space);
+
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `Space::drain`.
+        self.0.drains.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Extents of a length, up to a shelf full.
+struct Batch {
+    blocks: [u32; PLACES],
+    len: usize,
+}
+
+impl Space {
+    /// Takes an extent from the shelf of the calling thread's core.
+    #[inline]
+    pub(crate) fn take_ready(&self, count: u32) -> Option<Extent> {
+        let block = self.shelves.here().pop(count)?;
+        Some(Extent {
+            block,
+            blocks: count,
+        })
+    }
+
+    /// Fills the row of extents of `count` blocks on the shelf of the calling thread's core, but
+    /// for one that is the caller's. What is served was withdrawn from what is available.
+    pub(crate) fn fill(&self, count: u32) -> Filled {
+        if count as usize > READY_BLOCKS_MAX {
+            return Filled::NotTried;
+        }
+        let core = self.shelves.index();
+        let shelf = self.shelves.at(core);
+        // Whoever comes second need not wait for what it can look for itself.
+        let Some(mut filling) = shelf.filling.try_lock() else {
+            return Filled::NotTried;
+        };
+        // Relaxed: a drain that this does not see takes this lock later, and finds what is put
+        // here; of one that had it before, the lock lets this see the number.
+        if self.drains.load(Ordering::Relaxed) > 0 {
+            return Filled::NotTried;
+        }
+        let room = shelf.room(count) as u64;
+        let reserve = self.ledger.reserve();
+        let share = self.ledger.available().saturating_sub(reserve) / SHARE;
+        let share = share / (self.shelves.len() as u64 * u64::from(count));
+        let extents = room.min(share) as usize;
+        if extents < 2 {
+            return Filled::NotTried;
+        }
+        let withdrawn = extents as u64 * u64::from(count);
+        if !self.ledger.withdraw(withdrawn, reserve) {
+            return Filled::NotTried;
+        }
+        *filling = true;
+        let wanted = Wanted {
+            count,
+            extents,
+            core,
+        };
+        let served = self.lend(wanted);
+        let lent = served.as_ref().map_or(0, |(_, extents)| *extents as u64);
+        self.ledger.deposit(withdrawn - lent * u64::from(count));
+        match served {
+            Some((block, _)) => Filled::Served(Extent {
+                block,
+                blocks: count,
+            }),
+            None => Filled::Searched,
+        }
+    }
+
+    /// Takes extents from the first group that has one, keeps one and puts the others on the
+    /// core's shelf. Returns the one and how many there were.
+    fn lend(&self, wanted: Wanted) -> Option<(u32, usize)> {
+        let shelf = self.shelves.at(wanted.core);
+        for index in self.groups_from_here() {
+            if self.free_of(index) < u64::from(wanted.count) {
+                continue;
+            }
+            let mut batch = Batch {
+                blocks: [0; PLACES],
+                len: 0,
+            };
+            let lent = self.with(index, |group| {
+                group.lend(wanted, SEARCH_WORDS_MAX, |region, start| {
+                    batch.blocks[batch.len] = self.block(index, region, start);
+                    batch.len += 1;
+                })?;
+                // The last block of all cannot lie on a shelf; and what lies there ascends.
+                let blocks = &batch.blocks[..batch.len];
+                let (served, rest) = match blocks {
+                    [rest @ .., u32::MAX] => (u32::MAX, rest),
+                    [first, rest @ ..] => (*first, rest),
+                    [] => unreachable!("a run was found"),
+                };
+                shelf.fill(wanted.count, rest);
+                Ok((served, blocks.len()))
+            });
+            match lent {
+                Ok(lent) => return Some(lent),
+                Err(Miss::Nothing) => {}
+                Err(Miss::Bounded) => self.count_bounded(),
+            }
+        }
+        None
+    }
+
+    /// Gives back what lies on shelves. When it returns all of it is in the bitmap or somebody's,
+    /// and it stays so while the guard lives.
+    pub(crate) fn drain(&self) -> Drained<'_> {
+        // Relaxed: see `fill`.
+        self.drains.fetch_add(1, Ordering::Relaxed);
+        let mut blocks = 0;
+        for shelf in self.shelves.iter() {
+            let mut filling = shelf.filling.lock();
+            if *filling {
+                shelf.clear(|extent| {
+                    self.free_run(extent);
+                    blocks += u64::from(extent.blocks);
+                });
+                *filling = false;
+            }
+        }
+        if blocks > 0 {
+            self.ledger.freed(blocks);
+        }
+        Drained(self)
+    }
+
+    /// Gives back what lies on the shelves of all cores: before a count of free
+    /// [units](Space::free_units) is taken for too low.
+    pub fn drain_ready(&self) {
+        drop(self.drain());
+    }
+
+    /// Blocks that are kept ready. They are free, but not in the bitmap.
+    pub fn ready_blocks(&self) -> u64 {
+        let shelves = self.shelves.iter();
+        let extents = shelves.flat_map(|shelf| shelf.extents());
+        extents.map(|extent| u64::from(extent.blocks)).sum()
+    }
+
+    /// The first block of a piece that lies on a shelf; for who holds the lock of its group.
+    /// `lent` is that of its region: cores without blocks of it are taken out.
+    pub(crate) fn find_ready(&self, piece: &Piece, lent: &mut u64) -> Option<u32> {
+        let start = u64::from(self.block(piece.group, piece.region, 0));
+        let region = start..start + u64::from(REGION_BLOCKS);
+        let first = start + u64::from(piece.start);
+        let wanted = first..first + u64::from(piece.count);
+        let mut cores = *lent;
+        while cores != 0 {
+            let core = cores.trailing_zeros();
+            cores &= cores - 1;
+            let (found, any) = self.shelves.at(core as usize).look_for(&wanted, &region);
+            if found.is_some() {
+                return found;
+            }
+            if !any {
+                *lent &= !(1 << core);
+            }
+        }
+        None
+    }
+
+    /// Panics unless what is kept ready is allocated and its regions know of it. Only while nobody
+    /// allocates or frees.
+    pub(crate) fn check_ready(&self) {
+        for (core, shelf) in self.shelves.iter().enumerate() {
+            for piece in shelf.extents().flat_map(|extent| self.pieces(extent)) {
+                self.with(piece.group, |group| {
+                    let region = &group.regions[piece.region];
+                    assert!(region.lent >> core & 1 == 1, "{piece:?} is known of");
+                    let used = (0..piece.count).all(|at| !region.is_free(piece.start + at, 1));
+                    assert!(used, "{piece:?} is ready and free at once");
+                });
+            }
+        }
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-space --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use pando_sync::{Arc, thread};
+
+    use crate::ledger::Urgency;
+    use crate::space::{Space, SpaceOptions};
+
+    /// Eight free blocks in one group.
+    fn space() -> Arc<Space> {
+        let options = SpaceOptions {
+            groups: 1,
+            ..SpaceOptions::default()
+        };
+        Arc::new(Space::new(8, options))
+    }
+
+    fn model(run: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(run);
+    }
+
+    /// One takes from the shelf what another one takes back from there.
+    #[test]
+    fn the_last_block_on_a_shelf_has_one_owner() {
+        model(|| {
+            let space = space();
+            let one = space.allocate(1, None).unwrap();
+            let rest = space.allocate(6, None).unwrap();
+            assert_eq!(space.ready_blocks(), 1);
+            let other = thread::spawn({
+                let space = space.clone();
+                move || space.allocate(1, None)
+            });
+            let mine = space.promise(1, Urgency::Normal);
+            let found = other.join().unwrap();
+            assert!(found.is_some() != mine, "{found:?}, {mine}");
+            if mine {
+                assert!(space.allocate_promised(1, None).is_some());
+            } else {
+                found.into_iter().for_each(|extent| space.free(extent));
+            }
+            space.free(one);
+            space.free(rest);
+            space.check_invariants();
+        });
+    }
+
+    /// What one is about to put on its shelf is waited for by who needs all that is left.
+    #[test]
+    fn nothing_is_refused_while_it_lies_on_a_shelf() {
+        model(|| {
+            let space = space();
+            let other = thread::spawn({
+                let space = space.clone();
+                move || space.allocate(1, None)
+            });
+            let long = space.allocate(7, None);
+            let short = other.join().unwrap();
+            assert!(long.is_some() && short.is_some(), "{long:?}, {short:?}");
+            assert_eq!(space.free_blocks(), 0);
+            space.check_invariants();
+        });
+    }
+
+    /// Two fill the same shelf, and empty it.
+    #[test]
+    fn what_is_on_a_shelf_is_taken_once() {
+        model(|| {
+            let space = space();
+            let take = |space: &Space| [space.allocate(1, None), space.allocate(1, None)];
+            let other = thread::spawn({
+                let space = space.clone();
+                move || take(&space)
+            });
+            let mine = take(&space);
+            let theirs = other.join().unwrap();
+            let mut blocks: Vec<u32> = mine
+                .into_iter()
+                .chain(theirs)
+                .map(|extent| extent.expect("there are more").block)
+                .collect();
+            blocks.sort_unstable();
+            blocks.dedup();
+            assert_eq!(blocks.len(), 4);
+            assert_eq!(space.free_blocks(), 4);
+            space.check_invariants();
+        });
+    }
+}
