@@ -5,7 +5,7 @@
 //! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf` and
 //! `fresh`: which key is next; `operations` and `ycsb`: one call of each workload), `phase`
 //! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`, `counters`;
-//! [`html`] (records as a page); [`device`], [`pool`], [`resp`], [`iso`]; [`ablation`] (what
+//! [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`]; [`ablation`] (what
 //! the product would be without one of its parts); `place` (where the file of a benchmark lies).
 //!
 //! Same options and seed give the same operations in the same order on each thread. Measures of
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ablation;
+pub mod alloc;
 mod counters;
 mod cpu;
 pub mod device;
@@ -42,6 +43,7 @@ mod ycsb;
 mod zipf;
 
 pub use ablation::{Ablation, AblationOptions};
+pub use alloc::AllocOptions;
 pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
 pub use iso::IsoOptions;

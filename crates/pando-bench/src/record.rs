@@ -70,6 +70,18 @@ record! {
     speed_to_ours: f64;
     /// Operations a second in relation to those of one thread, of the same variant.
     speed_to_one_thread: f64;
+    /// Share of the blocks that are allocated, in percent.
+    fill_percent: u64;
+    /// What is free lies in many pieces.
+    fragmented: bool;
+    /// Median of batches of 64 allocations, divided by 64.
+    p50_ns: f64;
+    /// Time that 99.9 % of single allocations did not exceed, the clock's own cost taken off.
+    p999_ns: f64;
+    /// As `p50_ns`, of frees.
+    free_p50_ns: f64;
+    /// Searches that ended because they had looked at enough words of the bitmap.
+    searches_bounded: u64;
     /// Processor time of an addition, of counters.
     ns_per_op: f64;
     /// The same of a plain increment of words of the thread's own, which nobody else can read.
@@ -286,9 +298,11 @@ impl Record {
             (_, Some(times)) => format!("  {times:.2} of one thread"),
             _ => String::new(),
         };
-        let nanoseconds = self
-            .ns_per_op
-            .map_or_else(String::new, |ns| format!("  {ns:.2} ns"));
+        let nanoseconds = match (self.ns_per_op, self.fill_percent) {
+            (Some(ns), _) => format!("  {ns:.2} ns"),
+            (_, Some(fill)) => self.allocation(fill),
+            _ => String::new(),
+        };
         format!(
             "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{beside}\
              {nanoseconds}",
@@ -301,6 +315,20 @@ impl Record {
             number(self.page_reads_per_op, 3),
             number(self.hits_per_op.map(|hits| 100.0 * hits), 1),
             number(found, 1),
+        )
+    }
+
+    /// What the line says of allocations.
+    fn allocation(&self, fill_percent: u64) -> String {
+        let pieces = match self.fragmented {
+            Some(true) => "fragmented",
+            _ => "fresh",
+        };
+        format!(
+            "  {fill_percent} % full, {pieces}: p50 {:.1} ns, p99.9 {:.0} ns, free {:.1} ns",
+            self.p50_ns.unwrap_or_default(),
+            self.p999_ns.unwrap_or_default(),
+            self.free_p50_ns.unwrap_or_default(),
         )
     }
 

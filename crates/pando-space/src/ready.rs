@@ -22,6 +22,10 @@ const SHARE: u64 = 256;
 #[cfg(any(pando_loom, pando_shuttle))]
 const SHARE: u64 = 2;
 
+/// Shelves of other cores that are turned to while somebody fills that of the own core, who may
+/// have lost the processor meanwhile.
+const OTHERS: usize = 3;
+
 /// What came of an attempt to fill a shelf.
 #[derive(Debug)]
 #[must_use]
@@ -78,16 +82,32 @@ impl Space {
         if count as usize > READY_BLOCKS_MAX {
             return Filled::NotTried;
         }
-        let core = self.shelves.index();
+        let (first, cores) = (self.shelves.index(), self.shelves.len());
+        for step in 0..cores.min(1 + OTHERS) {
+            let core = (first + step) % cores;
+            if step > 0
+                && let Some(block) = self.shelves.at(core).pop(count)
+            {
+                return Filled::Served(Extent {
+                    block,
+                    blocks: count,
+                });
+            }
+            if let Some(filled) = self.fill_of(core, count) {
+                return filled;
+            }
+        }
+        Filled::NotTried
+    }
+
+    /// Fills the shelf of `core`; None: somebody else does.
+    fn fill_of(&self, core: usize, count: u32) -> Option<Filled> {
         let shelf = self.shelves.at(core);
-        // Whoever comes second need not wait for what it can look for itself.
-        let Some(mut filling) = shelf.filling.try_lock() else {
-            return Filled::NotTried;
-        };
+        let mut filling = shelf.filling.try_lock()?;
         // Relaxed: a drain that this does not see takes this lock later, and finds what is put
         // here; of one that had it before, the lock lets this see the number.
         if self.drains.load(Ordering::Relaxed) > 0 {
-            return Filled::NotTried;
+            return Some(Filled::NotTried);
         }
         let room = shelf.room(count) as u64;
         let reserve = self.ledger.reserve();
@@ -95,11 +115,11 @@ impl Space {
         let share = share / (self.shelves.len() as u64 * u64::from(count));
         let extents = room.min(share) as usize;
         if extents < 2 {
-            return Filled::NotTried;
+            return Some(Filled::NotTried);
         }
         let withdrawn = extents as u64 * u64::from(count);
         if !self.ledger.withdraw(withdrawn, reserve) {
-            return Filled::NotTried;
+            return Some(Filled::NotTried);
         }
         *filling = true;
         let wanted = Wanted {
@@ -110,13 +130,13 @@ impl Space {
         let served = self.lend(wanted);
         let lent = served.as_ref().map_or(0, |(_, extents)| *extents as u64);
         self.ledger.deposit(withdrawn - lent * u64::from(count));
-        match served {
+        Some(match served {
             Some((block, _)) => Filled::Served(Extent {
                 block,
                 blocks: count,
             }),
             None => Filled::Searched,
-        }
+        })
     }
 
     /// Takes extents from the first group that has one, keeps one and puts the others on the
@@ -193,15 +213,18 @@ impl Space {
     /// The first block of a piece that lies on a shelf; for who holds the lock of its group.
     /// `lent` is that of its region: cores without blocks of it are taken out.
     pub(crate) fn find_ready(&self, piece: &Piece, lent: &mut u64) -> Option<u32> {
-        let start = u64::from(self.block(piece.group, piece.region, 0));
-        let region = start..start + u64::from(REGION_BLOCKS);
-        let first = start + u64::from(piece.start);
-        let wanted = first..first + u64::from(piece.count);
+        let start = self.block(piece.group, piece.region, 0);
+        let region = start..=start + (REGION_BLOCKS - 1);
+        let first = start + piece.start;
+        let wanted = first..=first + (piece.count - 1);
         let mut cores = *lent;
         while cores != 0 {
             let core = cores.trailing_zeros();
             cores &= cores - 1;
-            let (found, any) = self.shelves.at(core as usize).look_for(&wanted, &region);
+            let (found, any) = self
+                .shelves
+                .at(core as usize)
+                .look_for(wanted.clone(), region.clone());
             if found.is_some() {
                 return found;
             }

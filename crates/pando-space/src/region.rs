@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+
 const WORDS: usize = 64;
 const WORD_BITS: u32 = u64::BITS;
 
@@ -229,6 +231,45 @@ impl Region {
         self.took(taken, taken);
     }
 
+    /// A bound of the run around `start .. start + count`: its length, unless it is longer than any
+    /// extent.
+    fn run_around(&self, start: u32, count: u32) -> u32 {
+        let (words, end) = (EXTENT_BLOCKS_MAX / WORD_BITS, start + count);
+        let mut run = count;
+        let (mut before, mut behind) = (start, end);
+        for _ in 0..words {
+            let bits = before % WORD_BITS;
+            let bits = if bits == 0 { WORD_BITS } else { bits };
+            if before == 0 {
+                break;
+            }
+            let word = self.words[((before - 1) / WORD_BITS) as usize] << (WORD_BITS - bits);
+            let ones = word.leading_ones().min(bits);
+            run += ones;
+            before -= ones;
+            if ones < bits {
+                break;
+            }
+        }
+        for _ in 0..words {
+            if behind == REGION_BLOCKS {
+                break;
+            }
+            let bit = behind % WORD_BITS;
+            let word = self.words[(behind / WORD_BITS) as usize] >> bit;
+            let ones = word.trailing_ones();
+            run += ones;
+            behind += ones;
+            if ones < WORD_BITS - bit {
+                break;
+            }
+        }
+        match run > EXTENT_BLOCKS_MAX - WORD_BITS {
+            true => self.blocks,
+            false => run,
+        }
+    }
+
     /// Units that the run around `start .. start + count` holds only while these blocks are free.
     fn units_through(&self, start: u32, count: u32) -> u32 {
         if self.unit == 1 {
@@ -289,8 +330,7 @@ impl Region {
         self.free += count;
         self.units += self.units_through(start, count);
         if self.run_bound < self.blocks {
-            let run = self.free_before(start) + count + self.free_from(start + count);
-            self.run_bound = self.run_bound.max(run);
+            self.run_bound = self.run_bound.max(self.run_around(start, count));
         }
     }
 

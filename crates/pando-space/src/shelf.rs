@@ -10,7 +10,7 @@
 //! | extent -> nothing | `Shelf::pop`   | nothing                           |
 //! | extent -> nothing | `Shelf::clear` | `filling`                         |
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use pando_format::Extent;
 use pando_sync::Mutex;
@@ -51,6 +51,10 @@ struct Row {
     places: [AtomicU32; PLACES],
     /// Where to look first: a hint, which is too high for a moment when several take at once.
     next: AtomicU32,
+    /// No extent begins before this block. Changed by `fill`.
+    low: AtomicU32,
+    /// Nor behind this one.
+    high: AtomicU32,
 }
 
 impl Row {
@@ -58,6 +62,8 @@ impl Row {
         Self {
             places: [const { NOTHING }; PLACES].map(AtomicU32::new),
             next: AtomicU32::new(PLACES as u32),
+            low: AtomicU32::new(NOTHING),
+            high: AtomicU32::new(0),
         }
     }
 
@@ -113,6 +119,12 @@ impl Shelf {
         // Relaxed: read under a lock of a group that `fill` was called under.
         let used = self.used.load(Ordering::Relaxed);
         self.used.store(used | 1 << (count - 1), Ordering::Relaxed);
+        // Before the extents: whoever must not miss one finds it within. Relaxed, as `used`; of two
+        // bounds of different calls each covers what was there before both.
+        let all = || row.blocks().chain(blocks.iter().copied());
+        row.low
+            .store(all().min().unwrap_or(NOTHING), Ordering::Relaxed);
+        row.high.store(all().max().unwrap_or(0), Ordering::Relaxed);
         let mut left = blocks.iter().rev();
         let mut first = PLACES;
         for (at, place) in row.places.iter().enumerate().rev() {
@@ -156,17 +168,30 @@ impl Shelf {
             .flat_map(|(row, blocks)| row.blocks().map(move |block| Extent { block, blocks }))
     }
 
-    /// The first block of `wanted` that it holds, and whether it holds any of `region`; for who
-    /// holds the lock that blocks of the region were put there under.
-    pub(crate) fn look_for(&self, wanted: &Range<u64>, region: &Range<u64>) -> (Option<u32>, bool) {
+    /// The first block of `wanted` that it holds, and whether it may hold any of `region`, which
+    /// `wanted` lies in; for who holds the lock that blocks of the region were put there under.
+    pub(crate) fn look_for(
+        &self,
+        wanted: RangeInclusive<u32>,
+        region: RangeInclusive<u32>,
+    ) -> (Option<u32>, bool) {
+        // Relaxed: see `fill`.
+        let used = self.used.load(Ordering::Relaxed);
         let (mut first, mut any) = (None, false);
-        for extent in self.extents() {
-            let start = u64::from(extent.block);
-            let end = start + u64::from(extent.blocks);
-            any |= region.contains(&start);
-            if start < wanted.end && wanted.start < end {
-                let block = extent.block.max(wanted.start as u32);
-                first = Some(first.map_or(block, |before: u32| before.min(block)));
+        let rows = self.rows.iter().zip(1_u32..);
+        for (row, blocks) in rows.filter(|(_, blocks)| used >> (blocks - 1) & 1 == 1) {
+            let low = row.low.load(Ordering::Relaxed);
+            // The last block of an extent; none crosses the border of a region.
+            let high = row.high.load(Ordering::Relaxed).saturating_add(blocks - 1);
+            any |= low <= *region.end() && *region.start() <= high;
+            if *wanted.end() < low || high < *wanted.start() {
+                continue;
+            }
+            for block in row.blocks() {
+                if block <= *wanted.end() && *wanted.start() <= block.saturating_add(blocks - 1) {
+                    let block = block.max(*wanted.start());
+                    first = Some(first.map_or(block, |before: u32| before.min(block)));
+                }
             }
         }
         (first, any)

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{ablation, device, iso, kv, pool, resp};
+use super::{ablation, alloc, device, iso, kv, pool, resp};
 use crate::failure::Failure;
 
 /// What is measured.
@@ -12,6 +12,8 @@ pub(crate) enum Layer {
     Device(Box<device::DeviceFlags>),
     /// Reads that wait for their page, through the pool alone.
     Pool(Box<pool::PoolFlags>),
+    /// Blocks from the allocator alone.
+    Alloc(Box<alloc::AllocFlags>),
     /// The embedded engine.
     Kv(Box<kv::KvFlags>),
     /// A server through sockets: its own, or one that runs.
@@ -29,6 +31,7 @@ pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
     match layer {
         Layer::Device(flags) => device::run(&flags),
         Layer::Pool(flags) => pool::run(&flags),
+        Layer::Alloc(flags) => alloc::run(&flags),
         Layer::Kv(flags) => kv::run(&flags),
         Layer::Resp(flags) => resp::run(&flags),
         Layer::Iso(flags) => iso::run(&flags),
@@ -36,10 +39,10 @@ pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
         Layer::Other(words) => {
             let name = words.first().map_or("", String::as_str);
             let why = match name {
-                "alloc" | "recovery" => "is not there in this version",
+                "recovery" => "is not there in this version",
                 _ => "is no layer",
             };
-            let known = "there are device, pool, kv, resp, iso, ablation";
+            let known = "there are device, pool, alloc, kv, resp, iso, ablation";
             Err(Failure::usage(format!("bench {name}: {why}; {known}")))
         }
     }

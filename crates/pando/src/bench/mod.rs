@@ -4,6 +4,7 @@
 //! (which layers there are), a file for each layer.
 
 mod ablation;
+mod alloc;
 mod device;
 mod flags;
 mod iso;

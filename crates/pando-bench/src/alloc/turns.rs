@@ -1,0 +1,278 @@
+//! What a thread does: it allocates 64 blocks, then frees as many, over and over, so that the space
+//! stays as full as it was. Of a fragmented space it frees blocks from all over it, else those that
+//! it has had longest.
+//!
+//! In the first part of a run the clock is looked at before and behind the 64; in the second one
+//! around each single block, and what the clock costs by itself is taken off.
+
+use pando_sync::atomic::{AtomicU32, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{self, Duration, Instant};
+
+use super::allocator::{Allocator, wrong};
+use crate::counters::{Counters, Counts};
+use crate::error::{Error, Result};
+use crate::histogram::Histogram;
+use crate::random::Random;
+
+pub(crate) const WORKLOAD: &str = "alloc";
+/// Blocks that are allocated one after the other, then freed.
+pub(crate) const BATCH: usize = 64;
+/// Blocks that a thread holds of a space that is not fragmented.
+const HELD: usize = 4096;
+/// Calls of the clock that are timed to learn what one costs.
+const CLOCK_CALLS: usize = 10_001;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Timed {
+    /// Of a batch of allocations, in nanoseconds.
+    pub(crate) batches: Histogram,
+    /// Of a batch of frees.
+    pub(crate) free_batches: Histogram,
+    /// Of a single allocation, without the clock.
+    pub(crate) singles: Histogram,
+    /// Allocations and frees of the first part.
+    pub(crate) ops: u64,
+    /// Time of the first part.
+    pub(crate) elapsed: Duration,
+    /// What the processor counted in it.
+    pub(crate) counts: Option<Counts>,
+}
+
+/// Runs both parts on `threads` threads, each with its share of `sample` and of `num` allocations
+/// for each part. Blocks of the sample are as before, in another order.
+pub(crate) fn run(
+    allocator: &impl Allocator,
+    sample: &mut Vec<u32>,
+    threads: usize,
+    num: u64,
+    seed: u64,
+) -> Result<Timed> {
+    let batches = num.div_ceil((threads * BATCH) as u64);
+    let clock_ns = clock_ns();
+    let mut shares: Vec<Vec<u32>> = vec![Vec::new(); threads];
+    for (index, block) in sample.drain(..).enumerate() {
+        shares[index % threads].push(block);
+    }
+    let waiting = AtomicU32::new(threads as u32);
+    let results: Vec<_> = thread::scope(|scope| {
+        let handles: Vec<_> = (0_u64..)
+            .zip(shares)
+            .map(|(index, held)| {
+                let waiting = &waiting;
+                scope.spawn(move || {
+                    let mut turns = Turns {
+                        allocator,
+                        is_fragmented: !held.is_empty(),
+                        held,
+                        oldest: 0,
+                        random: Random::new(seed, index),
+                        taken: [0; BATCH],
+                    };
+                    let filled = turns.fill();
+                    // Relaxed: nobody reads what others wrote before.
+                    waiting.fetch_sub(1, Ordering::Relaxed);
+                    while waiting.load(Ordering::Relaxed) > 0 {
+                        thread::yield_now();
+                    }
+                    filled?;
+                    let timed = turns.time(batches, clock_ns);
+                    timed.map(|timed| (timed, turns.rest()))
+                })
+            })
+            .collect();
+        let handles = handles.into_iter();
+        handles
+            .map(|handle| handle.join().expect("a thread panicked"))
+            .collect()
+    });
+    let mut all = Timed::default();
+    for result in results {
+        let (timed, rest) = result?;
+        all.add(&timed);
+        sample.extend(rest);
+    }
+    Ok(all)
+}
+
+impl Timed {
+    fn add(&mut self, other: &Self) {
+        self.batches.merge(&other.batches);
+        self.free_batches.merge(&other.free_batches);
+        self.singles.merge(&other.singles);
+        self.ops += other.ops;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.counts = match (&self.counts, &other.counts) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.or(*other),
+        };
+    }
+}
+
+struct Turns<'a, A> {
+    allocator: &'a A,
+    is_fragmented: bool,
+    /// Blocks that may be freed.
+    held: Vec<u32>,
+    /// Which of them comes next, unless chance says.
+    oldest: usize,
+    random: Random,
+    taken: [u32; BATCH],
+}
+
+impl<A: Allocator> Turns<'_, A> {
+    fn fill(&mut self) -> Result<()> {
+        if !self.is_fragmented {
+            for _ in 0..HELD {
+                let block = self.allocator.allocate();
+                self.held.push(block.ok_or_else(nothing_left)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, batches: u64, clock_ns: u64) -> Result<Timed> {
+        let mut timed = Timed::default();
+        let mut counters = Counters::of_this_thread();
+        counters.begin();
+        let start = time::now();
+        let mut begun = start;
+        for _ in 0..batches {
+            for taken in &mut self.taken {
+                *taken = self.allocator.allocate().ok_or_else(nothing_left)?;
+            }
+            let allocated = time::now();
+            timed.batches.add(since(begun, allocated));
+            self.choose();
+            let chosen = time::now();
+            self.free();
+            begun = time::now();
+            timed.free_batches.add(since(chosen, begun));
+        }
+        timed.elapsed = begun.saturating_duration_since(start);
+        timed.counts = Some(counters.end());
+        timed.ops = 2 * batches * BATCH as u64;
+        for _ in 0..batches {
+            for taken in &mut self.taken {
+                let begun = time::now();
+                let block = self.allocator.allocate();
+                let ns = since(begun, time::now());
+                timed.singles.add(ns.saturating_sub(clock_ns));
+                *taken = block.ok_or_else(nothing_left)?;
+            }
+            self.choose();
+            self.free();
+        }
+        Ok(timed)
+    }
+
+    /// Holds what was taken, for as many that are to be freed.
+    fn choose(&mut self) {
+        for taken in &mut self.taken {
+            let index = match self.is_fragmented {
+                true => self.random.below(self.held.len() as u64) as usize,
+                false => {
+                    self.oldest = (self.oldest + 1) % self.held.len();
+                    self.oldest
+                }
+            };
+            std::mem::swap(taken, &mut self.held[index]);
+        }
+    }
+
+    fn free(&mut self) {
+        for block in self.taken {
+            self.allocator.free(block);
+        }
+    }
+
+    /// What another run may free.
+    fn rest(self) -> Vec<u32> {
+        if self.is_fragmented {
+            return self.held;
+        }
+        self.held
+            .iter()
+            .for_each(|block| self.allocator.free(*block));
+        Vec::new()
+    }
+}
+
+fn nothing_left() -> Error {
+    wrong("no block is left, though some are free".to_owned())
+}
+
+fn since(begun: Instant, ended: Instant) -> u64 {
+    let ns = ended.saturating_duration_since(begun).as_nanos();
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// What two looks at the clock, one after the other, are apart: the median.
+fn clock_ns() -> u64 {
+    let mut apart: Vec<u64> = (0..CLOCK_CALLS)
+        .map(|_| {
+            let begun = time::now();
+            since(begun, time::now())
+        })
+        .collect();
+    apart.sort_unstable();
+    apart[CLOCK_CALLS / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::allocator::ours;
+    use super::super::state::State;
+    use super::*;
+
+    #[test]
+    fn a_space_is_as_full_behind_the_turns_as_before() {
+        for fragmented in [false, true] {
+            let blocks = 2_000_000;
+            let space = ours(blocks);
+            let state = State {
+                blocks,
+                fill_percent: 90,
+                fragmented,
+                seed: 1,
+            };
+            let mut sample = state.build(&space).unwrap();
+            let (free, count) = (space.free_blocks(), sample.len());
+            for threads in [1, 3] {
+                let timed = run(&space, &mut sample, threads, 10_000, 1).unwrap();
+                assert_eq!(space.free_blocks(), free);
+                assert_eq!(sample.len(), count);
+                assert!(timed.ops >= 20_000 && timed.singles.count() >= 10_000);
+                assert_eq!(timed.batches.count(), timed.ops / 2 / BATCH as u64);
+            }
+            space.check_invariants();
+        }
+    }
+
+    /// Has one block less than it says.
+    struct Short(pando_sync::Mutex<Vec<u32>>);
+
+    impl Allocator for Short {
+        fn allocate(&self) -> Option<u32> {
+            self.0.lock().pop()
+        }
+
+        fn free(&self, block: u32) {
+            self.0.lock().push(block);
+        }
+
+        fn mark(&self, _start: u32, _count: u32) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_missing_ends_the_run() {
+        let enough = (0..(2 * (HELD + BATCH)) as u32).collect();
+        let short = Short(pando_sync::Mutex::new(enough));
+        assert!(run(&short, &mut Vec::new(), 2, 1000, 1).is_ok());
+        short.0.lock().truncate(2 * HELD - 1);
+        assert!(run(&short, &mut Vec::new(), 2, 1000, 1).is_err());
+    }
+}
