@@ -7,12 +7,12 @@
 
 use std::io;
 
-use perf_event::events::{Event, Hardware};
+use perf_event::events::{Cache, CacheOp, CacheResult, Event, Hardware, WhichCache};
 use perf_event::{Builder, Counter};
 
 /// Counters of a thread that was asked for them.
 #[derive(Debug)]
-pub(crate) struct Counters([Option<Counter>; 4]);
+pub(crate) struct Counters([Option<Counter>; 5]);
 
 /// What was counted; a count of several threads is there if each of them has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -25,20 +25,35 @@ pub struct Counts {
     pub cache_misses: Option<f64>,
     /// Branches that were predicted wrongly.
     pub branch_misses: Option<f64>,
+    /// Reads that the first cache of data did not have.
+    pub l1_misses: Option<f64>,
 }
 
 impl Counters {
     /// Counters of the calling thread, at rest.
     pub(crate) fn of_this_thread() -> Self {
+        let l1_misses = Cache {
+            which: WhichCache::L1D,
+            operation: CacheOp::READ,
+            result: CacheResult::MISS,
+        };
         Self::of([
             Hardware::INSTRUCTIONS.into(),
             Hardware::CPU_CYCLES.into(),
             Hardware::CACHE_MISSES.into(),
             Hardware::BRANCH_MISSES.into(),
+            l1_misses.into(),
         ])
     }
 
-    fn of(events: [Event; 4]) -> Self {
+    /// A line that says which are absent here, if one is.
+    pub(crate) fn absent_here() -> Option<String> {
+        let mut counters = Self::of_this_thread();
+        counters.begin();
+        counters.end().absent()
+    }
+
+    fn of(events: [Event; 5]) -> Self {
         // Kernel and hypervisor are left out unless said otherwise.
         Self(events.map(|event| Builder::new().kind(event).build().ok()))
     }
@@ -60,6 +75,7 @@ impl Counters {
             cycles: count(1),
             cache_misses: count(2),
             branch_misses: count(3),
+            l1_misses: count(4),
         }
     }
 }
@@ -84,6 +100,7 @@ impl Counts {
             cycles: sum(self.cycles, other.cycles),
             cache_misses: sum(self.cache_misses, other.cache_misses),
             branch_misses: sum(self.branch_misses, other.branch_misses),
+            l1_misses: sum(self.l1_misses, other.l1_misses),
         }
     }
 
@@ -94,6 +111,7 @@ impl Counts {
             ("cycles", self.cycles),
             ("cache misses", self.cache_misses),
             ("branch misses", self.branch_misses),
+            ("misses of the first cache", self.l1_misses),
         ];
         let absent = all.iter().filter(|(_, count)| count.is_none());
         let names: Vec<_> = absent.map(|(name, _)| *name).collect();
@@ -116,7 +134,8 @@ mod tests {
     fn a_thread_is_counted_between_begin_and_end() {
         let events = [Software::PAGE_FAULTS, Software::DUMMY];
         let [faults, dummy] = events.map(Into::into);
-        let mut counters = Counters::of([faults, dummy.clone(), dummy.clone(), dummy]);
+        let mut counters =
+            Counters::of([faults, dummy.clone(), dummy.clone(), dummy.clone(), dummy]);
         // More than an allocator keeps: each time the pages are new.
         let touch = || std::hint::black_box(vec![1_u8; 40 << 20]).len();
         touch();
@@ -141,6 +160,7 @@ mod tests {
             cycles: Some(2.0),
             cache_misses: Some(3.0),
             branch_misses: Some(4.0),
+            l1_misses: Some(5.0),
         };
         assert_eq!(all.absent(), None);
         let one = Counts {

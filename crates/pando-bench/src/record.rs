@@ -124,6 +124,10 @@ record! {
     cache_misses_per_op: f64;
     /// Branches that were predicted wrongly.
     branch_misses_per_op: f64;
+    /// Reads that the first cache of data did not have.
+    l1_misses_per_op: f64;
+    /// Instructions of a cycle.
+    instructions_per_cycle: f64;
     /// Processor time of a server that runs elsewhere for each operation, as it says itself.
     server_cpu_us_per_op: f64;
     /// The way to the disk.
@@ -234,6 +238,9 @@ impl Record {
             self.cycles_per_op = per_op(counts.cycles);
             self.cache_misses_per_op = per_op(counts.cache_misses);
             self.branch_misses_per_op = per_op(counts.branch_misses);
+            self.l1_misses_per_op = per_op(counts.l1_misses);
+            let cycles = counts.cycles.filter(|cycles| *cycles > 0.0);
+            self.instructions_per_cycle = counts.instructions.zip(cycles).map(|(i, c)| i / c);
         }
         self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
     }

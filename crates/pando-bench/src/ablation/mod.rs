@@ -6,8 +6,9 @@
 //! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
 //! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
 //! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`); `stats` with
-//! `counters` and `queries`.
+//! `counters` and `queries`; `alloc` with `zones`.
 
+mod alloc;
 pub mod cached;
 mod context;
 mod counters;
@@ -23,6 +24,7 @@ mod rounds;
 pub mod run;
 mod stats;
 mod submit;
+mod zones;
 
 pub use options::{Ablation, AblationOptions};
 pub(crate) use rounds::middle_of;

@@ -55,6 +55,7 @@ ablations! {
     Replacement "replacement" [1, 2] 2_000_000 "Reference bits that are written always, or if they change.";
     Search "search" [1, 2] 2_000_000 "Search of nodes: whole keys, heads, hints, many heads at once.";
     Stats "stats" [1, 2, 32] 8_000_000 "Counters of all threads, of each thread, of each core with a lock prefix and without.";
+    Alloc "alloc" [1, 2, 16] 1_000_000 "Blocks from zones behind trait objects, from the same called directly, or from ours.";
 }
 
 impl Ablation {
@@ -85,7 +86,7 @@ pub struct AblationOptions {
     pub duration: Option<Duration>,
     /// Time at the start of each turn that is in no figure.
     pub warmup: Duration,
-    /// Bytes of what is read: pages, a file, or keys and values.
+    /// Bytes of what is read: pages, a file, or keys and values; of all blocks.
     pub size_bytes: u64,
     /// Bytes of the memory above it.
     pub max_memory: u64,
@@ -117,7 +118,10 @@ impl AblationOptions {
             num: None,
             duration: None,
             warmup: Duration::ZERO,
-            size_bytes: 256 << 20,
+            size_bytes: match ablation {
+                Ablation::Alloc => 1 << 40,
+                _ => 256 << 20,
+            },
             max_memory: 32 << 20,
             page_bytes: 4096,
             queue_depth: 128,

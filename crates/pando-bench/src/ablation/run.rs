@@ -1,7 +1,7 @@
 //! A whole run of `bench ablation`.
 
 use super::options::{Ablation, AblationOptions};
-use super::{cached, handles, keys, pending, queue, stats, submit};
+use super::{alloc, cached, handles, keys, pending, queue, stats, submit};
 use crate::error::Result;
 use crate::phase::Observer;
 
@@ -19,6 +19,10 @@ pub fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
     if options.ablation == Ablation::Stats {
         // Its workloads have numbers of threads of their own.
         return stats::run(options, observer);
+    }
+    if options.ablation == Ablation::Alloc {
+        // One state serves all numbers of threads.
+        return alloc::run(options, observer);
     }
     for (index, threads) in options.thread_counts().iter().enumerate() {
         let turn = AblationOptions {
@@ -46,5 +50,6 @@ fn run_one(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
             cached::run::run(options, observer)
         }
         Ablation::Stats => stats::run(options, observer),
+        Ablation::Alloc => alloc::run(options, observer),
     }
 }

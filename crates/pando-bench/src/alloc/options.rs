@@ -56,12 +56,13 @@ impl AllocOptions {
         let fine = fills.iter().all(|fill| (1..=99).contains(fill));
         needed("fill", fine, "percentages from 1 to 99 are needed")?;
         let blocks = self.blocks();
-        // Each thread has a batch in its hands, and cores keep some ready.
-        let least = self.threads.iter().max().map_or(0, |most| *most as u64) * 100_000;
+        // Each thread holds some, and cores keep some ready.
+        let least = self.threads.iter().max().map_or(0, |most| *most as u64) * 10_000;
+        let fullest = fills.iter().max().map_or(0, |fill| *fill);
         needed(
             "size",
-            blocks >= least.max(100_000),
-            "at least 100,000 blocks for each thread are needed",
+            blocks / 100 * (100 - fullest) >= least,
+            "10,000 free blocks for each thread are needed",
         )?;
         needed(
             "size",

@@ -9,20 +9,17 @@ use super::screen::Screen;
 use crate::failure::Failure;
 use crate::quantity::{parse_duration, parse_size};
 
-/// Ablations of the same naming that this version does not have.
-const PLANNED: [&str; 1] = ["alloc"];
-
 #[derive(Debug, Args)]
 pub(crate) struct AblationFlags {
     /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit, descent,
-    /// cursor, replacement, search, stats.
+    /// cursor, replacement, search, stats, alloc.
     name: String,
     /// Turns of each variant; the median round is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Numbers of threads, separated by commas [default: of pread-handles 16, of queue 2, of
     /// descent, cursor, replacement and search 1,2, of stats 1,2,32 and for queries
-    /// 1,64,1024,4096, else 1].
+    /// 1,64,1024,4096, of alloc 1,2,16, else 1].
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
     /// Operations of a turn [default: some hundred thousand].
@@ -31,9 +28,10 @@ pub(crate) struct AblationFlags {
     /// Length of a turn, instead of a number.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Bytes of what is read: pages, a file, or keys and values.
-    #[arg(long, default_value = "256m", value_parser = parse_size)]
-    size: u64,
+    /// Bytes of what is read: pages, a file, or keys and values; of all blocks [default: of alloc
+    /// 1t, else 256m].
+    #[arg(long, value_parser = parse_size)]
+    size: Option<u64>,
     /// Bytes of the memory above it.
     #[arg(long, alias = "cache-size", default_value = "32m", value_parser = parse_size)]
     max_memory: u64,
@@ -51,13 +49,11 @@ pub(crate) struct AblationFlags {
 
 fn ablation(name: &str) -> Result<Ablation, Failure> {
     Ablation::from_name(name).ok_or_else(|| {
-        let why = match PLANNED.contains(&name) {
-            true => "is not there in this version",
-            false => "is no ablation",
-        };
         let names: Vec<_> = Ablation::ALL.iter().map(|one| one.name()).collect();
         let known = names.join(", ");
-        Failure::usage(format!("bench ablation {name}: {why}; there are {known}"))
+        Failure::usage(format!(
+            "bench ablation {name}: is no ablation; there are {known}"
+        ))
     })
 }
 
@@ -73,7 +69,7 @@ pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
         num: flags.num,
         duration: flags.duration,
         warmup: common.warmup,
-        size_bytes: flags.size,
+        size_bytes: flags.size.unwrap_or(defaults.size_bytes),
         max_memory: flags.max_memory,
         page_bytes: io.page_bytes()?.unwrap_or(defaults.page_bytes),
         queue_depth: io.queue_depth.unwrap_or(defaults.queue_depth),
@@ -85,7 +81,7 @@ pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
         completion_threads: io.completion_threads,
         ..defaults
     };
-    bytes("size", flags.size)?;
+    bytes("size", options.size_bytes)?;
     Screen::run("ablation", common, false, |screen| {
         pando_bench::ablation::run(&options, screen)
     })
