@@ -259,13 +259,13 @@ mod models {
     use crate::ledger::Urgency;
     use crate::space::{Space, SpaceOptions};
 
-    /// Eight free blocks in one group.
-    fn space() -> Arc<Space> {
+    /// So many free blocks in one group.
+    fn space(blocks: u64) -> Arc<Space> {
         let options = SpaceOptions {
             groups: 1,
             ..SpaceOptions::default()
         };
-        Arc::new(Space::new(8, options))
+        Arc::new(Space::new(blocks, options))
     }
 
     fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -278,7 +278,7 @@ mod models {
     #[test]
     fn the_last_block_on_a_shelf_has_one_owner() {
         model(|| {
-            let space = space();
+            let space = space(8);
             let one = space.allocate(1, None).unwrap();
             let rest = space.allocate(6, None).unwrap();
             assert_eq!(space.ready_blocks(), 1);
@@ -300,18 +300,20 @@ mod models {
         });
     }
 
-    /// What one is about to put on its shelf is waited for by who needs all that is left.
+    /// Who needs all that is left waits for what is about to be put on a shelf, and nothing is put
+    /// there before it has looked.
     #[test]
     fn nothing_is_refused_while_it_lies_on_a_shelf() {
         model(|| {
-            let space = space();
+            let space = space(16);
             let other = thread::spawn({
                 let space = space.clone();
-                move || space.allocate(1, None)
+                move || [space.allocate(2, None), space.allocate(1, None)]
             });
-            let long = space.allocate(7, None);
+            let long = space.allocate(13, None);
             let short = other.join().unwrap();
-            assert!(long.is_some() && short.is_some(), "{long:?}, {short:?}");
+            let all = short.iter().all(Option::is_some) && long.is_some();
+            assert!(all, "{long:?}, {short:?}");
             assert_eq!(space.free_blocks(), 0);
             space.check_invariants();
         });
@@ -321,7 +323,7 @@ mod models {
     #[test]
     fn what_is_on_a_shelf_is_taken_once() {
         model(|| {
-            let space = space();
+            let space = space(8);
             let take = |space: &Space| [space.allocate(1, None), space.allocate(1, None)];
             let other = thread::spawn({
                 let space = space.clone();

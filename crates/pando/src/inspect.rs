@@ -121,6 +121,9 @@ fn stat_json(stat: &StoreStat, tree: bool) -> Value {
         "stored": stat.stored.iter().map(stored_json).collect::<Vec<_>>(),
         "data_bytes": stat.data_bytes,
         "used_bytes": stat.used_bytes,
+        "free_runs": stat.free_runs,
+        "free_run_bytes_max": stat.free_run_bytes_max,
+        "fragmentation_percent": stat.fragmentation_percent,
         "chunks": stat.chunks,
         "chunk_bytes": stat.chunk_bytes,
         "log_batches": stat.log_batches,
@@ -161,6 +164,13 @@ fn print_stat(stat: &StoreStat) {
             100.0 * stored.stored_bytes as f64 / stored.page_bytes.max(1) as f64
         ));
     }
+    output::line(format_args!(
+        "{:<11} {} pieces, the longest {}; fragmentation {} %",
+        "free",
+        stat.free_runs,
+        show_size(stat.free_run_bytes_max),
+        stat.fragmentation_percent
+    ));
     if stat.chunks > 0 {
         output::line(format_args!(
             "{:<11} {} of large values, {}",

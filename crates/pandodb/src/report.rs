@@ -162,6 +162,12 @@ pub struct StoreStat {
     pub data_bytes: u64,
     /// Bytes of it that pages use.
     pub used_bytes: u64,
+    /// Pieces that the rest lies in.
+    pub free_runs: u64,
+    /// Bytes of the longest of them.
+    pub free_run_bytes_max: u64,
+    /// Share of the rest that lies in pieces shorter than the longest extent, in percent.
+    pub fragmentation_percent: u64,
     /// Chunks, those of values included that are gone and not yet freed.
     pub chunks: u64,
     /// Bytes of the blocks of these chunks.

@@ -110,6 +110,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     let space = store.space.space();
     // Before the extents of the log are taken: they are not the checkpoint's.
     let used = space.blocks() - space.free_blocks();
+    let free = space.survey();
     let (chunks, chunk_bytes) = walk.chunks();
     let (log, damages, done) = (walk.log(), walk.damages, walk.done);
     let stat = StoreStat {
@@ -120,6 +121,9 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         stored,
         data_bytes: store.space.blocks() * store.space.block_bytes(),
         used_bytes: used * store.space.block_bytes(),
+        free_runs: free.runs,
+        free_run_bytes_max: free.largest_run * store.space.block_bytes(),
+        fragmentation_percent: (free.fragmentation() * 100.0).round() as u64,
         chunks,
         chunk_bytes,
         log_batches: log.map_or(0, |log| log.records),

@@ -44,6 +44,23 @@ fn a_free_of_what_is_kept_ready_is_caught() {
 }
 
 #[test]
+fn no_block_of_what_is_kept_ready_can_be_freed() {
+    for count in [1, 3, 16] {
+        let space = space(100_000, 1);
+        let own = space.allocate(count, None).unwrap();
+        let ready = space.ready_blocks() as u32;
+        assert!(own.block == 0 && ready >= count);
+        for block in count..count + ready {
+            let free = || space.free(extent(block, 1));
+            let freed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(free));
+            assert!(freed.is_err(), "block {block} of extents of {count}");
+        }
+        space.check_invariants();
+        space.free(own);
+    }
+}
+
+#[test]
 fn what_was_kept_ready_and_taken_may_be_freed() {
     let space = space(100_000, 1);
     let mut held = Vec::new();

@@ -293,3 +293,36 @@ fn each_layer_writes_records() {
     }
     assert!(here.join("data/bench-device.dat").exists(), "it stays");
 }
+
+#[test]
+fn the_allocator_has_a_record_for_each_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = ["alloc", "--size=8g", "--num=2000", "--threads=1,2"];
+    let records = records(directory.path(), &words);
+    let states: Vec<_> = records
+        .iter()
+        .map(|record| {
+            let number = |name: &str| record[name].as_u64().unwrap();
+            let fragmented = record["fragmented"].as_bool().unwrap();
+            (fragmented, number("fill_percent"), number("threads"))
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for fragmented in [false, true] {
+        for fill in [10, 50, 90, 99] {
+            expected.extend([1, 2].map(|threads| (fragmented, fill, threads)));
+        }
+    }
+    assert_eq!(states, expected);
+    for record in &records {
+        assert_eq!(record["workload"], "alloc");
+        for field in ["p50_ns", "p999_ns", "ops_per_s"] {
+            assert!(record[field].is_number(), "{field} in {record}");
+        }
+    }
+    let words = ["ablation", "alloc", "--size=8g", "--num=2000"];
+    let words = [&words[..], &["--rounds=1", "--threads=1"]].concat();
+    let records = self::records(directory.path(), &words);
+    assert_eq!(records.len(), 24);
+    assert_eq!(records[0]["ablation"], "alloc");
+}
