@@ -62,6 +62,10 @@ pub(crate) struct Group {
     pub(crate) free: u64,
     /// Free units of all regions.
     pub(crate) units: u64,
+    /// Freed blocks that the ledger does not know of yet.
+    pub(crate) pending: u64,
+    /// Frees so far, beside those that the ledger counts.
+    pub(crate) frees: u64,
     /// Blocks of a unit. Constant.
     unit: u32,
 }
@@ -97,6 +101,8 @@ impl Group {
             cursor: 0,
             free: 0,
             units: 0,
+            pending: 0,
+            frees: 0,
             unit,
         }
     }
@@ -214,6 +220,15 @@ impl Group {
         Ok(())
     }
 
+    /// A run of `count` free blocks in a region, which need not exist.
+    pub(crate) fn find_in(&mut self, index: usize, count: u32) -> Option<u32> {
+        let found = self.regions.get_mut(index)?.find(count);
+        if found.is_none() {
+            self.copy_bound(index);
+        }
+        found
+    }
+
     /// A run of `count` free blocks.
     fn find(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
         let level = count.ilog2() as usize;
@@ -231,13 +246,12 @@ impl Group {
                     continue;
                 }
                 left = left.saturating_sub(REGION_WORDS);
-                if let Some(start) = self.regions[index].find(count) {
+                if let Some(start) = self.find_in(index, count) {
                     return Ok(Found {
                         region: index,
                         start,
                     });
                 }
-                self.copy_bound(index);
             }
         }
         Err(Miss::Nothing)

@@ -20,6 +20,9 @@ pub const BLOCKS_MAX: u64 = 1 << 32;
 /// Words of a group that one search looks at before it goes to the next group.
 pub(crate) const SEARCH_WORDS_MAX: u32 = 1024;
 
+/// Freed blocks of a group that the ledger need not know of: nothing is refused before it does.
+const PENDING_MAX: u64 = 256;
+
 /// How a space is made.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpaceOptions {
@@ -318,7 +321,7 @@ impl Space {
             let start = if group.is_free(near.region, near.start, count) {
                 near.start
             } else {
-                group.regions.get_mut(near.region)?.find(count)?
+                group.find_in(near.region, count)?
             };
             group.take(near.region, start, count);
             Some(Found {
@@ -353,14 +356,13 @@ impl Space {
     /// is freed.
     #[cold]
     fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
-        let is_known =
-            |known: &Fruitless| known.frees == self.ledger.frees() && known.count <= count;
+        let is_known = |known: &Fruitless| known.count <= count && known.frees == self.frees();
         if self.fruitless.lock().as_ref().is_some_and(is_known) {
             return None;
         }
         let _drained = self.drain();
         // Behind the drain, which frees.
-        let frees = self.ledger.frees();
+        let frees = self.frees();
         let extent = self
             .allocate_within(count, u32::MAX)
             .or_else(|| self.allocate_across(count));
@@ -417,12 +419,17 @@ impl Space {
     /// # Panics
     /// When any of its blocks is free already or does not exist.
     pub fn free(&self, extent: Extent) {
-        self.free_run(extent);
-        self.ledger.freed(u64::from(extent.blocks));
+        self.give_back(extent, true);
     }
 
     /// Gives bits back; the ledger is the caller's.
     pub(crate) fn free_run(&self, extent: Extent) {
+        self.give_back(extent, false);
+    }
+
+    /// Gives bits back. What becomes available by it is kept with the groups, if it is to be
+    /// `counted`, until it is worth a visit of the ledger.
+    fn give_back(&self, extent: Extent, counted: bool) {
         assert!(extent.blocks > 0, "an extent of no blocks is freed");
         let end = u64::from(extent.block) + u64::from(extent.blocks);
         assert!(
@@ -439,13 +446,46 @@ impl Space {
                 {
                     return Err(block % REGION_BLOCKS);
                 }
-                group.give(piece.region, start, count)
+                group.give(piece.region, start, count)?;
+                group.frees += 1;
+                if counted {
+                    group.pending += u64::from(count);
+                    if group.pending >= PENDING_MAX {
+                        self.deposit_pending(group);
+                    }
+                }
+                Ok(())
             });
             if let Err(free) = given {
                 let block = self.block(piece.group, piece.region, free);
                 panic!("block {block} of {extent:?} is freed though it is not allocated");
             }
         }
+    }
+
+    /// Under the group's lock, so that nobody finds blocks neither here nor there.
+    fn deposit_pending(&self, group: &mut Group) {
+        self.ledger.deposit(std::mem::take(&mut group.pending));
+    }
+
+    /// Blocks that were freed and that the ledger does not know of.
+    pub(crate) fn pending(&self) -> u64 {
+        (0..self.groups())
+            .map(|group| self.with(group, |group| group.pending))
+            .sum()
+    }
+
+    /// Tells the ledger of them.
+    pub(crate) fn collect(&self) {
+        for index in 0..self.groups() {
+            self.with(index, |group| self.deposit_pending(group));
+        }
+    }
+
+    /// Frees so far: what a fruitless search has seen is true until this changes.
+    fn frees(&self) -> u64 {
+        let groups = (0..self.groups()).map(|group| self.with(group, |group| group.frees));
+        self.ledger.frees() + groups.sum::<u64>()
     }
 
     /// Allocates the very blocks of an extent that a file names: for recovery, before promises.
@@ -530,7 +570,7 @@ impl Space {
 
     /// Blocks that can be promised to urgent callers; others stop `reserve` earlier.
     pub fn available(&self) -> u64 {
-        self.ledger.available() + self.ready_blocks()
+        self.ledger.available() + self.pending() + self.ready_blocks()
     }
 
     /// Blocks that only urgent promises may use.

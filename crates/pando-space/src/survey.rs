@@ -121,7 +121,7 @@ impl Space {
         assert_eq!(units, self.free_units(), "the groups' units are published");
         assert_eq!(
             free,
-            self.ledger.available() + self.credits(),
+            self.ledger.available() + self.pending() + self.credits(),
             "what is free is available or promised"
         );
         self.check_ready();

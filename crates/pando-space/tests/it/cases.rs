@@ -349,6 +349,17 @@ fn a_hint_is_met_or_harmless() {
 }
 
 #[test]
+fn a_hint_that_finds_nothing_leaves_all_counts_right() {
+    let space = space(2 * u64::from(REGION_BLOCKS), 2);
+    space.mark_allocated(extent(0, REGION_BLOCKS)).unwrap();
+    space.free(extent(100, 20));
+    space.mark_allocated(extent(105, 1)).unwrap();
+    let elsewhere = space.allocate(18, Some(102)).unwrap();
+    assert_eq!(elsewhere.block / REGION_BLOCKS, 1);
+    space.check_invariants();
+}
+
+#[test]
 fn allocations_in_a_row_lie_in_a_row() {
     let space = space(100_000, 1);
     for size in [1, 4, 16, 30] {
