@@ -25,8 +25,8 @@
 //! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the
 //! engine keeps them until their checkpoint.
 //!
-//! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`, [`batch`],
-//! [`resize`], [`survey`], [`error`].
+//! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`,
+//! [`batch`], [`resize`], [`survey`], [`error`].
 
 #![forbid(unsafe_code)]
 

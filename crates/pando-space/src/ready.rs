@@ -175,8 +175,8 @@ impl Space {
         None
     }
 
-    /// Gives back what lies on shelves, and tells the ledger of what was freed. When it returns all of it is in the bitmap or somebody's,
-    /// and it stays so while the guard lives.
+    /// Gives back what lies on shelves, and tells the ledger of what was freed. When it returns all
+    /// of it is in the bitmap or somebody's, and it stays so while the guard lives.
     pub(crate) fn drain(&self) -> Drained<'_> {
         // Relaxed: see `fill`.
         self.drains.fetch_add(1, Ordering::Relaxed);

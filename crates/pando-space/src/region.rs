@@ -18,10 +18,11 @@ pub const REGION_BLOCKS: u32 = WORDS as u32 * WORD_BITS;
 /// Words that a search of one region looks at.
 pub(crate) const REGION_WORDS: u32 = WORDS as u32;
 
-/// A region. Positions are relative to its first block.
+/// A region. Positions are relative to its first block. What is taken or freed far from all else
+/// touches two cache lines: that of the counts, and that of the word.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(crate) struct Region {
-    words: [u64; WORDS],
     not_full: u64,
     all_free: u64,
     free: u32,
@@ -36,7 +37,13 @@ pub(crate) struct Region {
     unit: u32,
     /// Sum over the maximal runs of how many units each holds.
     units: u32,
+    words: [u64; WORDS],
 }
+
+const _: () = assert!(
+    std::mem::offset_of!(Region, words) <= 64,
+    "counts lie in one line"
+);
 
 /// A mask of `count` (1 to 64) ones from bit `start`.
 fn mask(start: u32, count: u32) -> u64 {

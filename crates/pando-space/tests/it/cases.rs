@@ -495,7 +495,8 @@ fn the_tail_is_cut_only_if_it_is_free_and_not_promised() {
     space.check_invariants();
 }
 
-/// A space of so many regions with one free run of 17 blocks each that a bounded search does not see all.
+/// A space of so many regions with one free run of 17 blocks each that a bounded search does not
+/// see all.
 fn with_scattered_blocks() -> (Space, u32) {
     let blocks = 3000 * REGION_BLOCKS;
     let space = space(u64::from(blocks), 1);

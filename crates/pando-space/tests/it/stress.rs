@@ -127,7 +127,7 @@ fn no_block_is_lost_or_owned_twice_on_shelves() {
             scope.spawn(move || {
                 let mut numbers = Numbers(u64::from(me));
                 let mut held = Vec::new();
-                while refused.load(Ordering::Relaxed) < 20_000 {
+                while refused.load(Ordering::Relaxed) < 5000 {
                     // More than there are in all.
                     let keep = (blocks / 15) as usize;
                     let count = 1 + numbers.below(2);

@@ -60,22 +60,14 @@ fn wrong_flags_are_refused() {
     );
     check(pando(here).arg("stat"), 1, "<DIR>");
     check(pando(here).args(["stat", "absent"]), 1, "does not exist");
-    check(
-        pando(here).args(["bench", "recovery"]),
-        1,
-        "not there in this version",
-    );
-    check(pando(here).args(["bench", "disk"]), 1, "is no layer");
-    check(
-        pando(here).args(["bench", "ablation", "throttel"]),
-        1,
-        "is no ablation",
-    );
-    check(
-        pando(here).args(["bench", "alloc", "--size", "1g"]),
-        1,
-        "--size",
-    );
+    for (words, why) in [
+        (&["recovery"][..], "not there in this version"),
+        (&["disk"], "is no layer"),
+        (&["ablation", "throttel"], "is no ablation"),
+        (&["alloc", "--size", "1g"], "--size"),
+    ] {
+        check(pando(here).arg("bench").args(words), 1, why);
+    }
     check(
         pando(here).args(["bench", "device", "--block-size", "1000"]),
         1,
