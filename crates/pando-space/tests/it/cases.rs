@@ -114,6 +114,21 @@ fn what_is_kept_ready_is_free_to_all_who_need_it() {
 }
 
 #[test]
+fn a_run_on_a_shelf_is_found_when_there_is_no_other() {
+    let space = space(100_000, 1);
+    assert_eq!(space.allocate(1, None), Some(extent(0, 1)));
+    let ready = space.ready_blocks() as u32;
+    assert!(ready > 20);
+    let mut rest = Vec::new();
+    assert!(space.allocate_batch(99_999 - ready, 1, &mut rest));
+    assert_eq!(u64::from(ready), space.free_blocks());
+    // Many blocks, no two in a row: there are enough, but for the run.
+    (0..300).for_each(|block| space.free(extent(50_000 + 2 * block, 1)));
+    assert_eq!(space.allocate(20, None), Some(extent(1, 20)));
+    space.check_invariants();
+}
+
+#[test]
 fn few_blocks_are_kept_ready_when_few_are_free() {
     let space = space(100_000, 1);
     let mut most = 0;

@@ -188,7 +188,7 @@ fn what_threads_were_promised_they_get() {
 }
 
 #[test]
-fn a_place_that_was_remembered_and_lies_inside_a_longer_run_by_now_is_passed_over() {
+fn an_extent_of_runs_that_grew_is_taken_from_an_end() {
     let space = space(64, 1, 8);
     let extent = |block, blocks| Extent { block, blocks };
     space.mark_allocated(extent(0, 64)).unwrap();
