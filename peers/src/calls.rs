@@ -143,7 +143,11 @@ impl<'a> Work<'a> {
             plan.keys.write(number, key);
             plan.values.write(number, 0, value);
         }
-        self.worker.put_batch(&self.entries)?;
+        // One thread fills, so that what comes later lies behind.
+        match plan.workload == Workload::FillSeq && plan.keys.is_ordered() {
+            true => self.worker.append_batch(&self.entries)?,
+            false => self.worker.put_batch(&self.entries)?,
+        }
         Ok(Some(Done {
             ops: keys,
             found: 0,

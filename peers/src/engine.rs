@@ -107,6 +107,14 @@ pub trait Worker {
     /// Those of the engine.
     fn put_batch(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
 
+    /// As [`Worker::put_batch`], of entries whose keys ascend and lie behind all others.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn append_batch(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.put_batch(entries)
+    }
+
     /// Puts one entry.
     ///
     /// # Errors

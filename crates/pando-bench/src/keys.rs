@@ -73,7 +73,7 @@ impl Keys {
     }
 
     /// True if a key with a higher number is greater.
-    pub(crate) fn is_ordered(&self) -> bool {
+    pub fn is_ordered(&self) -> bool {
         self.kind != KeyKind::Random
     }
 }

@@ -1,7 +1,7 @@
 //! LMDB through heed: one write at a time, readers on a memory map.
 
 use heed::types::Bytes;
-use heed::{CommitOrAbort, Database, Env, RoTxn, WithTls};
+use heed::{CommitOrAbort, Database, Env, PutFlags, RoTxn, WithTls};
 use pando_bench::Result;
 use pando_peers_native::{LmdbConfig, open_lmdb};
 
@@ -109,17 +109,27 @@ impl<'a> LmdbWorker<'a> {
     }
 }
 
-impl Worker for LmdbWorker<'_> {
-    fn put_batch(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+impl LmdbWorker<'_> {
+    fn put_all(&mut self, entries: &[(Vec<u8>, Vec<u8>)], flags: PutFlags) -> Result<()> {
         self.snapshot = None;
         let Lmdb { env, database, .. } = self.engine;
         let mut txn = env.write_txn().map_err(failed("lmdb: beginning"))?;
         for (key, value) in entries {
             database
-                .put(&mut txn, key, value)
+                .put_with_flags(&mut txn, flags, key, value)
                 .map_err(failed("lmdb: put"))?;
         }
         txn.commit().map_err(failed("lmdb: commit"))
+    }
+}
+
+impl Worker for LmdbWorker<'_> {
+    fn put_batch(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.put_all(entries, PutFlags::empty())
+    }
+
+    fn append_batch(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.put_all(entries, PutFlags::APPEND)
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
