@@ -31,6 +31,7 @@ mod error;
 mod error_codes;
 mod event_loop;
 mod executor;
+mod gauges;
 mod glob;
 mod http_endpoint;
 mod http_request;

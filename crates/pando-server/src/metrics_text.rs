@@ -10,6 +10,7 @@ use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::time::now;
 use pandodb::{Db, Report};
 
+use crate::gauges::{Gauge, gauges};
 use crate::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
@@ -234,46 +235,8 @@ fn store(report: &Report, out: &mut Exposition) {
     ];
     out.family("pando_store_info", "gauge", "How the store is; always 1.");
     out.sample("pando_store_info", &labels.join(","), 1);
-    for (name, help, value) in [
-        ("pando_frames", "Frames of the pool.", report.frames),
-        (
-            "pando_dirty_frames",
-            "Frames whose page has changed since it was written.",
-            report.dirty_frames,
-        ),
-        (
-            "pando_wired_frames",
-            "Frames that hold the root of a table.",
-            report.wired_frames,
-        ),
-        ("pando_pages", "One past the largest page id.", report.pages),
-        (
-            "pando_data_bytes",
-            "Bytes of the data file.",
-            report.data_bytes,
-        ),
-        (
-            "pando_data_free_bytes",
-            "Bytes of the data file that no page uses.",
-            report.data_free_bytes,
-        ),
-        (
-            "pando_log_used_bytes",
-            "Bytes of the log that the next checkpoint frees.",
-            report.log_bytes,
-        ),
-        (
-            "pando_queue_depth_max",
-            "Most reads in flight of one event loop.",
-            report.queue_depth as u64,
-        ),
-        (
-            "pando_poisoned",
-            "1 if writes are refused since something has failed.",
-            u64::from(report.poisoned.is_some()),
-        ),
-    ] {
-        out.single(name, "gauge", help, value);
+    for Gauge { name, help, value } in gauges(report) {
+        out.single(&format!("pando_{name}"), "gauge", help, value);
     }
 }
 

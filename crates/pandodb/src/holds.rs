@@ -54,6 +54,11 @@ impl HoldBudget {
         self.available.load(Ordering::Relaxed) >= frames.min(self.share_max())
     }
 
+    /// Most frames that shares stand for, the one beyond the limit left out.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Frames that shares stand for now; the one beyond the limit counts as one.
     pub(crate) fn taken(&self) -> u64 {
         let extra = u64::from(self.extra_taken.load(Ordering::Relaxed));

@@ -37,6 +37,10 @@ pub struct Report {
     pub dirty_frames: u64,
     /// Frames that hold the root of a table and are never emptied: a quarter at most.
     pub wired_frames: u64,
+    /// Frames that operations have taken shares of, so that what they fetch stays.
+    pub hold_frames: u64,
+    /// Most frames of such shares: a quarter of the pool.
+    pub hold_frames_max: u64,
     /// One past the largest page id.
     pub pages: u64,
     /// Bytes of the data file.
@@ -79,6 +83,8 @@ impl Db {
             frames: pool.frames() as u64,
             dirty_frames: pool.epochs().dirty_total(),
             wired_frames: pool.wired(),
+            hold_frames: engine.holds.taken(),
+            hold_frames_max: engine.holds.limit(),
             pages,
             data_bytes: engine.space.blocks() * engine.space.block_bytes(),
             data_free_bytes: space.free_blocks() * engine.space.block_bytes(),

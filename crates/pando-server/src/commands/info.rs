@@ -1,5 +1,6 @@
 //! INFO.
 
+use super::info_text::Shown;
 use super::{Command, Flags, info_text};
 use crate::context::{Context, Run};
 use crate::shared::Shared;
@@ -10,10 +11,10 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("info", -1, info)
 }];
 
-/// All sections.
+/// All sections that nobody has to ask for by name.
 pub(crate) fn info_all(shared: &Shared) -> String {
     let mut text = String::new();
-    render(shared, &mut text, |_| true);
+    render(shared, &mut text, |section| section.shown != Shown::ByName);
     text
 }
 
@@ -38,11 +39,14 @@ fn info(context: &mut Context<'_>) -> Run {
         .collect();
     render(context.shared, &mut text, |section| {
         let named = |word: &str| wanted.iter().any(|name| name == word.as_bytes());
-        let by_default = (wanted.is_empty() || named("default")) && section.by_default;
-        named("all")
-            || named("everything")
-            || by_default
-            || named(&section.name.to_ascii_lowercase())
+        let all = named("all") || named("everything");
+        let default = all || wanted.is_empty() || named("default");
+        let shown = match section.shown {
+            Shown::ByDefault => default,
+            Shown::WithAll => all,
+            Shown::ByName => false,
+        };
+        shown || named(&section.name.to_ascii_lowercase())
     });
     context.reply().verbatim(&text);
     Ok(())

@@ -2,35 +2,52 @@
 
 use std::fmt::{Display, Write as _};
 
-use pando_stats::{Layer, Ticker};
+use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
 use crate::engine::bytes;
+use crate::gauges::gauges;
 use crate::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
+
+/// Who is shown a section that was not asked for by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    ByDefault,
+    /// Who asks for all.
+    WithAll,
+    /// Nobody: it is for programs, and long.
+    ByName,
+}
 
 /// A part of INFO.
 pub(crate) struct Section {
     pub(crate) name: &'static str,
-    pub(crate) by_default: bool,
+    pub(crate) shown: Shown,
     pub(crate) write: fn(&Shared, &mut String),
 }
 
 const fn section(name: &'static str, write: fn(&Shared, &mut String)) -> Section {
     Section {
         name,
-        by_default: true,
+        shown: Shown::ByDefault,
         write,
     }
 }
 
 const fn on_demand(name: &'static str, write: fn(&Shared, &mut String)) -> Section {
     Section {
-        name,
-        by_default: false,
-        write,
+        shown: Shown::WithAll,
+        ..section(name, write)
+    }
+}
+
+const fn by_name(name: &'static str, write: fn(&Shared, &mut String)) -> Section {
+    Section {
+        shown: Shown::ByName,
+        ..section(name, write)
     }
 }
 
@@ -49,6 +66,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("Cluster", |_, text| field(text, "cluster_enabled", 0)),
     section("Keyspace", keyspace),
     section("Pando", pando),
+    by_name("Histograms", histograms),
 ];
 
 fn field(text: &mut String, name: &str, value: impl Display) {
@@ -361,12 +379,38 @@ fn pando(shared: &Shared, text: &mut String) {
     field(text, "block_size", report.block_size);
     field(text, "compression", report.compression);
     field(text, "recovery_ms", report.recovery_ms);
-    field(text, "data_bytes", report.data_bytes);
     field(text, "log_bytes", report.log_bytes);
     field(text, "durable_lsn", engine.db.durable_lsn().0);
+    let checkpoint = engine.db.last_checkpoint_unix_ms();
+    field(text, "last_checkpoint_unix_ms", checkpoint);
+    for gauge in gauges(&report) {
+        field(text, gauge.name, gauge.value);
+    }
     let all = engine.db.statistics();
     let ours = all.iter().filter(|(of, _)| of.layer() != Layer::Server);
     for (ticker, count) in ours {
         field(text, &format!("{}_total", ticker.name()), count);
+    }
+}
+
+/// All histograms as they are: who has two of them knows what came between.
+fn histograms(shared: &Shared, text: &mut String) {
+    let mut histogram = |name: &str, values: &Histogram| {
+        let (count, sum) = (values.count(), values.sum());
+        let _ = write!(text, "{name}:count={count},sum={sum},buckets=");
+        for (index, (end, count)) in values.buckets().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            let _ = write!(text, "{space}{end}:{count}");
+        }
+        text.push_str("\r\n");
+    };
+    for (id, figures) in shared.statistics.commands.all() {
+        let name = format!("command_{}", shared.commands.names()[id]);
+        histogram(&name, &figures.latency);
+    }
+    if let Some(engine) = shared.engine() {
+        for measure in Measure::ALL {
+            histogram(measure.name(), &engine.db.histogram(*measure));
+        }
     }
 }

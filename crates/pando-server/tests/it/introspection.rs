@@ -194,3 +194,40 @@ fn info_has_the_names_that_exporters_read() {
     assert_eq!(time.len(), 2);
     assert!(server.handle.info().contains("db5:keys=1"));
 }
+
+#[test]
+fn histograms_are_shown_to_who_asks_for_them_and_gauges_to_all() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a 1");
+    for _ in 0..3 {
+        client.run("GET a");
+    }
+    for all in ["INFO", "INFO all", "INFO everything"] {
+        assert!(!client.text(all).contains("# Histograms"), "{all}");
+    }
+    let info = client.text("INFO histograms");
+    let line = |name: &str| {
+        let found = info.lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("{name} in {info}"))
+    };
+    let gets = line("command_get:count=3,sum=");
+    let (sum, buckets) = gets.split_once(",buckets=").unwrap();
+    let buckets: Vec<(u64, u64)> = buckets
+        .split(' ')
+        .map(|bucket| {
+            let (end, count) = bucket.split_once(':').unwrap();
+            (end.parse().unwrap(), count.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 3);
+    let most: u64 = buckets.iter().map(|(end, count)| end * count).sum();
+    let sum: u64 = sum.parse().unwrap();
+    assert!(sum > 0 && sum <= most, "{info}");
+    line("log_flush_ns:count=");
+    assert!(!info.contains("command_mget"), "never called");
+    let info = client.text("INFO pando");
+    for gauge in ["frames", "wired_frames", "hold_frames", "hold_frames_max"] {
+        assert!(info.contains(&format!("\r\n{gauge}:")), "{gauge} in {info}");
+    }
+}

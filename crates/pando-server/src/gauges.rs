@@ -1,0 +1,69 @@
+//! How the store stands: what is not counted but has some value now, with one line of help. One
+//! table for INFO, `/metrics` and `/stats.json`.
+
+use pandodb::Report;
+
+/// A value of now.
+pub(crate) struct Gauge {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: u64,
+}
+
+/// All that is known of a store.
+pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
+    let pending = report.newest_lsn.0.saturating_sub(report.durable_lsn.0);
+    let rows = [
+        ("frames", "Frames of the pool.", report.frames),
+        (
+            "dirty_frames",
+            "Frames whose page has changed since it was written.",
+            report.dirty_frames,
+        ),
+        (
+            "wired_frames",
+            "Frames that hold the root of a table.",
+            report.wired_frames,
+        ),
+        (
+            "hold_frames",
+            "Frames that operations have taken shares of, so that what they fetch stays.",
+            report.hold_frames,
+        ),
+        (
+            "hold_frames_max",
+            "Most frames of such shares.",
+            report.hold_frames_max,
+        ),
+        ("pages", "One past the largest page id.", report.pages),
+        ("data_bytes", "Bytes of the data file.", report.data_bytes),
+        (
+            "data_free_bytes",
+            "Bytes of the data file that no page uses.",
+            report.data_free_bytes,
+        ),
+        (
+            "log_used_bytes",
+            "Bytes of the log that the next checkpoint frees.",
+            report.log_bytes,
+        ),
+        (
+            "log_pending_bytes",
+            "Bytes of the log that are not durable yet.",
+            pending,
+        ),
+        (
+            "queue_depth_max",
+            "Most reads in flight of one event loop.",
+            report.queue_depth as u64,
+        ),
+        (
+            "poisoned",
+            "1 if writes are refused since something has failed.",
+            u64::from(report.poisoned.is_some()),
+        ),
+    ];
+    let rows = rows.into_iter();
+    rows.map(|(name, help, value)| Gauge { name, help, value })
+        .collect()
+}
