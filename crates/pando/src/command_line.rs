@@ -15,6 +15,10 @@ const SERVE_LAYERS: &str = "\
 Values come from, later ones win: defaults, the configuration file (TOML; keys are the flags with _), \
 the environment (PANDO_MAX_MEMORY and so on), flags.";
 
+const TOP_HELP: &str = "\
+In a terminal: q or Ctrl-C quits, arrows and page keys scroll. Otherwise, and with --count, plain text. \
+Percentiles are of the time since the last look. A look that finds no server counts, too.";
+
 /// PandoDB: a key-value store for data larger than memory that Redis clients talk to.
 #[derive(Debug, Parser)]
 #[command(name = "pando", version, propagate_version = true)]
@@ -35,6 +39,9 @@ pub(crate) enum Command {
     Stat(StatFlags),
     /// Check every checksum and structure of a store; changes nothing.
     Verify(Target),
+    /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
+    #[command(after_help = TOP_HELP)]
+    Top(TopFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -58,6 +65,28 @@ pub(crate) struct StatFlags {
     /// Pages, fill and keys of each level of each table, and its leaves by fill.
     #[arg(long)]
     pub(crate) tree: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopFlags {
+    /// Where the server is.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// Its port for Redis clients.
+    #[arg(long, default_value_t = 6379)]
+    pub(crate) port: u16,
+    /// The server's password [default: the variable REDISCLI_AUTH].
+    #[arg(long)]
+    pub(crate) password: Option<String>,
+    /// Time between two looks, from 100ms on.
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    pub(crate) interval: String,
+    /// Look once, print plain text, and end.
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
+    /// Look so many times, print plain text, and end.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
 //! one set of values), `serve`, `inspect` and `tree_stat`
-//! (`stat`, `verify`), `bench`. The work itself is
+//! (`stat`, `verify`), `top`, `bench`. The work itself is
 //! done in libraries; here it is started, and what goes wrong becomes a sentence and an exit code.
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod progress;
 mod quantity;
 mod serve;
 mod settings;
+mod top;
 mod tree_stat;
 
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Serve(flags)) => serve::run(&flags),
         Some(Command::Stat(what)) => inspect::stat(&what),
         Some(Command::Verify(target)) => inspect::verify(&target),
+        Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

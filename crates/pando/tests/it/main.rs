@@ -5,4 +5,5 @@
 
 mod running;
 mod tools;
+mod top;
 mod usage;

@@ -25,6 +25,7 @@ fn help_and_version_are_there_at_every_level() {
         &["serve"],
         &["stat"],
         &["verify"],
+        &["top"],
         &["bench"],
         &["bench", "device"],
         &["bench", "pool"],

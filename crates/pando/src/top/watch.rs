@@ -1,0 +1,82 @@
+//! The thread that asks the server, so that the screen never waits for it.
+
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+use pando_sync::{Arc, Mutex};
+
+use super::connection::{Connection, Target, Trouble};
+use super::sample::{SECTIONS, Sample};
+
+/// A server that is asked again and again, and connected to again when it went away.
+pub(crate) struct Asker {
+    target: Target,
+    connection: Option<Connection>,
+}
+
+impl Asker {
+    pub(crate) fn new(target: Target) -> Self {
+        let connection = None;
+        Self { target, connection }
+    }
+
+    /// What the server says now. Blocks for some seconds at most.
+    ///
+    /// # Errors
+    /// It does not answer; the next call connects again.
+    pub(crate) fn ask(&mut self) -> Result<Sample, Trouble> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.target)?,
+        };
+        let text = connection.ask(SECTIONS)?;
+        let sample = Sample::parse(&text, now())?;
+        self.connection = Some(connection);
+        Ok(sample)
+    }
+}
+
+/// The newest answers.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Grows with each answer, and each that did not come.
+    pub(crate) round: u64,
+    pub(crate) newest: Option<Arc<Sample>>,
+    pub(crate) before: Option<Arc<Sample>>,
+    /// Why there is nothing newer.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// Asks once every `interval` until the process ends; what it learns is in what it returns.
+///
+/// # Errors
+/// The thread does not start.
+pub(crate) fn watch(target: Target, interval: Duration) -> std::io::Result<Arc<Mutex<Seen>>> {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let shared = seen.clone();
+    let run = move || {
+        let mut asker = Asker::new(target);
+        loop {
+            let begun = now();
+            let answer = asker.ask();
+            shared.lock().add(answer);
+            thread::sleep(interval.saturating_sub(begun.elapsed()));
+        }
+    };
+    let named = thread::Builder::new().name("pando-top".to_owned());
+    // It waits for the server, perhaps for long: nobody waits for it.
+    drop(named.spawn(run)?);
+    Ok(seen)
+}
+
+impl Seen {
+    fn add(&mut self, answer: Result<Sample, Trouble>) {
+        self.round += 1;
+        match answer {
+            Ok(sample) => {
+                self.before = self.newest.replace(Arc::new(sample));
+                self.trouble = None;
+            }
+            Err(trouble) => self.trouble = Some(trouble),
+        }
+    }
+}
