@@ -1,4 +1,5 @@
-//! The HTTP endpoint: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
+//! The HTTP endpoint: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes, and at `/`
+//! the dashboard, which draws `/stats.json`.
 //!
 //! One thread of its own with few connections, none of which it waits for: who is slow has a
 //! deadline, and when all places are taken the oldest connection gives way. It takes nothing from
@@ -11,6 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use pando_sync::time::{Duration, Instant, now};
 
+use crate::dashboard::{page, stats_json};
 use crate::error::Error;
 use crate::http_request::{REQUEST_BYTES_MAX, Request, parse, reply};
 use crate::metrics_text::{not_ready, render};
@@ -26,6 +28,9 @@ const WAKER: Token = Token(0);
 /// Listeners follow, then connections, each with a token nobody had before.
 const LISTENERS: usize = 1;
 const PLAIN: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const OTHERS: &str = "there are /, /stats.json, /metrics, /healthz and /readyz\n";
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// One request and its reply.
@@ -229,12 +234,8 @@ fn answer(shared: &Shared, path: &str, head: bool) -> Vec<u8> {
             None => reply(200, PLAIN, "ready\n", head),
             Some(reason) => reply(503, PLAIN, &format!("{reason}\n"), head),
         },
-        "/" => reply(200, PLAIN, "/metrics\n/healthz\n/readyz\n", head),
-        _ => reply(
-            404,
-            PLAIN,
-            "there are /metrics, /healthz and /readyz\n",
-            head,
-        ),
+        "/" => reply(200, HTML, &page(), head),
+        "/stats.json" => reply(200, JSON, &stats_json(shared), head),
+        _ => reply(404, PLAIN, OTHERS, head),
     }
 }

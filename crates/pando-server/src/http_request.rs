@@ -1,6 +1,8 @@
 //! The little of HTTP/1.1 that scrapers and probes need: one request without a body, one reply,
 //! and the connection ends. Input is anything at all; what is kept of it is bounded.
 
+use crate::dashboard::POLICY;
+
 /// Longest request line with its headers.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
@@ -58,8 +60,12 @@ pub(crate) fn reply(status: u16, kind: &str, body: &str, head: bool) -> Vec<u8> 
         405 => "Allow: GET, HEAD\r\n",
         _ => "",
     };
+    let policy = match kind.starts_with("text/html") {
+        true => format!("Content-Security-Policy: {POLICY}\r\nReferrer-Policy: no-referrer\r\n"),
+        false => String::new(),
+    };
     let mut bytes = format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}\
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}{policy}\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         body.len()
     )

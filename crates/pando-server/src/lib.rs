@@ -25,6 +25,7 @@ mod commands;
 mod connection;
 mod context;
 mod cursor;
+mod dashboard;
 mod decimal;
 mod engine;
 mod error;

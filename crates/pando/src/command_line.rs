@@ -134,7 +134,7 @@ pub(crate) struct ServeFlags {
     /// Password that clients must give [default: none].
     #[arg(long, value_name = "PASSWORD")]
     requirepass: Option<String>,
-    /// Where to serve figures for Prometheus and probes over HTTP, without a password
+    /// Where to serve a dashboard, figures for Prometheus and probes over HTTP, without a password
     /// [default: off].
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,

@@ -109,6 +109,7 @@ fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]
     output::line(format_args!("  address     {}", addresses.join(", ")));
     for address in metrics {
         output::line(format_args!("  metrics     http://{address}/metrics"));
+        output::line(format_args!("  dashboard   http://{address}/"));
     }
     output::line(format_args!("  directory   {}", dir.display()));
     let from = match settings.max_memory_is_default {

@@ -134,6 +134,88 @@ fn all_that_is_counted_and_measured_is_there_and_the_dashboard_has_no_other_name
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// Words of two parts and more that stand in quotes in `text`: names of figures.
+fn quoted_names(text: &str) -> BTreeSet<&str> {
+    let is_name = |word: &&str| {
+        let only = |c: char| c.is_ascii_lowercase() || c == '_';
+        word.contains('_') && word.len() > 1 && word.chars().all(only)
+    };
+    text.split('"').filter(is_name).collect()
+}
+
+#[test]
+fn the_dashboard_finds_all_its_figures_in_stats_json() {
+    let server = Fixture::with(with_metrics());
+    let mut client = server.client();
+    for command in ["SET a 1", "GET a", "GET b", "INCRBY a x"] {
+        client.run(command);
+    }
+    let (status, text) = get(&server, "/stats.json");
+    assert_eq!(status, 200);
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for ticker in Ticker::ALL {
+        assert!(all["counters"][ticker.name()].is_u64(), "{}", ticker.name());
+    }
+    for measure in Measure::ALL {
+        let count = &all["histograms"][measure.name()]["count"];
+        assert!(count.is_u64(), "{}", measure.name());
+    }
+    assert_eq!(all["counters"]["keyspace_hits"], 1);
+    assert_eq!(all["stage"], "serving");
+    assert_eq!(
+        (&all["gauges"]["keys"], &all["poisoned"]),
+        (&1.into(), &().into())
+    );
+    assert_eq!(all["commands"]["incrby"]["failed"], 1);
+    let gets = &all["commands"]["get"]["latency"];
+    assert_eq!(gets["count"], 2);
+    let buckets = gets["buckets"].as_array().unwrap();
+    let counts: u64 = buckets.iter().map(|pair| pair[1].as_u64().unwrap()).sum();
+    let most: u64 = buckets
+        .iter()
+        .map(|pair| pair[0].as_u64().unwrap() * pair[1].as_u64().unwrap())
+        .sum();
+    assert!(
+        counts == 2 && gets["sum"].as_u64().unwrap() <= most,
+        "{gets}"
+    );
+    let memory = &all["memory"];
+    let parts = memory["parts"].as_array().unwrap().iter();
+    let used: u64 = parts.map(|part| part["used_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(memory["used_bytes"], used);
+    assert!(memory["resident_bytes"].as_u64().unwrap() > 0);
+    let page = get(&server, "/").1;
+    let wanted = quoted_names(&page);
+    assert!(wanted.len() > 20, "{wanted:?}");
+    let places = [&all["counters"], &all["gauges"], &all["histograms"]];
+    for name in wanted {
+        let is_there = places.iter().any(|place| !place[name].is_null());
+        assert!(is_there, "{name} is none of /stats.json");
+    }
+}
+
+#[test]
+fn the_page_is_told_to_browsers_as_what_it_is() {
+    let server = Fixture::with(with_metrics());
+    server.client();
+    let reply = exchange(&server, b"GET / HTTP/1.1\r\n\r\n");
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    for line in [
+        "Content-Type: text/html; charset=utf-8\r\n",
+        "Content-Security-Policy: default-src 'none'; ",
+        "X-Content-Type-Options: nosniff\r\n",
+    ] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+    assert!(body.starts_with("<!doctype html>"));
+    let reply = exchange(&server, b"GET /stats.json HTTP/1.1\r\n\r\n");
+    assert!(reply.contains("Content-Type: application/json\r\n"));
+    assert!(
+        !reply.contains("Access-Control"),
+        "no other page may read it"
+    );
+}
+
 #[test]
 fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
@@ -153,6 +235,11 @@ fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
     assert_eq!(get(&server, "/readyz"), (503, "loading\n".to_owned()));
     let (status, text) = get(&server, "/metrics");
     assert!(status == 200 && text.contains("pando_loading 1\n"));
+    let (status, text) = get(&server, "/stats.json");
+    assert!(
+        status == 200 && text.contains("\"stage\":\"loading\""),
+        "{text}"
+    );
     *gate.0.lock() = true;
     gate.1.notify_all();
     let mut client = server.client();
@@ -165,6 +252,7 @@ fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
     let (status, text) = get(&server, "/readyz");
     assert_eq!(status, 503);
     assert!(text.starts_with("writes are refused: "), "{text}");
+    assert!(!get(&server, "/stats.json").1.contains("\"poisoned\":null"));
     assert_eq!(get(&server, "/healthz").0, 200);
 }
 
