@@ -2,8 +2,10 @@
 //!
 //! A chunk is written before it gets its id, by whoever asked for its extent. It gets the id in the
 //! stay in the gate that makes a leaf name it, so its pair belongs to the epoch of its log record.
-//! It never moves; whoever reads one has seen to it that it is not freed meanwhile. When it is
-//! freed, its extent waits for the checkpoint: a log record has named it.
+//! Whoever reads one has seen to it that it is not freed meanwhile; but it may be moved, and what
+//! lay where it was is overwritten some checkpoints later: who has read it looks whether it is
+//! still there. When it is freed or moved, its extent waits for the checkpoint: a log record has
+//! named it.
 
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::Ordering;
@@ -42,6 +44,28 @@ impl Pool {
             Place::Chunk(stored) => Some(stored),
             _ => None,
         }
+    }
+
+    /// From here on the chunk `page` lies at `new`, where its bytes have been written, and no longer
+    /// at `old`. False, and nothing has changed, if it does not lie at `old` any more.
+    ///
+    /// The caller has seen it at `old` in the epoch of `stay`: what was freed since is not given
+    /// out again before that epoch's checkpoint, so the chunk at `old` is still the same.
+    ///
+    /// # Panics
+    /// When `new` is no chunk.
+    #[must_use]
+    pub fn move_chunk(&self, stay: &Stay, page: PageId, old: StoredPage, new: StoredPage) -> bool {
+        assert!(new.is_chunk, "a chunk stays a chunk");
+        if !self
+            .table()
+            .swap(page, Place::Chunk(old), Place::Chunk(new))
+        {
+            return false;
+        }
+        self.epochs().push_pair(stay.epoch, page, Some(new));
+        self.epochs().retire(old.extent, UNKNOWN, stay.epoch);
+        true
     }
 
     pub(crate) fn free_chunk(&self, stay: &Stay, page: PageId, stored: StoredPage) -> Attempt<()> {

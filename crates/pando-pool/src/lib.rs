@@ -22,6 +22,7 @@
 //! | resident | free     | free, image completion   | the frame's exclusive latch      |
 //! | on disk  | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 //! | free     | chunk    | `Pool::adopt_chunk`      | the id                           |
+//! | chunk    | chunk    | `Pool::move_chunk` (CAS) | nothing: the CAS is the claim    |
 //! | chunk    | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 
 #![forbid(unsafe_code)]

@@ -26,7 +26,7 @@
 //! engine keeps them until their checkpoint.
 //!
 //! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`,
-//! [`batch`], [`resize`], [`survey`], [`error`].
+//! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ pub mod batch;
 pub mod error;
 mod group;
 mod ledger;
+pub mod lowest;
 mod ready;
 mod region;
 mod region_set;
@@ -44,6 +45,7 @@ pub mod survey;
 
 pub use error::{Error, Result};
 pub use ledger::Urgency;
+pub use lowest::LowCursor;
 pub use region::REGION_BLOCKS;
 pub use space::{BLOCKS_MAX, Space, SpaceOptions};
 pub use survey::Survey;

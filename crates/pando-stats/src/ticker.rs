@@ -110,6 +110,8 @@ tickers! {
         Checkpoints "checkpoints" "checkpoints" "Checkpoints completed.";
         CheckpointPages "checkpoint_pages" "pages" "Pages written by checkpoints.";
         GarbagePages "garbage_pages" "pages" "Pages and chunks freed of dropped tables and of large values that are gone.";
+        CompactPages "compact_pages" "pages" "Pages that compaction made be written again, further to the front of the data file.";
+        CompactChunks "compact_chunks" "chunks" "Chunks of large values that compaction moved further to the front.";
         ChunkReads "chunk_reads" "chunks" "Chunks of large values read from the device.";
         ChunkReadBytes "chunk_read_bytes" "bytes" "Bytes of these.";
         ChunkWrites "chunk_writes" "chunks" "Chunks of large values written to the device.";
@@ -125,6 +127,7 @@ tickers! {
         Splits "splits" "pages" "Pages split in two.";
         PagesRemoved "pages_removed" "pages" "Emptied pages taken out of their tree.";
         PagesMerged "pages_merged" "pages" "Thin pages whose entries went to a neighbour.";
+        PagesPacked "pages_packed" "pages" "Pages that compaction filled with entries of a neighbour.";
     }
     Pool {
         Faults "faults" "pages" "Pages asked for that were not in memory.";

@@ -33,12 +33,12 @@ enum Look {
 
 /// Two neighbours below one parent.
 #[derive(Debug, Clone, Copy)]
-struct Pair<'p> {
-    parent: Optimistic<'p>,
+pub(crate) struct Pair<'p> {
+    pub(crate) parent: Optimistic<'p>,
     /// Index of the right one in the parent.
-    index: usize,
-    left: Optimistic<'p>,
-    right: Optimistic<'p>,
+    pub(crate) index: usize,
+    pub(crate) left: Optimistic<'p>,
+    pub(crate) right: Optimistic<'p>,
 }
 
 impl Tree {
@@ -120,7 +120,8 @@ impl Tree {
                 left: self.child(pool, parent, &node, right - 1)?,
                 right: self.child(pool, parent, &node, right)?,
             };
-            if pair.merge(pool, stay, marks, work)? {
+            let words_max = pool.page_size().words() / 4 * 3;
+            if pair.merge_within(pool, stay, marks, work, words_max)? {
                 return Ok(Look::Merged);
             }
         }
@@ -129,7 +130,7 @@ impl Tree {
     }
 
     /// Child `index` of `here`; it is a node of this tree and of the level below.
-    fn child<'p>(
+    pub(crate) fn child<'p>(
         &self,
         pool: &'p Pool,
         here: Optimistic<'p>,
@@ -144,9 +145,18 @@ impl Tree {
 }
 
 impl Pair<'_> {
-    /// Moves the entries of the right node to the left one and frees the right page, if they fit.
-    fn merge(&self, pool: &Pool, stay: &Stay, marks: Marks, work: &mut Work) -> Attempt<bool> {
-        let Some(prefix_bytes) = self.join(work)? else {
+    /// Moves the entries of the right node to the left one and frees the right page, if they fit
+    /// into `words_max` words of a page. Else `work.list` holds the entries of both, or
+    /// none if they are too many.
+    pub(crate) fn merge_within(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        work: &mut Work,
+        words_max: usize,
+    ) -> Attempt<bool> {
+        let Some(prefix_bytes) = self.join(work, words_max)? else {
             return Ok(false);
         };
         let mut parent = self.parent.upgrade()?;
@@ -169,9 +179,9 @@ impl Pair<'_> {
         Ok(true)
     }
 
-    /// Lists the entries of both in `work.list`. The prefix with which they leave a quarter of the
-    /// page free; `None` when they do not.
-    fn join(&self, work: &mut Work) -> Attempt<Option<usize>> {
+    /// Lists the entries of both in `work.list`. The prefix with which they take at most `words_max`
+    /// words; `None` when they take more.
+    fn join(&self, work: &mut Work, words_max: usize) -> Attempt<Option<usize>> {
         let left = Node::open(self.left.words().slice());
         let right = Node::open(self.right.words().slice());
         let parent = Node::open(self.parent.words().slice());
@@ -182,9 +192,11 @@ impl Pair<'_> {
             return damaged(&self.right, "holds records longer than a page");
         }
         parent.copy_key(self.index, &mut work.separator);
-        let words_max = left.words().len() / 4 * 3;
         let list = &mut work.list;
         let fits = list.join(&work.right, &work.separator);
+        if !fits {
+            list.clear();
+        }
         let prefix_bytes = fits
             .then(|| list.prefix_within(0, list.len(), words_max))
             .flatten();

@@ -14,7 +14,7 @@
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
 //! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `parking`, `applied`, `segments`, `probe`, [`mod@replay`], [`error`].
+//! `parking`, `applied`, `segments`, `trim`, `probe`, [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -51,6 +51,8 @@ pub mod replay;
 mod segments;
 #[cfg(not(pando_loom))]
 mod tail;
+#[cfg(not(pando_loom))]
+mod trim;
 
 #[cfg(not(pando_loom))]
 pub use credit::LogCredit;

@@ -25,6 +25,7 @@ use pando_format::log::{
 
 use crate::buffer::LogBuffer;
 use crate::options::LogOptions;
+use crate::trim::{Unused, outside};
 
 const HEADER: u64 = RECORD_HEADER_BYTES as u64;
 
@@ -286,6 +287,25 @@ impl Tail {
             self.free.push_back(oldest.slot);
             self.live.pop_front();
         }
+    }
+
+    /// What of the files no record needs that is behind the last truncation, or that will be
+    /// written before the next flush begins.
+    pub(crate) fn unused(&self) -> Vec<Unused> {
+        let size = self.segment_bytes();
+        let of_slot = |slot: usize, used| outside(used, size).map(|range| (slot, range));
+        let free = self.free.iter().flat_map(|slot| of_slot(*slot, 0..0));
+        // Of a segment that a record has left behind, and of the current one: from the truncation
+        // to the end of the records.
+        let live = self.live.iter().flat_map(|segment| {
+            let start = segment.number * size;
+            let within = |position: u64| position.clamp(start, start + size) - start;
+            of_slot(
+                segment.slot,
+                within(self.truncated_below)..within(self.position),
+            )
+        });
+        free.chain(live).collect()
     }
 
     /// A prepared segment joins the budget.

@@ -11,10 +11,10 @@
 
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
-use pando_space::{BLOCKS_MAX, Space};
+use pando_space::{BLOCKS_MAX, LowCursor, Space};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, WaitList};
+use pando_sync::{Arc, Mutex, WaitList};
 
 use crate::error::{Error, Result};
 
@@ -51,6 +51,24 @@ pub(crate) struct SpaceKeeper {
     statistics: Arc<Statistics>,
     /// Searches that ended at their bound, as far as they are counted.
     bounded: AtomicU64,
+    /// Everything is allocated at the lowest place, since the file is being made shorter.
+    low: AtomicBool,
+    /// Kept while `low` is set.
+    low_cursor: Mutex<LowCursor>,
+    /// Held while the length of the file changes.
+    sizing: Mutex<()>,
+    /// Blocks that nobody is promised, since they are about to be cut off.
+    withheld: AtomicU64,
+}
+
+/// While it lives, everything is allocated at the lowest place.
+#[derive(Debug)]
+pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
+
+impl Drop for LowPlaces<'_> {
+    fn drop(&mut self) {
+        self.0.low.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Blocks promised to a commit; given back on drop, when its pages are dirty and count themselves.
@@ -109,6 +127,10 @@ impl SpaceKeeper {
             growth: WaitList::new(),
             statistics,
             bounded: AtomicU64::new(0),
+            low: AtomicBool::new(false),
+            low_cursor: Mutex::new(LowCursor::default()),
+            sizing: Mutex::new(()),
+            withheld: AtomicU64::new(0),
         }
     }
 
@@ -152,9 +174,16 @@ impl SpaceKeeper {
 
     /// True if `blocks` may still be promised, when `committed` blocks are what dirty pages need.
     fn has_available(&self, blocks: u64, committed: u64) -> bool {
-        let promised = self.promised.load(Ordering::Relaxed);
-        let taken = committed + promised + self.reserve(false) + blocks;
+        let taken = self.taken(committed, false) + blocks;
         self.free_for_pages(taken) >= taken
+    }
+
+    /// Blocks that are not to be promised, when `committed` blocks are what dirty pages need.
+    fn taken(&self, committed: u64, urgent: bool) -> u64 {
+        // SeqCst: who cuts the file off withholds first, and looks at what is promised after.
+        let promised = self.promised.load(Ordering::SeqCst);
+        let withheld = self.withheld.load(Ordering::SeqCst);
+        committed + promised + withheld + self.reserve(urgent)
     }
 
     /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top.
@@ -170,7 +199,7 @@ impl SpaceKeeper {
             keeper: self,
             blocks,
         };
-        let taken = committed + self.promised.load(Ordering::SeqCst) + self.reserve(urgent);
+        let taken = self.taken(committed, urgent);
         let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
             self.want(blocks);
@@ -203,7 +232,11 @@ impl SpaceKeeper {
     }
 
     fn low_water(&self) -> u64 {
-        let bytes = self.space.blocks() * self.block_bytes / 32;
+        self.low_water_of(self.space.blocks())
+    }
+
+    fn low_water_of(&self, blocks: u64) -> u64 {
+        let bytes = blocks * self.block_bytes / 32;
         bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
     }
 
@@ -216,11 +249,18 @@ impl SpaceKeeper {
     /// Takes `blocks` in a row for a chunk, within what may be promised. `None` when too few are
     /// free, `Some(None)` when no run of them is.
     pub(crate) fn try_take_run(&self, blocks: u32, committed: u64) -> Option<Option<Extent>> {
+        let _promise = self.promise_run(blocks, committed)?;
+        Some(
+            self.take_lowest(blocks)
+                .or_else(|| self.space.allocate(blocks, None)),
+        )
+    }
+
+    fn promise_run(&self, blocks: u32, committed: u64) -> Option<Promise<'_>> {
         // A run may break a unit at each of its ends.
         let unit = u64::from(self.space.unit());
         let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
-        let _promise = self.try_promise(units, committed, false)?;
-        Some(self.space.allocate(blocks, None))
+        self.try_promise(units, committed, false)
     }
 
     /// Tells the growth thread that `blocks` in a row are wanted: at the end of a longer file.
@@ -256,6 +296,7 @@ impl SpaceKeeper {
     pub(crate) fn grow_if_wanted(&self, committed: u64) {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
+        let _sizing = self.sizing.lock();
         let low = self.low_water();
         let enough = run == 0 && self.has_available(wanted + low, committed);
         if wanted == 0 || enough {
@@ -299,6 +340,9 @@ impl SpaceKeeper {
     /// When there are none: a promise was broken.
     pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
         let mut extents = Vec::with_capacity(lengths.len());
+        let low = lengths.iter().map_while(|length| self.take_lowest(*length));
+        extents.extend(low);
+        let lengths = &lengths[extents.len()..];
         if !self.space.allocate_mixed(lengths, &mut extents) {
             return Err(Error::Poisoned {
                 cause: format!(
@@ -309,6 +353,67 @@ impl SpaceKeeper {
         }
         self.count_allocated(&extents);
         Ok(extents)
+    }
+
+    /// The lowest run of so many blocks, while that is where everything is allocated.
+    fn take_lowest(&self, blocks: u32) -> Option<Extent> {
+        // Relaxed: who looks too early allocates somewhere, as before.
+        if !self.low.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.space
+            .allocate_lowest(blocks, &mut self.low_cursor.lock())
+    }
+
+    /// From here on everything is allocated at the lowest place. One caller at a time.
+    pub(crate) fn begin_low(&self) -> LowPlaces<'_> {
+        // What lies on shelves is taken without a look at where it is.
+        self.space.drain_ready();
+        *self.low_cursor.lock() = LowCursor::default();
+        self.low.store(true, Ordering::Relaxed);
+        LowPlaces(self)
+    }
+
+    /// A run of `blocks` blocks that ends at or below `limit`, within what may be promised, for
+    /// something that lies above it. `None` when there is none.
+    pub(crate) fn take_below(&self, blocks: u32, limit: u64, committed: u64) -> Option<Extent> {
+        let _promise = self.promise_run(blocks, committed)?;
+        let extent = self.take_lowest(blocks)?;
+        if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
+            return Some(extent);
+        }
+        self.free_all([extent]);
+        None
+    }
+
+    /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
+    /// neither promises nor `committed` blocks need them; the file is as long as before. Returns
+    /// how many they were.
+    pub(crate) fn cut_tail(&self, limit: u64, committed: u64) -> u64 {
+        let _sizing = self.sizing.lock();
+        let blocks = self.space.blocks();
+        let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
+        // What would be grown again at once is not cut off.
+        let keep = self.low_water_of(blocks - wanted) + GROWTH_MIN_BYTES / self.block_bytes;
+        // SeqCst: withhold first, look after: see try_promise.
+        self.withheld.fetch_add(wanted, Ordering::SeqCst);
+        let free = self.free_for_pages(u64::MAX) + wanted;
+        let spare = free.saturating_sub(self.taken(committed, false) + keep);
+        let cut = wanted.min(spare);
+        let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
+        self.withheld.fetch_sub(wanted, Ordering::SeqCst);
+        self.waiters.notify_all();
+        if done { cut } else { 0 }
+    }
+
+    /// Cuts the file to the blocks there are. A checkpoint that knows no more of them is durable,
+    /// and none before it will be read again.
+    pub(crate) fn truncate_file(&self) -> Result<()> {
+        let _sizing = self.sizing.lock();
+        let bytes = self.space.blocks() * self.block_bytes;
+        self.file
+            .set_len(bytes)
+            .map_err(Error::io("cutting the data file"))
     }
 
     fn count_allocated(&self, extents: &[Extent]) {
@@ -329,6 +434,9 @@ impl SpaceKeeper {
         for extent in extents {
             self.space.free(extent);
             blocks += u64::from(extent.blocks);
+            if self.low.load(Ordering::Relaxed) {
+                self.low_cursor.lock().freed(extent);
+            }
         }
         if blocks > 0 {
             self.statistics.tick(Ticker::BlocksFreed, blocks);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod cases;
+mod lowest;
 mod mixed;
 mod model;
 mod stress;

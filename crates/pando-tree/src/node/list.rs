@@ -88,9 +88,7 @@ impl RecordList {
     pub fn load<W: Word>(&mut self, node: &Node<'_, W>) -> bool {
         self.inner = node.is_inner();
         self.page_words = node.words().len();
-        self.prefix.clear();
-        self.bytes.clear();
-        self.items.clear();
+        self.clear();
         node.append_prefix(&mut self.prefix);
         let bytes_max = self.page_words * 16;
         for index in 0..node.count() {
@@ -123,11 +121,16 @@ impl RecordList {
     pub fn load_one(&mut self, record: &Record<'_>, inner: bool, page_words: usize) {
         self.inner = inner;
         self.page_words = page_words;
+        self.clear();
+        let item = self.append(record);
+        self.items.push(item);
+    }
+
+    /// Takes all entries out.
+    pub fn clear(&mut self) {
         self.prefix.clear();
         self.bytes.clear();
         self.items.clear();
-        let item = self.append(record);
-        self.items.push(item);
     }
 
     fn append(&mut self, record: &Record<'_>) -> Item {

@@ -8,6 +8,7 @@ mod finger;
 mod groups;
 mod merge;
 mod model;
+mod pack;
 mod rig;
 mod stress;
 mod structure;

@@ -15,3 +15,4 @@ mod lives;
 mod model;
 mod support;
 mod torn;
+mod trim;

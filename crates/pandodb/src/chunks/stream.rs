@@ -50,19 +50,24 @@ impl Store {
             what,
         };
         let blocks = shape.blocks_of(index, self.space.block_bytes());
-        let Some(stored) = self.pool.chunk(chunk.page) else {
-            return Err(damaged(None, "a list names it, and it is no chunk".into()));
-        };
-        if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
-            let what = format!(
-                "its list expects {blocks} blocks and {:#010x}",
-                chunk.checksum
-            );
-            return Err(damaged(Some(stored.extent), what));
+        loop {
+            let Some(stored) = self.pool.chunk(chunk.page) else {
+                return Err(damaged(None, "a list names it, and it is no chunk".into()));
+            };
+            if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
+                let what = format!(
+                    "its list expects {blocks} blocks and {:#010x}",
+                    chunk.checksum
+                );
+                return Err(damaged(Some(stored.extent), what));
+            }
+            let bytes = shape.bytes_of(index);
+            let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
+            // Moved meanwhile, its place may have been written over, or cut off.
+            if self.pool.chunk(chunk.page) == Some(stored) {
+                return read.map_err(|what| damaged(Some(stored.extent), what));
+            }
         }
-        let bytes = shape.bytes_of(index);
-        let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
-        read.map_err(|what| damaged(Some(stored.extent), what))
     }
 
     /// Reads chunk `index` of a value that was handed over. Whoever does so when a record may name

@@ -1,0 +1,254 @@
+//! Packing: a node takes entries of its right neighbour until it is full.
+//!
+//! ```text
+//!   parent   .. | k1 A | k2 B | ..          .. | k1 A | k3 B | ..
+//!                   |      |         ->            |      |
+//!                 [a b]  [c d e]                [a b c]  [d e]
+//! ```
+//! Done for one node after the other from the left, a level becomes as dense as it can be, and each
+//! page of it is written about once. A right neighbour that loses all is freed, as in a merge.
+//! Parent, left and right are latched together and none is released before all are changed. A
+//! reader that has copied either page goes on at a key, and finds there what it has not seen.
+//!
+//! Nodes that are nearly full are left alone: a tree that is packed already is only read.
+
+use pando_pool::{Attempt, Marks, Optimistic, Pool, Stay};
+use pando_stats::Ticker;
+
+use crate::approach::Freely;
+use crate::merge::Pair;
+use crate::node::list::{Record, RecordList};
+use crate::node::search::Spot;
+use crate::node::view::{self, Node};
+use crate::scratch::{Scratch, Work};
+use crate::tree::{Tree, counted, damaged, marks_of, stamp};
+
+/// A node is packed to within one such part of a page: a record that becomes a little longer does
+/// not split it.
+const KEPT_FREE: usize = 16;
+/// A node that has less than one such part of a page free is not changed.
+const ROOM_LEAST: usize = 8;
+
+/// What came of a look at one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packed {
+    /// It took all of its neighbour, which is gone: the same node may take more.
+    Merged,
+    /// It took some, or nothing: the node at the key that was handed out comes next.
+    Next,
+    /// It is the last one of its level.
+    Last,
+    /// The root is not above this level.
+    Top,
+}
+
+impl Tree {
+    /// Packs the node of `level` that covers `key`. `next` becomes the least key of the node behind
+    /// it when there is one.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; nothing has changed then.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what every change takes, and a place"
+    )]
+    pub fn try_pack(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        key: &[u8],
+        level: u8,
+        next: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Attempt<Packed> {
+        let place = (key, level);
+        let attempt = self.pack(pool, stay, marks, place, next, &mut scratch.work);
+        counted(pool, attempt)
+    }
+
+    fn pack(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        (key, level): (&[u8], u8),
+        next: &mut Vec<u8>,
+        work: &mut Work,
+    ) -> Attempt<Packed> {
+        let mut parent = None;
+        let mut has_next = false;
+        let here = self.descend(pool, &mut Freely, level, |here, node| {
+            let index = node.child_for(key);
+            if index + 1 < node.count() {
+                node.copy_key(index + 1, next);
+                has_next = true;
+            }
+            parent = Some((here, index));
+            index
+        })?;
+        let Some((parent, index)) = parent else {
+            here.validate()?;
+            return Ok(Packed::Top);
+        };
+        let room = Node::open(here.words().slice()).free_bytes();
+        here.validate()?;
+        parent.validate()?;
+        let end = if has_next { Packed::Next } else { Packed::Last };
+        let node = Node::open(parent.words().slice());
+        if room < pool.page_size().bytes() / ROOM_LEAST || index + 1 >= node.count() {
+            return Ok(end);
+        }
+        let pair = Pair {
+            parent,
+            index: index + 1,
+            left: self.child(pool, parent, &node, index)?,
+            right: self.child(pool, parent, &node, index + 1)?,
+        };
+        let words_max = pool.page_size().words() / KEPT_FREE * (KEPT_FREE - 1);
+        if pair.merge_within(pool, stay, marks, work, words_max)? {
+            return Ok(Packed::Merged);
+        }
+        if pair.fill_left(pool, stay, marks, work, words_max)? {
+            next.clone_from(&work.separator);
+        }
+        Ok(end)
+    }
+
+    /// Level of the root: 0 for a tree that is one leaf.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_root_level(&self, pool: &Pool) -> Attempt<u8> {
+        let root: Optimistic<'_> = pool.optimistic(self.root, 0)?;
+        let level = self.node_at(root, None)?.level();
+        root.validate()?;
+        Ok(level)
+    }
+
+    /// Pages below the node of level 1 that covers `key` that are not in memory, for reading them
+    /// ahead; `next` becomes the least key behind that node when there is one, else it is emptied.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_leaves(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        next: &mut Vec<u8>,
+        out: &mut Vec<pando_format::PageId>,
+    ) -> Attempt<()> {
+        out.clear();
+        next.clear();
+        let here = self.descend(pool, &mut Freely, 1, |_, node| {
+            let index = node.child_for(key);
+            if index + 1 < node.count() {
+                node.copy_key(index + 1, next);
+            }
+            index
+        })?;
+        let node = Node::open(here.words().slice());
+        if node.is_inner() {
+            let first = node.child_for(key);
+            out.extend((first..node.count()).map(|index| node.child(index).page()));
+        }
+        here.validate()
+    }
+}
+
+impl Pair<'_> {
+    /// Moves entries of the right node to the left one, until it has `words_max` words, and tells
+    /// their parent. `work` holds both, joined. False when no entry fits.
+    fn fill_left(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        work: &mut Work,
+        words_max: usize,
+    ) -> Attempt<bool> {
+        let (left, parent) = (
+            Node::open(self.left.words().slice()),
+            Node::open(self.parent.words().slice()),
+        );
+        let before = left.count();
+        let Work {
+            list,
+            separator,
+            parent_list,
+            ..
+        } = work;
+        let Some((cut, prefixes)) = cut_behind(list, before, words_max) else {
+            self.validate()?;
+            return Ok(false);
+        };
+        list.copy_separator(cut, separator);
+        let child = parent.child(self.index);
+        if !parent_list.load(&parent) {
+            return damaged(&self.parent, "holds records longer than a page");
+        }
+        let spot = Spot {
+            index: self.index,
+            exact: true,
+        };
+        let fits = parent_list.put(spot, &Record::separator(separator, child));
+        let parent_prefix = fits
+            .then(|| parent_list.prefix_to_fit(0, parent_list.len()))
+            .flatten();
+        let Some(parent_prefix) = parent_prefix else {
+            // The new separator is too long for its parent.
+            self.validate()?;
+            return Ok(false);
+        };
+        let mut parent_latch = self.parent.upgrade()?;
+        let mut left_latch = self.left.upgrade()?;
+        let mut right_latch = self.right.upgrade()?;
+        let mut parent_page = parent_latch.modify(stay)?;
+        let mut left_page = left_latch.modify(stay)?;
+        let mut right_page = right_latch.modify(stay)?;
+        let inherited = marks_of(&Node::open(self.right.words().slice()));
+        list.build(&mut left_page, 0, cut, prefixes.0);
+        list.build(&mut right_page, cut, list.len(), prefixes.1);
+        if !list.is_inner() {
+            view::raise_marks(&mut left_page, inherited.0, inherited.1);
+            stamp(&mut left_page, marks);
+            stamp(&mut right_page, marks);
+        }
+        parent_list.build(&mut parent_page, 0, parent_list.len(), parent_prefix);
+        pool.statistics().tick(Ticker::PagesPacked, 1);
+        Ok(true)
+    }
+
+    /// What did not fit may never have been: the versions prove the other case.
+    fn validate(&self) -> Attempt<()> {
+        self.parent.validate()?;
+        self.left.validate()?;
+        self.right.validate()
+    }
+}
+
+/// The largest cut behind `before` entries whose left side has at most `words_max` words, and the
+/// prefixes of both sides.
+fn cut_behind(
+    list: &RecordList,
+    before: usize,
+    words_max: usize,
+) -> Option<(usize, (usize, usize))> {
+    let fits = |cut: &usize| list.prefix_within(0, *cut, words_max).is_some();
+    // More entries need more words, but for what a shorter prefix costs.
+    if list.len() <= before {
+        return None;
+    }
+    let (mut low, mut high) = (before, list.len());
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if fits(&middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let left = list.prefix_within(0, low, words_max)?;
+    let right = list.prefix_to_fit(low, list.len())?;
+    (low > before).then_some((low, (left, right)))
+}

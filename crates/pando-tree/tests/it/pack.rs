@@ -1,0 +1,251 @@
+//! Nodes that take entries of their right neighbours until they are full.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pando_format::Lsn;
+use pando_pool::{Marks, Stay};
+use pando_stats::Ticker;
+use pando_tree::{Direction, LeafCopy, Packed};
+
+use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+
+const NO_MARKS: Marks = Marks {
+    lsn: Lsn(0),
+    multi_lsn: Lsn(0),
+};
+
+/// Packs one level; `between` runs after each step. How many steps there were.
+fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnMut()) -> usize {
+    let (mut key, mut next) = (Vec::new(), Vec::new());
+    for step in 1.. {
+        let packed = retry(|| {
+            let scratch = &mut session.scratch;
+            rig.tree
+                .try_pack(&rig.pool, &STAY, NO_MARKS, &key, level, &mut next, scratch)
+        });
+        between();
+        match packed {
+            Packed::Merged => {}
+            Packed::Next => {
+                assert!(next > key, "it goes forward");
+                key.clone_from(&next);
+            }
+            Packed::Last | Packed::Top => return step,
+        }
+    }
+    unreachable!()
+}
+
+fn pack(rig: &Rig, session: &mut Session, mut between: impl FnMut()) {
+    let top = retry(|| rig.tree.try_root_level(&rig.pool));
+    for level in (0..top).rev().chain(1..top) {
+        pack_level(rig, session, level, &mut between);
+    }
+    retry(|| {
+        let scratch = &mut session.scratch;
+        rig.tree.try_merge(&rig.pool, &STAY, NO_MARKS, b"", scratch)
+    });
+}
+
+fn fill_percent(rig: &Rig) -> usize {
+    let facts = check_tree(rig);
+    100 * facts.leaf_bytes / (facts.leaves * rig.pool.page_size().bytes())
+}
+
+fn scattered(n: u32) -> Vec<u8> {
+    n.wrapping_mul(0x9E37_79B1).to_be_bytes().to_vec()
+}
+
+#[test]
+fn what_insertions_and_removals_have_left_sparse_becomes_dense() {
+    for (kept_of_ten, value_bytes) in [(10, 100), (1, 100), (3, 20), (1, 300)] {
+        let rig = Rig::new(4096, 8192);
+        let mut session = Session::default();
+        for n in 0..15_000 {
+            rig.insert(&mut session, &scattered(n), &vec![n as u8; value_bytes]);
+        }
+        for n in (0..15_000).filter(|n| n % 10 >= kept_of_ten) {
+            assert!(rig.remove(&mut session, &scattered(n)));
+        }
+        let before = check_tree(&rig);
+        pack(&rig, &mut session, || {});
+        let after = check_tree(&rig);
+        assert_eq!(after.records, before.records);
+        assert!(fill_percent(&rig) >= 85, "{}", fill_percent(&rig));
+        assert!(after.inner <= 1 + before.inner / 2 || after.inner * 60 <= after.leaves);
+        // Inner nodes that were packed last have brought leaves together; then it is only read.
+        pack(&rig, &mut session, || {});
+        let packed = rig.pool.statistics().get(Ticker::PagesPacked);
+        pack(&rig, &mut session, || {});
+        let again = rig.pool.statistics().get(Ticker::PagesPacked) - packed;
+        assert!(
+            again * 50 <= after.leaves as u64,
+            "{again} of {}",
+            after.leaves
+        );
+        for n in 0..15_000 {
+            let expected = (n % 10 < kept_of_ten).then(|| vec![n as u8; value_bytes]);
+            assert_eq!(rig.get(&mut session, &scattered(n)), expected.as_deref());
+        }
+    }
+}
+
+/// A scan that goes on between steps.
+struct Walk {
+    direction: Direction,
+    bound: Option<Bound<Vec<u8>>>,
+    seen: Vec<Vec<u8>>,
+}
+
+impl Walk {
+    fn step(&mut self, rig: &Rig) {
+        let Some(bound) = &self.bound else { return };
+        let mut page = LeafCopy::new();
+        retry(|| {
+            let bound = bound.as_ref().map(Vec::as_slice);
+            rig.tree
+                .try_scan_leaf(&rig.pool, bound, self.direction, &mut page)
+        });
+        self.seen.extend(page.iter().map(|(key, _)| key.to_vec()));
+        self.bound = page.next_bound().map(|next| next.map(<[u8]>::to_vec));
+    }
+}
+
+fn walks_and_packs(seed: u64, key_of: fn(u32) -> Vec<u8>) {
+    let rig = Rig::new(4096, 8192);
+    let (mut session, mut random) = (Session::default(), Random(seed));
+    let mut model = BTreeMap::new();
+    for n in 0..4000 {
+        let len = [0, 20, 150, 150, 400, 5000][random.below(6)];
+        let (key, value) = (key_of(n), random.bytes(len));
+        rig.insert(&mut session, &key, &value);
+        model.insert(key, value);
+    }
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    for key in keys {
+        if random.below(3) == 0 {
+            rig.remove(&mut session, &key);
+            model.remove(&key);
+        }
+    }
+    let mut walks: Vec<Walk> = [Direction::Forward, Direction::Backward, Direction::Forward]
+        .into_iter()
+        .map(|direction| Walk {
+            direction,
+            bound: Some(Bound::Unbounded),
+            seen: Vec::new(),
+        })
+        .collect();
+    let before = check_tree(&rig);
+    pack(&rig, &mut session, || {
+        for (index, walk) in walks.iter_mut().enumerate() {
+            // About as fast as the packing, and much slower.
+            if random.below(1 + 3 * index) == 0 {
+                walk.step(&rig);
+            }
+        }
+    });
+    let after = check_tree(&rig);
+    assert!(
+        after.leaves * 10 < before.leaves * 9,
+        "{before:?} {after:?}"
+    );
+    assert_eq!(after.lsn_max, before.lsn_max);
+    for mut walk in walks {
+        while walk.bound.is_some() {
+            walk.step(&rig);
+        }
+        if walk.direction == Direction::Backward {
+            walk.seen.reverse();
+        }
+        assert!(walk.seen.iter().eq(model.keys()), "{:?}", walk.direction);
+    }
+    for (key, value) in &model {
+        assert_eq!(rig.get(&mut session, key), Some(&value[..]));
+    }
+    for (key, value) in &model {
+        rig.insert(&mut session, &[key, &b"+"[..]].concat(), value);
+    }
+    assert_eq!(check_tree(&rig).records, 2 * model.len());
+}
+
+#[test]
+fn scans_see_each_key_once_while_leaves_are_packed_between_their_steps() {
+    walks_and_packs(1, |n| format!("user:{n:08}").into_bytes());
+    walks_and_packs(2, scattered);
+    walks_and_packs(3, |n| {
+        let mut key = vec![b'a' + (n / 40 % 20) as u8; (n / 40 % 7) as usize * 50];
+        key.extend(n.to_be_bytes());
+        key
+    });
+}
+
+#[test]
+fn a_leaf_that_takes_records_has_the_marks_of_both() {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for n in 0..200u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
+    }
+    for n in 0..10u32 {
+        rig.remove(&mut session, &n.to_be_bytes());
+    }
+    let leaf = |n: u32| retry(|| rig.tree.try_contains(&rig.pool, &n.to_be_bytes()));
+    let first = leaf(10).leaf;
+    let second = (10..200).find(|n| leaf(*n).leaf != first).unwrap();
+    let newest = Marks {
+        lsn: Lsn(5000),
+        multi_lsn: Lsn(4000),
+    };
+    retry(|| {
+        let (key, scratch) = (second.to_be_bytes(), &mut session.scratch);
+        rig.tree
+            .try_insert(&rig.pool, &STAY, newest, &key, b"", scratch)
+    });
+    let own = Marks {
+        lsn: Lsn(6000),
+        multi_lsn: Lsn(0),
+    };
+    let mut next = Vec::new();
+    let packed = retry(|| {
+        let scratch = &mut session.scratch;
+        rig.tree
+            .try_pack(&rig.pool, &STAY, own, b"", 0, &mut next, scratch)
+    });
+    assert_eq!(packed, Packed::Next);
+    assert_eq!(leaf(second).leaf, first, "it took the record");
+    assert!(next > second.to_be_bytes().to_vec());
+    for n in [10, second, second + 12] {
+        let marks = (leaf(n).lsn_max, leaf(n).multi_lsn);
+        assert_eq!(marks, (Lsn(6000), Lsn(4000)), "{n}");
+    }
+}
+
+#[test]
+fn a_running_checkpoint_gets_what_it_needs_of_packed_pages() {
+    let rig = Rig::new(4096, 256);
+    let mut session = Session::default();
+    for n in 0..100u32 {
+        rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
+    }
+    for n in 0..10u32 {
+        rig.remove(&mut session, &n.to_be_bytes());
+    }
+    let root = rig.tree.try_summary(&rig.pool, rig.tree.root).unwrap();
+    rig.pool.epochs().advance(Lsn(session.lsn));
+    let stay = Stay {
+        epoch: rig.pool.epochs().current(),
+    };
+    let mut next = Vec::new();
+    retry(|| {
+        let scratch = &mut session.scratch;
+        rig.tree
+            .try_pack(&rig.pool, &stay, NO_MARKS, b"", 0, &mut next, scratch)
+    });
+    let mut images = Vec::new();
+    rig.pool.take_started_images(&mut images);
+    for page in [root.page, root.children[0], root.children[1]] {
+        assert!(images.iter().any(|image| image.page() == page), "{page}");
+    }
+}
