@@ -232,6 +232,20 @@ impl<'a> Exclusive<'a> {
         Ok(PageMut::new(self.pool.frame_words(self.frame)))
     }
 
+    /// Marks a clean page dirty without a change, so that it is written again, to another place.
+    /// False if that is so already, or the page is free but for its image.
+    ///
+    /// # Errors
+    /// As [`Exclusive::modify`].
+    pub fn write_again(&mut self, stay: &Stay) -> Attempt<bool> {
+        let header = self.pool.header(self.frame);
+        if header.dirty_epoch().is_some() || header.freed_epoch().is_some() {
+            return Ok(false);
+        }
+        self.modify(stay)?;
+        Ok(true)
+    }
+
     /// Makes sure that an image of what the page holds now, the state at the end of `epoch`, is on
     /// its way to disk.
     fn save_for_checkpoint(&self, epoch: Epoch) -> Attempt<()> {
@@ -533,7 +547,7 @@ impl Pool {
         }
     }
 
-    /// Where the newest complete image of `page` lies, for `stat` and `verify`.
+    /// Where the newest complete image of `page` lies, for `stat`, `verify` and compaction.
     pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
         match self.table().get(page) {
             Place::OnDisk(stored) | Place::Chunk(stored) => Some(stored.extent),

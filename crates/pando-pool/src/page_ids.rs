@@ -34,6 +34,23 @@ impl PageIds {
         free.len() as u64 + u64::from(self.limit - self.next.load(Ordering::Relaxed))
     }
 
+    /// Forgets the free ids behind the largest one that is used, and hands the least out first from
+    /// here on. Returns one past the largest that is used.
+    pub fn trim(&self) -> u32 {
+        let mut free = self.free.lock();
+        free.sort_unstable_by(|one, two| two.cmp(one));
+        let mut next = self.next.load(Ordering::Relaxed);
+        let top = free.iter().take_while(|id| {
+            let is_last = **id + 1 == next;
+            next -= u32::from(is_last);
+            is_last
+        });
+        let top = top.count();
+        free.drain(..top);
+        self.next.store(next, Ordering::Relaxed);
+        next
+    }
+
     pub(crate) fn take(&self) -> Option<PageId> {
         let mut free = self.free.lock();
         if let Some(id) = free.pop() {

@@ -10,9 +10,11 @@
 //! Parent, left and right are latched together and none is released before all are changed. A
 //! reader that has copied either page goes on at a key, and finds there what it has not seen.
 //!
-//! Nodes that are nearly full are left alone: a tree that is packed already is only read.
+//! A node takes a part of its neighbour only where that spares a page soon: where the next few nodes
+//! together have as much room. Else one sparse leaf in a dense tree would shift the records of all
+//! leaves behind it. So a tree that is packed already is only read.
 
-use pando_pool::{Attempt, Marks, Optimistic, Pool, Stay};
+use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
@@ -28,6 +30,8 @@ use crate::tree::{Tree, counted, damaged, marks_of, stamp};
 const KEPT_FREE: usize = 16;
 /// A node that has less than one such part of a page free is not changed.
 const ROOM_LEAST: usize = 8;
+/// Of so many nodes one must be spared.
+const SPARED_OF: usize = 17;
 
 /// What came of a look at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,10 +113,41 @@ impl Tree {
         if pair.merge_within(pool, stay, marks, work, words_max)? {
             return Ok(Packed::Merged);
         }
-        if pair.fill_left(pool, stay, marks, work, words_max)? {
+        if self.is_worth_it(pool, parent, index, words_max * 8)?
+            && pair.fill_left(pool, stay, marks, work, words_max)?
+        {
             next.clone_from(&work.separator);
         }
         Ok(end)
+    }
+
+    /// True if child `index` of `parent` and those behind it, packed to `bytes_max` each, are one
+    /// fewer. Those that are not in memory are as good as full.
+    fn is_worth_it(
+        &self,
+        pool: &Pool,
+        parent: Optimistic<'_>,
+        index: usize,
+        bytes_max: usize,
+    ) -> Attempt<bool> {
+        let node = Node::open(parent.words().slice());
+        let mut room = 0;
+        for index in index..node.count().min(index + SPARED_OF) {
+            let child = match self.child(pool, parent, &node, index) {
+                Err(Restart::Fault(_)) => break,
+                child => child?,
+            };
+            let node = Node::open(child.words().slice());
+            let used = node.used_bytes();
+            // What is left of a full one is less than a record.
+            let record = used / node.count().max(1);
+            child.validate()?;
+            room += bytes_max.saturating_sub(used + record);
+            if room >= bytes_max {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Level of the root: 0 for a tree that is one leaf.

@@ -14,7 +14,7 @@ use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Mutex, SequenceWaiters, WaitList, park, thread, thread_waker};
+use pando_sync::{Mutex, MutexGuard, SequenceWaiters, WaitList, park, thread, thread_waker};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -65,6 +65,11 @@ impl CheckpointState {
     /// Wall clock of the last checkpoint, in milliseconds since 1970.
     pub(crate) fn last_unix_ms(&self) -> u64 {
         self.last_unix_ms.load(Ordering::Relaxed)
+    }
+
+    /// The files that a checkpoint changes, while none runs. Waits for the one that runs.
+    pub(crate) fn lock_files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock()
     }
 
     /// Wakes all that wait, since nothing will come any more.

@@ -76,6 +76,8 @@ impl Owner {
                 engine.poison("an engine thread panicked");
             }
         }
+        // It sees that the store is closed, and ends.
+        let _compacting = engine.compacting.lock();
         let flushed = engine.check_poison().and_then(|()| {
             engine
                 .log

@@ -11,7 +11,7 @@ use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, audit, park, thread_waker, time};
+use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, park, thread_waker, time};
 use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
 use pando_wal::Log;
 
@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
     pub(crate) closed: AtomicBool,
+    /// Held by the one who compacts.
+    pub(crate) compacting: Mutex<()>,
     pub(crate) hash_key: [u64; 2],
     pub(crate) recovery: Duration,
     pub(crate) replayed: u64,
@@ -95,6 +97,7 @@ impl Engine {
             sparse_leaves: SparseLeaves::default(),
             applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
             closed: AtomicBool::new(false),
+            compacting: Mutex::new(()),
             fetchers: Fetchers::default(),
             reads: Reads::new(),
             helper: Helper::default(),

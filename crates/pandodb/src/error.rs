@@ -109,6 +109,11 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// Something is running already that runs once at a time.
+    Busy {
+        /// What it is.
+        what: &'static str,
+    },
     /// The store was opened read-only.
     ReadOnly,
     /// The store was closed.
@@ -222,6 +227,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
+            Self::Busy { what } => write!(f, "{what} already; wait for its end"),
             Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store was closed"),
         }

@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
-    fn room_to_merge(&self) -> Option<Promise<'_>> {
+    pub(crate) fn room_to_merge(&self) -> Option<Promise<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.page_blocks());
         let urgent = true;
         self.dirty_room(MERGE_PAGES)

@@ -275,7 +275,8 @@ impl MappingFiles {
             .sync_directory()
             .map_err(Error::io("syncing the directory"))?;
         files.base_pages = page_count;
-        files.obsolete = vec![base_name(self.number), old_name];
+        files.obsolete = std::mem::take(&mut self.obsolete);
+        files.obsolete.extend([base_name(self.number), old_name]);
         *self = files;
         Ok(())
     }

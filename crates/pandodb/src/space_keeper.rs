@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 
 /// Smallest step of growth, in bytes.
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
-const GROWTH_BYTES: u64 = 16 << 20;
+const GROWTH_BYTES: u64 = 4 << 20;
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -386,6 +386,19 @@ impl SpaceKeeper {
         None
     }
 
+    /// How many blocks the file needs, when `committed` blocks are what dirty pages will need: with
+    /// fewer it would be grown again at once.
+    pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
+        let used = self.space.blocks().saturating_sub(self.space.free_blocks());
+        let needed = used + committed + self.promised_blocks() + self.reserve(false);
+        needed + self.kept_free(needed)
+    }
+
+    /// Blocks that stay free beside the reserve when a file is cut to `blocks`.
+    fn kept_free(&self, blocks: u64) -> u64 {
+        self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes
+    }
+
     /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
     /// neither promises nor `committed` blocks need them; the file is as long as before. Returns
     /// how many they were.
@@ -394,7 +407,7 @@ impl SpaceKeeper {
         let blocks = self.space.blocks();
         let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
         // What would be grown again at once is not cut off.
-        let keep = self.low_water_of(blocks - wanted) + GROWTH_MIN_BYTES / self.block_bytes;
+        let keep = self.kept_free(blocks - wanted);
         // SeqCst: withhold first, look after: see try_promise.
         self.withheld.fetch_add(wanted, Ordering::SeqCst);
         let free = self.free_for_pages(u64::MAX) + wanted;

@@ -5,6 +5,7 @@
 
 mod basics;
 mod chunks;
+mod compact;
 mod concurrency;
 mod devices;
 mod dropped;

@@ -1,0 +1,252 @@
+//! Moving what lies at the end of the data file to its front.
+//!
+//! While a compaction runs, everything is allocated at the lowest place. A page is moved by marking
+//! it dirty: its next image lies further to the front. A chunk is copied. What they leave is free
+//! with the next checkpoint. This is repeated in rounds, since writers go on.
+//!
+//! A chunk needs a run of blocks. Pages come in between, one block here and there; so where no run
+//! is left, pages are moved together at the front first, and chunks in the next round.
+
+use std::ops::ControlFlow;
+
+use pando_device::{File, IoBuf};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+use pando_format::{Extent, PageId, StoredPage};
+use pando_pool::{Attempt, Restart};
+use pando_stats::Ticker;
+
+use crate::compact::progress::{CompactPhase, CompactProgress};
+use crate::compact::run::{CUT_FROM, Compaction, MOVE_FROM, Part};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+
+/// Rounds, at most: writers may fill the end as fast as it is emptied.
+const ROUNDS_MAX: u32 = 8;
+/// A file that is longer than its goal by less than this part of it is short enough.
+const GOAL_SHARE: u64 = 64;
+/// Pages that are looked at, and read, together.
+const GROUP: u32 = 64;
+/// Blocks that are looked at together when the place of pages is chosen.
+const WINDOW_BLOCKS: u64 = 4096;
+
+/// What has to move.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Chunks that end behind it.
+    chunks: u64,
+    /// Pages that end behind it.
+    pages: u64,
+}
+
+/// What became of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moved {
+    Done,
+    /// It is gone, or has been moved.
+    Gone,
+    /// There is no run for it.
+    NoRun,
+}
+
+fn end_of(extent: Extent) -> u64 {
+    u64::from(extent.block) + u64::from(extent.blocks)
+}
+
+impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
+    /// Moves and cuts off what becomes free at the end, until the file is about as long as what it
+    /// holds. The file itself is still as long as it was.
+    pub(super) fn move_to_front(&mut self) -> Part<()> {
+        let engine = self.engine;
+        let first = engine.space.blocks();
+        let mut without_run = 0;
+        let mut before = u64::MAX;
+        for _ in 0..ROUNDS_MAX {
+            engine.checkpoint_now()?;
+            let goal = engine.space.cut_goal(engine.committed_blocks());
+            engine.space.cut_tail(goal, engine.committed_blocks());
+            let blocks = engine.space.blocks();
+            let excess = blocks.saturating_sub(goal);
+            let no_gain = blocks >= before && without_run == 0;
+            if excess <= goal / GOAL_SHARE || no_gain {
+                break;
+            }
+            before = blocks;
+            let all = first.saturating_sub(goal).max(1);
+            let done = 1.0 - excess as f64 / all as f64;
+            let from = MOVE_FROM + (CUT_FROM - MOVE_FROM) * done.clamp(0.0, 1.0);
+            let part = (from, from.midpoint(CUT_FROM));
+            let pages = match without_run {
+                0 => goal,
+                _ => self.pages_end(goal)?,
+            };
+            let limits = Limits {
+                chunks: goal,
+                pages,
+            };
+            without_run = self.move_behind(limits, part)?;
+        }
+        Ok(())
+    }
+
+    /// Moves what lies behind the limits. How many chunks have found no run.
+    fn move_behind(&mut self, limits: Limits, part: (f64, f64)) -> Part<u64> {
+        let high_water = self.engine.pool.page_ids().high_water();
+        let mut without_run = 0;
+        let mut buffer = IoBuf::default();
+        for start in (0..high_water).step_by(GROUP as usize) {
+            let share = f64::from(start) / f64::from(high_water);
+            self.step(CompactPhase::Move, part, share)?;
+            let mut group = Vec::new();
+            for page in (start..high_water.min(start + GROUP)).map(PageId) {
+                let Some(extent) = self.engine.pool.stored_extent(page) else {
+                    continue;
+                };
+                if let Some(stored) = self.engine.pool.chunk(page) {
+                    if end_of(stored.extent) > limits.chunks {
+                        self.check()?;
+                        let moved = self.engine.move_chunk(page, limits.chunks, &mut buffer)?;
+                        without_run += u64::from(moved == Moved::NoRun);
+                    }
+                } else if end_of(extent) > limits.pages {
+                    group.push(page);
+                }
+            }
+            self.write_group(&group, limits.pages)?;
+        }
+        Ok(without_run)
+    }
+
+    /// Has pages written again that end behind `limit`.
+    fn write_group(&mut self, pages: &[PageId], limit: u64) -> Part<()> {
+        let engine = self.engine;
+        for group in pages.chunks((engine.pool.frames() / 16).max(1)) {
+            let absent: Vec<PageId> = group
+                .iter()
+                .copied()
+                .filter(|page| engine.pool.is_on_disk(*page))
+                .collect();
+            if !absent.is_empty() {
+                // What cannot be read now is read below, and tells its error then.
+                let _late = engine.fetch_many(&absent);
+            }
+            for page in group {
+                let _promise = self.room_to_change()?;
+                engine.in_gate(|engine| engine.write_again(*page, limit))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the pages end when they are moved together at the front, between the chunks that lie
+    /// there.
+    fn pages_end(&mut self, goal: u64) -> Part<u64> {
+        let engine = self.engine;
+        let windows = engine.space.blocks().div_ceil(WINDOW_BLOCKS) as usize;
+        let mut chunks = vec![0_u64; windows];
+        let mut pages = 0;
+        for page in (0..engine.pool.page_ids().high_water()).map(PageId) {
+            let Some(extent) = engine.pool.stored_extent(page) else {
+                continue;
+            };
+            let blocks = u64::from(extent.blocks);
+            let window = (u64::from(extent.block) / WINDOW_BLOCKS) as usize;
+            match (engine.pool.chunk(page), chunks.get_mut(window)) {
+                (None, _) => pages += blocks,
+                (Some(_), Some(count)) => *count += blocks,
+                (Some(_), None) => {}
+            }
+        }
+        self.check()?;
+        let mut end = 0;
+        for count in chunks {
+            if pages == 0 {
+                break;
+            }
+            let room = WINDOW_BLOCKS.saturating_sub(count);
+            end += WINDOW_BLOCKS.min(count + pages);
+            pages = pages.saturating_sub(room);
+        }
+        Ok(end.min(goal))
+    }
+}
+
+impl Engine {
+    /// In the gate: marks `page` to be written again if it still ends behind `limit`.
+    fn write_again(&self, page: PageId, limit: u64) -> Attempt<()> {
+        let mut latch = match self.pool.exclusive(page) {
+            Ok(latch) => latch,
+            // The page is gone.
+            Err(Restart::Damaged(..)) => return Ok(()),
+            Err(restart) => return Err(restart),
+        };
+        let extent = self.pool.stored_extent(page);
+        if latch.page() == page
+            && extent.is_some_and(|extent| end_of(extent) > limit)
+            && latch.write_again(&self.stay())?
+        {
+            self.statistics.tick(Ticker::CompactPages, 1);
+        }
+        Ok(())
+    }
+
+    /// Copies chunk `page` to a run that ends at or before `limit`. Blocks.
+    fn move_chunk(&self, page: PageId, limit: u64, buffer: &mut IoBuf) -> Result<Moved> {
+        let block_bytes = self.space.block_bytes();
+        if buffer.is_empty() {
+            *buffer = IoBuf::new((u64::from(EXTENT_BLOCKS_MAX) * block_bytes) as usize);
+        }
+        loop {
+            // The epoch first: see Pool::move_chunk.
+            let epoch = self.pool.epochs().current();
+            let Some(old) = self.pool.chunk(page) else {
+                return Ok(Moved::Gone);
+            };
+            if end_of(old.extent) <= limit {
+                return Ok(Moved::Gone);
+            }
+            let committed = self.committed_blocks();
+            let Some(extent) = self.space.take_below(old.extent.blocks, limit, committed) else {
+                return Ok(Moved::NoRun);
+            };
+            let copied = self.copy_extent(old.extent, extent, buffer);
+            if let Err(error) = copied {
+                self.space.free_all([extent]);
+                // Freed meanwhile, it may have been cut off or written over.
+                match self.pool.chunk(page) {
+                    Some(now) if now == old => return Err(error),
+                    _ => continue,
+                }
+            }
+            let new = StoredPage { extent, ..old };
+            let moved = self.in_gate(|engine| {
+                let stay = engine.stay();
+                let same = stay.epoch == epoch;
+                Ok(same && engine.pool.move_chunk(&stay, page, old, new))
+            });
+            if !matches!(moved, Ok(true)) {
+                self.space.free_all([extent]);
+            }
+            if moved? {
+                self.statistics.tick(Ticker::CompactChunks, 1);
+                return Ok(Moved::Done);
+            }
+        }
+    }
+
+    fn copy_extent(&self, from: Extent, to: Extent, buffer: &mut IoBuf) -> Result<()> {
+        let block_bytes = self.space.block_bytes();
+        buffer.set_len((u64::from(from.blocks) * block_bytes) as usize);
+        self.data
+            .read_at(buffer, u64::from(from.block) * block_bytes)
+            .map_err(Error::io("reading a chunk to move it"))?;
+        let bytes = buffer.len() as u64;
+        self.data
+            .write_at(buffer, u64::from(to.block) * block_bytes)
+            .map_err(Error::io("writing a chunk to move it"))?;
+        self.statistics.tick(Ticker::ChunkReads, 1);
+        self.statistics.tick(Ticker::ChunkReadBytes, bytes);
+        self.statistics.tick(Ticker::ChunkWrites, 1);
+        self.statistics.tick(Ticker::ChunkWriteBytes, bytes);
+        Ok(())
+    }
+}

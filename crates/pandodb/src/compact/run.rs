@@ -1,0 +1,181 @@
+//! The order of a compaction, and who may run one.
+
+use std::ops::ControlFlow;
+
+use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
+use pando_sync::time::{self, Duration};
+use pando_sync::thread;
+
+use crate::compact::progress::{CompactPhase, CompactProgress, CompactReport};
+use crate::db::Db;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+
+/// Between two looks at garbage that others free.
+const GARBAGE_PAUSE: Duration = Duration::from_millis(1);
+/// Steps between two calls of the function that learns of the progress.
+const STEPS_PER_CALL: u64 = 64;
+/// Where in the whole each phase begins.
+const PACK_FROM: f64 = 0.05;
+pub(super) const MOVE_FROM: f64 = 0.5;
+pub(super) const CUT_FROM: f64 = 0.95;
+
+/// A compaction that runs.
+pub(crate) struct Compaction<'a, P> {
+    pub(super) engine: &'a Engine,
+    progress: P,
+    share: f64,
+    steps: u64,
+}
+
+/// Why a compaction ends before its end.
+#[derive(Debug)]
+pub(super) enum End {
+    Error(Error),
+    /// It was told to.
+    Stopped,
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Result of a part of a compaction.
+pub(super) type Part<T> = std::result::Result<T, End>;
+
+impl Db {
+    /// Makes the files as small as what the store holds, while others read and write: packs sparse
+    /// leaves, moves what lies at the end of the data file to its front and cuts the file, and
+    /// gives back what the log does not use. Blocks until that is done; one call at a time.
+    /// `progress` is called now and then on this thread, holding nothing; when it breaks, what was
+    /// done stays done.
+    ///
+    /// The store may be closed or killed meanwhile. What is written during the call is not waited
+    /// for: the file is as small as then possible, and grows again when it has to.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another call runs, [`Error::Full`], [`Error::Closed`],
+    /// [`Error::Poisoned`], what is damaged.
+    pub fn compact(
+        &self,
+        progress: impl FnMut(CompactProgress) -> ControlFlow<()>,
+    ) -> Result<CompactReport> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        let Some(_only) = engine.compacting.try_lock() else {
+            return Err(Error::Busy {
+                what: "a compaction is running",
+            });
+        };
+        let mut compaction = Compaction {
+            engine,
+            progress,
+            share: 0.0,
+            steps: 0,
+        };
+        compaction.run()
+    }
+}
+
+impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
+    fn run(&mut self) -> Result<CompactReport> {
+        let began = time::now();
+        let engine = self.engine;
+        let count = |ticker| engine.statistics.get(ticker);
+        let counts = || {
+            [
+                Ticker::PagesMerged,
+                Ticker::PagesPacked,
+                Ticker::CompactPages,
+                Ticker::CompactChunks,
+            ]
+            .map(count)
+        };
+        let before = counts();
+        let mut report = CompactReport {
+            data_bytes_before: engine.space.blocks() * engine.space.block_bytes(),
+            ..CompactReport::default()
+        };
+        match self.parts(&mut report) {
+            Ok(()) => report.finished = true,
+            Err(End::Stopped) => {}
+            Err(End::Error(error)) => return Err(error),
+        }
+        let after = counts();
+        let [merged, packed, pages, chunks] =
+            std::array::from_fn(|index| after[index].saturating_sub(before[index]));
+        let block_bytes = engine.space.block_bytes();
+        Ok(CompactReport {
+            data_bytes_after: engine.space.blocks() * block_bytes,
+            data_free_bytes: engine.space.space().free_blocks() * block_bytes,
+            pages_merged: merged,
+            pages_packed: packed,
+            pages_moved: pages,
+            chunks_moved: chunks,
+            elapsed: began.elapsed(),
+            ..report
+        })
+    }
+
+    fn parts(&mut self, report: &mut CompactReport) -> Part<()> {
+        self.go_on(CompactPhase::Garbage, 0.0)?;
+        self.wait_for_garbage()?;
+        self.go_on(CompactPhase::Pack, PACK_FROM)?;
+        let _low = self.engine.space.begin_low();
+        self.pack_trees(PACK_FROM, MOVE_FROM)?;
+        self.move_to_front()?;
+        self.go_on(CompactPhase::Cut, CUT_FROM)?;
+        report.log_bytes_given_back = self.cut_files()?;
+        Ok(())
+    }
+
+    /// Lets the maintenance thread free what nobody reads.
+    fn wait_for_garbage(&mut self) -> Part<()> {
+        while self.engine.registry.is_wanted() {
+            self.go_on(CompactPhase::Garbage, 0.0)?;
+            thread::park_timeout(GARBAGE_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Tells how far it is, and learns whether to go on.
+    pub(super) fn go_on(&mut self, phase: CompactPhase, share: f64) -> Part<()> {
+        self.check()?;
+        self.share = self.share.max(share);
+        let progress = CompactProgress {
+            phase,
+            share: self.share,
+        };
+        match (self.progress)(progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(End::Stopped),
+        }
+    }
+
+    /// As [`Compaction::go_on`] once in a number of steps; `share` of the part from `from` to `to`
+    /// is done.
+    pub(super) fn step(
+        &mut self,
+        phase: CompactPhase,
+        (from, to): (f64, f64),
+        share: f64,
+    ) -> Part<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_PER_CALL) {
+            return self.go_on(phase, from + (to - from) * share.clamp(0.0, 1.0));
+        }
+        self.check()
+    }
+
+    /// # Errors
+    /// When nothing may be written any more.
+    pub(super) fn check(&self) -> Part<()> {
+        if self.engine.closed.load(Ordering::Acquire) {
+            return Err(End::Error(Error::Closed));
+        }
+        Ok(self.engine.check_poison()?)
+    }
+}
