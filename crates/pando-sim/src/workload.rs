@@ -3,6 +3,8 @@
 //! Every thread writes entries of its own in tables of its own and in shared ones, checks what it
 //! reads against its notes, and stops at the first error, which the caller judges.
 
+use std::ops::ControlFlow;
+
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
 use pandodb::{Batch, Db, Durability, Error, Table, ValueStream, WriteOptions};
@@ -248,6 +250,7 @@ impl Worker {
             93..95 => self.flush(),
             95..97 => self.clear(),
             97 => self.drop_table(),
+            98 => self.compact(),
             _ => {
                 self.db.request_checkpoint();
                 Ok(())
@@ -468,6 +471,25 @@ impl Worker {
         let start = self.shared.stamp();
         self.db.checkpoint()?;
         self.shared.synced.lock().push(start);
+        Ok(())
+    }
+
+    /// Compacts, for some steps or to the end; only one thread does so at a time.
+    fn compact(&mut self) -> End<()> {
+        let start = self.shared.stamp();
+        let mut steps = self.random.below(12);
+        let report = self.db.compact(|_| {
+            steps = steps.saturating_sub(1);
+            match steps {
+                1 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        match report {
+            Ok(report) if report.finished => self.shared.synced.lock().push(start),
+            Ok(_) | Err(Error::Busy { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod compact;
 mod crash;
 mod damage;
 mod faults;

@@ -1,0 +1,200 @@
+//! Crashes in the middle of a compaction that moves most of what a store holds.
+
+use std::ops::ControlFlow;
+
+use pando_device::faulty::CrashMode;
+use pando_device::{AnyDevice, FaultyDevice};
+use pando_sim::crash::MODES;
+use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use pando_sync::thread;
+use pandodb::{Batch, Builder, CompactReport, Db, Durability, VerifyReport, WriteOptions};
+
+use crate::number;
+
+const KEYS: u32 = 24_000;
+const LARGE: u32 = 24;
+const DENSE: u32 = 2400;
+
+fn options() -> Builder {
+    Builder::default()
+        .max_memory(4 << 20)
+        .frames(256)
+        .log_bytes(1 << 20)
+        .chunk_size(16 << 10)
+        .chunk_values_over(8 << 10)
+}
+
+fn open(device: &FaultyDevice) -> pandodb::Result<Db> {
+    Db::open_device(options(), AnyDevice::from(device.clone()))
+}
+
+fn key(number: u32) -> [u8; 8] {
+    let scattered = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    scattered.to_be_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let bytes = 300 + number as usize % 400;
+    number.to_be_bytes().into_iter().cycle().take(bytes).collect()
+}
+
+fn large(number: u32) -> Vec<u8> {
+    let bytes = 150_000 + number as usize * 1001;
+    let words = (0..).map(|word: u32| word.wrapping_mul(number + 3));
+    words.flat_map(u32::to_le_bytes).take(bytes).collect()
+}
+
+fn stays(number: u32) -> bool {
+    number.is_multiple_of(8)
+}
+
+fn none() -> WriteOptions {
+    WriteOptions::durability(Durability::None)
+}
+
+/// A store whose pages and chunks lie scattered over a file that is several times too long.
+fn scattered() -> FaultyDevice {
+    let device = FaultyDevice::new(1);
+    let db = open(&device).unwrap();
+    let (table, long) = (db.table("t").unwrap(), db.table("long").unwrap());
+    for number in 0..KEYS {
+        table.put_with(&key(number), &value(number), none()).unwrap();
+    }
+    // Behind them leaves that are full already, and chunks.
+    let dense = db.table("dense").unwrap();
+    for number in 0..DENSE {
+        let key = number.to_be_bytes();
+        dense.put_with(&key, &value(number), none()).unwrap();
+        if number % (DENSE / LARGE) == 0 {
+            let number = number / (DENSE / LARGE);
+            long.put_with(&self::key(number), &large(number), none())
+                .unwrap();
+        }
+    }
+    drop(dense);
+    db.checkpoint().unwrap();
+    let mut batch = Batch::new();
+    for number in (0..KEYS).filter(|number| !stays(*number)) {
+        batch.delete(&table, &key(number));
+        if number % 200 == 1 {
+            db.write(&mut batch, none()).unwrap();
+            batch.clear();
+        }
+    }
+    db.write(&mut batch, none()).unwrap();
+    for number in (0..LARGE).filter(|number| !number.is_multiple_of(4)) {
+        assert!(long.delete_with(&key(number), none()).unwrap());
+    }
+    drop((table, long));
+    db.close().unwrap();
+    device
+}
+
+fn compact(db: &Db) -> pandodb::Result<CompactReport> {
+    db.compact(|_| ControlFlow::Continue(()))
+}
+
+/// What was there before is there, and nothing else; of what a writer put, what it was told of.
+fn check(db: &Db, written: u32) {
+    let (table, long) = (db.table("t").unwrap(), db.table("long").unwrap());
+    let kept = (0..KEYS).filter(|number| stays(*number));
+    let mut expected: Vec<[u8; 8]> = kept.clone().map(key).collect();
+    expected.sort_unstable();
+    let found = table.iter().map(|entry| entry.unwrap().0);
+    assert!(found.eq(expected.iter().map(|key| &key[..])));
+    for number in kept {
+        assert_eq!(table.get(&key(number)).unwrap(), Some(value(number)));
+    }
+    for number in 0..LARGE {
+        let expected = number.is_multiple_of(4).then(|| large(number));
+        assert!(long.get(&key(number)).unwrap() == expected, "{number}");
+    }
+    let dense = db.table("dense").unwrap();
+    assert_eq!(dense.iter().count(), DENSE as usize);
+    for number in 0..DENSE {
+        let found = dense.get(&number.to_be_bytes()).unwrap();
+        assert_eq!(found, Some(value(number)));
+    }
+    let own = db.table("own").unwrap();
+    for number in 0..written {
+        assert_eq!(own.get(&key(number)).unwrap(), Some(value(number)));
+    }
+}
+
+fn verify(device: &FaultyDevice) {
+    let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}
+
+/// Compacts beside a writer until the device crashes; how many puts were acknowledged.
+fn compact_and_write(device: &FaultyDevice) -> u32 {
+    let (stop, written) = (AtomicBool::new(false), AtomicU32::new(0));
+    let Ok(db) = open(device) else {
+        return 0;
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let Ok(own) = db.table("own") else { return };
+            for number in 0.. {
+                let put = own.put(&key(number), &value(number));
+                if put.is_err() || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                written.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        let _report = compact(&db);
+        stop.store(true, Ordering::Relaxed);
+    });
+    device.crash_now();
+    written.into_inner()
+}
+
+/// Crashes `original` while it is compacted, as `arm` says, and looks at what is left.
+fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDevice)) {
+    let device = original.after_crash(seed, CrashMode::AllSurvive);
+    arm(&device);
+    let written = compact_and_write(&device);
+    for mode in MODES {
+        let after = device.after_crash(seed, mode);
+        println!("{what}, {mode:?}, {written} writes");
+        verify(&after);
+        let db = open(&after).unwrap();
+        check(&db, written);
+        // It goes on from where it was.
+        let report = compact(&db).unwrap();
+        assert!(report.finished);
+        check(&db, written);
+        db.close().unwrap();
+        verify(&after);
+    }
+}
+
+#[test]
+fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
+    let original = scattered();
+    let whole = original.after_crash(1, CrashMode::AllSurvive);
+    let (syncs, writes) = {
+        let db = open(&whole).unwrap();
+        check(&db, 0);
+        let report = compact(&db).unwrap();
+        check(&db, 0);
+        assert!(report.pages_moved > 50 && report.chunks_moved > 20, "{report:?}");
+        assert!(report.data_bytes_before > 2 * report.data_bytes_after, "{report:?}");
+        let counts = (whole.sync_points(), whole.writes());
+        db.close().unwrap();
+        verify(&whole);
+        counts
+    };
+    let points = number("PANDO_COMPACT_POINTS", 10);
+    for point in 0..points {
+        let sync = 1 + point * syncs / points;
+        crash(&original, point, &format!("sync {sync}"), |device| {
+            device.crash_at_sync(sync);
+        });
+        let write = 1 + point * writes / points;
+        crash(&original, point, &format!("write {write}"), |device| {
+            device.crash_after_writes(write);
+        });
+    }
+}
