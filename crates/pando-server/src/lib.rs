@@ -22,6 +22,7 @@ mod cleaner;
 mod client;
 mod command_statistics;
 mod commands;
+mod compaction;
 mod connection;
 mod context;
 mod cursor;

@@ -186,6 +186,7 @@ impl Server {
         if let Some(error) = self.shared.take_failure() {
             result = result.and(Err(Error::Engine(error)));
         }
+        self.shared.compaction.end();
         if let Some(engine) = self.shared.take_engine() {
             let db = engine.db.clone();
             drop(engine);

@@ -9,6 +9,7 @@ use pando_sync::{Arc, Mutex};
 
 use crate::client::Registry;
 use crate::commands::CommandIndex;
+use crate::compaction::Compaction;
 use crate::cursor::CursorRing;
 use crate::engine::Engine;
 use crate::latency_monitor::LatencyMonitor;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) saving: Arc<AtomicBool>,
     /// Last ended SAVE failed.
     pub(crate) save_failed: Arc<AtomicBool>,
+    pub(crate) compaction: Arc<Compaction>,
     pub(crate) statistics: ServerStatistics,
     pub(crate) slow_log: SlowLog,
     pub(crate) latency_monitor: LatencyMonitor,
@@ -91,6 +93,7 @@ impl Shared {
             run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() >> 32),
             saving: Arc::new(AtomicBool::new(false)),
             save_failed: Arc::new(AtomicBool::new(false)),
+            compaction: Arc::default(),
             statistics,
             slow_log: SlowLog::default(),
             latency_monitor: LatencyMonitor::default(),

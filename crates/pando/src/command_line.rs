@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
     #[command(after_help = TOP_HELP)]
     Top(TopFlags),
+    /// Make the files of a store that nobody has open as small as what it holds; may be killed at
+    /// any moment and begun again.
+    Compact(CompactFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -87,6 +90,15 @@ pub(crate) struct TopFlags {
     /// Look so many times, print plain text, and end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactFlags {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The memory budget [default: 1g, or half of the memory of machine or cgroup].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_memory: Option<String>,
 }
 
 #[derive(Debug, Args)]

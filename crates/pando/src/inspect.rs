@@ -63,7 +63,7 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
     }
 }
 
-fn check_directory(target: &Target) -> Result<(), Failure> {
+pub(crate) fn check_directory(target: &Target) -> Result<(), Failure> {
     let dir = target.dir.display();
     if target.dir.is_dir() {
         return Ok(());

@@ -1,15 +1,16 @@
 //! The `pando` binary: command line, configuration, what is said at start and at the end.
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
-//! one set of values), `serve`, `inspect` and `tree_stat`
-//! (`stat`, `verify`), `top`, `bench`. The work itself is
-//! done in libraries; here it is started, and what goes wrong becomes a sentence and an exit code.
+//! one set of values), `serve`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`, `top`,
+//! `bench`. The work itself is done in libraries; here it is started, and what goes wrong becomes a
+//! sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
 mod backend;
 mod bench;
 mod command_line;
+mod compact;
 #[cfg(test)]
 mod completeness;
 mod failure;
@@ -63,6 +64,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Stat(what)) => inspect::stat(&what),
         Some(Command::Verify(target)) => inspect::verify(&target),
         Some(Command::Top(flags)) => top::run(&flags),
+        Some(Command::Compact(flags)) => compact::run(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

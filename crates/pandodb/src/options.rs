@@ -59,6 +59,8 @@ pub struct Builder {
     pub(crate) checkpoint_interval: Duration,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) plain_bytes_max: Option<usize>,
+    /// A directory without a store is an error.
+    pub(crate) must_exist: bool,
 }
 
 impl Default for Builder {
@@ -78,6 +80,7 @@ impl Default for Builder {
             checkpoint_interval: Duration::from_secs(300),
             chunk_bytes: None,
             plain_bytes_max: None,
+            must_exist: false,
         }
     }
 }
@@ -197,6 +200,15 @@ impl Builder {
     /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
+    }
+
+    /// Opens the store in `directory`, and makes none. Blocks until recovery is done.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; [`Error::InvalidOption`] when there is no store.
+    pub fn open_existing(mut self, directory: impl AsRef<Path>) -> Result<Db> {
+        self.must_exist = true;
+        self.open(directory)
     }
 
     /// Makes a store that lives in memory only.

@@ -7,6 +7,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
+use crate::compaction::{Ended, Running};
 use crate::engine::bytes;
 use crate::gauges::gauges;
 use crate::memory_use::{MemoryUse, resident_bytes};
@@ -210,12 +211,54 @@ fn persistence(shared: &Shared, text: &mut String) {
     field(text, "rdb_last_bgsave_time_sec", -1);
     field(text, "rdb_current_bgsave_time_sec", -1);
     field(text, "aof_enabled", 1);
-    field(text, "aof_rewrite_in_progress", 0);
+    let running = shared.compaction.running();
+    let ended = shared.compaction.ended();
+    let rewritten = match &ended {
+        Ended::Never | Ended::Done(_) => "ok",
+        Ended::Failed(_) => "err",
+    };
+    field(text, "aof_rewrite_in_progress", u8::from(running.is_some()));
     field(text, "aof_rewrite_scheduled", 0);
-    field(text, "aof_last_bgrewrite_status", "ok");
+    field(text, "aof_last_bgrewrite_status", rewritten);
     field(text, "aof_last_write_status", "ok");
     field(text, "aof_current_size", log_bytes);
     field(text, "aof_base_size", 0);
+    compaction(running, &ended, text);
+}
+
+/// The compaction that runs, and the last one that has ended.
+fn compaction(running: Option<Running>, ended: &Ended, text: &mut String) {
+    field(text, "compact_in_progress", u8::from(running.is_some()));
+    if let Some(Running { phase, percent }) = running {
+        field(text, "compact_phase", phase.name());
+        field(text, "compact_percent", percent);
+    }
+    match ended {
+        Ended::Never => field(text, "compact_last_status", "none"),
+        Ended::Failed(error) => {
+            field(text, "compact_last_status", "err");
+            field(text, "compact_last_error", error.replace(['\r', '\n'], " "));
+        }
+        Ended::Done(report) => {
+            let status = if report.finished { "ok" } else { "aborted" };
+            field(text, "compact_last_status", status);
+            field(
+                text,
+                "compact_last_time_sec",
+                format_args!("{:.1}", report.elapsed.as_secs_f64()),
+            );
+            field(
+                text,
+                "compact_last_data_bytes_before",
+                report.data_bytes_before,
+            );
+            field(
+                text,
+                "compact_last_data_bytes_after",
+                report.data_bytes_after,
+            );
+        }
+    }
 }
 
 fn statistics(shared: &Shared, text: &mut String) {

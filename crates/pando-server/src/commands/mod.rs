@@ -7,6 +7,7 @@ mod auth;
 mod client;
 mod client_kill;
 mod command;
+mod compact;
 mod config;
 mod connection;
 mod counter;
@@ -60,5 +61,6 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     save::COMMANDS,
+    compact::COMMANDS,
     waitaof::COMMANDS,
 ];

@@ -7,6 +7,8 @@ mod cold;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod compact;
+#[cfg(test)]
 mod concurrency;
 #[cfg(test)]
 mod diagnosis;

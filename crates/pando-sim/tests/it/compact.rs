@@ -35,7 +35,12 @@ fn key(number: u32) -> [u8; 8] {
 
 fn value(number: u32) -> Vec<u8> {
     let bytes = 300 + number as usize % 400;
-    number.to_be_bytes().into_iter().cycle().take(bytes).collect()
+    number
+        .to_be_bytes()
+        .into_iter()
+        .cycle()
+        .take(bytes)
+        .collect()
 }
 
 fn large(number: u32) -> Vec<u8> {
@@ -58,7 +63,9 @@ fn scattered() -> FaultyDevice {
     let db = open(&device).unwrap();
     let (table, long) = (db.table("t").unwrap(), db.table("long").unwrap());
     for number in 0..KEYS {
-        table.put_with(&key(number), &value(number), none()).unwrap();
+        table
+            .put_with(&key(number), &value(number), none())
+            .unwrap();
     }
     // Behind them leaves that are full already, and chunks.
     let dense = db.table("dense").unwrap();
@@ -179,8 +186,14 @@ fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
         check(&db, 0);
         let report = compact(&db).unwrap();
         check(&db, 0);
-        assert!(report.pages_moved > 50 && report.chunks_moved > 20, "{report:?}");
-        assert!(report.data_bytes_before > 2 * report.data_bytes_after, "{report:?}");
+        assert!(
+            report.pages_moved > 50 && report.chunks_moved > 20,
+            "{report:?}"
+        );
+        assert!(
+            report.data_bytes_before > 2 * report.data_bytes_after,
+            "{report:?}"
+        );
         let counts = (whole.sync_points(), whole.writes());
         db.close().unwrap();
         verify(&whole);

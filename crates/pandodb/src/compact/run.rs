@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{self, Duration};
 use pando_sync::thread;
+use pando_sync::time::{self, Duration};
 
 use crate::compact::progress::{CompactPhase, CompactProgress, CompactReport};
 use crate::db::Db;

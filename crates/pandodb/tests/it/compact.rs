@@ -85,7 +85,8 @@ fn assert_small(directory: &Path, bytes: u64, what: &str) {
     let disk = disk_bytes(directory);
     let list = || {
         let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
-        let of = |entry: fs::DirEntry| (entry.file_name(), entry.metadata().unwrap().blocks() * 512);
+        let of =
+            |entry: fs::DirEntry| (entry.file_name(), entry.metadata().unwrap().blocks() * 512);
         entries.map(of).collect::<Vec<_>>()
     };
     let most = bytes * 3 / 2 + 16 * MIB;
@@ -128,7 +129,10 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
     assert_small(directory.path(), bytes, "open");
     // What the file is long beside what a mebibyte of slack and of reserve explain.
     let data = report.data_bytes_after;
-    assert!(data <= bytes * 5 / 4 + 4 * MIB, "{data} of {bytes}: {report:?}");
+    assert!(
+        data <= bytes * 5 / 4 + 4 * MIB,
+        "{data} of {bytes}: {report:?}"
+    );
     assert!(report.data_bytes_before > 4 * data, "{report:?}");
     assert_eq!(db.report().data_bytes, data);
     let check = |db: &Db| {
@@ -240,10 +244,15 @@ fn chunks_move_and_readers_of_them_go_on() {
     let small = db.table("small").unwrap();
     let large = |number: u32| -> Vec<u8> {
         let words = (0..150_000 + number * 1000).map(|word| word.wrapping_mul(number + 7));
-        words.flat_map(u32::to_le_bytes).take(600_000 + number as usize * 977).collect()
+        words
+            .flat_map(u32::to_le_bytes)
+            .take(600_000 + number as usize * 977)
+            .collect()
     };
     for number in 0..VALUES {
-        table.put_with(&key(number), &large(number), none()).unwrap();
+        table
+            .put_with(&key(number), &large(number), none())
+            .unwrap();
         // Pages come to lie between the chunks.
         let mut batch = Batch::new();
         for part in 0..200 {
@@ -263,7 +272,11 @@ fn chunks_move_and_readers_of_them_go_on() {
             _ => assert!(table.delete_with(&key(number), none()).unwrap()),
         }
     }
-    delete(&db, &small, (0..VALUES * 200).filter(|number| number % 5 != 0));
+    delete(
+        &db,
+        &small,
+        (0..VALUES * 200).filter(|number| number % 5 != 0),
+    );
     let stop = AtomicBool::new(false);
     let report = thread::scope(|scope| {
         let _stop = Stop(&stop);
@@ -280,11 +293,17 @@ fn chunks_move_and_readers_of_them_go_on() {
     let mut expected = large(VALUES - 2);
     let mut found = vec![0; expected.len()];
     assert_eq!(old.read_at(0, &mut found).unwrap(), expected.len());
-    assert!(found == expected, "a value that is gone, of a reader that has it open");
+    assert!(
+        found == expected,
+        "a value that is gone, of a reader that has it open"
+    );
     drop(old);
     let last = compact(&db);
     assert_small(directory.path(), bytes, "with chunks");
-    assert!(last.data_bytes_after <= bytes * 5 / 4 + 4 * MIB, "{last:?} {bytes}");
+    assert!(
+        last.data_bytes_after <= bytes * 5 / 4 + 4 * MIB,
+        "{last:?} {bytes}"
+    );
     drop((table, small));
     db.close().unwrap();
     verify(directory.path());

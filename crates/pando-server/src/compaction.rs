@@ -1,0 +1,136 @@
+//! The compaction of the store that a command asked for: a thread of its own, one at a time, and
+//! what INFO says about it.
+
+use std::ops::ControlFlow;
+
+use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use pando_sync::thread::{self, JoinHandle};
+use pando_sync::{Arc, Mutex};
+use pandodb::{CompactPhase, CompactProgress, CompactReport, Db};
+
+/// How the last one has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Ended {
+    /// There was none.
+    Never,
+    /// It was stopped, or came to its end.
+    Done(CompactReport),
+    Failed(String),
+}
+
+/// Where the running one is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Running {
+    pub(crate) phase: CompactPhase,
+    pub(crate) percent: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    running: AtomicBool,
+    stop: AtomicBool,
+    /// Of the one that runs, in percent.
+    percent: AtomicU32,
+    /// Guarded by its lock, held for a look or a change.
+    phase: Mutex<CompactPhase>,
+    /// The same.
+    ended: Mutex<Ended>,
+    /// The thread of the newest one.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            running: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            percent: AtomicU32::new(0),
+            phase: Mutex::new(CompactPhase::Garbage),
+            ended: Mutex::new(Ended::Never),
+            thread: Mutex::new(None),
+        }
+    }
+}
+
+impl Compaction {
+    /// Starts one on a thread of its own. False if one runs.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub(crate) fn start(this: &Arc<Self>, db: Db) -> std::io::Result<bool> {
+        // AcqRel: pairs with the Release at the end of the one before.
+        if this.running.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        this.stop.store(false, Ordering::Relaxed);
+        this.percent.store(0, Ordering::Relaxed);
+        let own = Arc::clone(this);
+        let spawned = thread::Builder::new()
+            .name("pando-compact".to_owned())
+            .spawn(move || own.run(&db));
+        match spawned {
+            Ok(handle) => {
+                // That of the one before has ended.
+                *this.thread.lock() = Some(handle);
+                Ok(true)
+            }
+            Err(error) => {
+                this.running.store(false, Ordering::Release);
+                Err(error)
+            }
+        }
+    }
+
+    fn run(&self, db: &Db) {
+        let ended = match db.compact(|progress| self.note(progress)) {
+            Ok(report) => Ended::Done(report),
+            Err(error) => Ended::Failed(error.to_string()),
+        };
+        *self.ended.lock() = ended;
+        // Release: pairs with the AcqRel in start.
+        self.running.store(false, Ordering::Release);
+    }
+
+    fn note(&self, progress: CompactProgress) -> ControlFlow<()> {
+        *self.phase.lock() = progress.phase;
+        let percent = (progress.share * 100.0).clamp(0.0, 100.0);
+        self.percent.store(percent as u32, Ordering::Relaxed);
+        match self.stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Asks the running one to end soon. False if none runs.
+    pub(crate) fn abort(&self) -> bool {
+        self.stop.store(true, Ordering::Relaxed);
+        // Acquire: pairs with the Release in run.
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Ends the running one, and waits for it. Blocks.
+    pub(crate) fn end(&self) {
+        let _running = self.abort();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A panic of it has poisoned nothing: the store is closed as ever.
+            let _ = thread.join();
+        }
+    }
+
+    /// Where it is, if one runs.
+    pub(crate) fn running(&self) -> Option<Running> {
+        // Acquire: pairs with the Release in run.
+        let running = self.running.load(Ordering::Acquire);
+        running.then(|| Running {
+            phase: *self.phase.lock(),
+            percent: self.percent.load(Ordering::Relaxed),
+        })
+    }
+
+    /// How the last one has ended.
+    pub(crate) fn ended(&self) -> Ended {
+        self.ended.lock().clone()
+    }
+}

@@ -1,0 +1,111 @@
+//! `pando compact`: makes the files of a store that nobody has open as small as what it holds.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pandodb::{CompactPhase, CompactReport, Db, Error};
+use serde_json::json;
+
+use crate::command_line::CompactFlags;
+use crate::failure::Failure;
+use crate::inspect::check_directory;
+use crate::memory;
+use crate::output;
+use crate::progress::Progress;
+use crate::quantity::{parse_size, show_size};
+
+/// Memory that it takes where there is that much, when nothing is said: a store that one budget
+/// cannot open is a matter of `--max-memory`.
+const MEMORY_DEFAULT: u64 = 1 << 30;
+/// The smallest log: less of it has to be written before it is given back.
+const LOG_BYTES: u64 = 4 << 20;
+
+pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
+    check_directory(&flags.target)?;
+    let max_memory = match &flags.max_memory {
+        Some(text) => {
+            parse_size(text).map_err(|what| Failure::usage(format!("--max-memory: {what}")))?
+        }
+        None => MEMORY_DEFAULT.min(memory::available() / 2),
+    };
+    let dir = &flags.target.dir;
+    let before = disk_bytes(dir);
+    let options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);
+    let db = options.open_existing(dir).map_err(|error| match error {
+        Error::InvalidOption {
+            option: "dir",
+            what,
+        } => Failure::usage(format!("{}: {what}", dir.display())),
+        other => other.into(),
+    })?;
+    let mut progress = Progress::new();
+    let compacted = db.compact(|now| {
+        progress.update(doing(now.phase), now.share);
+        ControlFlow::Continue(())
+    });
+    let closed = db.close();
+    progress.finish();
+    let report = compacted?;
+    closed?;
+    let after = disk_bytes(dir);
+    if flags.target.json {
+        output::line(compact_json(&report, before, after));
+        return Ok(());
+    }
+    output::line(format_args!(
+        "{} on disk, {} before; {} in {:.1} s",
+        show_size(after),
+        show_size(before),
+        work(&report),
+        report.elapsed.as_secs_f64()
+    ));
+    Ok(())
+}
+
+fn doing(phase: CompactPhase) -> &'static str {
+    match phase {
+        CompactPhase::Garbage => "freeing what is gone",
+        CompactPhase::Pack => "packing leaves",
+        CompactPhase::Move => "moving pages",
+        CompactPhase::Cut => "cutting files",
+    }
+}
+
+fn work(report: &CompactReport) -> String {
+    format!(
+        "{} pages merged, {} packed, {} moved, {} chunks moved",
+        report.pages_merged, report.pages_packed, report.pages_moved, report.chunks_moved
+    )
+}
+
+fn compact_json(report: &CompactReport, before: u64, after: u64) -> serde_json::Value {
+    json!({
+        "disk_bytes_before": before,
+        "disk_bytes_after": after,
+        "data_bytes_before": report.data_bytes_before,
+        "data_bytes_after": report.data_bytes_after,
+        "data_free_bytes": report.data_free_bytes,
+        "pages_merged": report.pages_merged,
+        "pages_packed": report.pages_packed,
+        "pages_moved": report.pages_moved,
+        "chunks_moved": report.chunks_moved,
+        "log_bytes_given_back": report.log_bytes_given_back,
+        "elapsed_ms": u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// Bytes that the files below `directory` take on disk; those that cannot be looked at count as
+/// nothing.
+fn disk_bytes(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some(match metadata.is_dir() {
+                true => disk_bytes(&entry.path()),
+                false => metadata.blocks() * 512,
+            })
+        })
+        .sum()
+}

@@ -1,0 +1,117 @@
+//! `pando compact`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::running::{Running, pando};
+
+const MIB: u64 = 1 << 20;
+
+fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = pando(directory).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// A store that has lost nine of ten keys; how many are left, of 116 bytes each.
+fn sparse(directory: &Path) -> u64 {
+    let bench = |more: &[&str]| {
+        let flags = [
+            "bench",
+            "kv",
+            "--dir=store",
+            "--max-memory=64m",
+            "--num=300000",
+        ];
+        let (code, _, err) = run(directory, &[&flags[..], more].concat());
+        assert_eq!(code, 0, "{err}");
+    };
+    bench(&["--workloads=fillrandom"]);
+    bench(&["--workloads=deleterandom", "--use-existing-db"]);
+    entries(directory)
+}
+
+fn entries(directory: &Path) -> u64 {
+    let (code, out, err) = run(directory, &["stat", "store", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let stat: Value = serde_json::from_str(&out).unwrap();
+    stat["tables"][0]["entries"].as_u64().unwrap()
+}
+
+fn assert_sound(directory: &Path) {
+    let (code, out, err) = run(directory, &["verify", "store"]);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn a_sparse_store_becomes_small_and_stays_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let left = sparse(here);
+    let (code, out, err) = run(here, &["compact", "store", "--json", "--max-memory", "64m"]);
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let after = report["disk_bytes_after"].as_u64().unwrap();
+    assert!(after <= left * 116 * 3 / 2 + 16 * MIB, "{left}: {report}");
+    assert!(
+        report["disk_bytes_before"].as_u64().unwrap() > 2 * after,
+        "{report}"
+    );
+    assert_sound(here);
+    assert_eq!(entries(here), left);
+    let (code, out, _) = run(here, &["compact", "store"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("on disk"), "{out}");
+}
+
+#[test]
+fn a_compaction_that_is_killed_is_begun_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let left = sparse(here);
+    let mut killed = 0;
+    for turn in 0..12_u64 {
+        let mut child = pando(here)
+            .args(["compact", "store", "--max-memory=16m"])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(15 * (1 + turn)));
+        killed += u32::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_sound(here);
+    }
+    assert!(killed > 3, "{killed}");
+    assert_eq!(entries(here), left);
+    let (code, _, err) = run(here, &["compact", "store", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    assert_sound(here);
+    assert_eq!(entries(here), left);
+}
+
+#[test]
+fn what_is_no_store_or_in_use_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let (code, _, err) = run(here, &["compact", "absent"]);
+    assert_eq!(code, 1, "{err}");
+    std::fs::create_dir(here.join("empty")).unwrap();
+    let (code, _, err) = run(here, &["compact", "empty"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("empty: there is no store in it"), "{err}");
+    let left = std::fs::read_dir(here.join("empty")).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name != "LOCK"));
+    let (code, _, err) = run(here, &["compact", "empty", "--max-memory=much"]);
+    assert_eq!(code, 1, "{err}");
+    let running = Running::start(here, &["--dir", "store"]);
+    let (code, _, err) = run(here, &["compact", "store"]);
+    assert_eq!(code, 2, "{err}");
+    drop(running);
+}
