@@ -46,8 +46,8 @@ impl Pool {
         }
     }
 
-    /// From here on the chunk `page` lies at `new`, where its bytes have been written, and no longer
-    /// at `old`. False, and nothing has changed, if it does not lie at `old` any more.
+    /// From here on the chunk `page` lies at `new`, where its bytes have been written, and no
+    /// longer at `old`. False, and nothing has changed, if it does not lie at `old` any more.
     ///
     /// The caller has seen it at `old` in the epoch of `stay`: what was freed since is not given
     /// out again before that epoch's checkpoint, so the chunk at `old` is still the same.

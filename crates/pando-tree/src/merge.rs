@@ -179,8 +179,8 @@ impl Pair<'_> {
         Ok(true)
     }
 
-    /// Lists the entries of both in `work.list`. The prefix with which they take at most `words_max`
-    /// words; `None` when they take more.
+    /// Lists the entries of both in `work.list`. The prefix with which they take at most
+    /// `words_max` words; `None` when they take more.
     fn join(&self, work: &mut Work, words_max: usize) -> Attempt<Option<usize>> {
         let left = Node::open(self.left.words().slice());
         let right = Node::open(self.right.words().slice());

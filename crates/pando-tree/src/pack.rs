@@ -10,9 +10,9 @@
 //! Parent, left and right are latched together and none is released before all are changed. A
 //! reader that has copied either page goes on at a key, and finds there what it has not seen.
 //!
-//! A node takes a part of its neighbour only where that spares a page soon: where the next few nodes
-//! together have as much room. Else one sparse leaf in a dense tree would shift the records of all
-//! leaves behind it. So a tree that is packed already is only read.
+//! A node takes a part of its neighbour only where that spares a page soon: where the next few
+//! nodes together have as much room. Else one sparse leaf in a dense tree would shift the records
+//! of all leaves behind it. So a tree that is packed already is only read.
 
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;

@@ -1,5 +1,5 @@
-//! Giving the space of log files back that holds nothing: free segments, and of the current one what
-//! lies before the last checkpoint and behind the newest record.
+//! Giving the space of log files back that holds nothing: free segments, and of the current one
+//! what lies before the last checkpoint and behind the newest record.
 //!
 //! The files keep their names, lengths and headers; what is given back reads as zeros. The next
 //! flush to reach such a place allocates it again: it is slower than one over prepared bytes, and a

@@ -128,9 +128,9 @@ fn check(db: &Db, written: u32) {
     }
 }
 
-fn verify(device: &FaultyDevice) {
+fn verify(device: &FaultyDevice, what: &str) {
     let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    assert!(report.damages.is_empty(), "{what}: {:?}", report.damages);
 }
 
 /// Compacts beside a writer until the device crashes; how many puts were acknowledged.
@@ -164,8 +164,8 @@ fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDev
     let written = compact_and_write(&device);
     for mode in MODES {
         let after = device.after_crash(seed, mode);
-        println!("{what}, {mode:?}, {written} writes");
-        verify(&after);
+        let what = format!("{what}, {mode:?}, {written} writes");
+        verify(&after, &what);
         let db = open(&after).unwrap();
         check(&db, written);
         // It goes on from where it was.
@@ -173,7 +173,7 @@ fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDev
         assert!(report.finished);
         check(&db, written);
         db.close().unwrap();
-        verify(&after);
+        verify(&after, &what);
     }
 }
 
@@ -196,7 +196,7 @@ fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
         );
         let counts = (whole.sync_points(), whole.writes());
         db.close().unwrap();
-        verify(&whole);
+        verify(&whole, "whole");
         counts
     };
     let points = number("PANDO_COMPACT_POINTS", 10);

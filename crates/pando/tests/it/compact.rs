@@ -81,7 +81,7 @@ fn a_compaction_that_is_killed_is_begun_again() {
             .args(["compact", "store", "--max-memory=16m"])
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(15 * (1 + turn)));
+        pando_sync::thread::sleep(Duration::from_millis(15 * (1 + turn)));
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();

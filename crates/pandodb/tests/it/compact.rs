@@ -229,6 +229,30 @@ fn a_store_is_compacted_while_others_read_and_write() {
     verify(directory.path());
 }
 
+fn large(number: u32) -> Vec<u8> {
+    let words = (0..).map(|word: u32| word.wrapping_mul(number + 7));
+    let bytes = words.flat_map(u32::to_le_bytes);
+    bytes.take(600_000 + number as usize * 977).collect()
+}
+
+/// Values in chunks with small ones between them, scattered over a file.
+fn fill_large(db: &Db, table: &Table, small: &Table, values: u32) {
+    for number in 0..values {
+        table
+            .put_with(&key(number), &large(number), none())
+            .unwrap();
+        let mut batch = Batch::new();
+        for part in 0..200 {
+            let number = number * 200 + part;
+            batch.put(small, &key(number), &value(number, 1));
+        }
+        db.write(&mut batch, none()).unwrap();
+        if number % 8 == 0 {
+            db.checkpoint().unwrap();
+        }
+    }
+}
+
 /// Of values in chunks every fifth stays.
 #[test]
 fn chunks_move_and_readers_of_them_go_on() {
@@ -242,28 +266,7 @@ fn chunks_move_and_readers_of_them_go_on() {
         .unwrap();
     let table = db.table("t").unwrap();
     let small = db.table("small").unwrap();
-    let large = |number: u32| -> Vec<u8> {
-        let words = (0..150_000 + number * 1000).map(|word| word.wrapping_mul(number + 7));
-        words
-            .flat_map(u32::to_le_bytes)
-            .take(600_000 + number as usize * 977)
-            .collect()
-    };
-    for number in 0..VALUES {
-        table
-            .put_with(&key(number), &large(number), none())
-            .unwrap();
-        // Pages come to lie between the chunks.
-        let mut batch = Batch::new();
-        for part in 0..200 {
-            let number = number * 200 + part;
-            batch.put(&small, &key(number), &value(number, 1));
-        }
-        db.write(&mut batch, none()).unwrap();
-        if number % 8 == 0 {
-            db.checkpoint().unwrap();
-        }
-    }
+    fill_large(&db, &table, &small, VALUES);
     let mut old = table.get_reader(&key(VALUES - 2)).unwrap().unwrap();
     let mut bytes = bytes_of(VALUES * 200 / 5);
     for number in 0..VALUES {
