@@ -29,7 +29,7 @@ fn what_lies_before_the_truncation_is_given_back_and_the_rest_replays() {
     let before = content(&device);
     let given = log.trim().unwrap();
     // Of four segments, two hold what is left at most.
-    assert!(given >= SEGMENT && given <= 4 * SEGMENT, "{given}");
+    assert!((SEGMENT..=4 * SEGMENT).contains(&given), "{given}");
     assert!(content(&device) < before / 2, "{before}");
     let expected: Vec<(Lsn, Vec<u8>)> = (90_u8..100)
         .map(|number| (lsns[usize::from(number)], vec![number + 1; 1000]))
