@@ -270,7 +270,10 @@ impl FaultCase {
         for error in &run.errors {
             let expected = match error {
                 Error::Poisoned { .. } => poisoned.is_some(),
-                Error::CorruptPage { .. } => self.operation == Operation::Read,
+                // A page, or the mapping when a compaction merges it.
+                Error::CorruptPage { .. } | Error::Corrupt { .. } => {
+                    self.operation == Operation::Read
+                }
                 Error::Io { .. } | Error::Full { .. } => true,
                 _ => false,
             };
