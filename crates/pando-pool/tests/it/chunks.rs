@@ -1,0 +1,39 @@
+//! Chunks that move.
+
+use pando_format::{Extent, Lsn, StoredPage};
+use pando_pool::Stay;
+
+use crate::rig::Rig;
+
+fn at(block: u32) -> StoredPage {
+    StoredPage {
+        extent: Extent { block, blocks: 4 },
+        tag: 7,
+        names_chunks: false,
+        is_chunk: true,
+    }
+}
+
+#[test]
+fn a_chunk_that_moves_leaves_its_place_to_the_checkpoint() {
+    let rig = Rig::new(64);
+    let epochs = rig.pool.epochs();
+    let stay = Stay {
+        epoch: epochs.current(),
+    };
+    let (old, new) = (at(1000), at(10));
+    let page = rig.pool.adopt_chunk(&stay, old).unwrap();
+    assert!(
+        !rig.pool.move_chunk(&stay, page, new, old),
+        "it lies elsewhere"
+    );
+    assert!(rig.pool.move_chunk(&stay, page, old, new));
+    assert_eq!(rig.pool.chunk(page), Some(new));
+    // Though it came there in this epoch: a log record names the place.
+    assert!(!epochs.take_free_now().contains(&old.extent));
+    assert!(!rig.pool.move_chunk(&stay, page, old, new), "it was moved");
+    epochs.advance(Lsn(1));
+    let pairs = epochs.take_pairs(stay.epoch);
+    assert_eq!(pairs[pairs.len() - 1], (page, new.encode()));
+    assert!(epochs.take_retired(stay.epoch).contains(&old.extent));
+}
