@@ -15,6 +15,7 @@ mod load;
 mod many;
 mod merges;
 mod nonblocking;
+mod queue;
 mod reads;
 mod restart;
 mod scan_resistance;

@@ -1,0 +1,117 @@
+//! A queue: pushes at the tail, pops at the head. Neither the files nor the work of a pop grow.
+//!
+//! `PANDO_QUEUE=10000000 cargo test --release -p pandodb --test it queue -- --nocapture` does it as
+//! often, and says how long pushes and pops took.
+
+use pando_sync::time;
+use pandodb::statistics::Ticker;
+use pandodb::{Db, Durability, Table, WriteOptions};
+
+/// Entries that wait at a time.
+const DEPTH: u64 = 1000;
+/// Parts of a run that are compared.
+const PARTS: u64 = 10;
+
+fn none() -> WriteOptions {
+    WriteOptions::durability(Durability::None)
+}
+
+fn push(table: &Table, number: u64) {
+    let mut value = [7; 100];
+    value[..8].copy_from_slice(&number.to_be_bytes());
+    table
+        .put_with(&number.to_be_bytes(), &value, none())
+        .unwrap();
+}
+
+fn pop(table: &Table) -> u64 {
+    let (key, value) = table.iter().next().unwrap().unwrap();
+    assert_eq!(key[..], value[..8]);
+    assert!(table.delete_with(&key, none()).unwrap());
+    u64::from_be_bytes(key[..].try_into().unwrap())
+}
+
+/// What a part of a run has used.
+#[derive(Debug)]
+struct Part {
+    data_bytes: u64,
+    pages: u64,
+    leaves_per_pop: f64,
+    page_writes: u64,
+    ns_per_pair: f64,
+}
+
+fn run(with_reader: bool) -> Vec<Part> {
+    let turns = std::env::var("PANDO_QUEUE").map_or(200_000, |text| text.parse().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder()
+        .max_memory(16 << 20)
+        .open(directory.path())
+        .unwrap();
+    let table = db.table("queue").unwrap();
+    for number in 0..DEPTH {
+        push(&table, number);
+    }
+    // It has read the first entry, and stands behind it as long as the run takes.
+    let mut reader = table.iter();
+    if with_reader {
+        assert!(reader.next().is_some());
+    }
+    let mut parts = Vec::new();
+    let mut number = 0;
+    for _ in 0..PARTS {
+        let (before, began) = (db.statistics(), time::now());
+        for _ in 0..turns / PARTS {
+            push(&table, number + DEPTH);
+            assert_eq!(pop(&table), number);
+            number += 1;
+        }
+        let elapsed = began.elapsed();
+        let (after, report) = (db.statistics().since(&before), db.report());
+        let pops = (turns / PARTS) as f64;
+        parts.push(Part {
+            data_bytes: report.data_bytes,
+            pages: report.pages,
+            leaves_per_pop: after.get(Ticker::ScanLeaves) as f64 / pops,
+            page_writes: after.get(Ticker::PageWrites),
+            ns_per_pair: elapsed.as_nanos() as f64 / pops,
+        });
+    }
+    if with_reader {
+        // What was waiting when it began is gone; it goes on with what is there now.
+        let (key, _) = reader
+            .find(|entry| entry.as_ref().unwrap().0[..] >= number.to_be_bytes()[..])
+            .unwrap()
+            .unwrap();
+        assert_eq!(key[..], number.to_be_bytes());
+    }
+    assert_eq!(table.len(), DEPTH);
+    drop(reader);
+    drop(table);
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let leaves = report.stat.tables[0].tree[0].pages;
+    assert!(leaves < 200, "{leaves} leaves for {DEPTH} entries");
+    parts
+}
+
+#[test]
+fn a_queue_stays_flat_in_size_and_in_work_with_and_without_an_old_reader() {
+    for with_reader in [false, true] {
+        let parts = run(with_reader);
+        for part in &parts {
+            eprintln!("reader: {with_reader}, {part:?}");
+        }
+        let (first, last) = (&parts[1], &parts[parts.len() - 1]);
+        assert!(
+            last.data_bytes <= first.data_bytes.max(24 << 20),
+            "{parts:?}"
+        );
+        assert!(last.pages <= 2 * first.pages.max(1000), "{parts:?}");
+        for part in &parts {
+            // Empty leaves at the head are there until the maintenance thread has had its turn.
+            assert!(part.leaves_per_pop < 20.0, "{parts:?}");
+        }
+    }
+}
