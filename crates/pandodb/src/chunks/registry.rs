@@ -30,6 +30,8 @@ pub(crate) struct Registry {
     served: AtomicU64,
     /// Rows that were left since somebody reads what they name.
     kept: AtomicU64,
+    /// Readers that know chunks by their places: none is moved meanwhile.
+    by_place: AtomicU64,
     /// The maintenance thread.
     pub(crate) work: WaitList,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Registry {
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     since: Lsn,
+    /// It is counted in `Registry::by_place`.
+    by_place: bool,
 }
 
 impl Registry {
@@ -48,6 +52,7 @@ impl Registry {
         Registration {
             registry: registry.clone(),
             since: applied,
+            by_place: false,
         }
     }
 
@@ -67,6 +72,14 @@ impl Registry {
             .values()
             .map(|count| u64::from(*count))
             .sum()
+    }
+
+    /// True if somebody may read chunks without a look at where they lie now. The caller has seen
+    /// the id of the chunk that it is about to move: who reads that one by its place registered
+    /// before it got the id.
+    pub(crate) fn reads_by_place(&self) -> bool {
+        // Acquire: pairs with the Release in by_place.
+        self.by_place.load(Ordering::Acquire) > 0
     }
 
     /// There is something to free.
@@ -105,12 +118,35 @@ impl Registry {
 impl Registration {
     /// Another one since the same moment.
     pub(crate) fn again(&self) -> Self {
-        Registry::register(&self.registry, self.since)
+        let other = Registry::register(&self.registry, self.since);
+        if self.by_place {
+            other.by_place()
+        } else {
+            other
+        }
+    }
+
+    /// Of a reader of chunks that have no id yet, and are not looked up by it later.
+    pub(crate) fn by_place(mut self) -> Self {
+        if !self.by_place {
+            // Release: pairs with the Acquire in reads_by_place.
+            self.registry.by_place.fetch_add(1, Ordering::Release);
+            self.by_place = true;
+        }
+        self
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if self.by_place {
+            // Release: what was read by then was read before any move.
+            let before = self.registry.by_place.fetch_sub(1, Ordering::Release);
+            assert!(
+                before > 0,
+                "a reader by place is counted as long as it lives"
+            );
+        }
         {
             let mut readers = self.registry.readers.lock();
             let count = readers

@@ -152,7 +152,7 @@ enum Source {
     /// By the list of a leaf.
     Stored(ChunkList, Registration),
     /// In a value that was handed over. Registered since before any record named its extents: who
-    /// replaces it then does not free them as long as this lives.
+    /// replaces it then does not free them as long as this lives, and nobody moves them.
     Handed(Arc<Draft>, Registration),
 }
 
@@ -197,7 +197,7 @@ impl ValueStream {
         value: &LargeValue,
         registration: Registration,
     ) -> Self {
-        let source = Source::Handed(value.draft.clone(), registration);
+        let source = Source::Handed(value.draft.clone(), registration.by_place());
         Self::of_source(engine, value.head.clone(), source)
     }
 

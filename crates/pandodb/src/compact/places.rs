@@ -44,7 +44,7 @@ enum Moved {
     Done,
     /// It is gone, or has been moved.
     Gone,
-    /// There is no run for it.
+    /// There is no run for it, or somebody may read it where it lies.
     NoRun,
 }
 
@@ -203,6 +203,9 @@ impl Engine {
             };
             if end_of(old.extent) <= limit {
                 return Ok(Moved::Gone);
+            }
+            if self.registry.reads_by_place() {
+                return Ok(Moved::NoRun);
             }
             let committed = self.committed_blocks();
             let Some(extent) = self.space.take_below(old.extent.blocks, limit, committed) else {

@@ -638,6 +638,41 @@ fn what_a_value_keeps_of_another_one_can_be_read_after_that_was_replaced() {
     assert!(matches!(step, Ok(Attempt::Ready(outcome)) if outcome == conflict));
 }
 
+#[test]
+fn what_is_read_where_it_was_written_is_not_moved() {
+    let db = builder().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    // They lie in front of the other, which can move when they are gone.
+    for number in 0..16 {
+        table.put(&[number], &value(2, 128 * CHUNK)).unwrap();
+    }
+    let bytes = value(3, 10 * CHUNK);
+    let large = pour(&db, &bytes);
+    for number in 0..16 {
+        assert!(table.delete(&[number]).unwrap());
+    }
+    wait_for_garbage(&db);
+    let mut event_loop = Loop::new(&db);
+    let transaction = &mut event_loop.transaction;
+    transaction.put_large(&table, b"k", large).unwrap();
+    let (opened, _) = event_loop.open(&table, b"k");
+    let Opened::Large(stream) = opened else {
+        panic!("{opened:?}");
+    };
+    assert!(matches!(event_loop.commit(), Outcome::Committed(Some(_))));
+    let compact = || {
+        let report = db.compact(|_| std::ops::ControlFlow::Continue(()));
+        report.unwrap().chunks_moved
+    };
+    let again = stream.reopen();
+    assert_eq!(compact(), 0);
+    drop(stream);
+    assert_eq!(compact(), 0);
+    assert!(drain(ValueSource::new(again, 0..u64::MAX)) == bytes);
+    assert_eq!(compact(), 10);
+    check(&table, b"k", Some(&bytes));
+}
+
 /// A store over faults over memory.
 fn faulty() -> InjectorDevice<AnyDevice> {
     InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 3)
