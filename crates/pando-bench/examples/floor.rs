@@ -89,7 +89,10 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (Some(way), Some(count), Some(gets)) = (words.first(), number(1), number(2)) else {
-        let _ = writeln!(std::io::stderr(), "floor pandodb|group|btree|array KEYS GETS");
+        let _ = writeln!(
+            std::io::stderr(),
+            "floor pandodb|group|btree|array KEYS GETS"
+        );
         std::process::exit(1);
     };
     let mut asked = Asked::new(count.max(1));
