@@ -2,8 +2,8 @@
 //!
 //! Everything that a file of a store holds is laid out here, and documented byte by byte in
 //! `docs/format.md`. Bytes that come from a disk are hostile: every decoder returns [`Damage`]
-//! for what it cannot accept and never panics. The version is [`VERSION`]; version 0 may change
-//! without notice until a version 1 is declared.
+//! for what it cannot accept and never panics. The version is [`VERSION`]: a change of what is
+//! written, or of what it means, comes with a new number, and with golden files of it.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
 //! [`catalogue`], [`chunks`], [`log`], [`checksum`].
@@ -29,7 +29,7 @@ pub use page::PageSize;
 compile_error!("pages are used in memory as they lie on disk: little-endian");
 
 /// Version of the format that this code reads and writes.
-pub const VERSION: u32 = 0;
+pub const VERSION: u32 = 1;
 
 /// Why bytes were not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@
 //!  3    24..32  multi_lsn: newest batch of two or more writes that changed it
 //!  4    32..40  epoch of this image
 //!  5    40..42  slot count
-//!       42..44  ghost count (always 0 in version 0)
+//!       42..44  ghost count (always 0 in version 1)
 //!       44..46  heap start, in words from the start of the page
 //!       46..48  dead words in the heap
 //!  6    48..50  prefix offset, in words

@@ -85,6 +85,15 @@ impl Superblock {
         slot
     }
 
+    /// The version of the format that a slot was written in; `None` when it is no whole slot. What
+    /// this looks at is at the same place in every version.
+    pub fn version_of(slot: &[u8]) -> Option<u32> {
+        let is_whole = slot.len() >= SLOT_BYTES
+            && slot[..8] == MAGIC
+            && u32_at(slot, 12) == crc32c(&slot[16..SLOT_BYTES]);
+        is_whole.then(|| u32_at(slot, 8))
+    }
+
     /// Reads one slot.
     ///
     /// # Errors

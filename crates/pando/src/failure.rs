@@ -48,6 +48,7 @@ impl From<pandodb::Error> for Failure {
         let code = match &error {
             error if error.is_in_use() => Code::InUse,
             error if error.is_corruption() => Code::Damage,
+            pandodb::Error::Version { .. } => Code::Usage,
             pandodb::Error::InvalidOption { option, what } => {
                 let flag = option.replace('_', "-").replace(", ", ", --");
                 return Self::usage(format!("--{flag}: {what}"));

@@ -42,6 +42,14 @@ pub enum Error {
         /// Expected and actual.
         what: String,
     },
+    /// The store was written in a version of the format that this program does not read. Nothing
+    /// is damaged, and nothing was changed.
+    Version {
+        /// The version that the store has.
+        found: u32,
+        /// The version that this program reads and writes.
+        known: u32,
+    },
     /// There is no room for more; deletes still work.
     Full {
         /// What ran out and what to do.
@@ -187,6 +195,17 @@ impl fmt::Display for Error {
                 None => write!(f, "{page} is damaged: {what}"),
             },
             Self::Corrupt { place, what } => write!(f, "{place} is damaged: {what}"),
+            Self::Version { found, known } => {
+                write!(
+                    f,
+                    "the store has format version {found}; this program reads version {known}: "
+                )?;
+                if found > known {
+                    f.write_str("open it with a newer PandoDB")
+                } else {
+                    f.write_str("open it with the PandoDB that wrote it, and move its data over")
+                }
+            }
             Self::Full { what } => write!(f, "no room for writes: {what}"),
             Self::Poisoned { cause } => write!(
                 f,

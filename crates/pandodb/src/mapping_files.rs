@@ -5,7 +5,7 @@ use pando_format::mapping::{
     Group, SECTION_BYTES, SECTION_WORDS, decode_section, encode_section, sections,
 };
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{PageId, StoredPage, TreeId};
+use pando_format::{PageId, StoredPage, TreeId, VERSION};
 
 use crate::error::{Error, Result};
 
@@ -40,11 +40,22 @@ pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
     match (first, second) {
         (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
         (Ok(slot), _) | (Err(_), Ok(slot)) => Ok(slot),
-        (Err(first), Err(second)) => Err(Error::corrupt(
-            SUPERBLOCK,
-            format!("slot 0: {first}; slot 1: {second}"),
-        )),
+        (Err(first), Err(second)) => match slots.chunks(SLOT_BYTES).find_map(other_version) {
+            Some(found) => Err(Error::Version {
+                found,
+                known: VERSION,
+            }),
+            None => Err(Error::corrupt(
+                SUPERBLOCK,
+                format!("slot 0: {first}; slot 1: {second}"),
+            )),
+        },
     }
+}
+
+/// The version of a whole slot that this program does not read.
+fn other_version(slot: &[u8]) -> Option<u32> {
+    Superblock::version_of(slot).filter(|version| *version != VERSION)
 }
 
 /// Writes both slots, one after the other, each durable before the next step.

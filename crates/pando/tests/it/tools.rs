@@ -61,6 +61,31 @@ fn a_sound_store_is_measured_and_verified() {
 }
 
 #[test]
+fn a_store_of_a_newer_format_is_a_matter_of_usage() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let path = here.join("store/superblock");
+    let mut slots = fs::read(&path).unwrap();
+    let version = u32::from_le_bytes(slots[8..12].try_into().unwrap());
+    for slot in [0, 4096] {
+        slots[slot + 8] += 1;
+    }
+    fs::write(&path, slots).unwrap();
+    for arguments in [
+        &["verify", "store"][..],
+        &["stat", "store"],
+        &["serve", "--dir", "store", "--listen", "127.0.0.1:0"],
+    ] {
+        let (code, _, err) = run(here, arguments);
+        assert_eq!(code, 1, "{arguments:?}: {err}");
+        for number in [version, version + 1] {
+            assert!(err.contains(&format!("version {number}")), "{err}");
+        }
+    }
+}
+
+#[test]
 fn the_levels_of_a_tree_add_up_to_its_table() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

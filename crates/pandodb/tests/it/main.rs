@@ -10,6 +10,7 @@ mod concurrency;
 mod devices;
 mod dropped;
 mod futures;
+mod golden;
 mod limits;
 mod load;
 mod many;

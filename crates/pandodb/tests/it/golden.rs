@@ -1,0 +1,348 @@
+//! Stores as earlier programs left them: each opens, verifies, replays its log and holds all that
+//! was put; and what is no version of ours is refused by name.
+//!
+//! The files lie in `tests/golden`; its README says how they are made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, str};
+
+use pandodb::device::faulty::CrashMode;
+use pandodb::device::{AnyDevice, Create, Device, FaultyDevice, File, IoBuf, OpenOptions};
+use pandodb::{Batch, Builder, Compression, Db, Durability, Error, VerifyReport, WriteOptions};
+
+/// The version that this program writes.
+const VERSION: u32 = 1;
+/// All files of a version together, so that the repository stays small.
+const GOLDEN_BYTES_MAX: u64 = 200 << 10;
+const UNPACKED_BYTES_MAX: usize = 64 << 20;
+const CHUNK_BYTES: u64 = 4096;
+const NONE: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+
+/// How the pages of each store lie on disk.
+const SHAPES: [&str; 4] = ["plain", "lz4", "snappy", "zstd"];
+
+fn options(shape: &str) -> Builder {
+    let options = Db::builder()
+        .max_memory(2 << 20)
+        .frames(64)
+        .log_bytes(1 << 20)
+        .chunk_size(CHUNK_BYTES)
+        .chunk_values_over(120_000);
+    let pages = |page, block, compression| {
+        let options = options.clone().page_size(page).block_size(block);
+        options.compression(compression)
+    };
+    match shape {
+        "plain" => pages(4096, 4096, Compression::None),
+        "lz4" => pages(16384, 4096, Compression::Lz4),
+        "snappy" => pages(16384, 512, Compression::Snappy),
+        _ => pages(8192, 512, Compression::Zstd(3)),
+    }
+}
+
+fn open(device: &FaultyDevice, options: Builder) -> pandodb::Result<Db> {
+    Db::open_device(options, AnyDevice::from(device.clone()))
+}
+
+/// `bytes` bytes that name `number`, a part of them hard to guess.
+fn value(number: u64, bytes: usize) -> Vec<u8> {
+    let mut state = number;
+    let byte = |at: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        match at % 128 {
+            0 => (state >> 56) as u8,
+            _ => b'a' + ((number as usize + at / 64) % 26) as u8,
+        }
+    };
+    (0..bytes).map(byte).collect()
+}
+
+/// What a store holds, and the writes that bring it there.
+struct Content<'a> {
+    db: &'a Db,
+    model: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Content<'_> {
+    fn put(&mut self, table: &str, key: &str, value: Vec<u8>) {
+        let handle = self.db.table(table).unwrap();
+        handle.put_with(key.as_bytes(), &value, NONE).unwrap();
+        let rows = self.model.entry(table.into()).or_default();
+        rows.insert(key.into(), value);
+    }
+
+    fn delete(&mut self, table: &str, key: &str) {
+        let handle = self.db.table(table).unwrap();
+        assert!(handle.delete_with(key.as_bytes(), NONE).unwrap());
+        self.model.get_mut(table).unwrap().remove(key.as_bytes());
+    }
+
+    fn edit(&mut self, table: &str, key: &str, offset: usize, bytes: &[u8]) {
+        let handle = self.db.table(table).unwrap();
+        handle
+            .put_range(key.as_bytes(), offset as u64, bytes)
+            .unwrap();
+        let rows = self.model.get_mut(table).unwrap();
+        let value = rows.get_mut(key.as_bytes()).unwrap();
+        value.resize(value.len().max(offset + bytes.len()), 0);
+        value[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// What is in the checkpoint.
+    fn before(&mut self) {
+        for number in 0..600_u64 {
+            let bytes = (number * 7 % 300) as usize;
+            self.put("alpha", &format!("key{number:05}"), value(number, bytes));
+        }
+        // In overflow pages, with an index page, and in chunks.
+        self.put("alpha", "long/1", value(1, 10_000));
+        self.put("alpha", "long/2", value(2, 110_000));
+        self.put("alpha", "chunks/1", value(3, 150_000));
+        self.put("alpha", "chunks/2", value(4, 130_001));
+        self.put("alpha", &"k".repeat(1000), value(5, 9));
+        for number in 0..40 {
+            self.put("beta", &format!("{number}"), value(number, 50));
+            self.put("gone", &format!("{number}"), value(number, 60));
+        }
+        self.put("gone", "chunks", value(6, 125_000));
+    }
+
+    /// What is in the log: every operation that there is.
+    fn behind(&mut self) {
+        for number in (0..600_u64).step_by(9) {
+            self.put(
+                "alpha",
+                &format!("key{number:05}"),
+                value(number + 1000, 40),
+            );
+        }
+        for number in (1..600_u64).step_by(9) {
+            self.delete("alpha", &format!("key{number:05}"));
+        }
+        self.put("alpha", "long/1", value(7, 20_000));
+        self.edit("alpha", "chunks/1", 70_000, &value(8, 5000));
+        self.delete("alpha", "chunks/2");
+        self.put("new", "chunks", value(9, 121_000));
+        self.db.drop_table("gone").unwrap();
+        self.model.remove("gone");
+        let beta = self.db.table("beta").unwrap();
+        self.db.clear_tables(&[&beta]).unwrap();
+        self.model.get_mut("beta").unwrap().clear();
+        let new = self.db.table("new").unwrap();
+        let mut batch = Batch::new();
+        for number in 0..50 {
+            let key = format!("batch{number}");
+            let value = value(number, 30);
+            batch.put(&beta, key.as_bytes(), &value);
+            batch.put(&new, key.as_bytes(), &value);
+            for table in ["beta", "new"] {
+                let rows = self.model.get_mut(table).unwrap();
+                rows.insert(key.clone().into(), value.clone());
+            }
+        }
+        self.db.write(&mut batch, NONE).unwrap();
+    }
+
+    fn check(&self) {
+        let names: Vec<String> = self.model.keys().cloned().collect();
+        assert_eq!(self.db.tables(), names);
+        for (name, rows) in &self.model {
+            let table = self.db.existing_table(name).unwrap();
+            assert_eq!(table.len(), rows.len() as u64, "{name}");
+            let found = table.iter().map(|entry| entry.unwrap());
+            assert!(found.eq(rows.clone()), "{name}: not what was put");
+            for (key, value) in rows {
+                assert_eq!(table.get(key).unwrap().as_ref(), Some(value));
+            }
+        }
+    }
+}
+
+fn content(db: &Db) -> Content<'_> {
+    Content {
+        db,
+        model: BTreeMap::new(),
+    }
+}
+
+/// A store with a log behind its checkpoint, as a crash leaves it.
+fn make(shape: &str) -> FaultyDevice {
+    let device = FaultyDevice::new(1);
+    let db = open(&device, options(shape)).unwrap();
+    let mut content = content(&db);
+    content.before();
+    db.checkpoint().unwrap();
+    content.behind();
+    db.flush().unwrap();
+    content.check();
+    device.after_crash(1, CrashMode::AllLost)
+}
+
+/// What the tables hold in the end: the same writes, done to a store of its own.
+fn expected() -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+    let db = open(&FaultyDevice::new(2), options("plain")).unwrap();
+    let mut content = content(&db);
+    content.before();
+    content.behind();
+    content.model
+}
+
+fn verify(device: &FaultyDevice) -> VerifyReport {
+    let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    report
+}
+
+/// Opens, reads all, goes on writing, and opens again.
+fn check(device: &FaultyDevice, shape: &str) {
+    let report = verify(device);
+    assert!(report.stat.log_batches > 100, "{}", report.stat.log_batches);
+    let model = expected();
+    for life in 0..2_u64 {
+        let db = open(device, options(shape)).unwrap();
+        if life == 0 {
+            assert_eq!(db.report().recovery_batches, report.stat.log_batches);
+        }
+        let mut content = Content {
+            db: &db,
+            model: model.clone(),
+        };
+        content.check();
+        content.put("alpha", "chunks/1", value(life, 123_456));
+        content.put("later", "key", value(life, 3000));
+        db.drop_table("new").unwrap();
+        content.model.remove("new");
+        content.check();
+        if life == 0 {
+            // As it was, for the next life.
+            content.put(
+                "alpha",
+                "chunks/1",
+                model["alpha"][&b"chunks/1"[..]].clone(),
+            );
+            db.drop_table("later").unwrap();
+            for (key, value) in &model["new"] {
+                content.put("new", str::from_utf8(key).unwrap(), value.clone());
+            }
+        }
+        db.close().unwrap();
+        verify(device);
+    }
+}
+
+fn pack(device: &FaultyDevice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let any = AnyDevice::from(device.clone());
+    for name in any.list().unwrap() {
+        let content = device.snapshot_file(&name);
+        bytes.push(name.len() as u8);
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&content);
+    }
+    zstd::bulk::compress(&bytes, 19).unwrap()
+}
+
+fn unpack(packed: &[u8]) -> FaultyDevice {
+    let device = FaultyDevice::new(1);
+    let bytes = zstd::bulk::decompress(packed, UNPACKED_BYTES_MAX).unwrap();
+    let mut rest = &bytes[..];
+    let mut take = |bytes: usize| {
+        let (taken, left) = rest.split_at(bytes.min(rest.len()));
+        rest = left;
+        taken.to_vec()
+    };
+    while let [length] = take(1)[..] {
+        let name = String::from_utf8(take(length.into())).unwrap();
+        let bytes = u64::from_le_bytes(take(8).try_into().unwrap());
+        let content = take(bytes as usize);
+        let file = device
+            .open(&name, OpenOptions::create(Create::New))
+            .unwrap();
+        let mut buffer = IoBuf::new(content.len());
+        buffer.copy_from_slice(&content);
+        file.write_at(&buffer, 0).unwrap();
+        file.sync().unwrap();
+    }
+    device.sync_directory().unwrap();
+    device
+}
+
+fn folder(version: u32) -> PathBuf {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    golden.join(format!("v{version}"))
+}
+
+/// Writes the files that are missing, if that is asked for.
+fn write_missing(shape: &str) {
+    let path = folder(VERSION).join(format!("{shape}.zst"));
+    if std::env::var_os("PANDO_WRITE_GOLDEN").is_some() && !path.exists() {
+        fs::create_dir_all(folder(VERSION)).unwrap();
+        fs::write(&path, pack(&make(shape))).unwrap();
+    }
+}
+
+#[test]
+fn a_store_of_each_version_opens_verifies_replays_and_holds_all() {
+    let mut bytes = 0;
+    for shape in SHAPES {
+        write_missing(shape);
+        for version in 1..=VERSION {
+            let path = folder(version).join(format!("{shape}.zst"));
+            let packed = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            bytes += packed.len() as u64;
+            check(&unpack(&packed), shape);
+        }
+    }
+    let limit = GOLDEN_BYTES_MAX * u64::from(VERSION);
+    assert!(bytes <= limit, "{bytes} bytes of golden files");
+}
+
+#[test]
+fn what_is_written_now_is_like_the_golden_files() {
+    for shape in SHAPES {
+        check(&unpack(&pack(&make(shape))), shape);
+    }
+}
+
+/// Gives slots another version. The checksum does not cover it.
+fn set_version(device: &FaultyDevice, slots: &[u64], version: u32) {
+    for slot in slots {
+        device.overwrite("superblock", slot * 4096 + 8, &version.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_store_of_another_version_is_refused_by_name_and_left_alone() {
+    for version in [0, VERSION + 1, u32::MAX] {
+        let device = make("plain");
+        set_version(&device, &[0, 1], version);
+        let before = pack(&device);
+        let any = AnyDevice::from(device.clone());
+        let refused = [
+            open(&device, options("plain")).map(drop).unwrap_err(),
+            VerifyReport::of_device(&any).map(drop).unwrap_err(),
+        ];
+        for error in refused {
+            let text = error.to_string();
+            assert!(matches!(error, Error::Version { .. }), "{text}");
+            let both = [version, VERSION].map(|number| text.contains(&format!("version {number}")));
+            assert!(both == [true, true] && !error.is_corruption(), "{text}");
+        }
+        assert!(pack(&device) == before, "a refused store was changed");
+        set_version(&device, &[0, 1], VERSION);
+        check(&device, "plain");
+    }
+}
+
+#[test]
+fn one_slot_of_another_version_leaves_the_other() {
+    let device = make("plain");
+    set_version(&device, &[1], VERSION + 1);
+    check(&device, "plain");
+}
