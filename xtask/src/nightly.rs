@@ -84,6 +84,7 @@ fn simulation(root: &Path, minutes: u64) -> Result<()> {
         .args(["test", "--release", "-p", "pando-sim"])
         .env("CARGO_TARGET_DIR", target(root, "nightly"))
         .args(["--config", "profile.release.debug-assertions=true"])
+        .env("PANDO_FULL_STEP", "1")
         .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string()))
 }
 

@@ -23,6 +23,8 @@ use crate::workload::{self, Plan, Run};
 
 /// How long a disk stays full.
 const FULL_TIME: Duration = Duration::from_millis(150);
+/// How often what was refused is tried again, 10 ms apart, when there is room.
+pub(crate) const RESUME_TRIES: u32 = 500;
 
 /// When an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +234,12 @@ impl FaultCase {
         counts.refused += run.refused as u64;
         counts.errors += run.errors.len() as u64;
         self.check_open(&db, &device, &run)?;
-        counts.poisoned += u64::from(db.report().poisoned.is_some());
+        let poisoned = db.report().poisoned;
+        counts.poisoned += u64::from(poisoned.is_some());
+        let passes = self.full && [Operation::Write, Operation::Allocate].contains(&self.operation);
+        if let Some(cause) = poisoned.filter(|_| passes) {
+            return fail(format!("a full disk has poisoned the store: {cause}"));
+        }
         self.check_afterwards(db, &device, &run)
     }
 
@@ -296,7 +303,7 @@ impl FaultCase {
             Err(failure) if poisoned.is_some() && half_applied(&failure) => {}
             Err(failure) => return Err(failure.within("reading after the fault")),
         }
-        match probe(db) {
+        match probe_patiently(db, struck) {
             Ok(()) if poisoned.is_none() => Ok(()),
             Ok(()) => fail("a poisoned store takes writes"),
             // A thread of the engine may have met the fault only now.
@@ -363,6 +370,18 @@ impl FaultCase {
     }
 }
 
+/// Probes; what a full disk refuses is tried again: the store goes on by itself.
+fn probe_patiently(db: &Db, struck: bool) -> pandodb::Result<()> {
+    let mut tries = 0;
+    loop {
+        match probe(db) {
+            Err(Error::Full { .. }) if struck && tries < RESUME_TRIES => tries += 1,
+            other => return other,
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Does a little of everything.
 fn probe(db: &Db) -> pandodb::Result<()> {
     let table = db.table(store::PROBE)?;
@@ -372,11 +391,11 @@ fn probe(db: &Db) -> pandodb::Result<()> {
     db.drop_table(store::PROBE)
 }
 
-fn unexpected(what: &'static str) -> impl Fn(Error) -> Failure {
+pub(crate) fn unexpected(what: &'static str) -> impl Fn(Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
 
-fn open(seed: u64, device: &FaultyDevice) -> Result<Db> {
+pub(crate) fn open(seed: u64, device: &FaultyDevice) -> Result<Db> {
     store::open(seed, device).map_err(unexpected("opening"))
 }
 
@@ -384,7 +403,7 @@ fn open_again(seed: u64, device: &FaultyDevice) -> Result<Db> {
     store::open(seed, device).map_err(unexpected("opening after a failed recovery"))
 }
 
-fn no_errors(run: &Run) -> Result<()> {
+pub(crate) fn no_errors(run: &Run) -> Result<()> {
     match run.errors.first() {
         Some(error) => fail(format!("before any fault: {error}")),
         None => Ok(()),
@@ -414,89 +433,4 @@ fn no_more_acknowledgements(db: &Db) -> Result<()> {
         Some((what, _)) => fail(format!("a poisoned store accepted: {what}")),
         None => Ok(()),
     }
-}
-
-/// A disk that fills up, and has room again later: nothing is lost, reads go on, the store goes on
-/// by itself.
-///
-/// # Errors
-/// What is wrong.
-pub fn fill_disk(seed: u64) -> Result<FaultCounts> {
-    let command = format!("cargo run -p pando-sim -- full --seed {seed}");
-    let _watchdog = Watchdog::new(limit(), command.clone());
-    fill(seed).map_err(|failure| failure.within(format!("replay: {command}\n ")))
-}
-
-/// A value that does not compress, or, one in four, does: so pages take different room.
-fn ballast(number: u64) -> Vec<u8> {
-    let mut value = vec![7; 20_000];
-    if !number.is_multiple_of(4) {
-        let mut random = Random::new(number);
-        value.fill_with(|| random.below(256) as u8);
-    }
-    value
-}
-
-fn fill(seed: u64) -> Result<FaultCounts> {
-    let device = FaultyDevice::new(seed);
-    // The first files are 8 MiB of pages and 2 MiB of log.
-    device.set_capacity(13 << 20);
-    let plan = Plan {
-        keys: 600,
-        ..Plan::of_seed(seed, 2400)
-    };
-    let db = open(seed, &device)?;
-    let table = db
-        .table("ballast")
-        .map_err(unexpected("creating a table"))?;
-    let none = WriteOptions::durability(Durability::None);
-    let mut stored = 0_u64;
-    let refused = loop {
-        match table.put_with(&stored.to_be_bytes(), &ballast(stored), none) {
-            Ok(()) => stored += 1,
-            Err(Error::Full { what }) if what.is_empty() => {
-                return fail("refused without a reason");
-            }
-            Err(Error::Full { .. }) => break stored,
-            Err(error) => return fail(format!("put {stored} on a full disk: {error}")),
-        }
-        if stored > 2000 {
-            return fail("a disk of 13 MiB took 40 MB");
-        }
-    };
-    let count = table.iter().filter(|entry| entry.is_ok()).count() as u64;
-    if count != stored || table.len() != stored {
-        return fail(format!(
-            "{stored} were put, {count} are there, {} counted",
-            table.len()
-        ));
-    }
-    for number in 0..stored / 2 {
-        match table.delete_with(&number.to_be_bytes(), none) {
-            Ok(true) => {}
-            other => return fail(format!("delete {number} on a full disk: {other:?}")),
-        }
-    }
-    device.set_capacity(1 << 30);
-    db.checkpoint().map_err(unexpected("a checkpoint"))?;
-    let mut tries = 0;
-    while let Err(error) = table.put_with(b"again", b"1", none) {
-        tries += 1;
-        if tries > 200 {
-            return fail(format!("still refused when there is room: {error}"));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    drop(table);
-    db.drop_table("ballast")
-        .map_err(unexpected("dropping a table"))?;
-    let run = workload::run(&db, plan, &[])?;
-    no_errors(&run)?;
-    db.close().map_err(unexpected("closing"))?;
-    store::verify(&device)?;
-    Ok(FaultCounts {
-        cases: 1,
-        refused,
-        ..FaultCounts::default()
-    })
 }

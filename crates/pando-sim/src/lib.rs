@@ -12,6 +12,7 @@
 //! | [`store`]    | the small store under test, and reading all that it holds                  |
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
+//! | [`full`]     | disks that are full, at each write and with every frame dirty                |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
 //! | [`resp`]     | a small client of the server                                               |
@@ -24,6 +25,7 @@ pub mod crash;
 pub mod damage;
 pub mod failure;
 pub mod faults;
+pub mod full;
 pub mod history;
 pub mod kill;
 pub mod linear;

@@ -7,18 +7,21 @@ use std::process::ExitCode;
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
 use pando_sim::damage::{DamageCase, DamageCounts};
 use pando_sim::failure::{Failure, Result, fail};
-use pando_sim::faults::{self, FaultCase, FaultCounts};
+use pando_sim::faults::{FaultCase, FaultCounts};
+use pando_sim::full;
 use pando_sim::kill::{self, KillPlan};
 use pando_sim::random::Random;
+use pando_sim::store::Shape;
 
 const USAGE: &str = "usage:
   pando-sim crash --seed N [--at sync:N|write:N|end] [--steps 200] [--lives 2] [--repeat 1]
   pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]
+  pando-sim matrix [--seed 1] [--crashes 2000] [--points 24] [--steps 200] [--lives 2]
   pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
   pando-sim faults [--seed 1] [--count 100]
   pando-sim damage [--case SEED:FILE:HARM] [--seed 1] [--count 50] [--repeat 2]
   pando-sim kill --server PATH [--rounds 20] [--seed 1] [--clients 8] [--dir DIR]
-  pando-sim full [--seed 1] [--seeds 1]";
+  pando-sim full [--seed 1] [--seeds 1] [--step 1]";
 
 /// `--name value` pairs.
 struct Flags(Vec<(String, String)>);
@@ -87,6 +90,25 @@ fn sweep(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
+/// Sweeps of one seed after the other, of stores of every shape, until there were enough crashes.
+fn matrix(mut flags: Flags) -> Result<String> {
+    let case = crash_case(&mut flags)?;
+    let (crashes, points) = (flags.get("crashes", 2000)?, flags.get("points", 24)?);
+    flags.end()?;
+    let mut counts = CrashCounts::default();
+    for (seed, shape) in (case.seed..).zip(Shape::ALL.into_iter().cycle()) {
+        if counts.crashes >= crashes {
+            break;
+        }
+        let seed = shape.seed(seed);
+        counts.add(crash::sweep(CrashCase { seed, ..case }, points, |_| ())?);
+    }
+    Ok(format!(
+        "{} crash points, {} recoveries checked, {} commits",
+        counts.crashes, counts.recoveries, counts.commits
+    ))
+}
+
 fn fault(mut flags: Flags) -> Result<String> {
     let case: FaultCase = flags.get("case", String::new())?.parse()?;
     let repeat = flags.get("repeat", 1)?;
@@ -145,12 +167,16 @@ fn kill(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
-fn full(mut flags: Flags) -> Result<String> {
+fn full_disks(mut flags: Flags) -> Result<String> {
     let (seed, seeds) = (flags.get("seed", 1)?, flags.get("seeds", 1)?);
+    let step = flags.get("step", 1_u64)?.max(1);
     flags.end()?;
     let mut counts = FaultCounts::default();
     for seed in seed..seed + seeds {
-        counts.add(faults::fill_disk(seed)?);
+        counts.add(full::fill_disk(seed)?);
+        counts.add(full::fill_frames(seed)?);
+        counts.add(full::sweep(seed, step)?);
+        eprintln!("seed {seed}: {counts:?}");
     }
     Ok(format!("{counts:?}"))
 }
@@ -162,11 +188,12 @@ fn run() -> Result<String> {
     match command.as_str() {
         "crash" => crash(flags),
         "sweep" => sweep(flags),
+        "matrix" => matrix(flags),
         "fault" => fault(flags),
         "faults" => many_faults(flags),
         "damage" => damage(flags),
         "kill" => kill(flags),
-        "full" => full(flags),
+        "full" => full_disks(flags),
         _ => fail(USAGE),
     }
 }

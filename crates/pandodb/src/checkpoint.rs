@@ -120,7 +120,9 @@ impl Engine {
             if self.is_stopping() {
                 return Err(Error::Closed);
             }
-            if self.space.is_full() && state.finished.load(Ordering::Acquire) < mine {
+            if (self.space.is_full() || self.is_stuck())
+                && state.finished.load(Ordering::Acquire) < mine
+            {
                 thread::park_timeout(FULL_PAUSE);
             } else {
                 park();
@@ -242,7 +244,7 @@ impl crate::store::Store {
         sync_log: impl FnOnce(Lsn) -> Result<()>,
     ) -> Result<()> {
         // Who opens a store on a full disk is told so.
-        let patient = || incarnation.is_none() && !self.is_stopping();
+        let patient = || incarnation.is_none() && self.is_patient();
         let epochs = self.pool.epochs();
         let (mut turns, mut phase) = (0, time::now());
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {

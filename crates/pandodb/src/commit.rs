@@ -136,6 +136,8 @@ pub(crate) fn put_chunks(record: &mut BatchWriter, tree: TreeId, key: &[u8], val
 /// What step 1 takes.
 struct Credits<'a> {
     log: LogCredit,
+    /// Pages for garbage rows that blocks were promised for.
+    garbage: u64,
     _blocks: Promise<'a>,
     _ids: IdPromise<'a>,
     // Dropped before the share that allows them.
@@ -161,6 +163,11 @@ impl Engine {
             Ok(locked) => locked,
             Err(taken) => return Err(Stop::Stripe(taken).into()),
         };
+        if credits.garbage < self.burial_pages(set.len() as u64) {
+            // Values in chunks came since the promise. What the keys have now cannot change any
+            // more, so a promise that is made now holds.
+            return Err(Stop::Gate.into());
+        }
         let Some(pass) = self.gate.try_enter() else {
             return Err(Stop::Gate.into());
         };
@@ -210,9 +217,13 @@ impl Engine {
             Ok(None) => return Err(Stop::LogSpace(bytes).into()),
             Err(error) => return Err(self.log_failed(error).into()),
         };
-        let pages = self.pages_of(set);
+        let garbage = self.burial_pages(set.len() as u64);
+        let pages = self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.page_blocks());
         let urgent = set.only_deletes();
+        if self.is_stuck() && !(urgent && self.dirty_room(pages)) {
+            return Err(self.stuck_error().into());
+        }
         let Some(promise) = self
             .space
             .try_promise(blocks, self.committed_blocks(), urgent)
@@ -235,6 +246,7 @@ impl Engine {
         let holds = self.hold_leaves(set, order, share.frames(), wanted)?;
         Ok(Credits {
             log,
+            garbage,
             _blocks: promise,
             _ids: ids,
             _holds: holds,
@@ -268,8 +280,8 @@ impl Engine {
         )
     }
 
-    /// Pages that the batch makes dirty at worst.
-    pub(crate) fn pages_of(&self, set: &WriteSet) -> u64 {
+    /// Pages that the batch makes dirty at worst, `garbage` of them for garbage rows.
+    pub(crate) fn pages_of(&self, set: &WriteSet, garbage: u64) -> u64 {
         let page = self.pool.page_size().bytes();
         let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
         let overflow: usize = set
@@ -279,7 +291,6 @@ impl Engine {
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
         let writes = set.len() as u64;
-        let garbage = self.burial_pages(writes);
         PAGES_PER_WRITE * writes + PAGES_PER_BATCH + overflow as u64 + garbage
     }
 

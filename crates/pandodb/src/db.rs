@@ -69,6 +69,7 @@ impl Owner {
             return Ok(());
         }
         engine.closed.store(true, Ordering::Release);
+        engine.end_patience();
         engine.helper.close();
         engine.streams.close();
         for helper in std::mem::take(&mut *self.helpers.lock()) {
@@ -171,6 +172,7 @@ impl Db {
                 owner.threads.lock().push(thread);
             }
         }
+        engine.serving.store(true, Ordering::Release);
         Ok(Self {
             owner: Arc::new(owner),
         })

@@ -6,7 +6,7 @@ use pando_format::{Epoch, PageDecoder, PageEncoder, PageId};
 use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::time::Duration;
+use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
@@ -19,6 +19,8 @@ use crate::read_context::ReadContext;
 use crate::space_keeper::SpaceKeeper;
 use crate::tables::Tables;
 
+/// How long close waits for room on a full disk, in milliseconds.
+const PATIENCE_MS: u64 = 10_000;
 /// Tries without a pause, with a yield, and then with a sleep between them.
 const SPIN_TURNS: u32 = 16;
 const YIELD_TURNS: u32 = 256;
@@ -49,6 +51,12 @@ pub(crate) struct Store {
     poison: Mutex<Option<String>>,
     /// The store is being closed: background threads end.
     pub(crate) stopping: AtomicBool,
+    /// The engine's threads run: who finds the disk full may wait for room.
+    pub(crate) serving: AtomicBool,
+    /// The last write of pages found the disk full.
+    stuck: AtomicBool,
+    /// When waiting for room ends, in milliseconds since 1970; 0 for never. Set by close.
+    patient_until: AtomicU64,
 }
 
 impl Store {
@@ -76,6 +84,9 @@ impl Store {
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
             stopping: AtomicBool::new(false),
+            serving: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
+            patient_until: AtomicU64::new(0),
         }
     }
 
@@ -167,6 +178,43 @@ impl Store {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// True if a write that found the disk full may wait for room: not while the store is opened,
+    /// whose caller is told so, and not for long while it is closed.
+    pub(crate) fn is_patient(&self) -> bool {
+        let until = self.patient_until.load(Ordering::Relaxed);
+        self.serving.load(Ordering::Acquire)
+            && !self.is_stopping()
+            && (until == 0 || time::unix_ms() < until)
+    }
+
+    /// The store is being closed: waiting for room ends soon.
+    pub(crate) fn end_patience(&self) {
+        let until = time::unix_ms() + PATIENCE_MS;
+        self.patient_until.store(until, Ordering::Relaxed);
+    }
+
+    /// True while pages cannot be written for want of room.
+    pub(crate) fn is_stuck(&self) -> bool {
+        // Relaxed: a hint for who would make more pages dirty.
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// What a commit is told while pages cannot be written.
+    pub(crate) fn stuck_error(&self) -> Error {
+        Error::Full {
+            what: "pages cannot be written, the disk or a quota is full; make room".into(),
+        }
+    }
+
+    /// Pages could not be written for want of room, or can be again. Who waits looks again.
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        if self.is_stuck() != stuck {
+            self.stuck.store(stuck, Ordering::Relaxed);
+            self.pool.image_waiters().notify_all();
+            self.space.waiters().notify_all();
+        }
     }
 
     /// Where the stored bytes of a page begin in the data file, and how many they are.

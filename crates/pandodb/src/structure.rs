@@ -160,8 +160,12 @@ impl Engine {
                 limit,
             });
         }
-        let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set);
+        let garbage = self.burial_pages(set.len() as u64);
+        let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.page_blocks());
+        if self.is_stuck() && !set.only_deletes() {
+            return Err(self.stuck_error());
+        }
         let (credit, promise) = self.block(|_| {
             let credit = match self.log.try_reserve(payload.len()) {
                 Ok(Some(credit)) => credit,

@@ -8,6 +8,7 @@ use pando_device::File;
 use pando_format::{Epoch, Extent, FrameIndex};
 use pando_pool::Image;
 use pando_stats::Ticker;
+use pando_sync::time::Duration;
 use pando_sync::{park, thread, thread_waker};
 
 use crate::error::{Error, Result};
@@ -15,6 +16,8 @@ use crate::store::Store;
 
 /// Images of one batch.
 const BATCH_IMAGES: usize = 64;
+/// Pause between two tries of a write that finds the disk full.
+const FULL_RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
     /// Makes frames free: empties clean ones, writes dirty ones. Returns how much was done.
@@ -139,12 +142,29 @@ impl Store {
             }
             let parts: Vec<&[u8]> = images[start..end].iter().map(Image::bytes).collect();
             let offset = u64::from(extents[start].block) * block_bytes;
-            self.data
-                .write_vectored_at(&parts, offset)
-                .map_err(Error::io("writing pages"))?;
+            self.write_run(&parts, offset)?;
             start = end;
         }
         Ok(())
+    }
+
+    /// Writes; on a full disk as soon as there is room. The pages stay in their frames meanwhile:
+    /// reads go on, and puts are refused.
+    fn write_run(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
+        loop {
+            let written = self.data.write_vectored_at(parts, offset);
+            match written.map_err(Error::io("writing pages")) {
+                Err(Error::Full { .. }) if self.is_patient() => {
+                    self.check_poison()?;
+                    self.set_stuck(true);
+                    thread::park_timeout(FULL_RETRY);
+                }
+                written => {
+                    self.set_stuck(false);
+                    return written;
+                }
+            }
+        }
     }
 
     /// Body of the cleaner thread.

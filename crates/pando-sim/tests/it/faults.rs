@@ -1,7 +1,8 @@
 //! Every operation of the device fails once, or from then on; disks fill up.
 
 use pando_device::faulty::Operation;
-use pando_sim::faults::{FaultCase, FaultCounts, STAGES, fill_disk};
+use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
+use pando_sim::full::{self, fill_disk};
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
 
@@ -67,6 +68,33 @@ fn a_full_disk_in_pieces_refuses_and_loses_nothing() {
     for shape in [Shape::Large, Shape::Small, Shape::Changing] {
         for seed in 0..number("PANDO_SEEDS", 1).min(50) {
             match fill_disk(shape.seed(seed)) {
+                Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    }
+}
+
+/// `PANDO_FULL_STEP`: every so manieth write; 1 for all of them.
+#[test]
+fn a_disk_that_is_full_at_any_write_loses_nothing_and_passes() {
+    for (index, shape) in Shape::ALL.into_iter().enumerate() {
+        let seeds = number("PANDO_SEEDS", 1).min(5);
+        for seed in 0..seeds {
+            let step = number("PANDO_FULL_STEP", 7);
+            match full::sweep(shape.seed(seed + index as u64), step) {
+                Ok(counts) => assert!(counts.struck > 4, "{counts:?}"),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_whose_frames_are_all_dirty_on_a_full_disk_reads_deletes_and_goes_on() {
+    for shape in Shape::ALL {
+        for seed in 0..number("PANDO_SEEDS", 1).min(20) {
+            match full::fill_frames(shape.seed(seed)) {
                 Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
                 Err(failure) => panic!("{failure}"),
             }

@@ -7,6 +7,7 @@ mod compact;
 mod crash;
 mod damage;
 mod faults;
+mod growth;
 mod large;
 mod linear;
 mod merge;
