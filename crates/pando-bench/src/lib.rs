@@ -5,7 +5,8 @@
 //! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf` and
 //! `fresh`: which key is next; `operations` and `ycsb`: one call of each workload), `phase`
 //! (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`, `counters`;
-//! [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`];
+//! [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`],
+//! [`recovery`];
 //! [`ablation`] (what the product would be without one of its parts); `place` (where the file
 //! of a benchmark lies).
 //!
@@ -35,6 +36,7 @@ mod place;
 pub mod pool;
 pub mod random;
 pub mod record;
+pub mod recovery;
 pub mod resp;
 mod store;
 mod value_sizes;
@@ -53,4 +55,5 @@ pub use options::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 pub use phase::Observer;
 pub use pool::{PoolOptions, PoolWorkload};
 pub use record::Record;
+pub use recovery::RecoveryOptions;
 pub use resp::{RespOptions, RespWorkload};

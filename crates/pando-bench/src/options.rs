@@ -126,6 +126,8 @@ pub struct KvOptions {
     pub page_bytes: Option<usize>,
     /// Bytes of a block; None: the engine's default.
     pub block_bytes: Option<usize>,
+    /// Bytes of the log on disk; None: the engine's default.
+    pub log_bytes: Option<u64>,
     /// How pages are compressed.
     pub compression: Compression,
     /// Length of the steps of the series over time.
@@ -162,6 +164,7 @@ impl Default for KvOptions {
             completion_threads: None,
             page_bytes: None,
             block_bytes: None,
+            log_bytes: None,
             compression: Compression::None,
             interval: None,
         }

@@ -186,6 +186,13 @@ record! {
     server: String;
     /// Bytes of a request to the device.
     block_size_bytes: usize;
+    /// Bytes of log behind the checkpoint that were replayed.
+    log_bytes: u64;
+    /// Megabytes (1e6 bytes) of log that recovery replayed in a second, from the opening of the
+    /// first file to the end of its checkpoint.
+    replayed_mb_per_s: f64;
+    /// From the call that opens the store to the answer of the first read, in milliseconds.
+    first_read_ms: f64;
     /// Bytes of the file, or of all pages.
     size_bytes: u64;
     /// Frames of the pool.

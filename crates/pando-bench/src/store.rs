@@ -108,6 +108,9 @@ fn builder(options: &KvOptions) -> Builder {
     if let Some(bytes) = options.block_bytes {
         builder = builder.block_size(bytes);
     }
+    if let Some(bytes) = options.log_bytes {
+        builder = builder.log_bytes(bytes);
+    }
     builder.compression(options.compression)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pando_server::{Server, ServerOptions};
 use pando_sync::thread;
-use pandodb::{Builder, Compression, Db, Durability, Report};
+use pandodb::{Builder, Compression, Db, Durability, RecoveryProgress, Report};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -13,6 +13,7 @@ use crate::command_line::ServeFlags;
 use crate::failure::{Code, Failure};
 use crate::layers::Layers;
 use crate::output;
+use crate::progress::Progress;
 use crate::quantity::show_size;
 use crate::settings::Settings;
 
@@ -28,7 +29,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect();
     let addresses: Vec<String> = texts(server.addresses());
     let metrics: Vec<String> = texts(server.metrics_addresses());
-    let builder = builder(&settings);
+    let builder = builder(&settings).on_recovery(show_recovery());
     server.serve(move || {
         let db = builder.open(&settings.dir)?;
         report(&db, &settings, &addresses, &metrics);
@@ -84,6 +85,20 @@ fn builder(settings: &Settings) -> Builder {
     builder
 }
 
+/// Shows how far the replay of a log is: a bar, or a line every ten seconds.
+fn show_recovery() -> impl FnMut(RecoveryProgress) + Send + 'static {
+    let mut shown: Option<Progress> = None;
+    move |now| {
+        let progress = shown.get_or_insert_with(Progress::new);
+        let (done, all) = (now.replayed_bytes, now.log_bytes);
+        let what = format!("log replayed: {} of {}", show_size(done), show_size(all));
+        progress.update(&what, done as f64 / all.max(1) as f64);
+        if done >= all {
+            progress.finish();
+        }
+    }
+}
+
 /// SIGINT and SIGTERM end what runs and close the store.
 fn stop_on_signals(server: &Server) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::Io, format!("signals: {error}"));
@@ -129,8 +144,10 @@ fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]
     }
     output::line(format_args!("  durability  {}", durability_line(settings)));
     output::line(format_args!(
-        "  recovery    in {} ms, {} batches replayed",
-        engine.recovery_ms, engine.recovery_batches
+        "  recovery    in {} ms, {} batches replayed, {} of log",
+        engine.recovery_ms,
+        engine.recovery_batches,
+        show_size(engine.recovery_log_bytes)
     ));
     if let Some(address) = addresses.first()
         && let Some((host, port)) = address.rsplit_once(':')

@@ -65,6 +65,7 @@ pub(crate) struct Engine {
     pub(crate) hash_key: [u64; 2],
     pub(crate) recovery: Duration,
     pub(crate) replayed: u64,
+    pub(crate) replayed_bytes: u64,
 }
 
 impl Deref for Engine {
@@ -84,6 +85,7 @@ pub(crate) struct Parts {
     pub(crate) hash_key: [u64; 2],
     pub(crate) recovery: Duration,
     pub(crate) replayed: u64,
+    pub(crate) replayed_bytes: u64,
 }
 
 impl Engine {
@@ -111,6 +113,7 @@ impl Engine {
             hash_key: parts.hash_key,
             recovery: parts.recovery,
             replayed: parts.replayed,
+            replayed_bytes: parts.replayed_bytes,
         }
     }
 

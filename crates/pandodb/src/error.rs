@@ -195,17 +195,7 @@ impl fmt::Display for Error {
                 None => write!(f, "{page} is damaged: {what}"),
             },
             Self::Corrupt { place, what } => write!(f, "{place} is damaged: {what}"),
-            Self::Version { found, known } => {
-                write!(
-                    f,
-                    "the store has format version {found}; this program reads version {known}: "
-                )?;
-                if found > known {
-                    f.write_str("open it with a newer PandoDB")
-                } else {
-                    f.write_str("open it with the PandoDB that wrote it, and move its data over")
-                }
-            }
+            Self::Version { found, known } => write_version(f, *found, *known),
             Self::Full { what } => write!(f, "no room for writes: {what}"),
             Self::Poisoned { cause } => write!(
                 f,
@@ -251,6 +241,18 @@ impl fmt::Display for Error {
             Self::Closed => f.write_str("the store was closed"),
         }
     }
+}
+
+fn write_version(f: &mut fmt::Formatter<'_>, found: u32, known: u32) -> fmt::Result {
+    let advice = if found > known {
+        "open it with a newer PandoDB"
+    } else {
+        "open it with the PandoDB that wrote it, and move its data over"
+    };
+    write!(
+        f,
+        "the store has format version {found}; this program reads version {known}: {advice}"
+    )
 }
 
 impl std::error::Error for Error {

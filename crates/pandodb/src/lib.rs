@@ -70,6 +70,7 @@ mod read_ahead;
 mod read_context;
 mod read_log;
 mod reads;
+mod recovery_progress;
 mod report;
 mod space_keeper;
 #[cfg(test)]
@@ -97,6 +98,7 @@ pub use iter::{Entry, Iter};
 pub use memory::{MemoryReport, MemoryShare};
 pub use occupancy::Occupancy;
 pub use options::{Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX};
+pub use recovery_progress::RecoveryProgress;
 pub use report::{Report, StoreStat, StoredStat, TableStat};
 pub use table::Table;
 pub use tree_stat::{FILL_STEPS, LevelStat};

@@ -31,6 +31,7 @@ use crate::mapping_files::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
 };
 use crate::options::{Budget, Builder};
+use crate::recovery_progress::Meter;
 use crate::store::Store;
 use crate::structure::{CATALOGUE, Change, GARBAGE};
 use crate::tables::TableState;
@@ -231,6 +232,7 @@ fn identity() -> [u8; 16] {
 #[derive(Debug, Default)]
 struct Replayed {
     records: u64,
+    log_bytes: u64,
     sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
 }
 
@@ -267,6 +269,7 @@ fn finish(
         hash_key: superblock.hash_key,
         recovery: began.elapsed(),
         replayed: replayed.records,
+        replayed_bytes: replayed.log_bytes,
     });
     for (tree, key, fill) in replayed.sparse {
         // The thread is not there yet; it looks before it sleeps.
@@ -428,10 +431,16 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         from: superblock.checkpoint_lsn,
     };
     // Extents that records name are taken before anything may be allocated: replay writes images.
-    pando_wal::replay(&device, &how, |lsn, payload| {
+    let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
     })?;
-    let end = pando_wal::replay(&device, &how, |lsn, payload| replay.batch(lsn, payload))?;
+    let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
+    let end = pando_wal::replay(&device, &how, |lsn, payload| {
+        replay.batch(lsn, payload)?;
+        meter.replayed(lsn, replay.replayed.records);
+        Ok::<(), Error>(())
+    })?;
+    replayed.log_bytes = meter.log_bytes();
     let mapping = MappingFiles::reopen(&device, &superblock)?;
     let files = Files {
         superblock_file,

@@ -8,6 +8,7 @@ use pando_sync::time::Duration;
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
+use crate::recovery_progress::{Listener, RecoveryProgress};
 
 /// What a commit's return promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,6 +62,7 @@ pub struct Builder {
     pub(crate) plain_bytes_max: Option<usize>,
     /// A directory without a store is an error.
     pub(crate) must_exist: bool,
+    pub(crate) on_recovery: Option<Listener>,
 }
 
 impl Default for Builder {
@@ -81,6 +83,7 @@ impl Default for Builder {
             chunk_bytes: None,
             plain_bytes_max: None,
             must_exist: false,
+            on_recovery: None,
         }
     }
 }
@@ -191,6 +194,14 @@ impl Builder {
     #[must_use]
     pub fn chunk_values_over(mut self, bytes: usize) -> Self {
         self.plain_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Called about every MiB of log that opening replays, and at the end of it; by default nobody
+    /// is. It holds up recovery while it runs, and must not open the same store.
+    #[must_use]
+    pub fn on_recovery(mut self, call: impl FnMut(RecoveryProgress) + Send + 'static) -> Self {
+        self.on_recovery = Some(Listener::new(call));
         self
     }
 

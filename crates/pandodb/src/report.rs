@@ -53,6 +53,8 @@ pub struct Report {
     pub recovery_ms: u64,
     /// Batches that recovery replayed.
     pub recovery_batches: u64,
+    /// Bytes of log that recovery replayed.
+    pub recovery_log_bytes: u64,
     /// Newest commit.
     pub newest_lsn: Lsn,
     /// Newest durable commit.
@@ -91,6 +93,7 @@ impl Db {
             log_bytes: engine.log.used_bytes(),
             recovery_ms: u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
             recovery_batches: engine.replayed,
+            recovery_log_bytes: engine.replayed_bytes,
             newest_lsn: engine.log.reserved_end(),
             durable_lsn: engine.log.durable(),
             poisoned: engine.check_poison().err().map(|error| error.to_string()),

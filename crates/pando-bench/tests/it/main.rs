@@ -10,4 +10,5 @@ mod iso;
 mod kv;
 mod notes;
 mod pool;
+mod recovery;
 mod resp;

@@ -120,6 +120,7 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
             .block_size
             .map(|size| bytes("block-size", size))
             .transpose()?,
+        log_bytes: None,
         compression: flags.compression,
         interval: common.interval,
     })

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{ablation, alloc, device, iso, kv, pool, resp};
+use super::{ablation, alloc, device, iso, kv, pool, recovery, resp};
 use crate::failure::Failure;
 
 /// What is measured.
@@ -20,9 +20,11 @@ pub(crate) enum Layer {
     Resp(Box<resp::RespFlags>),
     /// Reads of what is in memory, by more and more threads.
     Iso(Box<iso::IsoFlags>),
+    /// How fast a log is replayed after a crash, and how soon a read is answered.
+    Recovery(Box<recovery::RecoveryFlags>),
     /// The product without one of its parts, and with it, in turn.
     Ablation(Box<ablation::AblationFlags>),
-    /// Layers that this version does not measure.
+    /// Names of no layer.
     #[command(external_subcommand)]
     Other(Vec<String>),
 }
@@ -35,15 +37,14 @@ pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
         Layer::Kv(flags) => kv::run(&flags),
         Layer::Resp(flags) => resp::run(&flags),
         Layer::Iso(flags) => iso::run(&flags),
+        Layer::Recovery(flags) => recovery::run(&flags),
         Layer::Ablation(flags) => ablation::run(&flags),
         Layer::Other(words) => {
             let name = words.first().map_or("", String::as_str);
-            let why = match name {
-                "recovery" => "is not there in this version",
-                _ => "is no layer",
-            };
-            let known = "there are device, pool, alloc, kv, resp, iso, ablation";
-            Err(Failure::usage(format!("bench {name}: {why}; {known}")))
+            let known = "there are device, pool, alloc, kv, resp, iso, recovery, ablation";
+            Err(Failure::usage(format!(
+                "bench {name}: is no layer; {known}"
+            )))
         }
     }
 }

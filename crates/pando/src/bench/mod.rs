@@ -11,6 +11,7 @@ mod iso;
 mod kv;
 pub(crate) mod layer;
 mod pool;
+mod recovery;
 mod resp;
 mod screen;
 
