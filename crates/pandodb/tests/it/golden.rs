@@ -7,9 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, str};
 
+use pando_sync::{Arc, Mutex};
 use pandodb::device::faulty::CrashMode;
 use pandodb::device::{AnyDevice, Create, Device, FaultyDevice, File, IoBuf, OpenOptions};
-use pandodb::{Batch, Builder, Compression, Db, Durability, Error, VerifyReport, WriteOptions};
+use pandodb::{
+    Batch, Builder, Compression, Db, Durability, Error, RecoveryProgress, VerifyReport,
+    WriteOptions,
+};
 
 /// The version that this program writes.
 const VERSION: u32 = 1;
@@ -308,6 +312,22 @@ fn what_is_written_now_is_like_the_golden_files() {
     for shape in SHAPES {
         check(&unpack(&pack(&make(shape))), shape);
     }
+}
+
+#[test]
+fn who_opens_a_store_is_told_how_far_the_replay_of_its_log_is() {
+    let device = make("plain");
+    let batches = verify(&device).stat.log_batches;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let steps = told.clone();
+    let options = options("plain").on_recovery(move |now| steps.lock().push(now));
+    let db = open(&device, options).unwrap();
+    let steps: Vec<RecoveryProgress> = told.lock().clone();
+    let last = steps.last().unwrap();
+    assert_eq!(last.batches, batches);
+    assert_eq!(last.replayed_bytes, last.log_bytes);
+    assert_eq!(last.log_bytes, db.report().recovery_log_bytes);
+    assert!(steps.is_sorted_by_key(|step| step.replayed_bytes));
 }
 
 /// Gives slots another version. The checksum does not cover it.
