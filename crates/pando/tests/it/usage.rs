@@ -62,7 +62,7 @@ fn wrong_flags_are_refused() {
     check(pando(here).arg("stat"), 1, "<DIR>");
     check(pando(here).args(["stat", "absent"]), 1, "does not exist");
     for (words, why) in [
-        (&["recovery"][..], "not there in this version"),
+        (&["recovery", "--log-size", "1k"][..], "--log-size"),
         (&["disk"], "is no layer"),
         (&["ablation", "throttel"], "is no ablation"),
         (&["alloc", "--size", "1g"], "--size"),
