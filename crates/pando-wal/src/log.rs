@@ -135,6 +135,12 @@ impl<D: Device> Log<D> {
         }
     }
 
+    /// True if the files have room for a record with `payload` bytes: what [`Log::try_reserve`] may
+    /// lack then is room in the buffer, which the next flush makes, and no truncation is needed.
+    pub fn file_has_room(&self, payload: usize) -> bool {
+        self.shared.tail.lock().file_has_room(record_bytes(payload))
+    }
+
     /// Those that wait for [`Log::try_reserve`] to succeed.
     pub fn space_waiters(&self) -> &WaitList {
         &self.shared.space

@@ -129,13 +129,17 @@ impl Tail {
         if buffered > self.options.buffer_bytes as u64 {
             return Err(NoRoom::Buffer);
         }
-        let charge = self.charge(record);
-        if self.credit_charge + charge > self.claimable() {
+        if !self.file_has_room(record) {
             return Err(NoRoom::File);
         }
         self.credit_bytes += record;
-        self.credit_charge += charge;
+        self.credit_charge += self.charge(record);
         Ok(())
+    }
+
+    /// True if the files have room for a record of `record` bytes, whatever the buffer has.
+    pub(crate) fn file_has_room(&self, record: u64) -> bool {
+        self.credit_charge + self.charge(record) <= self.claimable()
     }
 
     /// Takes a promise back.

@@ -142,9 +142,13 @@ impl Engine {
             Stop::LogSpace(bytes) => {
                 self.check_poison()?;
                 self.log.space_waiters().register(waker);
-                self.checkpoint_wanted();
                 // An error is for the next attempt to meet.
-                !matches!(self.log.try_reserve(*bytes), Ok(None))
+                let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
+                // After the try: room that comes later wakes. A full buffer needs a flush only.
+                if !has_room && !self.log.file_has_room(*bytes) {
+                    self.checkpoint_wanted();
+                }
+                has_room
             }
             Stop::Blocks(blocks) => {
                 self.check_poison()?;

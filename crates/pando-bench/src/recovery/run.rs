@@ -53,7 +53,11 @@ pub fn run(options: &RecoveryOptions, observer: &mut dyn Observer) -> Result<()>
     }
     let report = store.db.report();
     if report.recovery_log_bytes < options.log_bytes {
-        let what = "a checkpoint has cut the log short: a larger --max-memory, or a smaller --num";
+        let what = format!(
+            "a checkpoint has cut the log short, {} bytes were replayed: a larger --max-memory, or \
+             a smaller --num",
+            report.recovery_log_bytes
+        );
         return Err(Error::option("log-size", what));
     }
     let took = Duration::from_millis(report.recovery_ms.max(1));
