@@ -226,7 +226,7 @@ impl Engine {
         }
         let Some(promise) = self
             .space
-            .try_promise(blocks, self.committed_blocks(), urgent)
+            .try_promise(blocks, || self.committed_blocks(), urgent)
         else {
             if self.space.is_full() {
                 self.checkpoint_wanted();

@@ -184,7 +184,7 @@ impl Engine {
         self.dirty_room(MERGE_PAGES)
             .then(|| {
                 self.space
-                    .try_promise(blocks, self.committed_blocks(), urgent)
+                    .try_promise(blocks, || self.committed_blocks(), urgent)
             })
             .flatten()
     }

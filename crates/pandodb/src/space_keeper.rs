@@ -174,23 +174,28 @@ impl SpaceKeeper {
 
     /// True if `blocks` may still be promised, when `committed` blocks are what dirty pages need.
     fn has_available(&self, blocks: u64, committed: u64) -> bool {
-        let taken = self.taken(committed, false) + blocks;
+        let taken = self.taken(|| committed, false) + blocks;
         self.free_for_pages(taken) >= taken
     }
 
     /// Blocks that are not to be promised, when `committed` blocks are what dirty pages need.
-    fn taken(&self, committed: u64, urgent: bool) -> u64 {
+    ///
+    /// Asked in the order in which blocks go: from a promise to dirty pages and images, from there
+    /// to extents, which are not free. So who looks at what is free after this misses none of them,
+    /// whatever ends meanwhile; some may be counted twice.
+    fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
         // SeqCst: who cuts the file off withholds first, and looks at what is promised after.
         let promised = self.promised.load(Ordering::SeqCst);
         let withheld = self.withheld.load(Ordering::SeqCst);
-        committed + promised + withheld + self.reserve(urgent)
+        promised + committed() + withheld + self.reserve(urgent)
     }
 
-    /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top.
+    /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top. `committed` says
+    /// how many blocks dirty pages need.
     pub(crate) fn try_promise(
         &self,
         blocks: u64,
-        committed: u64,
+        committed: impl FnOnce() -> u64,
         urgent: bool,
     ) -> Option<Promise<'_>> {
         // Promise first, look after: two callers may both be refused, never both be let through.
@@ -248,7 +253,11 @@ impl SpaceKeeper {
 
     /// Takes `blocks` in a row for a chunk, within what may be promised. `None` when too few are
     /// free, `Some(None)` when no run of them is.
-    pub(crate) fn try_take_run(&self, blocks: u32, committed: u64) -> Option<Option<Extent>> {
+    pub(crate) fn try_take_run(
+        &self,
+        blocks: u32,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Option<Extent>> {
         let _promise = self.promise_run(blocks, committed)?;
         Some(
             self.take_lowest(blocks)
@@ -256,7 +265,7 @@ impl SpaceKeeper {
         )
     }
 
-    fn promise_run(&self, blocks: u32, committed: u64) -> Option<Promise<'_>> {
+    fn promise_run(&self, blocks: u32, committed: impl FnOnce() -> u64) -> Option<Promise<'_>> {
         // A run may break a unit at each of its ends.
         let unit = u64::from(self.space.unit());
         let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
@@ -376,7 +385,12 @@ impl SpaceKeeper {
 
     /// A run of `blocks` blocks that ends at or below `limit`, within what may be promised, for
     /// something that lies above it. `None` when there is none.
-    pub(crate) fn take_below(&self, blocks: u32, limit: u64, committed: u64) -> Option<Extent> {
+    pub(crate) fn take_below(
+        &self,
+        blocks: u32,
+        limit: u64,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Extent> {
         let _promise = self.promise_run(blocks, committed)?;
         let extent = self.take_lowest(blocks)?;
         if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
@@ -402,7 +416,7 @@ impl SpaceKeeper {
     /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
     /// neither promises nor `committed` blocks need them; the file is as long as before. Returns
     /// how many they were.
-    pub(crate) fn cut_tail(&self, limit: u64, committed: u64) -> u64 {
+    pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
         let _sizing = self.sizing.lock();
         let blocks = self.space.blocks();
         let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
@@ -410,8 +424,9 @@ impl SpaceKeeper {
         let keep = self.kept_free(blocks - wanted);
         // SeqCst: withhold first, look after: see try_promise.
         self.withheld.fetch_add(wanted, Ordering::SeqCst);
+        let taken = self.taken(committed, false) + keep;
         let free = self.free_for_pages(u64::MAX) + wanted;
-        let spare = free.saturating_sub(self.taken(committed, false) + keep);
+        let spare = free.saturating_sub(taken);
         let cut = wanted.min(spare);
         let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
         self.withheld.fetch_sub(wanted, Ordering::SeqCst);
@@ -478,6 +493,37 @@ mod tests {
         assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
     }
 
+    fn keeper_of(blocks: u64) -> SpaceKeeper {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 24));
+        let file = device.open("data", OpenOptions::create(Create::New));
+        let options = SpaceOptions {
+            groups: 1,
+            unit: 1,
+            reserve: 0,
+        };
+        let space = Space::new(blocks, options);
+        SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
+    }
+
+    /// A commit ends while somebody asks what dirty pages need: its blocks go from its promise to
+    /// its pages.
+    #[test]
+    fn a_commit_that_ends_meanwhile_is_counted() {
+        const BLOCKS: u64 = 16384;
+        let keeper = keeper_of(BLOCKS);
+        let ends = |other: &mut Option<Promise<'_>>| {
+            // Seen just before its pages were dirty.
+            drop(other.take());
+            0
+        };
+        let mut other = keeper.try_promise(1000, || 0, true);
+        assert!(other.is_some());
+        let all = keeper.try_promise(BLOCKS, || ends(&mut other), true);
+        assert!(all.is_none(), "a thousand blocks are somebody's");
+        let mut other = keeper.try_promise(BLOCKS, || 0, true);
+        assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
+    }
+
     #[test]
     fn pieces_that_no_page_fits_in_are_not_promised() {
         const UNIT: u32 = 8;
@@ -505,12 +551,16 @@ mod tests {
             }]);
         }
         assert_eq!(keeper.space().free_blocks(), 8192);
-        assert!(keeper.try_promise(u64::from(UNIT), 0, true).is_none());
+        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_none());
         keeper.free_all([Extent {
             block: all[0].block + UNIT / 2,
             blocks: UNIT / 2,
         }]);
-        assert!(keeper.try_promise(u64::from(UNIT), 0, true).is_some());
-        assert!(keeper.try_promise(u64::from(UNIT) + 1, 0, true).is_none());
+        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_some());
+        assert!(
+            keeper
+                .try_promise(u64::from(UNIT) + 1, || 0, true)
+                .is_none()
+        );
     }
 }

@@ -174,7 +174,7 @@ impl Engine {
             };
             match self
                 .space
-                .try_promise(blocks, self.committed_blocks(), set.only_deletes())
+                .try_promise(blocks, || self.committed_blocks(), set.only_deletes())
             {
                 Some(promise) => Ok((credit, promise)),
                 None if self.space.is_full() => Err(self.space.full_error().into()),

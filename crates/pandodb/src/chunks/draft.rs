@@ -181,7 +181,7 @@ impl Engine {
 
     fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
         self.check_writable()?;
-        match self.space.try_take_run(blocks, self.committed_blocks()) {
+        match self.space.try_take_run(blocks, || self.committed_blocks()) {
             Some(Some(extent)) => Ok(extent),
             _ if self.space.is_full() => Err(self.space.full_error().into()),
             Some(None) => Err(Stop::Run(blocks).into()),

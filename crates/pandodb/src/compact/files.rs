@@ -14,9 +14,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         let engine = self.engine;
         engine.merge_mapping()?;
         // Once more, if the file has grown meanwhile.
-        let committed = engine.committed_blocks();
-        let goal = engine.space.cut_goal(committed);
-        engine.space.cut_tail(goal, committed);
+        let goal = engine.space.cut_goal(engine.committed_blocks());
+        engine.space.cut_tail(goal, || engine.committed_blocks());
         // Names the shorter file and the new mapping, and removes the old one.
         engine.checkpoint_now()?;
         self.check()?;

@@ -63,7 +63,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         for _ in 0..ROUNDS_MAX {
             engine.checkpoint_now()?;
             let goal = engine.space.cut_goal(engine.committed_blocks());
-            engine.space.cut_tail(goal, engine.committed_blocks());
+            engine.space.cut_tail(goal, || engine.committed_blocks());
             let blocks = engine.space.blocks();
             let excess = blocks.saturating_sub(goal);
             let no_gain = blocks >= before && without_run == 0;
@@ -207,7 +207,7 @@ impl Engine {
             if self.registry.reads_by_place() {
                 return Ok(Moved::NoRun);
             }
-            let committed = self.committed_blocks();
+            let committed = || self.committed_blocks();
             let Some(extent) = self.space.take_below(old.extent.blocks, limit, committed) else {
                 return Ok(Moved::NoRun);
             };
