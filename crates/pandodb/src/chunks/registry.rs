@@ -105,8 +105,13 @@ impl Registry {
 
     /// True if a look at the rows makes sense.
     pub(crate) fn is_wanted(&self) -> bool {
+        !self.is_served(self.wanted())
+    }
+
+    /// True once nothing is left that could be freed when [`Registry::wanted`] was `wanted`.
+    pub(crate) fn is_served(&self, wanted: u64) -> bool {
         // Acquire: pairs with the Release in serve.
-        self.wanted() > self.served.load(Ordering::Acquire)
+        wanted <= self.served.load(Ordering::Acquire)
     }
 
     /// True if rows are left, also such that wait for readers.
@@ -196,6 +201,8 @@ mod tests {
         assert!(!registry.is_wanted() && registry.is_left());
         drop(reader);
         assert!(registry.is_wanted());
+        assert!(registry.is_served(wanted), "what was there before is done");
+        assert!(!registry.is_served(registry.wanted()));
         let wanted = registry.wanted();
         registry.serve(wanted, 0);
         assert!(!registry.is_left());

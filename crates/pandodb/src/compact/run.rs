@@ -134,7 +134,9 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 
     /// Lets the maintenance thread free what nobody reads.
     fn wait_for_garbage(&mut self) -> Part<()> {
-        while self.engine.registry.is_wanted() {
+        // What is there now: readers that go ask for another look again and again.
+        let wanted = self.engine.registry.wanted();
+        while !self.engine.registry.is_served(wanted) {
             self.go_on(CompactPhase::Garbage, 0.0)?;
             thread::park_timeout(GARBAGE_PAUSE);
         }
