@@ -14,7 +14,7 @@ use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Mutex, MutexGuard, SequenceWaiters, WaitList, park, thread, thread_waker};
+use pando_sync::{Mutex, MutexGuard, SequenceWaiters, WaitList, thread, thread_waker};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -107,6 +107,16 @@ impl Engine {
 
     /// Blocks until a checkpoint that began after the call is durable.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        self.wait_for_checkpoint(|| false).map(drop)
+    }
+
+    /// As [`Engine::checkpoint_now`], but for room on the disk: false when the checkpoint waits for
+    /// that. What others wait for must not wait for what nobody may ever do.
+    pub(crate) fn checkpoint_if_room(&self) -> Result<bool> {
+        self.wait_for_checkpoint(|| self.is_checkpoint_stuck())
+    }
+
+    fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
         let state = &self.checkpoint;
         let mine = state.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.checkpoint_wanted();
@@ -114,19 +124,17 @@ impl Engine {
         loop {
             state.finished_waiters.register(mine, &waker);
             if state.finished.load(Ordering::Acquire) >= mine {
-                return Ok(());
+                return Ok(true);
+            }
+            if gives_up() {
+                return Ok(false);
             }
             self.check_poison()?;
             if self.is_stopping() {
                 return Err(Error::Closed);
             }
-            if (self.space.is_full() || self.is_stuck())
-                && state.finished.load(Ordering::Acquire) < mine
-            {
-                thread::park_timeout(FULL_PAUSE);
-            } else {
-                park();
-            }
+            // Nobody wakes who waits when a disk gets full.
+            thread::park_timeout(FULL_PAUSE);
         }
     }
 
@@ -267,7 +275,7 @@ impl crate::store::Store {
         };
         self.end_phase(Measure::CheckpointWrite, &mut phase);
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
-        when_not_full(patient, || files.mapping.append(&group))?;
+        self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         self.end_phase(Measure::CheckpointSync, &mut phase);
         let superblock = Superblock {
@@ -281,7 +289,7 @@ impl crate::store::Store {
             data_blocks: self.space.blocks(),
             ..files.superblock
         };
-        when_not_full(patient, || {
+        self.when_not_full(patient, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
         files.superblock = superblock;
@@ -294,21 +302,28 @@ impl crate::store::Store {
         Ok(())
     }
 
+    /// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
+    /// Reads and deletes that need no new block go on meanwhile.
+    fn when_not_full(
+        &self,
+        patient: impl Fn() -> bool,
+        mut write: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let written = write();
+            let waits = matches!(written, Err(Error::Full { .. })) && patient();
+            self.set_unnamed(waits);
+            if !waits {
+                return written;
+            }
+            thread::park_timeout(FULL_PAUSE);
+        }
+    }
+
     /// Records how long a phase took; the next one begins.
     fn end_phase(&self, measure: Measure, begun: &mut time::Instant) {
         self.statistics.record_since(measure, *begun);
         *begun = time::now();
-    }
-}
-
-/// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
-/// Reads and deletes that need no new block go on meanwhile.
-fn when_not_full(patient: impl Fn() -> bool, mut write: impl FnMut() -> Result<()>) -> Result<()> {
-    loop {
-        match write() {
-            Err(Error::Full { .. }) if patient() => thread::park_timeout(FULL_PAUSE),
-            other => return other,
-        }
     }
 }
 

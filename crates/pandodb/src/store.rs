@@ -55,6 +55,8 @@ pub(crate) struct Store {
     pub(crate) serving: AtomicBool,
     /// The last write of pages found the disk full.
     stuck: AtomicBool,
+    /// A checkpoint waits for room for what names its pages.
+    unnamed: AtomicBool,
     /// When waiting for room ends, in milliseconds since 1970; 0 for never. Set by close.
     patient_until: AtomicU64,
 }
@@ -86,6 +88,7 @@ impl Store {
             stopping: AtomicBool::new(false),
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
+            unnamed: AtomicBool::new(false),
             patient_until: AtomicU64::new(0),
         }
     }
@@ -199,6 +202,18 @@ impl Store {
     pub(crate) fn is_stuck(&self) -> bool {
         // Relaxed: a hint for who would make more pages dirty.
         self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// True while a checkpoint does not end for want of room.
+    pub(crate) fn is_checkpoint_stuck(&self) -> bool {
+        // Relaxed: a hint for who would wait for one.
+        self.is_stuck() || self.unnamed.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint waits for room for what names its pages, or goes on.
+    pub(crate) fn set_unnamed(&self, unnamed: bool) {
+        // Relaxed: as above.
+        self.unnamed.store(unnamed, Ordering::Relaxed);
     }
 
     /// What a commit is told while pages cannot be written.

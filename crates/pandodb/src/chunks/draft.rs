@@ -160,10 +160,13 @@ impl Engine {
         let mut checkpoints = 0;
         loop {
             match self.block(|_| self.try_run_of_blocks(blocks)) {
-                Err(Error::Full { .. }) if checkpoints < CHECKPOINTS_MAX => {
+                Err(full @ Error::Full { .. }) if checkpoints < CHECKPOINTS_MAX => {
                     checkpoints += 1;
                     self.wait_for_garbage();
-                    self.checkpoint_now()?;
+                    // Other values are read and written by the same thread.
+                    if !self.checkpoint_if_room()? {
+                        return Err(full);
+                    }
                 }
                 other => return other,
             }

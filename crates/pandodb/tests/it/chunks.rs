@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use pando_sync::thread;
+use pando_sync::time::{self, Duration};
 use pandodb::device::faulty::{Fault, FaultPlan, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{
@@ -465,6 +466,41 @@ fn drain(mut source: ValueSource) -> Vec<u8> {
         }
     }
     all
+}
+
+/// One thread serves all of them: a value that waits for a checkpoint that waits for room would
+/// keep the others waiting for as long.
+#[test]
+fn a_value_that_finds_the_disk_full_does_not_keep_readers_waiting() {
+    let device = InjectorDevice::new(MemoryDevice::new(1 << 28).into(), 1);
+    let db = Db::open_device(builder(), device.clone().into()).unwrap();
+    let table = db.table("t").unwrap();
+    let bytes = value(1, 9 * CHUNK);
+    table.put(b"read", &bytes).unwrap();
+    for (operation, file) in [
+        (Operation::Allocate, "data"),
+        (Operation::Write, "superblock"),
+    ] {
+        device.fail(FaultPlan::sticky(operation, file, 1, Fault::Full));
+    }
+    let waker = pando_sync::thread_waker();
+    let mut sink = ValueSink::new(&db, 64 << 20).unwrap();
+    let piece = vec![7; CHUNK];
+    let deadline = time::now() + Duration::from_secs(20);
+    let error = loop {
+        match sink.write(&piece, &waker) {
+            Ok(0) => thread::park_timeout(Duration::from_millis(100)),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+        assert!(time::now() < deadline, "the sink neither goes on nor fails");
+    };
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    let stream = table.get_reader(b"read").unwrap().unwrap();
+    assert!(drain(ValueSource::new(stream, 0..u64::MAX)) == bytes);
+    device.clear_faults();
+    assert_eq!(pour(&db, &value(2, 99 * CHUNK)).len(), 99 * CHUNK as u64);
+    db.close().unwrap();
 }
 
 #[test]
