@@ -53,12 +53,25 @@ pub(crate) struct Store {
     pub(crate) stopping: AtomicBool,
     /// The engine's threads run: who finds the disk full may wait for room.
     pub(crate) serving: AtomicBool,
-    /// The last write of pages found the disk full.
-    stuck: AtomicBool,
+    /// Writes of pages that have found the disk full and wait for room.
+    stuck: AtomicU64,
     /// A checkpoint waits for room for what names its pages.
     unnamed: AtomicBool,
     /// When waiting for room ends, in milliseconds since 1970; 0 for never. Set by close.
     patient_until: AtomicU64,
+}
+
+/// While it lives, a write of pages waits for room.
+#[derive(Debug)]
+pub(crate) struct RoomWait<'a>(&'a Store);
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        // Relaxed: as in wait_for_room.
+        if self.0.stuck.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.tell_of_room();
+        }
+    }
 }
 
 impl Store {
@@ -87,7 +100,7 @@ impl Store {
             poison: Mutex::new(None),
             stopping: AtomicBool::new(false),
             serving: AtomicBool::new(false),
-            stuck: AtomicBool::new(false),
+            stuck: AtomicU64::new(0),
             unnamed: AtomicBool::new(false),
             patient_until: AtomicU64::new(0),
         }
@@ -201,7 +214,7 @@ impl Store {
     /// True while pages cannot be written for want of room.
     pub(crate) fn is_stuck(&self) -> bool {
         // Relaxed: a hint for who would make more pages dirty.
-        self.stuck.load(Ordering::Relaxed)
+        self.stuck.load(Ordering::Relaxed) > 0
     }
 
     /// True while a checkpoint does not end for want of room.
@@ -223,13 +236,19 @@ impl Store {
         }
     }
 
-    /// Pages could not be written for want of room, or can be again. Who waits looks again.
-    pub(crate) fn set_stuck(&self, stuck: bool) {
-        if self.is_stuck() != stuck {
-            self.stuck.store(stuck, Ordering::Relaxed);
-            self.pool.image_waiters().notify_all();
-            self.space.waiters().notify_all();
-        }
+    /// A write of pages waits for room from here on, until what is returned is dropped.
+    pub(crate) fn wait_for_room(&self) -> RoomWait<'_> {
+        // Relaxed: a hint, as in is_stuck.
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+        self.tell_of_room();
+        RoomWait(self)
+    }
+
+    /// Whether pages can be written has changed. Who waits looks again.
+    fn tell_of_room(&self) {
+        self.pool.image_waiters().notify_all();
+        self.pool.work().notify_all();
+        self.space.waiters().notify_all();
     }
 
     /// Where the stored bytes of a page begin in the data file, and how many they are.

@@ -21,16 +21,22 @@ const FULL_RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
     /// Makes frames free: empties clean ones, writes dirty ones. Returns how much was done.
+    ///
+    /// Dirty ones are left alone while a write waits for room: who waits for that is one already,
+    /// and others need clean ones only, above all those that read.
     pub(crate) fn write_back_once(&self) -> Result<usize> {
         let mut images = Vec::new();
-        self.pool.take_started_images(&mut images);
+        let stuck = self.is_stuck();
+        if !stuck {
+            self.pool.take_started_images(&mut images);
+        }
         let missing = self
             .pool
             .options()
             .free_frames_high()
             .saturating_sub(self.pool.free_count());
         let mut emptied = 0;
-        let dirty_high = self.is_dirty_high();
+        let dirty_high = !stuck && self.is_dirty_high();
         if missing > 0 || dirty_high {
             let mut dirty = Vec::new();
             let steps = if dirty_high {
@@ -40,7 +46,7 @@ impl Store {
             };
             let want = missing.max(usize::from(dirty_high) * BATCH_IMAGES);
             emptied = self.pool.sweep(steps, want, &mut dirty);
-            dirty.truncate(BATCH_IMAGES);
+            dirty.truncate(if stuck { 0 } else { BATCH_IMAGES });
             images.extend(
                 dirty
                     .into_iter()
@@ -151,18 +157,16 @@ impl Store {
     /// Writes; on a full disk as soon as there is room. The pages stay in their frames meanwhile:
     /// reads go on, and puts are refused.
     fn write_run(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
+        let mut wait = None;
         loop {
             let written = self.data.write_vectored_at(parts, offset);
             match written.map_err(Error::io("writing pages")) {
                 Err(Error::Full { .. }) if self.is_patient() => {
                     self.check_poison()?;
-                    self.set_stuck(true);
+                    wait.get_or_insert_with(|| self.wait_for_room());
                     thread::park_timeout(FULL_RETRY);
                 }
-                written => {
-                    self.set_stuck(false);
-                    return written;
-                }
+                written => return written,
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The engine over each way to the disk, and over one that fails.
 
-use pando_sync::thread;
+use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::time::{self, Duration};
+use pando_sync::{Arc, thread};
 use pandodb::device::faulty::{Fault, FaultPlan, Operation};
-use pandodb::device::{AnyDevice, InjectorDevice};
+use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::{Batch, Builder, Db, Durability, Error, IoBackend, Table, WriteOptions};
 
 const WAYS: [IoBackend; 4] = [
@@ -232,4 +233,62 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
     assert!(device.faults_struck() > 0, "a channel was wanted");
     device.clear_faults();
     read_all(&table);
+}
+
+/// Whoever misses a page and finds no free frame helps to write dirty ones, but not where that waits
+/// for room.
+#[test]
+fn reads_that_need_frames_go_on_while_pages_wait_for_room() {
+    const KEYS: u32 = 24_000;
+    const READERS: u32 = 12;
+    let device = InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 1);
+    let options = Db::builder().frames(2048).max_memory(64 << 20);
+    let db = Db::open_device(options, device.clone().into()).unwrap();
+    let table = db.table("data").unwrap();
+    let value = vec![7; 900];
+    for number in 0..KEYS {
+        table.put_with(&key(number), &value, unsafely()).unwrap();
+    }
+    db.checkpoint().unwrap();
+    device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+    let writer = thread::spawn({
+        let (table, value) = (table.clone(), value.clone());
+        move || {
+            let keys = (0..KEYS).cycle().step_by(5).map(key);
+            let mut puts = keys.map(|key| table.put_with(&key, &value, unsafely()));
+            puts.find_map(Result::err)
+        }
+    });
+    let ended = Arc::new(AtomicU32::new(0));
+    let deadline = time::now() + Duration::from_secs(15);
+    while device.faults_struck() == 0 && time::now() < deadline {
+        thread::yield_now();
+    }
+    // Whoever writes pages knows by now.
+    thread::park_timeout(Duration::from_millis(300));
+    let readers: Vec<_> = (0..READERS)
+        .map(|reader| {
+            let (table, ended) = (table.clone(), ended.clone());
+            thread::spawn(move || {
+                for number in (reader..KEYS).step_by(READERS as usize) {
+                    assert!(table.get(&key(number)).unwrap().is_some());
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    while ended.load(Ordering::Relaxed) < READERS && time::now() < deadline {
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    let in_time = ended.load(Ordering::Relaxed);
+    let struck = device.faults_struck();
+    device.clear_faults();
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+    let refused = writer.join().unwrap();
+    assert!(struck > 0, "no page was written");
+    assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+    assert_eq!(in_time, READERS, "readers that waited for room");
+    db.close().unwrap();
 }
