@@ -235,8 +235,8 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
     read_all(&table);
 }
 
-/// Whoever misses a page and finds no free frame helps to write dirty ones, but not where that waits
-/// for room.
+/// Whoever misses a page and finds no free frame helps to write dirty ones, but not where that
+/// waits for room.
 #[test]
 fn reads_that_need_frames_go_on_while_pages_wait_for_room() {
     const KEYS: u32 = 24_000;
@@ -252,7 +252,7 @@ fn reads_that_need_frames_go_on_while_pages_wait_for_room() {
     db.checkpoint().unwrap();
     device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
     let writer = thread::spawn({
-        let (table, value) = (table.clone(), value.clone());
+        let (table, value) = (table.clone(), value);
         move || {
             let keys = (0..KEYS).cycle().step_by(5).map(key);
             let mut puts = keys.map(|key| table.put_with(&key, &value, unsafely()));
