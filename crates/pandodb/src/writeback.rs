@@ -8,7 +8,7 @@ use pando_device::File;
 use pando_format::{Epoch, Extent, FrameIndex};
 use pando_pool::Image;
 use pando_stats::Ticker;
-use pando_sync::time::Duration;
+use pando_sync::time::{self, Duration};
 use pando_sync::{park, thread, thread_waker};
 
 use crate::error::{Error, Result};
@@ -164,10 +164,26 @@ impl Store {
                 Err(Error::Full { .. }) if self.is_patient() => {
                     self.check_poison()?;
                     wait.get_or_insert_with(|| self.wait_for_room());
-                    thread::park_timeout(FULL_RETRY);
+                    self.empty_frames_meanwhile()?;
                 }
                 written => return written,
             }
+        }
+    }
+
+    /// Until the next try: what waits may be the cleaner, and nobody else empties frames for those
+    /// that ask for some and do not block.
+    fn empty_frames_meanwhile(&self) -> Result<()> {
+        let began = time::now();
+        loop {
+            self.pool.work().register(&thread_waker());
+            // A write waits: clean ones only.
+            self.write_back_once()?;
+            let left = FULL_RETRY.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::park_timeout(left);
         }
     }
 
