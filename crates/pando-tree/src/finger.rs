@@ -97,9 +97,28 @@ impl Finger {
         (spot.exact || between).then_some((leaf, spot))
     }
 
-    /// True if the leaf is sure to cover `key` of `tree`; of the moment of the call.
-    pub fn covers(&self, tree: Tree, pool: &Pool, key: &[u8]) -> bool {
-        self.reach(tree, pool, key)
-            .is_some_and(|(leaf, _)| leaf.validate().is_ok())
+    /// What of the keys from `key` of `tree` on the leaf is sure to cover; of the moment of the
+    /// call.
+    pub fn cover(&self, tree: Tree, pool: &Pool, key: &[u8]) -> Cover {
+        let Some((leaf, spot)) = self.reach(tree, pool, key) else {
+            return Cover::Unknown;
+        };
+        let is_behind = spot.index == Node::open(leaf.words().slice()).count();
+        match leaf.validate() {
+            Err(_) => Cover::Unknown,
+            Ok(()) if is_behind => Cover::All,
+            Ok(()) => Cover::One,
+        }
     }
+}
+
+/// What a leaf covers of the keys from one on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cover {
+    /// Maybe none.
+    Unknown,
+    /// The key.
+    One,
+    /// All of them: the key lies behind the last one, and no leaf to the right.
+    All,
 }

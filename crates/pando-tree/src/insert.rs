@@ -163,22 +163,24 @@ impl Tree {
         if spot.exact {
             self.collect_old(pool, &leaf, &node, spot, old)?;
         }
+        if is_last && edit::is_full(&node, record) {
+            work.nearby.finger = Finger::default();
+            match way {
+                Way::Near => return self.insert_once(pool, stay, marks, record, work, old),
+                Way::Down(Some(parent)) => {
+                    let end = self.begin_leaf(pool, stay, marks, (leaf, parent), record, work)?;
+                    return self.after_split(pool, stay, end, (false, Some(Course::Up)), work);
+                }
+                // A root alone becomes two leaves.
+                Way::Down(None) => {}
+            }
+        }
         let fit = edit::prepare(&node, spot, record, &mut work.list);
         match fit {
             Fit::Torn => damaged(&leaf, "holds records longer than a page"),
             Fit::InPlace | Fit::Rebuild => {
-                let mut latch = leaf.upgrade().inspect_err(|_| {
-                    work.lost = Some(leaf.page());
-                })?;
-                let mut page = latch.modify(stay)?;
-                edit::put(&mut page, fit, spot, record, &work.list);
-                stamp(&mut page, marks);
-                let cut = match work.lost.take() {
-                    Some(page) if page == leaf.page() => latch.count_strife(spot.index),
-                    _ => None,
-                };
-                drop(latch);
-                work.nearby.finger = Finger::behind(*self, leaf, is_rightmost);
+                let seat = (leaf, is_rightmost);
+                let cut = self.put_in_leaf(stay, marks, seat, (fit, spot, record), work)?;
                 if let Some(cut) = cut {
                     self.part(pool, stay, marks, record.key, cut, work);
                 }
@@ -210,6 +212,31 @@ impl Tree {
                 self.insert_by_split(pool, stay, marks, &split, work)
             }
         }
+    }
+
+    /// Puts the record into its leaf. Where the leaf is to be parted, if writers fight for it.
+    #[inline]
+    fn put_in_leaf(
+        &self,
+        stay: &Stay,
+        marks: Marks,
+        (leaf, is_rightmost): (Optimistic<'_>, bool),
+        (fit, spot, record): (Fit, Spot, &Record<'_>),
+        work: &mut Work,
+    ) -> Attempt<Option<usize>> {
+        let mut latch = leaf.upgrade().inspect_err(|_| {
+            work.lost = Some(leaf.page());
+        })?;
+        let mut page = latch.modify(stay)?;
+        edit::put(&mut page, fit, spot, record, &work.list);
+        stamp(&mut page, marks);
+        let cut = match work.lost.take() {
+            Some(page) if page == leaf.page() => latch.count_strife(spot.index),
+            _ => None,
+        };
+        drop(latch);
+        work.nearby.finger = Finger::behind(*self, leaf, is_rightmost);
+        Ok(cut)
     }
 
     /// Where the last change was, if the key belongs there, too.
@@ -254,13 +281,24 @@ impl Tree {
         split: &LeafSplit<'_, '_>,
         work: &mut Work,
     ) -> Attempt<Round> {
-        match self.split_leaf(pool, stay, marks, split, work)? {
-            SplitEnd::Done => Ok(Round::Done {
-                replaced: split.spot.exact,
-            }),
+        let end = self.split_leaf(pool, stay, marks, split, work)?;
+        self.after_split(pool, stay, end, (split.spot.exact, split.course), work)
+    }
+
+    /// What is left to do after a split that ended so.
+    fn after_split(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        end: SplitEnd,
+        (replaced, course): (bool, Option<Course>),
+        work: &mut Work,
+    ) -> Attempt<Round> {
+        match end {
+            SplitEnd::Done => Ok(Round::Done { replaced }),
             SplitEnd::ParentFull => {
                 std::mem::swap(&mut work.pending, &mut work.separator);
-                self.make_room(pool, stay, 1, split.course, work)?;
+                self.make_room(pool, stay, 1, course, work)?;
                 Ok(Round::ParentSplit)
             }
         }

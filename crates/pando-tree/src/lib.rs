@@ -7,8 +7,8 @@
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
 //! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
-//! [`scratch`], [`finger`], [`insert`], `split`, [`remove`], [`remove_empty`], [`merge`], [`scan`],
-//! [`dismantle`], [`summary`].
+//! [`scratch`], [`finger`], [`insert`], [`run`], `split`, [`remove`], [`remove_empty`], [`merge`],
+//! [`scan`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod overflow;
 pub mod pack;
 pub mod remove;
 pub mod remove_empty;
+pub mod run;
 pub mod scan;
 pub mod scratch;
 mod split;
@@ -36,7 +37,7 @@ pub mod word;
 
 pub use approach::{Approach, Freely};
 pub use dismantle::Dismantled;
-pub use finger::Finger;
+pub use finger::{Cover, Finger};
 pub use get::{Located, Lookup};
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
@@ -44,6 +45,7 @@ pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
 pub use pack::Packed;
 pub use remove::{LeafFill, Removed};
+pub use run::Run;
 pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
 pub use summary::{NodeSummary, OverflowRef};

@@ -40,6 +40,8 @@ struct Side<'a> {
     list: &'a RecordList,
     from: usize,
     to: usize,
+    /// So many bytes of the keys go to the prefix at most.
+    prefix_bytes_max: usize,
 }
 
 impl<'a> Side<'a> {
@@ -48,19 +50,20 @@ impl<'a> Side<'a> {
             list,
             from: 0,
             to: list.len(),
+            prefix_bytes_max: usize::MAX,
         }
     }
 
     fn halves(list: &'a RecordList, cut: usize) -> (Self, Self) {
         let left = Self {
             list,
-            from: 0,
             to: cut,
+            ..Self::all(list)
         };
         let right = Self {
             list,
             from: cut,
-            to: list.len(),
+            ..Self::all(list)
         };
         (left, right)
     }
@@ -70,6 +73,7 @@ impl<'a> Side<'a> {
             .list
             .prefix_to_fit(self.from, self.to)
             .expect("a cut is chosen such that both sides fit");
+        let prefix_bytes = prefix_bytes.min(self.prefix_bytes_max);
         self.list.build(page, self.from, self.to, prefix_bytes);
     }
 }
@@ -79,7 +83,9 @@ impl<'a> Side<'a> {
 struct Plan<'a, 'p> {
     node: Optimistic<'p>,
     parent: Option<ParentStep<'p>>,
-    sides: (Side<'a>, Side<'a>),
+    /// None: it stays as it is.
+    left: Option<Side<'a>>,
+    right: Side<'a>,
     separator: &'a [u8],
     /// Of the change; only for leaves.
     marks: Option<Marks>,
@@ -136,7 +142,43 @@ impl Tree {
         let plan = Plan {
             node: split.leaf,
             parent: split.parent,
-            sides,
+            left: Some(sides.0),
+            right: sides.1,
+            separator: &work.separator,
+            marks: Some(marks),
+        };
+        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+    }
+
+    /// Begins a leaf with `record` behind `leaf`, which is the last one below `parent`, full, and
+    /// stays as it is: keys that come in order are moved nowhere.
+    pub(crate) fn begin_leaf(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        marks: Marks,
+        (leaf, parent): (Optimistic<'_>, ParentStep<'_>),
+        record: &Record<'_>,
+        work: &mut Work,
+    ) -> Attempt<SplitEnd> {
+        let node = Node::open(leaf.words().slice());
+        node.copy_key(node.count().saturating_sub(1), &mut work.key);
+        let bytes = text::common_prefix(&work.key, record.key) + 1;
+        work.separator.clear();
+        work.separator
+            .extend_from_slice(&record.key[..bytes.min(record.key.len())]);
+        work.alone.load_one(record, false, pool.page_size().words());
+        let right = Side {
+            // Those that follow will share what these shared: nothing has to be written again for
+            // a prefix that gets shorter.
+            prefix_bytes_max: node.prefix_bytes(),
+            ..Side::all(&work.alone)
+        };
+        let plan = Plan {
+            node: leaf,
+            parent: Some(parent),
+            left: None,
+            right,
             separator: &work.separator,
             marks: Some(marks),
         };
@@ -181,10 +223,12 @@ impl Tree {
             return Ok(());
         };
         list.copy_separator(cut, &mut work.separator);
+        let (left, right) = Side::halves(list, cut);
         let plan = Plan {
             node: leaf,
             parent,
-            sides: Side::halves(list, cut),
+            left: Some(left),
+            right,
             separator: &work.separator,
             marks: Some(marks),
         };
@@ -247,10 +291,12 @@ impl Tree {
             return damaged(&here, "holds a separator that is too long");
         };
         list.copy_separator(cut, &mut work.separator);
+        let (left, right) = Side::halves(list, cut);
         let plan = Plan {
             node: here,
             parent,
-            sides: Side::halves(list, cut),
+            left: Some(left),
+            right,
             separator: &work.separator,
             marks: None,
         };
@@ -287,14 +333,19 @@ impl Tree {
         let mut parent_latch = parent.upgrade()?;
         let mut node_latch = plan.node.upgrade()?;
         let mut parent_page = parent_latch.modify(stay)?;
-        let mut node_page = node_latch.modify(stay)?;
+        let mut node_page = match plan.left {
+            Some(side) => Some((side, node_latch.modify(stay)?)),
+            None => None,
+        };
         let mut right = allocate(pool, stay, self.id, kind, level)?;
         let child = ChildWord::new(right.page(), right.hint());
 
-        write_side(&mut right, stay, plan, plan.sides.1)?;
-        plan.sides.0.build(&mut node_page);
-        if let Some(marks) = plan.marks {
-            stamp(&mut node_page, marks);
+        write_side(&mut right, stay, plan, plan.right)?;
+        if let Some((side, page)) = &mut node_page {
+            side.build(page);
+            if let Some(marks) = plan.marks {
+                stamp(page, marks);
+            }
         }
         if fit == Fit::Rebuild {
             parent_list.set_child(spot.index, child);
@@ -312,6 +363,8 @@ impl Tree {
         plan: &Plan<'_, '_>,
         list: &mut RecordList,
     ) -> Attempt<SplitEnd> {
+        let sides = plan.left.zip(Some(plan.right));
+        let (left_side, right_side) = sides.expect("a root has nothing that stays as it is");
         let node = Node::open(plan.node.words().slice());
         let (kind, level) = (kind_of(&node), node.level());
         if level >= LEVEL_MAX {
@@ -329,8 +382,8 @@ impl Tree {
         };
         let left_child = ChildWord::new(left.page(), left.hint());
         let right_child = ChildWord::new(right.page(), right.hint());
-        write_side(&mut left, stay, plan, plan.sides.0)?;
-        write_side(&mut right, stay, plan, plan.sides.1)?;
+        write_side(&mut left, stay, plan, left_side)?;
+        write_side(&mut right, stay, plan, right_side)?;
         view::reset(&mut root_page, PageKind::Inner, level + 1);
         edit::build_root(
             &mut root_page,

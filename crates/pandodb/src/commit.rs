@@ -285,9 +285,7 @@ impl Engine {
         let page = self.pool.page_size().bytes();
         let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
         let overflow: usize = set
-            .writes()
-            .filter_map(|(_, _, value)| value.map(Value::stored_bytes))
-            .filter(|bytes| *bytes > page / 4)
+            .values_beyond(page / 4)
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
         let writes = set.len() as u64;
@@ -304,12 +302,53 @@ impl Engine {
     ) -> Result<()> {
         let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
-        for at in order {
-            let (table, key, value) = set.write_at(*at);
+        let mut at = 0;
+        while at < order.len() {
+            let done = self.apply_run(set, &order[at..], marks, scratch);
+            if done > 0 {
+                at += done;
+                continue;
+            }
+            let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
             self.apply_one(state, marks, key, value, scratch)?;
+            at += 1;
         }
         Ok(())
+    }
+
+    /// Applies the first writes of `order` as far as they are puts into the leaf of the write
+    /// before; how many they were.
+    fn apply_run(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let (table, ..) = set.write_at(order[0]);
+        let state = &set.tables[table].state;
+        let Some(tree) = state.tree() else {
+            return 0;
+        };
+        let mut bytes = 0;
+        let entries = order.iter().map_while(|at| match set.write_at(*at) {
+            (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
+            _ => None,
+        });
+        let stay = self.stay();
+        let run = tree.put_run(&self.pool, &stay, marks, entries.clone(), scratch);
+        if run.records > 0 {
+            for (key, value) in entries.take(run.records) {
+                bytes += key.len() + value.len();
+            }
+            self.statistics.tick(Ticker::Puts, run.records as u64);
+            self.statistics.tick(Ticker::WriteBytes, bytes as u64);
+            if run.new > 0 {
+                state.add(run.new as i64);
+            }
+        }
+        run.records
     }
 
     /// Applies one write to the tree that `state` has now; the caller is in the gate.

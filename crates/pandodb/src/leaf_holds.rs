@@ -6,7 +6,7 @@
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Hold, Restart};
-use pando_tree::{Finger, GROUP_MAX, Tree};
+use pando_tree::{Cover, Finger, GROUP_MAX, Tree};
 
 use crate::engine::{Engine, on_tree};
 use crate::halt::Step;
@@ -52,9 +52,17 @@ impl Engine {
                 // Found out again, and said so, inside the gate.
                 break;
             }
-            if alone < APART && found.last.covers(tree, &self.pool, key) {
-                (at, alone) = (at + 1, 0);
-                continue;
+            if alone < APART {
+                let covered = match found.last.cover(tree, &self.pool, key) {
+                    Cover::Unknown => 0,
+                    Cover::One => 1,
+                    // Whatever of the table follows.
+                    Cover::All => order[at..].partition_point(|at| set.write_at(*at).0 == table),
+                };
+                if covered > 0 {
+                    (at, alone) = (at + covered, 0);
+                    continue;
+                }
             }
             let most = if alone < APART { 1 } else { GROUP_MAX };
             let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];

@@ -64,6 +64,10 @@ pub(crate) struct WriteSet {
     pub(crate) tables: Vec<BatchTable>,
     writes: Vec<Write>,
     bytes: Vec<u8>,
+    /// No value takes more bytes of its leaf, or would if it lay there.
+    stored_bytes_max: usize,
+    /// Some values are, or were, in chunks.
+    has_large: bool,
     /// Tables and keys came in ascending order so far: they are found by bisection.
     is_ascending: bool,
     /// Positions of writes by table and key, from [`SCANNED_MAX`] on unless `is_ascending`.
@@ -96,6 +100,8 @@ impl Default for WriteSet {
             tables: Vec::new(),
             writes: Vec::new(),
             bytes: Vec::new(),
+            stored_bytes_max: 0,
+            has_large: false,
             is_ascending: true,
             index: HashTable::new(),
             hasher: rapidhash::fast::RandomState::default(),
@@ -124,6 +130,8 @@ impl WriteSet {
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
         self.bytes.clear();
+        self.stored_bytes_max = 0;
+        self.has_large = false;
         self.is_ascending = true;
         self.index.clear();
         self.table_changes.clear();
@@ -207,9 +215,12 @@ impl WriteSet {
 
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
         let change = match value {
-            Some(value) => Change::Put {
-                value: self.append(value),
-            },
+            Some(value) => {
+                self.stored_bytes_max = self.stored_bytes_max.max(value.len());
+                Change::Put {
+                    value: self.append(value),
+                }
+            }
             None => Change::Delete,
         };
         self.note(table, key, change);
@@ -217,11 +228,15 @@ impl WriteSet {
 
     /// Sets a key to a value in chunks.
     pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
+        self.measure_large(&value);
         self.note(table, key, Change::PutLarge(value));
     }
 
     /// The first value of more than `limit` bytes that is not in chunks.
     pub(crate) fn first_longer(&self, limit: usize) -> Option<usize> {
+        if self.stored_bytes_max <= limit {
+            return None;
+        }
         self.writes.iter().position(|write| match &write.change {
             Change::Put { value } => value.len() > limit,
             Change::PutLarge(_) | Change::Delete => false,
@@ -230,12 +245,22 @@ impl WriteSet {
 
     /// The value of the write at `position` was written to chunks.
     pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
+        self.measure_large(&value);
         self.writes[position].change = Change::PutLarge(value);
+    }
+
+    fn measure_large(&mut self, value: &LargeValue) {
+        self.has_large = true;
+        self.stored_bytes_max = self.stored_bytes_max.max(value.list_bytes());
     }
 
     /// The values in chunks.
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
-        self.writes.iter().filter_map(|write| match &write.change {
+        let writes = match self.has_large {
+            true => &self.writes[..],
+            false => &[],
+        };
+        writes.iter().filter_map(|write| match &write.change {
             Change::PutLarge(value) => Some(value),
             Change::Put { .. } | Change::Delete => None,
         })
@@ -326,6 +351,18 @@ impl WriteSet {
         (write.table, &self.bytes[write.key.clone()], value)
     }
 
+    /// The writes whose values take more than `limit` bytes of a leaf, or would.
+    pub(crate) fn values_beyond(&self, limit: usize) -> impl Iterator<Item = usize> {
+        let writes = match self.stored_bytes_max > limit {
+            true => 0..self.writes.len(),
+            false => 0..0,
+        };
+        let stored = |at| self.write_at(at).2.map(Value::stored_bytes);
+        writes
+            .filter_map(stored)
+            .filter(move |bytes| *bytes > limit)
+    }
+
     /// All writes, in the order of the first mention of their keys.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
         (0..self.writes.len()).map(|position| self.write_at(position))
@@ -366,8 +403,12 @@ impl WriteSet {
 
     /// All tables that are written to exist.
     pub(crate) fn check_tables(&self) -> Result<()> {
-        for (table, _, _) in self.writes() {
-            let table = &self.tables[table];
+        let mut last = None;
+        for write in &self.writes {
+            if last.replace(write.table) == Some(write.table) {
+                continue;
+            }
+            let table = &self.tables[write.table];
             let created = self.table_changes.iter().any(|(known, change)| {
                 *change == TableChange::Create
                     && Arc::ptr_eq(&self.tables[*known].state, &table.state)

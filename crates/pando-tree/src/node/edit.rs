@@ -34,11 +34,7 @@ pub fn prepare<W: Word>(
     record: &Record<'_>,
     list: &mut RecordList,
 ) -> Fit {
-    // The first key determines the prefix, so it is always put by a rebuild.
-    if node.count() > node.first_key()
-        && node.shares_prefix(record.key)
-        && words_needed(node, spot, record) <= node.gap_words()
-    {
+    if fits_in_place(node, spot, record) {
         return Fit::InPlace;
     }
     if !list.load(node) || spot.index > list.len() {
@@ -51,6 +47,27 @@ pub fn prepare<W: Word>(
         Some(_) => Fit::Rebuild,
         None => Fit::Split,
     }
+}
+
+/// True when `record`, which belongs behind the last one, fits into no part of a leaf that has
+/// nothing to be cleared away.
+pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
+    let behind = Spot {
+        index: node.count(),
+        exact: false,
+    };
+    node.count() > 0
+        && node.dead_words() == 0
+        && node.shares_prefix(record.key)
+        && words_needed(node, behind, record) > node.gap_words()
+}
+
+/// True when `record` can be put at `spot` within the free words.
+pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
+    // The first key determines the prefix, so it is always put by a rebuild.
+    node.count() > node.first_key()
+        && node.shares_prefix(record.key)
+        && words_needed(node, spot, record) <= node.gap_words()
 }
 
 /// Words that must lie between slots and heap for the record.
@@ -81,7 +98,8 @@ pub fn put<P: Store + ?Sized>(
     }
 }
 
-fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record<'_>) {
+/// Puts `record` at `spot`, where it fits in place.
+pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record<'_>) {
     let node = Node::open(page.words());
     let inner = node.is_inner();
     let slot_word = node.slot_word(spot.index);

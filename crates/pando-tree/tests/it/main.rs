@@ -10,6 +10,7 @@ mod merge;
 mod model;
 mod pack;
 mod rig;
+mod run;
 mod stress;
 mod structure;
 mod values;

@@ -99,6 +99,33 @@ impl Rig {
         done.replaced
     }
 
+    /// Puts entries whose keys ascend, in runs as far as they go; how many were put in runs, and
+    /// how many keys are new.
+    pub(crate) fn insert_all(
+        &self,
+        session: &mut Session,
+        entries: &[(&[u8], &[u8])],
+    ) -> (usize, usize) {
+        let (mut at, mut in_runs, mut new) = (0, 0, 0);
+        while at < entries.len() {
+            let marks = Marks {
+                lsn: Lsn(session.lsn + 1),
+                multi_lsn: Lsn(0),
+            };
+            let rest = entries[at..].iter().copied();
+            let scratch = &mut session.scratch;
+            let run = (self.tree).put_run(&self.pool, &STAY, marks, rest, scratch);
+            if run.records == 0 {
+                let (key, value) = entries[at];
+                new += usize::from(!self.insert(session, key, value));
+            }
+            at += run.records.max(1);
+            in_runs += run.records;
+            new += run.new;
+        }
+        (in_runs, new)
+    }
+
     pub(crate) fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
         session.lsn += 1;
         let marks = Marks {

@@ -1,0 +1,125 @@
+//! Records put in runs end up where insertions one by one would have put them.
+
+use std::collections::BTreeMap;
+
+use pando_sync::thread;
+
+use crate::rig::{Random, Rig, Session, check_tree};
+
+fn key(number: usize) -> Vec<u8> {
+    // Long prefixes that get shorter at times, and some keys below that share none.
+    match number % 97 {
+        0 => format!("{number:07}").into_bytes(),
+        _ => format!("{number:07}:{number:03}").into_bytes(),
+    }
+}
+
+fn value(random: &mut Random, page_bytes: usize) -> Vec<u8> {
+    let bytes = match random.below(60) {
+        0 => page_bytes * 2,
+        1..4 => page_bytes / 3,
+        _ => random.below(120),
+    };
+    random.bytes(bytes)
+}
+
+fn runs_agree_with_a_map(seed: u64, page_bytes: usize) {
+    const KEYS: usize = 5000;
+    let (rig, mut random) = (Rig::new(page_bytes, 4096), Random(seed));
+    let mut sessions = [Session::default(), Session::default()];
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let (mut all, mut in_runs) = (0, 0);
+    for round in 0..1500 {
+        let session = &mut sessions[random.below(2)];
+        // Now and then behind all that is there.
+        let first = match random.below(3) {
+            0 => model.keys().next_back().map_or(0, |last| {
+                let number = String::from_utf8_lossy(&last[..7]).parse::<usize>();
+                number.unwrap() + 1
+            }),
+            _ => random.below(KEYS),
+        };
+        let step = [1, 1, 1, 2, 7][random.below(5)];
+        let numbers = (first..).step_by(step).take(1 + random.below(80));
+        let entries: Vec<_> = numbers
+            .map(|number| (key(number), value(&mut random, page_bytes)))
+            .collect();
+        if round % 5 == 4 {
+            for (key, _) in &entries {
+                let existed = rig.remove(session, key);
+                assert_eq!(existed, model.remove(key).is_some());
+            }
+        } else {
+            let lent: Vec<_> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            let before = model.len();
+            let (run, new) = rig.insert_all(session, &lent);
+            model.extend(entries.iter().cloned());
+            assert_eq!(new, model.len() - before);
+            (all, in_runs) = (all + entries.len(), in_runs + run);
+        }
+        if round % 100 == 99 {
+            assert_eq!(check_tree(&rig).records, model.len());
+        }
+    }
+    assert!(in_runs * 2 > all, "{in_runs} of {all}");
+    let [session, _] = &mut sessions;
+    for (key, value) in &model {
+        assert_eq!(rig.get(session, key), Some(&value[..]));
+    }
+}
+
+#[test]
+fn runs_with_removals_and_long_values_agree_with_a_map() {
+    for seed in 0..3 {
+        runs_agree_with_a_map(seed, 4096);
+        runs_agree_with_a_map(seed + 10, 16384);
+    }
+}
+
+/// Threads whose runs end in the leaves of each other.
+#[test]
+fn runs_of_threads_in_the_same_leaves_lose_nothing() {
+    const THREADS: usize = 4;
+    const RUNS: usize = 400;
+    let rig = Rig::new(4096, 8192);
+    thread::scope(|scope| {
+        for who in 0..THREADS {
+            let rig = &rig;
+            scope.spawn(move || {
+                let (mut session, mut random) = (Session::default(), Random(who as u64));
+                for run in 0..RUNS {
+                    let numbers = (0..20).map(|at| (run * 20 + at) * THREADS + who);
+                    let keys: Vec<_> = numbers.map(key).collect();
+                    let value = random.bytes(60);
+                    let entries: Vec<_> = keys.iter().map(|key| (&key[..], &value[..])).collect();
+                    let (_, new) = rig.insert_all(&mut session, &entries);
+                    assert_eq!(new, entries.len());
+                    assert!(keys.iter().all(|key| {
+                        rig.get(&mut session, key).is_some_and(|got| *got == value)
+                    }));
+                }
+            });
+        }
+    });
+    assert_eq!(check_tree(&rig).records, THREADS * RUNS * 20);
+}
+
+/// A load in order moves nothing: leaves are full when the next one begins.
+#[test]
+fn leaves_behind_an_ascending_load_are_full() {
+    let (rig, mut session) = (Rig::new(4096, 8192), Session::default());
+    let keys: Vec<_> = (0..20_000).map(|number| format!("{number:016}")).collect();
+    let entries: Vec<_> = keys
+        .iter()
+        .map(|key| (key.as_bytes(), &[7_u8; 100][..]))
+        .collect();
+    for batch in entries.chunks(1000) {
+        let (in_runs, new) = rig.insert_all(&mut session, batch);
+        assert!(in_runs > 900, "{in_runs}");
+        assert_eq!(new, 1000);
+    }
+    let facts = check_tree(&rig);
+    assert_eq!(facts.records, 20_000);
+    let fill = facts.leaf_bytes as f64 / (facts.leaves * 4096) as f64;
+    assert!(fill > 0.95, "{fill}");
+}
