@@ -9,7 +9,7 @@ use pando_bench::random::Random;
 use pando_bench::values::Values;
 use pando_bench::{Error, Result, Workload};
 
-use crate::engine::Worker;
+use crate::engine::{Engine, Worker};
 use crate::options::{CHUNK, Options};
 
 /// No key lies before it, and some engines take no empty one.
@@ -18,6 +18,7 @@ const FIRST: [u8; 1] = [0];
 /// What all threads share.
 pub(crate) struct Plan<'a> {
     pub(crate) options: &'a Options,
+    pub(crate) engine: &'a dyn Engine,
     pub(crate) workload: Workload,
     pub(crate) threads: usize,
     /// Of the choices of this round; the first one has those of `pando bench kv`.
@@ -83,7 +84,9 @@ impl Calls for Work<'_> {
     fn call(&mut self, limit: u64) -> Result<Option<Done>> {
         let batch = self.plan.options.batch_of(self.plan.workload);
         match self.plan.workload {
-            Workload::FillSeq | Workload::FillRandom => return self.fill(batch),
+            Workload::FillSeq | Workload::FillRandom | Workload::FillBulk => {
+                return self.fill(batch);
+            }
             Workload::Overwrite => self.overwrite(limit.min(batch)),
             Workload::ReadWhileWriting if self.beside => self.overwrite(1),
             Workload::ReadWhileWriting => {
@@ -137,16 +140,25 @@ impl<'a> Work<'a> {
         self.fill.start += keys;
         for ((key, value), index) in self.entries.iter_mut().zip(first..) {
             let number = match plan.workload {
-                Workload::FillSeq => index,
+                Workload::FillSeq | Workload::FillBulk => index,
                 _ => plan.permutation.at(index),
             };
             plan.keys.write(number, key);
             plan.values.write(number, 0, value);
         }
         // One thread fills, so that what comes later lies behind.
-        match plan.workload == Workload::FillSeq && plan.keys.is_ordered() {
-            true => self.worker.append_batch(&self.entries)?,
-            false => self.worker.put_batch(&self.entries)?,
+        match plan.workload {
+            Workload::FillBulk => {
+                let is_last = self.fill.is_empty();
+                self.worker.load(&self.entries, is_last)?;
+                if is_last {
+                    plan.engine.sync()?;
+                }
+            }
+            Workload::FillSeq if plan.keys.is_ordered() => {
+                self.worker.append_batch(&self.entries)?;
+            }
+            _ => self.worker.put_batch(&self.entries)?,
         }
         Ok(Some(Done {
             ops: keys,

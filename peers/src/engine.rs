@@ -115,6 +115,16 @@ pub trait Worker {
         self.put_batch(entries)
     }
 
+    /// Loads entries whose keys ascend into a store that has none, the way the engine does that
+    /// best. `is_last`: nothing follows but [`Engine::sync`].
+    ///
+    /// # Errors
+    /// Those of the engine.
+    #[allow(unused_variables, reason = "an engine may have nothing to end")]
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)], is_last: bool) -> Result<()> {
+        self.append_batch(entries)
+    }
+
     /// Puts one entry.
     ///
     /// # Errors

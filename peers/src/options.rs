@@ -55,9 +55,10 @@ impl Kind {
 }
 
 /// Workloads that other engines are measured under.
-pub const WORKLOADS: [Workload; 9] = [
+pub const WORKLOADS: [Workload; 10] = [
     Workload::FillSeq,
     Workload::FillRandom,
+    Workload::FillBulk,
     Workload::Overwrite,
     Workload::ReadRandom,
     Workload::MultiReadRandom,
@@ -187,9 +188,10 @@ impl Options {
         const BATCH: u64 = 128;
         let durable = self.durability == Level::Durable;
         match workload {
-            Workload::FillSeq | Workload::FillRandom | Workload::MultiReadRandom => {
-                self.batch.unwrap_or(BATCH)
-            }
+            Workload::FillSeq
+            | Workload::FillRandom
+            | Workload::FillBulk
+            | Workload::MultiReadRandom => self.batch.unwrap_or(BATCH),
             Workload::Overwrite => self.batch.unwrap_or(if durable { 1 } else { BATCH }),
             _ => 1,
         }
@@ -216,7 +218,9 @@ impl Options {
             "threads",
             !self.threads.is_empty() && !self.threads.contains(&0),
         )?;
-        self.workloads()?;
+        if self.workloads()?.contains(&Workload::FillBulk) && !self.keys().is_ordered() {
+            return Err(refused("key-kind", "fillbulk needs keys in order"));
+        }
         match self.keys().check(self.num) {
             Some(what) => Err(refused("key-size", what)),
             None => Ok(()),
@@ -251,7 +255,11 @@ mod tests {
             ..Options::default()
         };
         assert!(fine.check().is_ok());
-        let wrong: [fn(&mut Options); 7] = [
+        let wrong: [fn(&mut Options); 8] = [
+            |options| {
+                options.workloads = vec!["fillbulk".to_owned()];
+                options.key_kind = super::Kind::Random;
+            },
             |options| options.num = 0,
             |options| options.rounds = 0,
             |options| options.threads = vec![1, 0],

@@ -181,6 +181,7 @@ impl<'a> Session<'a> {
         } = turn;
         let plan = Plan {
             options,
+            engine,
             workload,
             threads,
             seed: options.seed.wrapping_add(round - 1),

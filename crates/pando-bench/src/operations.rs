@@ -3,7 +3,7 @@
 //! An [`Operations`] belongs to one thread. Each call does one operation, checks what it read, and
 //! says how many keys it was for.
 
-use pandodb::{Batch, Iter, Table, WriteOptions};
+use pandodb::{Batch, Iter, Loader, Table, WriteOptions};
 
 use crate::error::{Error, Result};
 use crate::fresh::{Fresh, View};
@@ -51,6 +51,8 @@ pub(crate) struct Operations<'a> {
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
     batch: Batch,
+    /// Of a fill in bulk, from its first call to its last.
+    loader: Option<Loader<'a>>,
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
@@ -102,6 +104,7 @@ impl<'a> Plan<'a> {
         match self.workload {
             Workload::FillSeq
             | Workload::FillRandom
+            | Workload::FillBulk
             | Workload::Overwrite
             | Workload::DeleteRandom
             | Workload::MultiReadRandom => self.options.batch,
@@ -124,6 +127,7 @@ impl Calls for Operations<'_> {
         }
         match self.plan.workload {
             Workload::FillSeq | Workload::FillRandom => return self.fill(),
+            Workload::FillBulk => return self.fill_in_bulk(),
             Workload::Overwrite => self.write_batch(limit.min(self.plan.options.batch), true),
             Workload::DeleteRandom => self.write_batch(limit.min(self.plan.options.batch), false),
             // As db_bench's writer: each key is a commit.
@@ -170,6 +174,7 @@ impl<'a> Operations<'a> {
             random: Random::new(plan.options.seed, stream),
             fill: phase::share(plan.options.num, plan.options.threads, thread),
             batch: Batch::new(),
+            loader: None,
             key: buffer(),
             value: buffer(),
             scratch: buffer(),
@@ -200,6 +205,31 @@ impl<'a> Operations<'a> {
             ops: keys,
             found: 0,
         }))
+    }
+
+    /// The end of the load is part of its last call.
+    fn fill_in_bulk(&mut self) -> Result<Option<Done>> {
+        let plan = self.plan;
+        if self.fill.is_empty() {
+            return Ok(None);
+        }
+        let loader = match &mut self.loader {
+            Some(loader) => loader,
+            none => none.insert(plan.table.loader()?),
+        };
+        let mut ops = 0;
+        for number in self.fill.by_ref().take(plan.options.batch as usize) {
+            plan.keys.write(number, &mut self.key);
+            plan.values.write(number, 0, &mut self.value);
+            loader.put(&self.key, &self.value)?;
+            ops += 1;
+        }
+        if self.fill.is_empty()
+            && let Some(loader) = self.loader.take()
+        {
+            loader.finish()?;
+        }
+        Ok(Some(Done { ops, found: 0 }))
     }
 
     fn commit(&mut self) -> Result<()> {

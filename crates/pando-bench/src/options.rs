@@ -225,6 +225,14 @@ impl KvOptions {
                 "at least a millisecond is needed",
             ));
         }
+        if self.workloads.contains(&Workload::FillBulk) {
+            if self.threads > 1 {
+                return Err(Error::option("threads", "fillbulk has one"));
+            }
+            if !self.keys().is_ordered() {
+                return Err(Error::option("key-kind", "fillbulk needs keys in order"));
+            }
+        }
         if self.use_existing_db && self.dir.is_none() {
             return Err(Error::option("use-existing-db", "needs --dir"));
         }

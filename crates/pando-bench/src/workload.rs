@@ -36,6 +36,7 @@ macro_rules! workloads {
 workloads! {
     FillSeq "fillseq" "Writes each key once, in order.";
     FillRandom "fillrandom" "Writes each key once, in the order of a seeded permutation.";
+    FillBulk "fillbulk" "Writes each key once, in order, as the engine loads what is sorted.";
     Overwrite "overwrite" "Writes random keys.";
     ReadRandom "readrandom" "Reads random keys.";
     ReadMissing "readmissing" "Reads keys that are not there.";
@@ -74,7 +75,7 @@ impl Workload {
 
     /// True if it writes each key once, whatever the duration.
     pub fn is_fill(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom)
+        matches!(self, Self::FillSeq | Self::FillRandom | Self::FillBulk)
     }
 
     /// True if one more thread works beside those that are counted.

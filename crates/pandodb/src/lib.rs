@@ -95,6 +95,7 @@ pub use db::Db;
 pub use error::{Error, Result};
 pub use io_backend::IoBackend;
 pub use iter::{Entry, Iter};
+pub use load::Loader;
 pub use memory::{MemoryReport, MemoryShare};
 pub use occupancy::Occupancy;
 pub use options::{Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX};

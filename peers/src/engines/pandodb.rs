@@ -2,7 +2,7 @@
 
 use pando_bench::Result;
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Loader, Table, WriteOptions};
 
 use crate::engine::{Change, Engine, ReadAt, ReadEntry, Settings, Setup, Worker};
 use crate::options::Level;
@@ -15,6 +15,7 @@ struct PandoDb {
 struct PandoWorker<'a> {
     engine: &'a PandoDb,
     batch: Batch,
+    loader: Option<Loader<'a>>,
     value: Vec<u8>,
 }
 
@@ -37,6 +38,7 @@ impl Engine for PandoDb {
         Ok(Box::new(PandoWorker {
             engine: self,
             batch: Batch::new(),
+            loader: None,
             value: Vec::new(),
         }))
     }
@@ -86,6 +88,23 @@ impl Worker for PandoWorker<'_> {
             .engine
             .db
             .write(&mut self.batch, WriteOptions::default())?)
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)], is_last: bool) -> Result<()> {
+        let mut loader = match self.loader.take() {
+            Some(loader) => loader,
+            None => self.engine.table.loader()?,
+        };
+        for (key, value) in entries {
+            loader.put(key, value)?;
+        }
+        match is_last {
+            true => {
+                loader.finish()?;
+            }
+            false => self.loader = Some(loader),
+        }
+        Ok(())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

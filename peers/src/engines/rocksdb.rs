@@ -4,12 +4,12 @@
 //! so are index and filter blocks.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
-    WriteBufferManager, WriteOptions,
+    DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter,
+    WaitForCompactOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use pando_bench::Result;
 
@@ -27,6 +27,10 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 
 struct RocksDb {
     db: DB,
+    /// Those of the files that are loaded, too.
+    options: Options,
+    /// A file to be loaded, on the store's file system.
+    file: PathBuf,
     version: String,
     max_memory: u64,
     write_buffer_bytes: u64,
@@ -39,6 +43,8 @@ struct RocksWorker<'a> {
     family: &'a ColumnFamily,
     reads: ReadOptions,
     writes: WriteOptions,
+    /// Of the file that is going to be ingested.
+    file: Option<SstFileWriter<'a>>,
     value: Vec<u8>,
 }
 
@@ -101,6 +107,8 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         .map_err(failed("rocksdb: opening"))?;
     Ok(Box::new(RocksDb {
         db,
+        options,
+        file: setup.dir.join("load.sst"),
         version: version(&setup.dir),
         max_memory: setup.max_memory,
         write_buffer_bytes,
@@ -122,6 +130,7 @@ impl Engine for RocksDb {
             family: family.expect("it was opened by this name"),
             reads,
             writes,
+            file: None,
             value: Vec::new(),
         }))
     }
@@ -178,6 +187,35 @@ impl Worker for RocksWorker<'_> {
             .db
             .write_opt(batch, &self.writes)
             .map_err(failed("rocksdb: write"))
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)], is_last: bool) -> Result<()> {
+        let RocksDb {
+            db, options, file, ..
+        } = self.engine;
+        let mut writer = match self.file.take() {
+            Some(writer) => writer,
+            None => {
+                let writer = SstFileWriter::create(options);
+                writer
+                    .open(file)
+                    .map_err(failed("rocksdb: opening a file to load"))?;
+                writer
+            }
+        };
+        for (key, value) in entries {
+            writer.put(key, value).map_err(failed("rocksdb: put"))?;
+        }
+        if !is_last {
+            self.file = Some(writer);
+            return Ok(());
+        }
+        // Which syncs it.
+        writer.finish().map_err(failed("rocksdb: finishing"))?;
+        let mut how = IngestExternalFileOptions::default();
+        how.set_move_files(true);
+        db.ingest_external_file_opts(&how, vec![file])
+            .map_err(failed("rocksdb: ingesting"))
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -58,7 +58,7 @@ fn check(record: &Record) {
     assert_eq!(record.beside_ops_per_s.is_some(), is_beside);
     let found = match record.workload {
         "readmissing" => Some(0),
-        "fillseq" | "fillrandom" | "overwrite" | "deleterandom" => None,
+        "fillseq" | "fillrandom" | "fillbulk" | "overwrite" | "deleterandom" => None,
         "seekrandom" => record.found,
         // Keys were deleted before.
         name if name.starts_with("ycsb") => record.found,
@@ -72,11 +72,16 @@ fn check(record: &Record) {
 
 #[test]
 fn fills_write_each_key_once_on_any_number_of_threads() {
-    for workload in [Workload::FillSeq, Workload::FillRandom] {
+    let fills = [
+        (Workload::FillSeq, 4),
+        (Workload::FillRandom, 4),
+        (Workload::FillBulk, 1),
+    ];
+    for (workload, threads) in fills {
         let directory = tempfile::tempdir().unwrap();
         let options = KvOptions {
             num: 777,
-            threads: 4,
+            threads,
             batch: 10,
             dir: Some(directory.path().to_owned()),
             io_backend: IoBackend::Auto,
@@ -89,6 +94,20 @@ fn fills_write_each_key_once_on_any_number_of_threads() {
         assert_eq!(table.len(), 777);
         let keys = table.iter().map(|entry| entry.unwrap().0);
         assert!(keys.eq((0..777).map(|number| format!("{number:016}").into_bytes())));
+    }
+}
+
+#[test]
+fn a_load_in_bulk_has_one_thread_and_keys_in_order() {
+    let wrong: [fn(&mut KvOptions); 2] = [
+        |options| options.threads = 2,
+        |options| options.key_kind = KeyKind::Random,
+    ];
+    for change in wrong {
+        let mut options = tiny(&[Workload::FillBulk]);
+        change(&mut options);
+        let error = pando_bench::run(&options, &mut Notes::default()).unwrap_err();
+        assert!(matches!(error, Error::Option { .. }), "{error}");
     }
 }
 

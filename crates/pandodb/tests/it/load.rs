@@ -1,6 +1,6 @@
 //! Loads of keys in order.
 
-use pandodb::{Db, Durability, Error};
+use pandodb::{Batch, Db, Durability, Error, WriteOptions};
 
 fn key(number: u32) -> Vec<u8> {
     format!("user:{number:010}").into_bytes()
@@ -80,4 +80,65 @@ fn only_an_empty_table_is_loaded_and_only_in_order() {
     let too_long = table.load_sorted([(long, b"v")]);
     assert!(matches!(too_long, Err(Error::KeyTooLong { .. })));
     assert!(table.is_empty());
+}
+
+/// Batches whose keys lie together, of which some are there already, in two tables.
+#[test]
+fn batches_of_neighbours_count_what_is_new_and_keep_what_is_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = open(directory.path());
+    let (left, right) = (db.table("left").unwrap(), db.table("right").unwrap());
+    for step in 0..8_u32 {
+        let mut batch = Batch::new();
+        for number in (step * 500..step * 500 + 1000).step_by(1 + step as usize % 2) {
+            batch.put(&left, &key(number), &[step as u8; 40]);
+            batch.put(&right, &key(number), &value(number));
+        }
+        db.write(&mut batch, WriteOptions::default()).unwrap();
+    }
+    // 0, 2, 4 and 6 have all keys of theirs; 7, the last one, those that are even.
+    let expected: Vec<u32> = (0..4000).chain((4000..4500).step_by(2)).collect();
+    drop((left, right));
+    db.close().unwrap();
+    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let db = open(directory.path());
+    let (left, right) = (db.table("left").unwrap(), db.table("right").unwrap());
+    for table in [&left, &right] {
+        assert_eq!(table.len(), expected.len() as u64);
+        let keys = table.iter().map(|entry| entry.unwrap().0);
+        assert!(keys.eq(expected.iter().map(|number| key(*number))));
+    }
+    for number in expected {
+        let newest = match number / 500 {
+            0 => 0,
+            step if number % 2 == 0 || step % 2 == 0 => step.min(7),
+            step => step - 1,
+        };
+        let newest = if number % 2 == 1 && newest % 2 == 1 {
+            newest - 1
+        } else {
+            newest
+        };
+        assert_eq!(left.get(&key(number)).unwrap().unwrap(), [newest as u8; 40]);
+        assert_eq!(right.get(&key(number)).unwrap().unwrap(), value(number));
+    }
+}
+
+#[test]
+fn a_load_that_is_not_finished_leaves_a_beginning() {
+    let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let mut loader = table.loader().unwrap();
+    for number in 0..5000 {
+        loader.put(&key(number), &[1; 20]).unwrap();
+    }
+    let wrong = loader.put(&key(4999), &[2; 20]);
+    assert!(matches!(wrong, Err(Error::NotAscending { entry: 5000 })));
+    drop(loader);
+    let kept = table.len();
+    assert!(kept > 4000 && kept < 5000, "{kept}");
+    let keys = table.iter().map(|entry| entry.unwrap().0);
+    assert!(keys.eq((0..kept as u32).map(key)));
+    assert!(matches!(table.loader(), Err(Error::NotEmpty { .. })));
 }
