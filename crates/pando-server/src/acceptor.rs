@@ -35,7 +35,8 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // The connection is gone, or nothing can be opened now: go on a little later.
-                    Err(_) => {
+                    Err(error) => {
+                        shared.events.not_accepted(&error);
                         pause = Some(REFUSED_PAUSE);
                         break;
                     }
@@ -61,6 +62,7 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     };
     if let Some(text) = refusal {
         shared.statistics.tick(Ticker::ConnectionsRejected, 1);
+        shared.events.refused(address, text);
         // The peer may not even read it.
         let _: io::Result<usize> = stream.write(format!("-{text}\r\n").as_bytes());
         return;
@@ -68,6 +70,7 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     let least = shared.loops.iter().min_by_key(|handle| load(handle));
     let least = least.expect("a server has a loop");
     least.connections.fetch_add(1, Ordering::Relaxed);
+    shared.events.connection(address, true);
     least.send(Message::Accept(stream, address));
 }
 

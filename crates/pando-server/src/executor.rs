@@ -78,6 +78,9 @@ impl Connection {
                 // A browser was tricked into talking to us.
                 if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                     self.session.closing = true;
+                    let client = self.record.address;
+                    let what = "a request of a browser: possibly an attack through one";
+                    turn.shared.events.protocol_error(client, what);
                     return self.finish(turn, consumed, None);
                 }
                 Err((None, CommandIndex::unknown(arguments)))
@@ -261,7 +264,7 @@ impl Connection {
         let text = match halt {
             Halt::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
-                Err(error) => engine_error(&error),
+                Err(error) => engine_error(turn, running.command, &error),
             },
             Halt::Yield => return Step::Yielded,
             Halt::Wait => {
@@ -269,7 +272,7 @@ impl Connection {
                 running.waited = running.transaction.is_some();
                 return Step::Suspended;
             }
-            Halt::Engine(error) => engine_error(&error),
+            Halt::Engine(error) => engine_error(turn, running.command, &error),
             Halt::Row(error) => format!("ERR the value of this key cannot be used: {error:?}"),
             Halt::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
         };
@@ -375,17 +378,22 @@ impl Connection {
             }
             Ok(Attempt::Pending(pending)) => match self.park(turn, running, pending) {
                 Ok(()) => Err(Some(Step::Suspended)),
-                Err(error) => self.commit_failed(&error),
+                Err(error) => self.commit_failed(turn, running.command, &error),
             },
-            Err(error) => self.commit_failed(&error),
+            Err(error) => self.commit_failed(turn, running.command, &error),
         }
     }
 
     #[cold]
-    fn commit_failed(&mut self, error: &pandodb::Error) -> Result<Option<Lsn>, Option<Step>> {
+    fn commit_failed(
+        &mut self,
+        turn: &Turn<'_>,
+        command: &Command,
+        error: &pandodb::Error,
+    ) -> Result<Option<Lsn>, Option<Step>> {
         self.take_back();
         self.undo_exec();
-        self.write_error(&engine_error(error));
+        self.write_error(&engine_error(turn, command, error));
         Ok(None)
     }
 
@@ -472,6 +480,8 @@ impl Connection {
             };
             let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
             turn.shared.slow_log.add(command, most);
+            let (client, name) = (self.record.address, running.command.name);
+            turn.shared.events.slow_command(client, name, micros);
         }
     }
 
@@ -524,6 +534,9 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn engine_error(error: &pandodb::Error) -> String {
+/// What a command replies that the store failed; the log is told, too.
+#[cold]
+fn engine_error(turn: &Turn<'_>, command: &Command, error: &pandodb::Error) -> String {
+    turn.shared.events.failed_command(command.name, error);
     format!("ERR {error}")
 }

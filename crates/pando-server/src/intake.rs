@@ -55,7 +55,10 @@ impl Connection {
                 Parsed::Incomplete { .. } => return Input::Starved,
                 Parsed::Broken(error) => {
                     self.session.closing = true;
-                    self.write_error(&format!("ERR {error}"));
+                    let text = format!("ERR {error}");
+                    self.write_error(&text);
+                    let client = self.record.address;
+                    turn.shared.events.protocol_error(client, &text);
                     turn.count_error(b"ERR");
                     return Input::Starved;
                 }

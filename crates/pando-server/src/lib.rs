@@ -12,7 +12,7 @@
 //! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
-//! (expiry), `statistics`, `http_endpoint` (metrics and probes), `commands` (the table and one
+//! (expiry), `statistics`, `log`, `http_endpoint` (metrics and probes), `commands` (the table and one
 //! file for each family).
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod http_request;
 mod intake;
 mod keyspace;
 mod latency_monitor;
+mod log;
 mod lookahead;
 mod loop_data;
 mod loop_handle;
@@ -58,5 +59,6 @@ mod staging;
 mod statistics;
 
 pub use error::Error;
+pub use log::{LogLevel, LogLevelSetter};
 pub use options::{Durability, ServerOptions};
 pub use server::{Handle, Server};

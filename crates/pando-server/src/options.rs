@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::log::{LogLevel, LogLevelSetter};
+
 /// What a reply to a write promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -64,6 +66,10 @@ pub struct ServerOptions {
     pub config_file: String,
     /// Version of the product.
     pub version: String,
+    /// From which importance on events are written, for `CONFIG GET loglevel`.
+    pub log_level: LogLevel,
+    /// Whom `CONFIG SET loglevel` tells; without one it is refused.
+    pub log_level_setter: Option<LogLevelSetter>,
 }
 
 impl Default for ServerOptions {
@@ -83,6 +89,8 @@ impl Default for ServerOptions {
             dir: String::new(),
             config_file: String::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            log_level: LogLevel::default(),
+            log_level_setter: None,
         }
     }
 }

@@ -132,6 +132,8 @@ impl Server {
         mut self,
         opener: impl FnOnce() -> pandodb::Result<Db> + Send + 'static,
     ) -> Result<(), Error> {
+        let addresses = &self.shared.addresses;
+        tracing::info!(?addresses, metrics = ?self.metrics.addresses, "listening");
         let mut threads = Vec::new();
         for (index, poll) in self.polls.drain(..).enumerate() {
             let handle = self.shared.loops[index].clone();
@@ -192,6 +194,10 @@ impl Server {
             drop(engine);
             let closed = db.close().map_err(Error::Engine);
             result = result.and(closed);
+        }
+        match &result {
+            Ok(()) => tracing::info!("the server has stopped"),
+            Err(error) => tracing::error!(%error, "the server has stopped"),
         }
         result
     }

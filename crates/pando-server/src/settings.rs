@@ -5,6 +5,7 @@ use std::time::Duration;
 use pando_sync::RwLock;
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 
 /// Changed by `CONFIG SET`, read by the loops. Relaxed throughout: each is a value of its own.
@@ -25,6 +26,8 @@ pub(crate) struct Settings {
     monitor_ms: AtomicU64,
     /// The smaller of the two, in nanoseconds.
     watch_ns: AtomicU64,
+    log_level: RwLock<LogLevel>,
+    log_level_setter: Option<LogLevelSetter>,
 }
 
 impl Settings {
@@ -41,6 +44,8 @@ impl Settings {
             slow_entries_max: AtomicU64::new(128),
             monitor_ms: AtomicU64::new(0),
             watch_ns: AtomicU64::new(u64::MAX),
+            log_level: RwLock::new(options.log_level),
+            log_level_setter: options.log_level_setter,
         };
         settings.set_slow_us(10_000);
         settings.set_durability(options.durability);
@@ -163,6 +168,23 @@ impl Settings {
     pub(crate) fn set_monitor_ms(&self, ms: u64) {
         self.monitor_ms.store(ms, Ordering::Relaxed);
         self.set_watch();
+    }
+
+    pub(crate) fn log_level(&self) -> LogLevel {
+        *self.log_level.read()
+    }
+
+    /// True if somebody writes a log, and can be told of another level.
+    pub(crate) fn has_log(&self) -> bool {
+        self.log_level_setter.is_some()
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        if let Some(LogLevelSetter(set)) = self.log_level_setter {
+            let mut held = self.log_level.write();
+            set(level);
+            *held = level;
+        }
     }
 
     /// Unsent bytes at which a connection stops executing.

@@ -13,6 +13,7 @@ use crate::compaction::Compaction;
 use crate::cursor::CursorRing;
 use crate::engine::Engine;
 use crate::latency_monitor::LatencyMonitor;
+use crate::log::Events;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) statistics: ServerStatistics,
     pub(crate) slow_log: SlowLog,
     pub(crate) latency_monitor: LatencyMonitor,
+    pub(crate) events: Events,
 }
 
 impl Shared {
@@ -97,6 +99,7 @@ impl Shared {
             statistics,
             slow_log: SlowLog::default(),
             latency_monitor: LatencyMonitor::default(),
+            events: Events::default(),
             options,
         }
     }
@@ -116,9 +119,12 @@ impl Shared {
         // AcqRel: the last loop to come has seen all others.
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.loops.len() {
             // AcqRel: pairs with the Acquire in stage; a stop that came first stays.
-            let _ = self
+            let serves = self
                 .stage
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+            if serves.is_ok() {
+                tracing::info!(loops = self.loops.len(), "commands are executed");
+            }
         }
     }
 
@@ -142,6 +148,7 @@ impl Shared {
 
     /// The engine cannot be used: the server stops, and says why at its end.
     pub(crate) fn fail(&self, error: pandodb::Error) {
+        tracing::error!(%error, "the store cannot be used");
         self.failure.lock().get_or_insert(error);
         self.stop();
     }
@@ -154,7 +161,9 @@ impl Shared {
     /// Begins the end: the acceptor is woken, and tells the loops.
     pub(crate) fn stop(&self) {
         // Release: pairs with the Acquire in stage.
-        self.stage.store(2, Ordering::Release);
+        if self.stage.swap(2, Ordering::Release) != 2 {
+            tracing::info!("the server stops");
+        }
         let _ = self.acceptor.wake();
     }
 

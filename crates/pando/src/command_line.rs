@@ -150,6 +150,13 @@ pub(crate) struct ServeFlags {
     /// [default: off].
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
+    /// What is written to the log on standard error: off, error, warn, info or debug
+    /// [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How a line of the log looks: text or json [default: text].
+    #[arg(long, value_name = "NAME")]
+    log_format: Option<String>,
 }
 
 impl ServeFlags {
@@ -169,6 +176,8 @@ impl ServeFlags {
             ("threads", &self.threads),
             ("requirepass", &self.requirepass),
             ("metrics_listen", &self.metrics_listen),
+            ("log_level", &self.log_level),
+            ("log_format", &self.log_format),
         ];
         let mut given: Vec<_> = single
             .into_iter()

@@ -10,7 +10,14 @@ use crate::command_line::CommandLine;
 use crate::layers::{KEYS, Layers};
 
 /// Options that only the server has.
-const OF_THE_SERVER: [&str; 4] = ["listen", "threads", "requirepass", "metrics_listen"];
+const OF_THE_SERVER: [&str; 6] = [
+    "listen",
+    "threads",
+    "requirepass",
+    "metrics_listen",
+    "log_level",
+    "log_format",
+];
 /// Flags that are no options of the server.
 const NO_OPTIONS: [&str; 3] = ["config", "help", "version"];
 

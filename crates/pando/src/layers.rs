@@ -9,7 +9,7 @@ use crate::failure::{Code, Failure};
 use crate::nearest::{distance, nearest};
 
 /// Everything that can be configured; the flags have `-` for `_`.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 16] = [
     "dir",
     "listen",
     "max_memory",
@@ -24,6 +24,8 @@ pub(crate) const KEYS: [&str; 14] = [
     "threads",
     "requirepass",
     "metrics_listen",
+    "log_level",
+    "log_format",
 ];
 /// The configuration file that is read without being asked for.
 const FILE: &str = "pando.toml";

@@ -1,7 +1,7 @@
 //! The `pando` binary: command line, configuration, what is said at start and at the end.
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
-//! one set of values), `serve`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`, `top`,
+//! one set of values), `serve` and its `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`, `top`,
 //! `bench`. The work itself is done in libraries; here it is started, and what goes wrong becomes a
 //! sentence and an exit code.
 
@@ -16,6 +16,7 @@ mod completeness;
 mod failure;
 mod inspect;
 mod layers;
+mod log;
 mod memory;
 mod nearest;
 mod output;

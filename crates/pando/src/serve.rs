@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 use crate::command_line::ServeFlags;
 use crate::failure::{Code, Failure};
 use crate::layers::Layers;
+use crate::log;
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::show_size;
@@ -24,7 +25,16 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let layers = Layers::read(flags.config.as_deref(), environment, flags.given())?;
     let settings = Settings::new(&layers)?;
-    let server = Server::bind(server_options(&settings))?;
+    let log_level_setter = log::start(settings.log_level, settings.log_format)?;
+    tracing::info!(
+        version = VERSION,
+        pid = std::process::id(),
+        "the server starts"
+    );
+    let server = Server::bind(ServerOptions {
+        log_level_setter: Some(log_level_setter),
+        ..server_options(&settings)
+    })?;
     stop_on_signals(&server)?;
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect();
     let addresses: Vec<String> = texts(server.addresses());
@@ -49,6 +59,7 @@ fn server_options(settings: &Settings) -> ServerOptions {
         periodic_ms: settings.periodic_ms,
         dir: dir.display().to_string(),
         config_file: settings.config_file.clone(),
+        log_level: settings.log_level,
         version: VERSION.to_owned(),
         ..ServerOptions::default()
     }
@@ -105,7 +116,8 @@ fn stop_on_signals(server: &Server) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let handle = server.handle();
     let wait = move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            tracing::info!(signal, "told to stop");
             handle.shutdown();
         }
     };

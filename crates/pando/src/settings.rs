@@ -3,12 +3,13 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use pando_server::Durability;
+use pando_server::{Durability, LogLevel};
 use pandodb::{Compression, IoBackend};
 
 use crate::backend;
 use crate::failure::Failure;
 use crate::layers::{Layers, Value};
+use crate::log::LogFormat;
 use crate::memory;
 use crate::quantity::{parse_size, show_size};
 
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     pub(crate) requirepass: Option<String>,
     pub(crate) metrics_listen: Vec<SocketAddr>,
+    pub(crate) log_level: LogLevel,
+    pub(crate) log_format: LogFormat,
     pub(crate) config_file: String,
 }
 
@@ -85,6 +88,10 @@ impl Settings {
             Durability::from_name(text)
                 .ok_or_else(|| format!("'{text}': there are durable, periodic and none"))
         };
+        let log_level = |text: &str| {
+            LogLevel::from_name(text)
+                .ok_or_else(|| format!("'{text}': there are off, error, warn, info and debug"))
+        };
         let mut listen = Vec::new();
         if let Some(value) = layers.get("listen") {
             for text in &value.texts {
@@ -119,6 +126,8 @@ impl Settings {
             metrics_listen: read(layers, "metrics_listen", parse_optional_addresses)?
                 .unwrap_or_default(),
             requirepass: read(layers, "requirepass", text)?.filter(|word| !word.is_empty()),
+            log_level: read(layers, "log_level", log_level)?.unwrap_or_default(),
+            log_format: read(layers, "log_format", LogFormat::parse)?.unwrap_or_default(),
             config_file: layers.file.clone(),
         })
     }

@@ -254,9 +254,10 @@ impl crate::store::Store {
         // Who opens a store on a full disk is told so.
         let patient = || incarnation.is_none() && self.is_patient();
         let epochs = self.pool.epochs();
-        let (mut turns, mut phase) = (0, time::now());
+        let (mut turns, mut phase, mut pages) = (0, time::now(), 0);
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
             let written = self.write_epoch(cut.epoch)?;
+            pages += written as u64;
             self.statistics
                 .tick(Ticker::CheckpointPages, written as u64);
             if written == 0 {
@@ -273,11 +274,11 @@ impl crate::store::Store {
             pairs: epochs.take_pairs(cut.epoch),
             counts: cut.counts,
         };
-        self.end_phase(Measure::CheckpointWrite, &mut phase);
+        let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
         self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
-        self.end_phase(Measure::CheckpointSync, &mut phase);
+        let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
         let superblock = Superblock {
             generation: cut.epoch,
             incarnation: incarnation.unwrap_or(files.superblock.incarnation),
@@ -297,8 +298,10 @@ impl crate::store::Store {
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));
-        self.end_phase(Measure::CheckpointPublish, &mut phase);
+        let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
         self.statistics.tick(Ticker::Checkpoints, 1);
+        let lsn = cut.lsn.0;
+        tracing::debug!(lsn, pages, write_ns, sync_ns, publish_ns, "checkpoint");
         Ok(())
     }
 
@@ -320,10 +323,11 @@ impl crate::store::Store {
         }
     }
 
-    /// Records how long a phase took; the next one begins.
-    fn end_phase(&self, measure: Measure, begun: &mut time::Instant) {
-        self.statistics.record_since(measure, *begun);
+    /// Records how long a phase took, and returns it in nanoseconds; the next one begins.
+    fn end_phase(&self, measure: Measure, begun: &mut time::Instant) -> u64 {
+        let ns = self.statistics.record_since(measure, *begun);
         *begun = time::now();
+        ns
     }
 }
 

@@ -102,6 +102,10 @@ impl Owner {
                 engine.poison("an engine thread panicked");
             }
         }
+        match &flushed {
+            Ok(()) => tracing::info!("store closed"),
+            Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
+        }
         flushed
     }
 }
@@ -173,6 +177,12 @@ impl Db {
             }
         }
         engine.serving.store(true, Ordering::Release);
+        tracing::info!(
+            recovery_ms = u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
+            batches = engine.replayed,
+            log_bytes = engine.replayed_bytes,
+            "store opened"
+        );
         Ok(Self {
             owner: Arc::new(owner),
         })

@@ -409,9 +409,9 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     options.page_size = page_size.bytes();
     options.block_size = superblock.block_bytes as usize;
     let mut budget = Budget::new(&options, page_size);
-    let log_bytes = budget.segment_bytes * u64::from(budget.segments);
+    let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
-    budget.segments = (log_bytes / budget.segment_bytes).max(2) as u32;
+    budget.segments = (allowed_bytes / budget.segment_bytes).max(2) as u32;
     // The life before may have ended before its last names were durable: the mark of creation must
     // not come back.
     device
@@ -434,6 +434,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
     })?;
+    let log_bytes = marked.end.0.saturating_sub(how.from.0);
+    tracing::info!(checkpoint_lsn = how.from.0, log_bytes, "recovery begins");
     let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
     let end = pando_wal::replay(&device, &how, |lsn, payload| {
         replay.batch(lsn, payload)?;

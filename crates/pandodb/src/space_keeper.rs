@@ -288,6 +288,18 @@ impl SpaceKeeper {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// The disk was found full, or not.
+    fn set_full(&self, full: bool) {
+        // Relaxed: a hint, as in is_full.
+        if self.full.swap(full, Ordering::Relaxed) != full {
+            let data_bytes = self.space.blocks() * self.block_bytes;
+            match full {
+                true => tracing::warn!(data_bytes, "the data file cannot grow: the disk is full"),
+                false => tracing::info!(data_bytes, "the data file has room again"),
+            }
+        }
+    }
+
     /// What a refused put says.
     pub(crate) fn full_error(&self) -> Error {
         let bytes = self.space.blocks() * self.block_bytes;
@@ -324,18 +336,18 @@ impl SpaceKeeper {
                 .min(bytes_nameable(blocks, self.block_bytes));
             if step == 0 {
                 // No block number is left: as full as a full disk.
-                self.full.store(true, Ordering::Relaxed);
+                self.set_full(true);
                 break;
             }
             match self.file.allocate(bytes, step) {
                 Ok(()) => {
                     self.space.grow(blocks + step / self.block_bytes);
-                    self.full.store(false, Ordering::Relaxed);
+                    self.set_full(false);
                     break;
                 }
                 Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
                 Err(_) => {
-                    self.full.store(true, Ordering::Relaxed);
+                    self.set_full(true);
                     break;
                 }
             }
@@ -468,7 +480,7 @@ impl SpaceKeeper {
         }
         if blocks > 0 {
             self.statistics.tick(Ticker::BlocksFreed, blocks);
-            self.full.store(false, Ordering::Relaxed);
+            self.set_full(false);
             self.waiters.notify_all();
         }
     }

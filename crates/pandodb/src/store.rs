@@ -69,6 +69,7 @@ impl Drop for RoomWait<'_> {
     fn drop(&mut self) {
         // Relaxed: as in wait_for_room.
         if self.0.stuck.fetch_sub(1, Ordering::Relaxed) == 1 {
+            tracing::info!("pages wait for room no more");
             self.0.tell_of_room();
         }
     }
@@ -140,11 +141,16 @@ impl Store {
 
     /// Nothing is written from here on. Keeps the first cause; wakes all that wait.
     pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
-        {
+        let first = {
             let mut poison = self.poison.lock();
-            if poison.is_none() {
-                *poison = Some(cause.to_string());
+            let first = poison.is_none().then(|| cause.to_string());
+            if first.is_some() {
+                poison.clone_from(&first);
             }
+            first
+        };
+        if let Some(cause) = first {
+            tracing::error!(%cause, "the store takes no writes until it is opened again");
         }
         // Release: pairs with the Acquire in check_poison.
         self.poisoned.store(true, Ordering::Release);
@@ -226,7 +232,12 @@ impl Store {
     /// A checkpoint waits for room for what names its pages, or goes on.
     pub(crate) fn set_unnamed(&self, unnamed: bool) {
         // Relaxed: as above.
-        self.unnamed.store(unnamed, Ordering::Relaxed);
+        if self.unnamed.swap(unnamed, Ordering::Relaxed) != unnamed {
+            match unnamed {
+                true => tracing::warn!("the disk or a quota is full: a checkpoint waits for room"),
+                false => tracing::info!("the checkpoint waits for room no more"),
+            }
+        }
     }
 
     /// What a commit is told while pages cannot be written.
@@ -239,7 +250,9 @@ impl Store {
     /// A write of pages waits for room from here on, until what is returned is dropped.
     pub(crate) fn wait_for_room(&self) -> RoomWait<'_> {
         // Relaxed: a hint, as in is_stuck.
-        self.stuck.fetch_add(1, Ordering::Relaxed);
+        if self.stuck.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!("the disk or a quota is full: pages wait for room, puts are refused");
+        }
         self.tell_of_room();
         RoomWait(self)
     }

@@ -36,7 +36,12 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn is_user(context: &Context<'_>, user: &[u8], password: &[u8]) -> bool {
     // Both are compared whatever the first says.
     let known = context.shared.settings.is_password(password);
-    user == b"default" && known
+    let is_user = user == b"default" && known;
+    if !is_user {
+        let client = context.record.address;
+        context.shared.events.wrong_password(client);
+    }
+    is_user
 }
 
 fn auth(context: &mut Context<'_>) -> Run {

@@ -7,6 +7,7 @@ use crate::context::{Context, Run};
 use crate::engine::bytes;
 use crate::glob;
 use crate::keyspace::DATABASES;
+use crate::log::LogLevel;
 use crate::options::Durability;
 use crate::shared::Shared;
 
@@ -110,6 +111,7 @@ const PARAMETERS: &[(&str, Value)] = &[
     ),
     ("list-max-listpack-size", Value::Fixed("-2")),
     ("list-max-ziplist-size", Value::Fixed("-2")),
+    ("loglevel", Value::Settable(log_level, set_log_level)),
     ("lua-time-limit", Value::Fixed("5000")),
     ("maxclients", Value::Settable(maxclients, set_maxclients)),
     ("maxmemory", Value::Computed(maxmemory)),
@@ -282,6 +284,23 @@ fn set_monitor_ms(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'st
     let ms = number(value)?;
     if apply {
         shared.settings.set_monitor_ms(ms);
+    }
+    Ok(())
+}
+
+fn log_level(shared: &Shared) -> String {
+    shared.settings.log_level().redis_name().to_owned()
+}
+
+fn set_log_level(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let level = LogLevel::from_name(&String::from_utf8_lossy(value)).ok_or(
+        "argument must be one of the following: debug, verbose, notice, warning, error, nothing",
+    )?;
+    if !shared.settings.has_log() {
+        return Err("nobody writes a log");
+    }
+    if apply {
+        shared.settings.set_log_level(level);
     }
     Ok(())
 }

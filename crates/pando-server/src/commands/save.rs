@@ -66,6 +66,9 @@ fn save(context: &mut Context<'_>) -> Run {
         let job = job.clone();
         move || {
             let result = engine.db.checkpoint().map_err(|error| error.to_string());
+            if let Err(error) = &result {
+                tracing::error!(error, "a save failed");
+            }
             drop(engine);
             failed.store(result.is_err(), Ordering::Relaxed);
             // Release: pairs with the AcqRel in save.
@@ -114,6 +117,8 @@ fn shutdown(context: &mut Context<'_>) -> Run {
         return context.fail("ERR No shutdown in progress.");
     }
     context.session.closing = true;
+    let client = context.record.address;
+    tracing::info!(%client, "SHUTDOWN was asked for");
     context.shared.stop();
     Ok(())
 }

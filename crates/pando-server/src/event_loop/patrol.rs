@@ -24,6 +24,8 @@ impl EventLoop {
             return;
         };
         self.shared.clients.remove(connection.record.id);
+        let address = connection.record.address;
+        self.shared.events.connection(address, false);
         // Relaxed: a hint for the acceptor.
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
         // A socket that cannot be deregistered is closed all the same.

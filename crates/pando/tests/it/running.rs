@@ -1,8 +1,9 @@
 //! A running server, and tests of how it starts and stops.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub(crate) fn pando(directory: &Path) -> Command {
 /// A server that is ended with the test.
 pub(crate) struct Running {
     child: Child,
+    log: PathBuf,
     pub(crate) report: Vec<String>,
     pub(crate) address: String,
 }
@@ -26,10 +28,18 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `pando` with `arguments` in `directory` and waits until it has said all.
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let log = directory.join("log");
+        let stderr = File::options().create(true).append(true).open(&log);
+        Self::start_with(directory, arguments, stderr.unwrap().into())
+    }
+
+    /// As [`Running::start`], with its standard error elsewhere.
+    pub(crate) fn start_with(directory: &Path, arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = pando(directory)
             .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
             .args(arguments)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -46,6 +56,7 @@ impl Running {
         let address = address.expect("the server has started").trim().to_owned();
         Self {
             child,
+            log: directory.join("log"),
             report,
             address,
         }
@@ -91,15 +102,26 @@ impl Running {
         String::from_utf8(text).unwrap()
     }
 
-    fn signal(&self, name: &str) {
+    /// The lines of its standard error so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.log).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status();
         assert!(status.unwrap().success());
     }
 
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     pub(crate) fn stop(mut self, signal: &str) -> ExitStatus {
         self.signal(signal);
-        self.child.wait().unwrap()
+        self.wait()
     }
 }
 

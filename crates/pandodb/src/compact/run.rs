@@ -76,7 +76,18 @@ impl Db {
             share: 0.0,
             steps: 0,
         };
-        compaction.run()
+        tracing::info!("compaction begins");
+        let result = compaction.run();
+        match &result {
+            Ok(report) => tracing::info!(
+                before_bytes = report.data_bytes_before,
+                after_bytes = report.data_bytes_after,
+                finished = report.finished,
+                "compaction ends"
+            ),
+            Err(error) => tracing::warn!(%error, "compaction failed"),
+        }
+        result
     }
 }
 

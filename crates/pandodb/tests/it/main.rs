@@ -9,6 +9,7 @@ mod compact;
 mod concurrency;
 mod devices;
 mod dropped;
+mod events;
 mod futures;
 mod golden;
 mod limits;

@@ -1,0 +1,95 @@
+//! The events that peers cause: each kind has a bound, and says how many it left out.
+//!
+//! No event has a key, a value or a password: only names of commands and addresses of clients.
+//! None is on the way of a command that ends as it should.
+
+use std::io;
+use std::net::SocketAddr;
+
+use pando_sync::time::unix_ms;
+
+use super::limit::Limit;
+
+/// The bounds of all kinds.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    connections: Limit,
+    refused: Limit,
+    accepting: Limit,
+    protocol: Limit,
+    passwords: Limit,
+    slow: Limit,
+    engine: Limit,
+}
+
+impl Events {
+    /// A connection was opened, or closed if not `open`.
+    pub(crate) fn connection(&self, client: SocketAddr, open: bool) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let Some(left_out) = self.connections.admit(unix_ms()) else {
+            return;
+        };
+        match open {
+            true => tracing::debug!(%client, left_out, "connection opened"),
+            false => tracing::debug!(%client, left_out, "connection closed"),
+        }
+    }
+
+    /// A connection was refused.
+    #[cold]
+    pub(crate) fn refused(&self, client: SocketAddr, why: &str) {
+        if let Some(left_out) = self.refused.admit(unix_ms()) {
+            tracing::warn!(%client, why, left_out, "connection refused");
+        }
+    }
+
+    /// The system has no connection to give now.
+    #[cold]
+    pub(crate) fn not_accepted(&self, error: &io::Error) {
+        if let Some(left_out) = self.accepting.admit(unix_ms()) {
+            tracing::warn!(%error, left_out, "connections cannot be accepted");
+        }
+    }
+
+    /// A peer sent what is no request; its connection ends.
+    #[cold]
+    pub(crate) fn protocol_error(&self, client: SocketAddr, error: &str) {
+        if let Some(left_out) = self.protocol.admit(unix_ms()) {
+            tracing::warn!(%client, error, left_out, "protocol error");
+        }
+    }
+
+    /// A peer gave a wrong password.
+    #[cold]
+    pub(crate) fn wrong_password(&self, client: SocketAddr) {
+        if let Some(left_out) = self.passwords.admit(unix_ms()) {
+            tracing::warn!(%client, left_out, "wrong password");
+        }
+    }
+
+    /// A command took as long as those of the slow log.
+    #[cold]
+    pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64) {
+        if let Some(left_out) = self.slow.admit(unix_ms()) {
+            tracing::info!(%client, command, us, left_out, "slow command");
+        }
+    }
+
+    /// A command failed since the store did; what is wrong with a command is its client's matter.
+    #[cold]
+    pub(crate) fn failed_command(&self, command: &str, error: &pandodb::Error) {
+        use pandodb::Error::{Full, Io, Poisoned};
+        if !error.is_corruption() && !matches!(error, Full { .. } | Io { .. } | Poisoned { .. }) {
+            return;
+        }
+        let Some(left_out) = self.engine.admit(unix_ms()) else {
+            return;
+        };
+        match error.is_corruption() {
+            true => tracing::error!(command, %error, left_out, "damage was found"),
+            false => tracing::warn!(command, %error, left_out, "the store failed a command"),
+        }
+    }
+}

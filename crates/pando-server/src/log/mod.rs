@@ -1,0 +1,8 @@
+//! What the server tells `tracing`: from which level on, how often at most, and in which words.
+
+mod events;
+mod level;
+mod limit;
+
+pub(crate) use events::Events;
+pub use level::{LogLevel, LogLevelSetter};

@@ -1,0 +1,67 @@
+//! The log of the server: events as lines on standard error, as text or JSON.
+//!
+//! A line is written by the thread that has something to say, and one that cannot be written is
+//! forgotten: a log that nobody reads must not end the service. Only what is rare is told, and
+//! what peers can cause at will is bounded (`pando_server`).
+
+use std::io;
+
+use pando_server::{LogLevel, LogLevelSetter};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::failure::{Code, Failure};
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LogFormat {
+    /// Time, level, where, what, and its fields as `name=value`.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+impl LogFormat {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(format!("'{text}': there are text and json")),
+        }
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
+}
+
+/// From here on events from `level` on are written. Returns what changes the level. Once a process.
+pub(crate) fn start(level: LogLevel, format: LogFormat) -> Result<LogLevelSetter, Failure> {
+    let (filter_of_now, handle) = reload::Layer::new(filter(level));
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .log_internal_errors(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter_of_now));
+    let started = subscriber.try_init();
+    started.map_err(|error| Failure::new(Code::Usage, format!("the log: {error}")))?;
+    let set = move |level: LogLevel| {
+        // The subscriber lives as long as the process.
+        let _ = handle.reload(filter(level));
+    };
+    Ok(LogLevelSetter(Box::leak(Box::new(set))))
+}

@@ -1,0 +1,167 @@
+//! The log of a running server: what is in it, from which level on, and how much of it at most.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::running::Running;
+
+const JSON: [&str; 2] = ["--log-format", "json"];
+
+/// All lines, each an object.
+fn events(server: &Running) -> Vec<Value> {
+    let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+    server.log().iter().map(parse).collect()
+}
+
+fn with_message<'a>(events: &'a [Value], message: &str) -> Vec<&'a Value> {
+    let says = |event: &&Value| event["message"] == message;
+    events.iter().filter(says).collect()
+}
+
+/// Sends `request`, which ends the connection, and waits for that. Returns the replies.
+fn break_with(server: &Running, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let long = Some(Duration::from_secs(30));
+    stream.set_read_timeout(long).unwrap();
+    stream.write_all(request).unwrap();
+    let mut rest = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut rest);
+    String::from_utf8(rest).unwrap()
+}
+
+#[test]
+fn a_life_of_a_server_is_in_its_log_as_json_and_no_secret_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = [
+        &JSON[..],
+        &["--log-level", "debug", "--requirepass", "right"],
+    ]
+    .concat();
+    let mut server = Running::start(directory.path(), &flags);
+    // Until recovery is done.
+    while break_with(&server, b"AUTH right\r\nSAVE\r\nQUIT\r\n").contains("LOADING") {}
+    break_with(&server, b"AUTH wrongsecret\r\nQUIT\r\n");
+    break_with(&server, b"*1\r\n$-5\r\n");
+    let slow = b"AUTH right\r\nCONFIG SET slowlog-log-slower-than 0\r\n\
+        SET mykey myvalue\r\nSAVE\r\nQUIT\r\n";
+    break_with(&server, slow);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let events = events(&server);
+    for (message, level, field) in [
+        ("the server starts", "INFO", "version"),
+        ("listening", "INFO", "addresses"),
+        ("store opened", "INFO", "recovery_ms"),
+        ("commands are executed", "INFO", "loops"),
+        ("connection opened", "DEBUG", "client"),
+        ("wrong password", "WARN", "client"),
+        ("protocol error", "WARN", "error"),
+        ("slow command", "INFO", "us"),
+        ("checkpoint", "DEBUG", "pages"),
+        ("told to stop", "INFO", "signal"),
+        ("store closed", "INFO", "timestamp"),
+        ("the server has stopped", "INFO", "timestamp"),
+    ] {
+        let found = with_message(&events, message);
+        assert!(!found.is_empty(), "{message} is not in {events:#?}");
+        assert_eq!(found[0]["level"], level, "{message}");
+        assert!(!found[0][field].is_null(), "{message} has no {field}");
+    }
+    let all = format!("{events:?}");
+    for secret in ["wrongsecret", "right", "mykey", "myvalue"] {
+        assert!(!all.contains(secret), "{secret} is in {all}");
+    }
+}
+
+#[test]
+fn an_orderly_life_says_nothing_from_warnings_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Running::start(directory.path(), &["--log-level", "warn"]);
+    server.expect("SET key value", "+OK\r\n");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    assert_eq!(server.log(), Vec::<String>::new());
+}
+
+#[test]
+fn the_level_is_changed_while_the_server_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &JSON);
+    let level = |name: &str| {
+        let length = name.len();
+        let reply = format!("*2\r\n$8\r\nloglevel\r\n${length}\r\n{name}\r\n");
+        server.expect("CONFIG GET loglevel", &reply);
+    };
+    level("notice");
+    server.expect("SAVE", "+OK\r\n");
+    assert!(with_message(&events(&server), "checkpoint").is_empty());
+    server.expect("CONFIG SET loglevel verbose", "+OK\r\n");
+    level("debug");
+    server.expect("SAVE", "+OK\r\n");
+    let checkpoints = with_message(&events(&server), "checkpoint").len();
+    assert_eq!(checkpoints, 1);
+    server.expect("CONFIG SET loglevel nothing", "+OK\r\n");
+    let before = server.log().len();
+    server.expect("SAVE", "+OK\r\n");
+    break_with(&server, b"*1\r\n$-5\r\n");
+    assert_eq!(server.log().len(), before);
+    server.expect("CONFIG SET loglevel loud", "-ERR CONFIG SET failed");
+    level("nothing");
+}
+
+#[test]
+fn a_flood_of_bad_requests_is_a_few_lines_that_say_how_many_there_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &JSON);
+    (0..200).for_each(|_| drop(break_with(&server, b"*1\r\n$-5\r\n")));
+    // What was left out is told with the first of a later second.
+    let told = || {
+        let all = events(&server);
+        let lines = with_message(&all, "protocol error");
+        let left_out = lines.iter().map(|line| line["left_out"].as_u64().unwrap());
+        (lines.len() as u64, left_out.sum::<u64>())
+    };
+    let mut sent = 200;
+    while told().0 + told().1 < sent {
+        break_with(&server, b"*1\r\n$-5\r\n");
+        sent += 1;
+        assert!(sent < 1_000_000, "{:?}", told());
+    }
+    let (lines, _) = told();
+    assert!(lines < sent / 2, "{lines} lines of {sent}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let stderr = Stdio::from(writer);
+    let mut server = Running::start_with(directory.path(), &[], stderr);
+    drop(reader);
+    break_with(&server, b"*1\r\n$-5\r\n");
+    server.expect("PING", "+PONG\r\n");
+    server.signal("TERM");
+    assert!(server.wait().success());
+}
+
+#[test]
+fn values_that_are_none_are_named() {
+    for (flag, value, part) in [
+        ("--log-level", "loud", "off, error, warn, info and debug"),
+        ("--log-format", "xml", "text and json"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let output = crate::running::pando(directory.path())
+            .args([flag, value])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains(flag) && text.contains(part), "{text}");
+    }
+}
