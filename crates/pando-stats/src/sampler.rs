@@ -7,6 +7,8 @@ use crate::statistics::IS_OFF;
 thread_local! {
     /// Operations of this thread that are not timed before the next one that is.
     static LEFT: [Cell<u32>; KINDS] = const { [const { Cell::new(0) }; KINDS] };
+    /// All are timed.
+    static ALL: Cell<bool> = const { Cell::new(false) };
     /// State of the generator that spreads them.
     static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) };
 }
@@ -53,9 +55,22 @@ impl Sampled {
         })
     }
 
+    /// From here on all operations of this thread are timed, or as few as ever. Returns what was
+    /// before.
+    pub fn all(timed: bool) -> bool {
+        let before = ALL.replace(timed);
+        for kind in [Self::Gets, Self::Writes, Self::Commands] {
+            LEFT.with(|left| left[kind as usize].set(kind.gap()));
+        }
+        before
+    }
+
     /// Operations to leave out: 0 to two periods less two, each as likely.
     #[cold]
     fn gap(self) -> u32 {
+        if ALL.get() {
+            return 0;
+        }
         // A xorshift generator.
         let mut state = STATE.get();
         state ^= state << 13;
@@ -69,6 +84,16 @@ impl Sampled {
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_no_statistics))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_operations_are_timed_while_somebody_asks_for_it() {
+        let count = || (0..1000).filter(|_| Sampled::Gets.is_due()).count();
+        assert!(count() < 100);
+        assert!(!Sampled::all(true));
+        assert_eq!(count(), 1000);
+        assert!(Sampled::all(false));
+        assert!(count() < 100);
+    }
 
     #[test]
     fn one_operation_of_each_period_is_timed_whatever_the_rhythm() {

@@ -15,7 +15,7 @@ use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 
-use crate::approach::Approach;
+use crate::approach::{Approach, Freely};
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::word::Store;
 
@@ -134,6 +134,17 @@ impl Tree {
         approach: &mut impl Approach<'p>,
     ) -> Attempt<Optimistic<'p>> {
         approach.look(pool, self.root, 0)
+    }
+
+    /// Levels of the tree, the leaves included.
+    ///
+    /// # Errors
+    /// [`Restart`].
+    pub fn try_height(&self, pool: &Pool) -> Attempt<u8> {
+        let root = self.root(pool, &mut Freely)?;
+        let level = self.node_at(root, None)?.level();
+        root.validate()?;
+        Ok(level + 1)
     }
 
     /// The node at `here`, of this tree and of `level` if that is known.

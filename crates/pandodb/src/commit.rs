@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::holds::HoldShare;
+use crate::profile::{CommitStep, Steps};
 use crate::space_keeper::{IdPromise, Promise};
 use crate::stripes::StripeIndex;
 use crate::tables::TableState;
@@ -156,9 +157,12 @@ impl Engine {
             return Ok(self.validate_reads(set));
         }
         let begun = Sampled::Writes.is_due().then(time::now);
+        let mut steps = Steps::new(begun);
         self.check_writable()?;
         scratch.prepare(self, set)?;
-        let credits = self.take_credits(set, scratch)?;
+        let credits = self.take_credits(set, scratch);
+        steps.end(CommitStep::Prepare);
+        let credits = credits?;
         let locked = match self.stripes.try_lock_all(&scratch.stripes) {
             Ok(locked) => locked,
             Err(taken) => return Err(Stop::Stripe(taken).into()),
@@ -171,6 +175,7 @@ impl Engine {
         let Some(pass) = self.gate.try_enter() else {
             return Err(Stop::Gate.into());
         };
+        steps.end(CommitStep::Lock);
         if !set.trees_unchanged() {
             drop(pass);
             drop(locked);
@@ -186,10 +191,12 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed.into());
         }
+        steps.end(CommitStep::Check);
         // Inside the gate, where nobody else can name them any more.
         self.name_chunks(set)?;
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
+        steps.end(CommitStep::Append);
         self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         for stripe in &scratch.stripes {
@@ -198,6 +205,7 @@ impl Engine {
         self.log.mark_applied(lsn);
         drop(pass);
         drop(locked);
+        steps.end(CommitStep::Apply);
         self.statistics.tick(Ticker::Commits, 1);
         begun.map(|begun| self.statistics.record_since(Measure::CommitSampled, begun));
         self.look_for_checkpoint();

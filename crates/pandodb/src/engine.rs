@@ -24,6 +24,7 @@ use crate::jobs::Jobs;
 use crate::lending::Fetchers;
 use crate::maintenance::SparseLeaves;
 use crate::options::{Budget, Builder};
+use crate::profile::{self, Wait};
 use crate::reads::Reads;
 use crate::store::{Store, pause};
 use crate::stripes::Stripes;
@@ -325,11 +326,20 @@ impl Engine {
             }
         };
         self.statistics.record_since(Measure::GetSampled, begun);
+        self.profile_get(table);
         if found {
             let bytes = out.len() as u64;
             self.statistics.record(Measure::ValueSampled, bytes);
         }
         Ok(found)
+    }
+
+    /// Tells who asks of a get that has ended.
+    fn profile_get(&self, table: &TableState) {
+        if profile::begin().is_some() {
+            let height = |tree: Tree| tree.try_height(&self.pool).ok();
+            profile::note_get(table.tree().and_then(height).unwrap_or(0));
+        }
     }
 
     /// As [`Engine::read`], for a read that may have begun.
@@ -512,13 +522,23 @@ impl<'a> Blocked<'a> {
         match stop {
             Stop::Restart(Restart::Fault(page)) => self.fault(*page),
             Stop::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
-                self.engine.serve(*restart, &mut self.turns)
+                let begun = profile::begin();
+                let served = self.engine.serve(*restart, &mut self.turns);
+                profile::end(begun, Wait::of(stop));
+                served
             }
             stop => self.park_on(stop),
         }
     }
 
     fn park_on(&self, stop: &Stop) -> Result<()> {
+        let begun = profile::begin();
+        let parked = self.park_for(stop);
+        profile::end(begun, Wait::of(stop));
+        parked
+    }
+
+    fn park_for(&self, stop: &Stop) -> Result<()> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
         while !self.engine.register(stop, &waker)? {
@@ -543,12 +563,14 @@ impl<'a> Blocked<'a> {
                 self.park_on(&Stop::Holds(POINT_HOLDS))?;
             }
         }
+        let begun = profile::begin();
         if !self.wanted.is_empty() {
             self.wanted.push(page);
             self.engine.fetch_many(&self.wanted)?;
             self.wanted.clear();
         }
         self.engine.fetch(page)?;
+        profile::end(begun, Wait::Page);
         if let Some(share) = &self.share {
             let place = &mut self.holds[self.held % share.frames()];
             *place = None;
@@ -574,9 +596,10 @@ impl Engine {
 
     /// Blocks until the batch of `lsn` is durable.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        self.log
-            .wait_durable(lsn)
-            .map_err(|error| self.log_failed(error))
+        let begun = profile::begin();
+        let waited = self.log.wait_durable(lsn);
+        profile::end(begun, Wait::Durable);
+        waited.map_err(|error| self.log_failed(error))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::fetcher::Started;
 use crate::halt::{Halt, Stop};
 use crate::lending::Borrowed;
+use crate::profile::{self, Wait};
 use crate::table::Table;
 use crate::tables::TableState;
 
@@ -330,7 +331,9 @@ impl Gathering<'_> {
             todo, next, first, ..
         } = &mut *self.scratch;
         let mut failed = Ok(());
+        let begun = profile::begin();
         fetcher.wait(None);
+        profile::end(begun, Wait::Page);
         fetcher.reap(self.engine, |tag, _, result| {
             if failed.is_ok() {
                 failed = result;

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::fetcher::{Fetcher, OwnReads, Started};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
+use crate::profile::Wait;
 use crate::read_log::{Played, ReadLog};
 use crate::stripes::Stamp;
 use crate::table::{Table, with_reader};
@@ -60,6 +61,11 @@ impl Pending {
     /// True if it waits for a page from the device.
     pub fn is_for_page(&self) -> bool {
         matches!(self.stop, Stop::Restart(Restart::Fault(_)))
+    }
+
+    /// What it waits for.
+    pub fn wait(&self) -> Wait {
+        Wait::of(&self.stop)
     }
 }
 

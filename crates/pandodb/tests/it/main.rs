@@ -17,6 +17,7 @@ mod load;
 mod many;
 mod merges;
 mod nonblocking;
+mod profile;
 mod queue;
 mod reads;
 mod restart;
