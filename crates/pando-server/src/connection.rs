@@ -23,6 +23,7 @@ use crate::loop_data::Turn;
 use crate::loop_handle::TokenWake;
 use crate::output::Output;
 use crate::session::Session;
+use crate::spending::Spending;
 use crate::staging::Staging;
 
 /// Commands that a connection executes in one turn.
@@ -49,6 +50,8 @@ pub(crate) struct Buffers {
     pub(crate) parser: Parser,
     pub(crate) output: Output,
     pub(crate) progress: Progress,
+    /// What the running command has waited for, once it has.
+    pub(crate) spending: Spending,
     pub(crate) staging: Staging,
 }
 
@@ -278,6 +281,7 @@ impl Connection {
                 break;
             }
             let step = if self.running.is_some() {
+                self.unpark();
                 self.resume(turn)
             } else if turn.stopping {
                 break;
@@ -306,6 +310,13 @@ impl Connection {
         }
         self.compact();
         next
+    }
+
+    /// The running command has another turn.
+    fn unpark(&mut self) {
+        if let Some(buffers) = &mut self.buffers {
+            buffers.spending.unpark();
+        }
     }
 
     /// Drops executed input.

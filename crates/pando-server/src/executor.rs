@@ -46,6 +46,8 @@ pub(crate) struct Running {
     missed: bool,
     /// Its last run ended where it had to wait for a read.
     waited: bool,
+    /// It was parked once: its waits are in the buffers.
+    parked: bool,
     transaction: Option<Box<Transaction>>,
     conflicts: u32,
 }
@@ -110,6 +112,7 @@ impl Connection {
             // Whoever looked ahead has counted it.
             missed: self.position < self.looked_until,
             waited: false,
+            parked: false,
             transaction: None,
             conflicts: 0,
         });
@@ -215,6 +218,7 @@ impl Connection {
             output,
             progress,
             staging,
+            ..
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
         let arguments = parser.arguments(&input[*offset..]);
         let transactional = match running.command.kind {
@@ -255,7 +259,14 @@ impl Connection {
             now_ms: turn.now_ms,
             exec_index: None,
         };
-        (running.command.run)(&mut context)
+        if context.session.profiles.is_none() {
+            return (running.command.run)(&mut context);
+        }
+        let (run, profile) = pandodb::profiled(|| (running.command.run)(&mut context));
+        if let Some(profiles) = &mut self.session.profiles {
+            profiles.add_run(&profile);
+        }
+        run
     }
 
     /// The run has stopped: parks it, or ends it with an error.
@@ -301,10 +312,14 @@ impl Connection {
     fn park(
         &mut self,
         turn: &mut Turn<'_>,
-        running: &Running,
+        running: &mut Running,
         pending: Pending,
     ) -> pandodb::Result<()> {
         turn.shared.statistics.tick(Ticker::CommandsSuspended, 1);
+        let is_first = !std::mem::replace(&mut running.parked, true);
+        if let Some(buffers) = &mut self.buffers {
+            buffers.spending.park(pending.wait(), is_first);
+        }
         let limits = self.limits(turn);
         let data = turn
             .data
@@ -358,7 +373,16 @@ impl Connection {
             .expect("a transaction is one of the engine");
         let transaction = running.transaction.as_mut();
         let transaction = transaction.expect("what is committed is a transaction");
-        match transaction.try_commit(&mut data.reactor) {
+        let attempt = match &mut self.session.profiles {
+            None => transaction.try_commit(&mut data.reactor),
+            Some(profiles) => {
+                let commit = || transaction.try_commit(&mut data.reactor);
+                let (attempt, profile) = pandodb::profiled(commit);
+                profiles.add_run(&profile);
+                attempt
+            }
+        };
+        match attempt {
             Ok(Attempt::Ready(Outcome::Committed(lsn))) => Ok(lsn),
             Ok(Attempt::Ready(Outcome::Conflict { watched })) => {
                 self.take_back();
@@ -455,6 +479,24 @@ impl Connection {
         if ns >= turn.shared.settings.watch_ns() {
             self.note_slow(turn, running, ns);
         }
+        if self.session.profiles.is_some() {
+            self.note_profile(turn, running, ns);
+        }
+    }
+
+    /// Keeps where a command spent its time, for its connection; that of asking for it is not kept.
+    #[cold]
+    fn note_profile(&mut self, turn: &Turn<'_>, running: &Running, ns: u64) {
+        let name = &turn.shared.commands.names()[running.id];
+        let waited = self.buffers.as_ref().filter(|_| running.parked);
+        let Some(profiles) = &mut self.session.profiles else {
+            return;
+        };
+        if name == "pando|profile" {
+            return profiles.forget_runs();
+        }
+        let waited = waited.map(|buffers| &buffers.spending);
+        profiles.end(name, Duration::from_nanos(ns), waited);
     }
 
     /// Tells slow log and latency monitor of a command that took `ns`.
@@ -480,8 +522,17 @@ impl Connection {
             };
             let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
             turn.shared.slow_log.add(command, most);
-            let (client, name) = (self.record.address, running.command.name);
-            turn.shared.events.slow_command(client, name, micros);
+            let waits = match running.parked {
+                true => buffers.spending.text(),
+                false => String::new(),
+            };
+            let (client, name) = (
+                self.record.address,
+                &turn.shared.commands.names()[running.id],
+            );
+            turn.shared
+                .events
+                .slow_command(client, name, micros, &waits);
         }
     }
 
@@ -507,6 +558,11 @@ impl Connection {
             buffers.output.push_stream(offset, source);
         }
         let gate = lsn.filter(|_| turn.shared.settings.durability() == Durability::Durable);
+        if gate.is_some()
+            && let Some(profiles) = &mut self.session.profiles
+        {
+            profiles.gate();
+        }
         buffers.output.release(gate);
         buffers.offset += consumed;
         self.position += consumed as u64;

@@ -6,6 +6,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::Watch;
 
 use crate::client::ClientRecord;
+use crate::spending::Profiles;
 use crate::staging::Staged;
 
 /// A key of WATCH.
@@ -103,6 +104,8 @@ pub(crate) struct Session {
     pub(crate) watches: Vec<WatchedKey>,
     /// The newest write of this connection.
     pub(crate) last_write: Option<Lsn>,
+    /// Where its commands spend their time, if it has asked for that.
+    pub(crate) profiles: Option<Box<Profiles>>,
 }
 
 impl Session {
@@ -136,6 +139,7 @@ impl Session {
         self.end_transaction();
         self.database = 0;
         self.version = Version::Resp2;
+        self.profiles = None;
         self.authenticated = authenticated;
     }
 }

@@ -1,5 +1,6 @@
-//! PANDO COMPACT, and BGREWRITEAOF, which asks for the same.
+//! PANDO with its COMPACT, and BGREWRITEAOF, which asks for the same.
 
+use super::profile::profile;
 use super::{Command, Flags, Kind, replies};
 use crate::compaction::Compaction;
 use crate::context::{Context, Run};
@@ -17,6 +18,12 @@ pub(crate) const COMMANDS: &[Command] = &[
                 complexity: "O(N) where N is the number of pages, in the background",
                 summary: "Makes the files as small as what they hold, in the background.",
                 ..Command::new("compact", -2, compact)
+            },
+            Command {
+                flags: Flags::LOADING.and(Flags::NO_MULTI),
+                complexity: "O(1)",
+                summary: "Tells where the commands of the connection spend their time.",
+                ..Command::new("profile", 3, profile)
             },
             Command {
                 flags: Flags::LOADING,
@@ -69,6 +76,10 @@ fn help(context: &mut Context<'_>) -> Run {
         "    sparse pages are packed, the data file is cut, the log gives back what it",
         "    does not use. INFO persistence tells how far it is. ABORT ends it early;",
         "    what was done stays done.",
+        "PROFILE ON|OFF|GET",
+        "    Turn profiles of the commands of this connection on or off, or get that of",
+        "    the command before: runs, time, waits and steps of its commit, each with",
+        "    how often and how many microseconds.",
         "HELP",
         "    Print this help.",
     ])

@@ -21,6 +21,7 @@ mod info_text;
 mod latency;
 mod many;
 mod memory;
+mod profile;
 mod range;
 pub(crate) mod replies;
 mod save;

@@ -74,6 +74,9 @@ impl EventLoop {
             .as_ref()
             .is_some_and(|of| of.output.is_gated());
         connection.gated = waits;
+        if !waits && let Some(profiles) = &mut connection.session.profiles {
+            profiles.open_gate();
+        }
         self.touched.push(token);
         waits
     }

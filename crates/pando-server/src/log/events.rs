@@ -71,9 +71,9 @@ impl Events {
 
     /// A command took as long as those of the slow log.
     #[cold]
-    pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64) {
+    pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64, waits: &str) {
         if let Some(left_out) = self.slow.admit(unix_ms()) {
-            tracing::info!(%client, command, us, left_out, "slow command");
+            tracing::info!(%client, command, us, waits, left_out, "slow command");
         }
     }
 

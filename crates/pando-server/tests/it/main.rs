@@ -33,6 +33,8 @@ mod model;
 #[cfg(test)]
 mod pipeline;
 #[cfg(test)]
+mod profile;
+#[cfg(test)]
 mod scan;
 #[cfg(test)]
 mod statistics;
