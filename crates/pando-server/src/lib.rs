@@ -12,8 +12,8 @@
 //! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
 //! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
 //! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
-//! (expiry), `statistics`, `spending` (where commands spend their time), `log`, `http_endpoint` (metrics and probes), `commands` (the table and one
-//! file for each family).
+//! (expiry), `statistics`, `spending` (where commands spend their time), `log`,
+//! `http_endpoint` (metrics and probes), `commands` (the table and one file for each family).
 
 #![forbid(unsafe_code)]
 

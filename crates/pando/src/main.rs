@@ -1,8 +1,8 @@
 //! The `pando` binary: command line, configuration, what is said at start and at the end.
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
-//! one set of values), `serve` and its `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`, `top`,
-//! `bench`. The work itself is done in libraries; here it is started, and what goes wrong becomes a
+//! one set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
+//! `top`, `bench`. The work itself is done in libraries; here it is started, and what goes wrong becomes a
 //! sentence and an exit code.
 
 #![forbid(unsafe_code)]

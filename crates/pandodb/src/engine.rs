@@ -334,14 +334,6 @@ impl Engine {
         Ok(found)
     }
 
-    /// Tells who asks of a get that has ended.
-    fn profile_get(&self, table: &TableState) {
-        if profile::begin().is_some() {
-            let height = |tree: Tree| tree.try_height(&self.pool).ok();
-            profile::note_get(table.tree().and_then(height).unwrap_or(0));
-        }
-    }
-
     /// As [`Engine::read`], for a read that may have begun.
     #[cold]
     pub(crate) fn read_on(

@@ -11,8 +11,11 @@ use std::fmt;
 use pando_pool::{Resource, Restart};
 use pando_stats::Sampled;
 use pando_sync::time::{self, Duration, Instant};
+use pando_tree::Tree;
 
+use crate::engine::Engine;
 use crate::halt::Stop;
+use crate::tables::TableState;
 
 thread_local! {
     static OPEN: RefCell<Option<Profile>> = const { RefCell::new(None) };
@@ -309,12 +312,19 @@ pub(crate) fn note(f: impl FnOnce(&mut Profile)) {
     OPEN.with_borrow_mut(|open| open.as_mut().map(f));
 }
 
-/// A get of a tree with `levels` levels has ended.
-pub(crate) fn note_get(levels: u8) {
-    note(|profile| {
-        profile.gets += 1;
-        profile.levels += u64::from(levels);
-    });
+impl Engine {
+    /// Tells who asks of a get that has ended.
+    pub(crate) fn profile_get(&self, table: &TableState) {
+        if OPEN.with_borrow(Option::is_none) {
+            return;
+        }
+        let height = |tree: Tree| tree.try_height(&self.pool).ok();
+        let levels = table.tree().and_then(height).unwrap_or(0);
+        note(|profile| {
+            profile.gets += 1;
+            profile.levels += u64::from(levels);
+        });
+    }
 }
 
 /// The steps of an attempt to commit, one after the other.
