@@ -2,8 +2,8 @@
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
 //! one set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
-//! `top`, `bench`. The work itself is done in libraries; here it is started, and what goes wrong becomes a
-//! sentence and an exit code.
+//! `top`, `bench`. The work itself is done in libraries; here it is started, and what goes wrong
+//! becomes a sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
