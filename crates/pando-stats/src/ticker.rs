@@ -112,6 +112,7 @@ tickers! {
         GarbagePages "garbage_pages" "pages" "Pages and chunks freed of dropped tables and of large values that are gone.";
         CompactPages "compact_pages" "pages" "Pages that compaction made be written again, further to the front of the data file.";
         CompactChunks "compact_chunks" "chunks" "Chunks of large values that compaction moved further to the front.";
+        MappingWriteBytes "mapping_write_bytes" "bytes" "Bytes written to say where pages lie: journal, base, superblock.";
         ChunkReads "chunk_reads" "chunks" "Chunks of large values read from the device.";
         ChunkReadBytes "chunk_read_bytes" "bytes" "Bytes of these.";
         ChunkWrites "chunk_writes" "chunks" "Chunks of large values written to the device.";
@@ -146,6 +147,7 @@ tickers! {
     }
     Log {
         LogBytes "log_bytes" "bytes" "Bytes of records appended to the log.";
+        LogWriteBytes "log_write_bytes" "bytes" "Bytes that flushes wrote: records, and what fills their last sector.";
         LogFlushes "log_flushes" "flushes" "Writes of the log that were made durable.";
         LogFlushedRecords "log_flushed_records" "records" "Records made durable, to be divided by the flushes.";
     }

@@ -101,7 +101,10 @@ impl<D: Device> Log<D> {
     fn write(&self, buffer: &LogBuffer) -> Result<()> {
         for run in buffer.runs() {
             let file = self.segments.file(run.slot);
-            self.write_run(&file, buffer.bytes_of(run), run.offset)?;
+            let bytes = buffer.bytes_of(run);
+            self.write_run(&file, bytes, run.offset)?;
+            let ticker = Ticker::LogWriteBytes;
+            self.statistics.tick(ticker, bytes.len() as u64);
         }
         for run in buffer.runs() {
             self.segments.file(run.slot).sync()?;

@@ -9,7 +9,7 @@
 
 use pando_device::File;
 use pando_format::mapping::Group;
-use pando_format::superblock::Superblock;
+use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -188,6 +188,7 @@ impl Engine {
                 Ok(()) | Err(Error::Full { .. }) => {}
                 Err(error) => return Err(error),
             }
+            self.count_mapping_bytes(&mut files, 0);
         }
         Ok(())
     }
@@ -294,6 +295,7 @@ impl crate::store::Store {
             write_superblock(&files.superblock_file, &superblock)
         })?;
         files.superblock = superblock;
+        self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
         files.mapping.remove_obsolete()?;
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         self.space
@@ -321,6 +323,12 @@ impl crate::store::Store {
             }
             thread::park_timeout(FULL_PAUSE);
         }
+    }
+
+    /// Counts what was written to journal and base, and `slots` bytes of the superblock.
+    fn count_mapping_bytes(&self, files: &mut Files, slots: u64) {
+        let bytes = files.mapping.take_written_bytes() + slots;
+        self.statistics.tick(Ticker::MappingWriteBytes, bytes);
     }
 
     /// Records how long a phase took, and returns it in nanoseconds; the next one begins.

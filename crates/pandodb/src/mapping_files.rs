@@ -196,6 +196,8 @@ pub(crate) struct MappingFiles {
     allocated: u64,
     /// Files that no superblock names once the next one is durable.
     obsolete: Vec<String>,
+    /// Bytes written since somebody asked.
+    written_bytes: u64,
 }
 
 impl MappingFiles {
@@ -223,6 +225,7 @@ impl MappingFiles {
             journal_bytes: superblock.journal_bytes,
             allocated,
             obsolete: Vec::new(),
+            written_bytes: 0,
         })
     }
 
@@ -235,6 +238,7 @@ impl MappingFiles {
         self.allocate_to(end)?;
         let write = self.journal.write_at(&bytes, self.journal_bytes);
         write.map_err(Error::io("writing the mapping journal"))?;
+        self.written_bytes += bytes.len() as u64;
         self.journal
             .sync()
             .map_err(Error::io_fatal("syncing the mapping journal"))?;
@@ -250,6 +254,11 @@ impl MappingFiles {
             self.allocated += step;
         }
         Ok(())
+    }
+
+    /// Bytes written to journal and base since the last call.
+    pub(crate) fn take_written_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.written_bytes)
     }
 
     /// True if the journal is worth being merged into its base.
@@ -286,6 +295,8 @@ impl MappingFiles {
             .sync_directory()
             .map_err(Error::io("syncing the directory"))?;
         files.base_pages = page_count;
+        let base_bytes = sections(page_count) * SECTION_BYTES as u64;
+        files.written_bytes = self.written_bytes + base_bytes;
         files.obsolete = std::mem::take(&mut self.obsolete);
         files.obsolete.extend([base_name(self.number), old_name]);
         *self = files;
@@ -306,6 +317,7 @@ impl MappingFiles {
             journal_bytes: 0,
             allocated: JOURNAL_STEP,
             obsolete: Vec::new(),
+            written_bytes: 0,
         })
     }
 

@@ -307,6 +307,15 @@ const ENGINE: [Drive; 39] = [
         1
     }),
     ("checkpoint_pages", warm, checkpoint),
+    ("mapping_write_bytes", warm, |place| {
+        let bytes = || ticks(&place.db, Ticker::DeviceWriteBytes);
+        place.db.flush().unwrap();
+        let before = bytes();
+        let pages = checkpoint(place);
+        // A group of the journal is of whole sections; a superblock has two slots.
+        assert_eq!(bytes() - before, pages * PAGE_BYTES + 3 * 4096);
+        3 * 4096
+    }),
     ("garbage_pages", warm, drop_a_table),
     ("extents_allocated", warm, checkpoint),
     ("blocks_allocated", warm, checkpoint),
@@ -449,6 +458,15 @@ const BELOW: [Drive; 24] = [
         let before = place.db.newest_lsn().0;
         fill(&place.table, 0..3);
         place.db.newest_lsn().0 - before
+    }),
+    ("log_write_bytes", warm, |place| {
+        let bytes = || ticks(&place.db, Ticker::DeviceWriteBytes);
+        let before = bytes();
+        fill(&place.table, 0..3);
+        place.db.flush().unwrap();
+        let written = bytes() - before;
+        assert!(written > 0 && written % 512 == 0, "{written}");
+        written
     }),
     ("log_flushes", warm, |place| {
         fill(&place.table, 0..3);
