@@ -21,6 +21,11 @@ use crate::error::{Error, Result};
 use crate::mapping_files::{MappingFiles, write_superblock};
 use crate::store::pause;
 
+/// Part of all blocks whose retirement asks for a checkpoint: they cannot be used before, and those
+/// of the epoch that is being written come on top.
+const RETIRED_SHARE: u64 = 24;
+/// Fewer retired blocks than these are not worth one.
+const RETIRED_MIN: u64 = 2048;
 /// Pause before a checkpoint that met a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
@@ -166,7 +171,7 @@ impl Engine {
     fn epoch_is_long(&self) -> bool {
         let (pairs, retired) = self.pool.epochs().current_lengths();
         let pairs_max = (self.options.max_memory / 64 / 16).max(4096) as usize;
-        let retired_max = (self.space.blocks() / 8).max(2048);
+        let retired_max = (self.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
         pairs > pairs_max || retired > retired_max
     }
 

@@ -22,6 +22,8 @@ use crate::error::{Error, Result};
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
 const GROWTH_BYTES: u64 = 4 << 20;
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
+/// A step between these is this part of the file: what is not used yet counts as amplification.
+const GROWTH_SHARE: u64 = 32;
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// Free bytes that are kept ready, at least.
@@ -327,7 +329,7 @@ impl SpaceKeeper {
         let blocks = self.space.blocks();
         let bytes = blocks * self.block_bytes;
         let needed = (wanted + low) * self.block_bytes;
-        let mut step = (bytes / 8)
+        let mut step = (bytes / GROWTH_SHARE)
             .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
             .max(needed);
         loop {
