@@ -206,7 +206,7 @@ fn record(
     record.key_kind = Some(options.key_kind.name());
     record.batch = (plan.call_keys() > 1).then_some(options.batch);
     record.durability = Some(options.durability_name());
-    record.distribution = chooses.then(|| plan.distribution.name());
+    record.distribution = chooses.then(|| plan.chooser.distribution().name());
     record.rate_ops_per_s = options.rate;
     record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
     record.tickers = counted

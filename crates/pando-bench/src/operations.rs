@@ -5,19 +5,16 @@
 
 use pandodb::{Batch, Iter, Loader, Table, WriteOptions};
 
+use crate::chooser::Chooser;
 use crate::error::{Error, Result};
 use crate::fresh::{Fresh, View};
 use crate::keys::Keys;
-use crate::options::{Distribution, KvOptions, Workload};
-use crate::permutation::Permutation;
+use crate::options::{KvOptions, Workload};
 use crate::phase::{self, Calls, Done, Kind};
 use crate::random::Random;
 use crate::values::Values;
 use crate::workload::Mix;
-use crate::zipf::Zipf;
 
-/// Exponent of `latest`.
-const LATEST_EXPONENT: f64 = 0.99;
 /// Room of a buffer from the start, so that those of two threads share no line.
 const BUFFER_BYTES: usize = 256;
 
@@ -30,11 +27,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) values: &'a Values,
     pub(crate) keys: Keys,
     /// Which keys are chosen.
-    pub(crate) distribution: Distribution,
+    pub(crate) chooser: Chooser,
     /// Keys that are inserted beside those that were filled.
     pub(crate) fresh: Fresh,
-    permutation: Permutation,
-    pub(crate) zipf: Option<Zipf>,
     mix: Option<Mix>,
 }
 
@@ -71,32 +66,21 @@ impl<'a> Plan<'a> {
         fresh_start: u64,
     ) -> Self {
         let distribution = options.distribution_of(workload);
-        let exponent = match distribution {
-            Distribution::Uniform => None,
-            Distribution::Zipf(exponent) => Some(exponent),
-            Distribution::Latest => Some(LATEST_EXPONENT),
-        };
         Self {
             options,
             workload,
             table,
             values,
             keys: options.keys(),
-            distribution,
+            chooser: Chooser::new(distribution, options.num, options.seed),
             fresh: Fresh::new(fresh_start, options.threads),
-            permutation: Permutation::new(options.num, options.seed),
-            zipf: exponent.map(|exponent| Zipf::new(options.num, exponent)),
             mix: workload.mix(),
         }
     }
 
     /// Number of a key that was filled, chosen as the options say.
     pub(crate) fn choose(&self, random: &mut Random) -> u64 {
-        match (self.distribution, &self.zipf) {
-            (Distribution::Latest, Some(zipf)) => self.options.num - 1 - zipf.rank(random),
-            (_, Some(zipf)) => self.permutation.at(zipf.rank(random)),
-            (_, None) => random.below(self.options.num),
-        }
+        self.chooser.choose(random)
     }
 
     /// Keys that a call is for.
@@ -190,7 +174,7 @@ impl<'a> Operations<'a> {
         for index in self.fill.by_ref().take(plan.options.batch as usize) {
             let number = match plan.workload {
                 Workload::FillSeq => index,
-                _ => plan.permutation.at(index),
+                _ => plan.chooser.permutation().at(index),
             };
             plan.keys.write(number, &mut self.key);
             plan.values.write(number, 0, &mut self.value);

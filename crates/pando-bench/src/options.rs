@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use pando_sync::time::Duration;
 use pandodb::{Compression, Durability, IoBackend};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::keys::Keys;
@@ -11,7 +12,7 @@ pub use crate::value_sizes::ValueSizes;
 pub use crate::workload::Workload;
 
 /// Which keys are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Distribution {
     /// All alike.
     #[default]

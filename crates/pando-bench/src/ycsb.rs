@@ -6,7 +6,6 @@
 
 use crate::error::{Error, Result};
 use crate::operations::{Operations, check_value};
-use crate::options::Distribution;
 use crate::phase::{Done, Kind};
 use crate::workload::{Act, Mix};
 
@@ -53,13 +52,12 @@ impl Operations<'_> {
             return plan.choose(&mut self.random);
         }
         let num = plan.options.num;
-        match (plan.distribution, &plan.zipf) {
-            (Distribution::Latest, Some(zipf)) => {
-                let rank = zipf.rank(&mut self.random);
+        match plan.chooser.age(&mut self.random) {
+            Some(rank) => {
                 let older = rank.saturating_sub(total);
                 self.view.newest(rank).unwrap_or(num - 1 - older)
             }
-            _ if self.random.below(num + total) >= num => self.view.any(&mut self.random),
+            None if self.random.below(num + total) >= num => self.view.any(&mut self.random),
             _ => plan.choose(&mut self.random),
         }
     }
