@@ -2,6 +2,7 @@
 //!
 //! A [`Work`] belongs to one thread and checks what it reads.
 
+use pando_bench::chooser::Chooser;
 use pando_bench::keys::Keys;
 use pando_bench::permutation::Permutation;
 use pando_bench::phase::{self, Calls, Done};
@@ -25,7 +26,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     pub(crate) values: &'a Values,
     pub(crate) keys: Keys,
+    /// The order of a fill at random.
     pub(crate) permutation: &'a Permutation,
+    pub(crate) chooser: &'a Chooser,
 }
 
 /// The calls of one thread.
@@ -126,7 +129,7 @@ impl<'a> Work<'a> {
     }
 
     fn choose(&mut self) -> u64 {
-        self.random.below(self.plan.options.num)
+        self.plan.chooser.choose(&mut self.random)
     }
 
     fn fill(&mut self, batch: u64) -> Result<Option<Done>> {

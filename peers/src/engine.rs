@@ -90,6 +90,11 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// What it counts itself of what it writes, since it was opened: always the same names.
+    fn write_counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Closes it.
     ///
     /// # Errors

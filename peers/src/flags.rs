@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use pando_bench::Result;
+use pando_bench::{Distribution, Result};
 use pando_sync::time::Duration;
 
 use crate::child;
@@ -50,6 +50,13 @@ pub struct Flags {
     /// What a write waits for.
     #[arg(long, value_enum, default_value = "none")]
     durability: Level,
+    /// Which keys are chosen: uniform, zipf:S or latest.
+    #[arg(long, default_value = "uniform")]
+    distribution: String,
+    /// After overwrite and updaterandom, too, let the engine finish what it put off; the record has
+    /// what was written until then, and what the store takes. Fills always do. Without a warm-up.
+    #[arg(long)]
+    settle: bool,
     /// Numbers of threads, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     threads: Vec<usize>,
@@ -125,6 +132,8 @@ impl Flags {
             key_kind: self.key_kind,
             max_memory: self.max_memory,
             durability: self.durability,
+            distribution: Distribution::from_name(&self.distribution)?,
+            settle: self.settle,
             threads: self.threads.clone(),
             duration: self.duration,
             warmup: self.warmup,

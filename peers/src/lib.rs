@@ -2,7 +2,8 @@
 //!
 //! Reading order: `options` (what is asked for), [`engine`] (what an engine must do), `engines`
 //! (one file each), `calls` (one call of each workload), [`session`] (an engine that is filled
-//! once and then measured), `disk` (what the process read and wrote), [`record`]; `child` (each
+//! once and then measured), `disk` (what the process read and wrote), [`writes`] (that until all is
+//! written, and the space it takes), [`record`]; `child` (each
 //! engine has a process of its own), `cgroup` (may hold that to a total memory), [`run`] (fills,
 //! rounds, order), `screen`, [`flags`].
 //!
@@ -30,6 +31,7 @@ pub mod record;
 pub mod run;
 mod screen;
 pub mod session;
+pub mod writes;
 
 pub use engines::{ENGINES, EngineKind};
 pub use options::{Level, Options};

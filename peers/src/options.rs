@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pando_bench::keys::Keys;
-use pando_bench::{Error, KeyKind, Result, Workload};
+use pando_bench::{Distribution, Error, KeyKind, Result, Workload};
 use pando_sync::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +90,10 @@ pub struct Options {
     pub max_memory: u64,
     /// What a write waits for.
     pub durability: Level,
+    /// Which keys are chosen.
+    pub distribution: Distribution,
+    /// Engines finish what they put off after each workload that writes.
+    pub settle: bool,
     /// Numbers of threads, in their order.
     pub threads: Vec<usize>,
     /// Length of workloads that do not fill; None: `num` operations.
@@ -124,6 +128,8 @@ impl Default for Options {
             key_kind: Kind::Decimal,
             max_memory: 1 << 30,
             durability: Level::None,
+            distribution: Distribution::Uniform,
+            settle: false,
             threads: vec![1],
             duration: None,
             warmup: Duration::ZERO,
@@ -197,6 +203,18 @@ impl Options {
         }
     }
 
+    /// Keys and values that `ops` operations of `workload` write, in bytes, if all of them do.
+    pub(crate) fn written_bytes(&self, workload: Workload, ops: u64) -> Option<u64> {
+        let writes = matches!(
+            workload,
+            Workload::FillSeq
+                | Workload::FillRandom
+                | Workload::Overwrite
+                | Workload::UpdateRandom
+        );
+        writes.then(|| ops * (self.key_bytes as u64 + self.value_bytes as u64))
+    }
+
     pub(crate) fn keys(&self) -> Keys {
         Keys::new(self.key_kind.kind(), self.key_bytes, self.seed)
     }
@@ -220,6 +238,10 @@ impl Options {
         )?;
         if self.workloads()?.contains(&Workload::FillBulk) && !self.keys().is_ordered() {
             return Err(refused("key-kind", "fillbulk needs keys in order"));
+        self.workloads()?;
+        if self.settle && !self.warmup.is_zero() {
+            let what = "what a warm-up wrote would be counted, too";
+            return Err(refused("settle", what));
         }
         match self.keys().check(self.num) {
             Some(what) => Err(refused("key-size", what)),
@@ -230,7 +252,7 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, Options};
+    use super::{Duration, Level, Options};
     use pando_bench::Workload;
 
     #[test]
@@ -265,6 +287,7 @@ mod tests {
             |options| options.threads = vec![1, 0],
             |options| options.key_bytes = 2,
             |options| options.batch = Some(0),
+            |options| (options.settle, options.warmup) = (true, Duration::from_secs(1)),
             |options| options.workloads = vec!["deleterandom".to_owned()],
             |options| options.workloads = vec!["readrandm".to_owned()],
         ];

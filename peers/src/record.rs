@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use pando_bench::Record;
 use serde::Serialize;
 
+use crate::writes::Writes;
+
 /// One workload of one engine in one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct PeerRecord {
@@ -22,7 +24,7 @@ pub struct PeerRecord {
     /// Bytes that the process wrote to disk for each operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_write_bytes_per_op: Option<f64>,
-    /// Time after a fill until the engine had finished what it had put off, in no other figure.
+    /// Time after a fill, or with `--settle` after any workload that writes, until the engine had finished what it had put off, in no other figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle_s: Option<f64>,
     /// Entries of a call of seekrandom and readseq.
@@ -34,6 +36,9 @@ pub struct PeerRecord {
     /// Why the figure is none to be measured against.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_goal: Option<String>,
+    /// What was written until the engine had finished what it put off, and what that takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Writes>,
     /// What the engine was set to.
     pub settings: BTreeMap<&'static str, String>,
 }

@@ -35,7 +35,7 @@ impl Screen {
     /// Head of the table.
     pub(crate) fn head(&self) {
         line(&format!(
-            "{:<11} {:>5} {:<16} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11}",
+            "{:<11} {:>5} {:<16} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>9} {:>7}",
             "engine",
             "round",
             "workload",
@@ -46,7 +46,9 @@ impl Screen {
             "p99.9 us",
             "cpu us/op",
             "disk B/op",
-            "writer/s"
+            "writer/s",
+            "writes x",
+            "space x"
         ));
     }
 
@@ -61,17 +63,18 @@ impl Screen {
 }
 
 fn row(record: &Value) -> String {
-    let number = |name: &str, digits: usize| match record[name].as_f64() {
+    let figure = |value: &Value, digits: usize| match value.as_f64() {
         Some(value) => format!("{value:.digits$}"),
         None => "-".to_owned(),
     };
+    let number = |name: &str, digits: usize| figure(&record[name], digits);
     let text = |name: &str| record[name].as_str().unwrap_or("-").to_owned();
     let mark = match record["without_goal"].is_null() {
         true => "",
         false => "  (without a goal)",
     };
     format!(
-        "{:<11} {:>5} {:<16} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11}{mark}",
+        "{:<11} {:>5} {:<16} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>9} {:>7}{mark}",
         text("engine"),
         number("round", 0),
         text("workload"),
@@ -83,6 +86,8 @@ fn row(record: &Value) -> String {
         number("cpu_us_per_op", 2),
         number("disk_read_bytes_per_op", 0),
         number("beside_ops_per_s", 0),
+        figure(&record["writes"]["write_amplification"], 2),
+        figure(&record["writes"]["space_amplification"], 2),
     )
 }
 

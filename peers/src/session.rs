@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pando_bench::chooser::Chooser;
 use pando_bench::permutation::Permutation;
 use pando_bench::phase::{self, Phase};
 use pando_bench::record::Record;
@@ -18,6 +19,7 @@ use crate::engine::{Engine, Setup};
 use crate::engines::EngineKind;
 use crate::options::{CHUNK, Level, Options, failed, refused};
 use crate::record::PeerRecord;
+use crate::writes::{Counts, Writes};
 
 /// Interval of `--durability periodic`.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -52,6 +54,7 @@ pub struct Session<'a> {
     dir: PathBuf,
     values: Values,
     permutation: Permutation,
+    chooser: Chooser,
     /// Open except while it is replaced.
     engine: Option<Box<dyn Engine>>,
 }
@@ -85,6 +88,7 @@ impl<'a> Session<'a> {
             dir,
             values: Values::new(options.value_bytes, 1.0, options.seed),
             permutation: Permutation::new(options.num, options.seed),
+            chooser: Chooser::new(options.distribution, options.num, options.seed),
             engine: None,
         };
         session.reopen()?;
@@ -135,11 +139,7 @@ impl<'a> Session<'a> {
             threads: 1,
             round: 1,
         };
-        let mut record = self.run(turn, observer)?;
-        let start = time::now();
-        self.engine().settle()?;
-        record.settle_s = Some((time::now() - start).as_secs_f64());
-        Ok(record)
+        self.run(turn, observer)
     }
 
     /// Whether something has been written: a look at the first entry.
@@ -158,6 +158,23 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Those of the engine, and reads that return something else than was written.
     pub fn run(&self, turn: Turn, observer: &mut dyn Observer) -> Result<PeerRecord> {
+        let engine = self.engine();
+        let before = Counts::now(engine, &self.dir);
+        let mut record = self.run_unsettled(turn, observer)?;
+        let settles = turn.workload.is_fill() || self.options.settle;
+        let written = self.options.written_bytes(turn.workload, record.record.ops);
+        if let Some(user_bytes) = written.filter(|_| settles) {
+            let start = time::now();
+            engine.settle()?;
+            record.settle_s = Some((time::now() - start).as_secs_f64());
+            let data_bytes = self.options.data_bytes();
+            let writes = Writes::since(&before, engine, &self.dir, user_bytes, data_bytes)?;
+            record.writes = Some(writes);
+        }
+        Ok(record)
+    }
+
+    fn run_unsettled(&self, turn: Turn, observer: &mut dyn Observer) -> Result<PeerRecord> {
         if self.options.durability != Level::Periodic {
             return self.measure(turn, observer);
         }
@@ -188,6 +205,7 @@ impl<'a> Session<'a> {
             values: &self.values,
             keys: options.keys(),
             permutation: &self.permutation,
+            chooser: &self.chooser,
         };
         let is_fill = workload.is_fill();
         let phase = Phase {
@@ -221,6 +239,8 @@ impl<'a> Session<'a> {
             .is_beside()
             .then(|| measured.beside_ops as f64 / measured.elapsed.as_secs_f64().max(1e-9));
         self.describe(workload, &mut record);
+        record.distribution = (!is_fill && workload != Workload::ReadSeq)
+            .then(|| self.options.distribution.name());
         let disk = before
             .0
             .zip(after.0)
@@ -232,6 +252,7 @@ impl<'a> Session<'a> {
             disk_read_bytes_per_op: disk.map(|disk| disk.read_bytes as f64 / all),
             disk_write_bytes_per_op: disk.map(|disk| disk.write_bytes as f64 / all),
             settle_s: None,
+            writes: None,
             scan_entries: match workload {
                 Workload::SeekRandom => Some(options.scan),
                 Workload::ReadSeq => Some(CHUNK),

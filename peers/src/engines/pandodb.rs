@@ -7,6 +7,21 @@ use pandodb::{Batch, Db, Durability, Loader, Table, WriteOptions};
 use crate::engine::{Change, Engine, ReadAt, ReadEntry, Settings, Setup, Worker};
 use crate::options::Level;
 
+/// Bytes by where they go, and pages by why they are written.
+const WRITES: [Ticker; 11] = [
+    Ticker::DeviceWriteBytes,
+    Ticker::LogBytes,
+    Ticker::LogWriteBytes,
+    Ticker::PageWriteBytes,
+    Ticker::MappingWriteBytes,
+    Ticker::PageWrites,
+    Ticker::CheckpointPages,
+    Ticker::Checkpoints,
+    Ticker::EvictionsDirty,
+    Ticker::EvictionsClean,
+    Ticker::Splits,
+];
+
 struct PandoDb {
     db: Db,
     table: Table,
@@ -70,6 +85,14 @@ impl Engine for PandoDb {
 
     fn page_reads(&self) -> Option<u64> {
         Some(self.db.statistics().get(Ticker::PageReads))
+    }
+
+    fn write_counts(&self) -> Vec<(&'static str, u64)> {
+        let statistics = self.db.statistics();
+        WRITES
+            .iter()
+            .map(|ticker| (ticker.name(), statistics.get(*ticker)))
+            .collect()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
