@@ -13,7 +13,12 @@ use crate::tree_stat;
 pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
     let StatFlags { target, tree } = what;
     check_directory(target)?;
-    let stat = pandodb::stat(&target.dir)?;
+    let mut progress = Progress::new();
+    let stat = pandodb::stat(&target.dir, |done, all| {
+        progress.update("pages read", done as f64 / all.max(1) as f64);
+    });
+    progress.finish();
+    let stat = stat?;
     if target.json {
         output::line(stat_json(&stat, *tree));
         return Ok(());

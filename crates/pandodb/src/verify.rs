@@ -61,12 +61,13 @@ pub fn verify(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Re
     )
 }
 
-/// Figures of the store in `directory`.
+/// Figures of the store in `directory`, whose pages are all read for it. Calls `progress` as
+/// [`verify`] does.
 ///
 /// # Errors
 /// As [`verify`]; the first damage that is met.
-pub fn stat(directory: impl AsRef<Path>) -> Result<StoreStat> {
-    let report = verify(directory, |_, _| ())?;
+pub fn stat(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<StoreStat> {
+    let report = verify(directory, progress)?;
     match report.damages.into_iter().next() {
         Some(damage) => Err(Error::corrupt(damage.place, damage.what)),
         None => Ok(report.stat),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::running::{Running, pando};
 
 /// A store with some entries.
-fn store(directory: &Path) {
+pub(crate) fn store(directory: &Path) {
     let flags = [
         "--workloads=fillrandom",
         "--num=3000",

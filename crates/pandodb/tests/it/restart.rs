@@ -92,7 +92,7 @@ fn verify_needs_no_write_permission_and_sees_a_flipped_bit() {
     }
     drop(table);
     db.close().unwrap();
-    let stat = pandodb::stat(directory.path()).unwrap();
+    let stat = pandodb::stat(directory.path(), |_, _| ()).unwrap();
     assert_eq!(stat.tables[0].entries, 2000);
     let data = directory.path().join("data");
     let mut bytes = std::fs::read(&data).unwrap();

@@ -1,0 +1,172 @@
+//! What a person sees on a terminal while long work runs, and that such work may be killed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+
+use crate::running::{Running, pando};
+use crate::tools::store;
+
+/// The program on a terminal of its own: standard error is one, the rest is not looked at.
+struct OnTerminal {
+    child: Child,
+    controller: File,
+    seen: String,
+}
+
+impl OnTerminal {
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let controller = openpt(flags).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let terminal: OwnedFd = ioctl_tiocgptpeer(&controller, flags).unwrap();
+        let child = pando(directory)
+            .args(arguments)
+            .env("TERM", "xterm")
+            .stdout(std::process::Stdio::null())
+            .stderr(terminal)
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            controller: File::from(controller),
+            seen: String::new(),
+        }
+    }
+
+    /// Reads what is shown next; false when nobody will show anything any more.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        // An error once the program has ended.
+        let count = self.controller.read(&mut bytes).unwrap_or(0);
+        self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        count > 0
+    }
+
+    /// Reads until `text` was shown; false if the program ends before.
+    fn shows(&mut self, text: &str) -> bool {
+        while !self.seen.contains(text) {
+            if !self.read() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// All that it shows until its end, and its exit code.
+    fn finish(mut self) -> (Option<i32>, String) {
+        while self.read() {}
+        let status = self.child.wait().unwrap();
+        (status.code(), std::mem::take(&mut self.seen))
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // It may have been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const VALUE_BYTES: usize = 1000;
+/// About 13 MiB of log: less than what asks for a checkpoint.
+const KEYS: usize = 13_000;
+const PIPELINE: usize = 500;
+const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--max-memory", "16m"];
+
+fn value_of(key: usize, round: usize) -> String {
+    format!("{key}:{round}:").repeat(VALUE_BYTES / 4)[..VALUE_BYTES].to_owned()
+}
+
+/// Sets all keys, each of which is acknowledged, and kills the server.
+fn fill_and_kill(directory: &Path, round: usize) {
+    let server = Running::start(directory, &["--durability", "durable"]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    // Each event loop learns on its own that the store is open.
+    let mut reply = String::new();
+    while reply != "+PONG\r\n" {
+        assert!(reply.is_empty() || reply.starts_with("-LOADING"), "{reply}");
+        stream.write_all(b"PING\r\n").unwrap();
+        reply.clear();
+        BufReader::new(&stream).read_line(&mut reply).unwrap();
+    }
+    for first in (0..KEYS).step_by(PIPELINE) {
+        let requests: String = (first..first + PIPELINE)
+            // Not in order, so that replay has to find its way.
+            .map(|at| at * 7919 % KEYS)
+            .map(|key| format!("SET key:{key} {}\r\n", value_of(key, round)))
+            .collect();
+        stream.write_all(requests.as_bytes()).unwrap();
+        let mut replies = vec![0; 5 * PIPELINE];
+        stream.read_exact(&mut replies).unwrap();
+        assert_eq!(replies, b"+OK\r\n".repeat(PIPELINE));
+    }
+    server.stop("KILL");
+}
+
+/// Batches that the server says it has replayed.
+fn replayed(server: &Running) -> u64 {
+    let line = server.report.iter().find(|line| line.contains("recovery"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "batches").unwrap();
+    words[at - 1].parse().unwrap()
+}
+
+#[test]
+fn a_recovery_that_is_shown_and_killed_begins_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    for round in 0..5 {
+        fill_and_kill(here, round);
+        for _ in 0..3 {
+            let mut server = OnTerminal::start(here, &SERVE);
+            let shown = server.shows("log replayed: ");
+            assert!(shown, "{}", server.seen);
+            server.kill();
+        }
+        let server = Running::start(here, &[]);
+        for key in (0..KEYS).step_by(7) {
+            let value = value_of(key, round);
+            let reply = format!("${VALUE_BYTES}\r\n{value}\r\n");
+            server.expect(&format!("GET key:{key}"), &reply);
+        }
+        server.expect("DBSIZE", &format!(":{KEYS}\r\n"));
+        let batches = replayed(&server);
+        server.stop("TERM");
+        // A recovery that ended before its kill left nothing to be replayed.
+        if batches > 0 {
+            return;
+        }
+    }
+    panic!("all recoveries were quicker than their kills");
+}
+
+#[test]
+fn tools_show_a_bar_on_a_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    for (tool, doing) in [("verify", "pages checked"), ("stat", "pages read")] {
+        let (code, seen) = OnTerminal::start(here, &[tool, "store"]).finish();
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains(doing) && seen.contains('%'), "{seen}");
+        let output = pando(here).args([tool, "store"]).output().unwrap();
+        assert!(output.stderr.is_empty(), "no line before ten seconds");
+    }
+}
