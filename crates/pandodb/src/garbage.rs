@@ -2,8 +2,6 @@
 //! values that are gone, a row at a time. A step is one stay in the gate; the row goes in the stay
 //! that frees the last of what it names, so a checkpoint holds both or neither.
 
-use std::ops::Bound;
-
 use pando_format::catalogue::{GarbageRow, garbage_lsn};
 use pando_format::{Lsn, PageId};
 use pando_stats::Ticker;
@@ -13,6 +11,7 @@ use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::Step;
+use crate::kept_rows::KeptRows;
 use crate::structure::GARBAGE;
 
 /// Leaves of a dropped tree, or rows of chunks, that are freed before the thread looks for other
@@ -28,14 +27,6 @@ enum Garbage {
     Chunks(Vec<PageId>),
 }
 
-/// What a look at the rows found.
-#[derive(Debug, Default)]
-struct Look {
-    found: Option<(Vec<u8>, Garbage)>,
-    /// Rows before it that wait for readers.
-    kept: u64,
-}
-
 impl Engine {
     /// Tells the maintenance thread that something became garbage.
     pub(crate) fn garbage_wanted(&self) {
@@ -48,15 +39,18 @@ impl Engine {
     }
 
     /// Frees a part of the oldest garbage. True if there may be more.
-    pub(crate) fn collect_garbage(&self, scratch: &mut Scratch) -> Result<bool> {
+    pub(crate) fn collect_garbage(
+        &self,
+        scratch: &mut Scratch,
+        kept: &mut KeptRows,
+    ) -> Result<bool> {
         if !self.registry.is_wanted() {
             return Ok(false);
         }
         let wanted = self.registry.wanted();
         for _ in 0..STEPS {
-            let look = self.look_for_garbage()?;
-            let Some((key, garbage)) = look.found else {
-                self.registry.serve(wanted, look.kept);
+            let Some((key, garbage)) = self.look_for_garbage(kept)? else {
+                self.registry.serve(wanted, kept.count());
                 return Ok(false);
             };
             let ended = match garbage {
@@ -162,11 +156,11 @@ impl Engine {
         }
     }
 
-    /// The oldest row that nothing stands against.
-    fn look_for_garbage(&self) -> Result<Look> {
+    /// The oldest row that nothing stands against. Those before it are `kept`.
+    fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
         let mut leaf = LeafCopy::new();
-        let mut look = Look::default();
-        let mut from: Bound<Vec<u8>> = Bound::Unbounded;
+        // Before any row is read: one that waits for a reader that goes meanwhile is looked at again.
+        let mut from = kept.begin(self.registry.oldest());
         loop {
             self.block(|_| -> Step<()> {
                 let bound = from.as_ref().map(|key| &key[..]);
@@ -176,14 +170,13 @@ impl Engine {
             // The rows were read: who registers from here on does not want what they name.
             for (key, row) in leaf.iter() {
                 if let Some(garbage) = self.free_to_go(key, row)? {
-                    look.found = Some((key.to_vec(), garbage));
-                    return Ok(look);
+                    return Ok(Some((key.to_vec(), garbage)));
                 }
-                look.kept += 1;
+                kept.keep(key);
             }
             match leaf.next_bound() {
                 Some(next) => from = next.map(<[u8]>::to_vec),
-                None => return Ok(look),
+                None => return Ok(None),
             }
         }
     }

@@ -54,6 +54,7 @@ mod holds;
 mod io_backend;
 mod iter;
 mod jobs;
+mod kept_rows;
 mod layout;
 mod leaf_holds;
 mod lending;

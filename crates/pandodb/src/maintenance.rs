@@ -13,6 +13,7 @@ use pando_tree::{LeafFill, Scratch, Tree};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
+use crate::kept_rows::KeptRows;
 use crate::space_keeper::Promise;
 use crate::store::pause;
 
@@ -84,6 +85,7 @@ impl Engine {
     /// Body of the maintenance thread.
     pub(crate) fn run_maintenance(&self) {
         let mut scratch = Scratch::new();
+        let mut kept = KeptRows::default();
         if let Err(error) = self.log.prepare_segments() {
             // The budget stays what it is; ENOSPC here is no failure.
             self.space.want(0);
@@ -93,7 +95,7 @@ impl Engine {
             self.space.grow_if_wanted(self.committed_blocks());
             let worked = self.check_poison().and_then(|()| {
                 let leaves = self.tidy_leaves(&mut scratch)?;
-                let garbage = self.collect_garbage(&mut scratch)?;
+                let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
                 Ok(leaves || garbage)
             });
             // What is left of work that cannot be done now is no reason to look again.

@@ -59,10 +59,15 @@ impl Registry {
     /// True if chunks that a batch of `lsn` has replaced may be freed. The caller has read their
     /// row before.
     pub(crate) fn may_free(&self, lsn: Lsn) -> bool {
-        let readers = self.readers.lock();
-        readers
+        self.oldest().is_none_or(|since| lsn <= since)
+    }
+
+    /// LSN at which the oldest reader registered, if there is one.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        self.readers
+            .lock()
             .first_key_value()
-            .is_none_or(|(since, _)| lsn <= *since)
+            .map(|(since, _)| *since)
     }
 
     /// Readers at the moment.
