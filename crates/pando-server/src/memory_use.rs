@@ -18,6 +18,7 @@ pub(crate) struct MemoryUse {
     pub(crate) page_table: MemoryShare,
     pub(crate) log_buffers: MemoryShare,
     pub(crate) images: MemoryShare,
+    pub(crate) chunk_buffers: MemoryShare,
     /// What is left of the budget for the two below, and for what nobody has counted.
     pub(crate) rest_budget: u64,
     pub(crate) connections: u64,
@@ -40,6 +41,7 @@ impl MemoryUse {
             found.page_table = memory.page_table;
             found.log_buffers = memory.log_buffers;
             found.images = memory.images;
+            found.chunk_buffers = memory.chunk_buffers;
             found.rest_budget = memory.rest_budget();
             found.statistics += memory.statistics_bytes;
         }
@@ -47,13 +49,14 @@ impl MemoryUse {
     }
 
     /// Names of all parts, what they use, and their share of the budget if they have their own.
-    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 6] {
+    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 7] {
         let share = |name, of: MemoryShare| (name, of.used_bytes, Some(of.budget_bytes));
         [
             share("frames", self.frames),
             share("page_table", self.page_table),
             share("log_buffers", self.log_buffers),
             share("images", self.images),
+            share("chunk_buffers", self.chunk_buffers),
             ("connections", self.connections, None),
             ("statistics", self.statistics, None),
         ]

@@ -16,6 +16,7 @@ use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
+use crate::chunks::room::ChunkRoom;
 use crate::error::{Error, Result};
 use crate::futures::{Helper, KeyBuffers};
 use crate::halt::{Halt, Step, Stop};
@@ -57,6 +58,9 @@ pub(crate) struct Engine {
     pub(crate) helper: Helper,
     /// Reads and writes chunks for event loops.
     pub(crate) streams: Helper,
+    /// Buffers of the chunks of values on their way in, and out.
+    pub(crate) incoming: Arc<ChunkRoom>,
+    pub(crate) outgoing: Arc<ChunkRoom>,
     pub(crate) key_buffers: KeyBuffers,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
@@ -105,6 +109,8 @@ impl Engine {
             reads: Reads::new(),
             helper: Helper::default(),
             streams: Helper::default(),
+            incoming: ChunkRoom::new(parts.options.max_memory),
+            outgoing: ChunkRoom::new(parts.options.max_memory),
             key_buffers: KeyBuffers::default(),
             store: parts.store,
             log: parts.log,

@@ -34,13 +34,22 @@ pub struct MemoryReport {
     pub log_buffers: MemoryShare,
     /// Buffers that pages are written from: likewise.
     pub images: MemoryShare,
+    /// Buffers of large values on their way in and out, a chunk each. Those of calls that block are
+    /// counted and not bounded.
+    pub chunk_buffers: MemoryShare,
     /// What counters and histograms take at most: what nobody counted takes nothing.
     pub statistics_bytes: u64,
 }
 
 impl MemoryReport {
-    fn shares(&self) -> [MemoryShare; 4] {
-        [self.frames, self.page_table, self.log_buffers, self.images]
+    fn shares(&self) -> [MemoryShare; 5] {
+        [
+            self.frames,
+            self.page_table,
+            self.log_buffers,
+            self.images,
+            self.chunk_buffers,
+        ]
     }
 
     /// What the parts have taken, statistics left out.
@@ -76,6 +85,10 @@ impl Db {
             },
             log_buffers: MemoryShare::full(2 * engine.budget.log_buffer_bytes as u64),
             images: MemoryShare::full(engine.budget.images as u64 * page),
+            chunk_buffers: MemoryShare {
+                budget_bytes: engine.incoming.bytes_max() + engine.outgoing.bytes_max(),
+                used_bytes: engine.incoming.used_bytes() + engine.outgoing.used_bytes(),
+            },
             statistics_bytes: engine.statistics.bytes_max() as u64,
         }
     }
@@ -92,7 +105,7 @@ mod tests {
         let table = db.table("t").unwrap();
         let before = db.memory();
         assert_eq!(before.max_memory, MAX);
-        assert!(before.rest_budget() >= MAX / 8 && before.rest_budget() < MAX / 4);
+        assert!(before.rest_budget() >= MAX / 16 && before.rest_budget() < MAX / 4);
         assert!(before.statistics_bytes > 0);
         for number in 0..2000_u32 {
             table.put(&number.to_be_bytes(), &[7; 1000]).unwrap();

@@ -153,7 +153,13 @@ fn the_memory_budget_is_shown_part_by_part() {
     let grown = |name| bytes(&after, name) - bytes(&before, name);
     assert!((3_000_000..9_000_000).contains(&grown("memory_frames")));
     assert_eq!(grown("memory_log_buffers"), 0);
-    let parts = ["frames", "page_table", "log_buffers", "images"];
+    let parts = [
+        "frames",
+        "page_table",
+        "log_buffers",
+        "images",
+        "chunk_buffers",
+    ];
     let budgets: u64 = parts
         .iter()
         .map(|part| bytes(&after, &format!("memory_{part}_budget")))

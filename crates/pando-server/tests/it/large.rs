@@ -705,3 +705,41 @@ fn conflicts_change_large_strings_one_after_the_other() {
     let same = [&[b'A' + 19; 400], &bytes(1, 2 * MIB)[400..]].concat();
     client.holds("same", &same);
 }
+
+#[test]
+fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
+    const CLIENTS: usize = 600;
+    let large = Large::new();
+    let mut client = large.server.client();
+    let memory = large.db().memory().chunk_buffers;
+    let value = bytes(1, 2 * MIB);
+    let request = encode(&[&b"SET"[..], b"announced", &value]);
+    let mut halves: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut stream = large.server.client().stream;
+            stream.write_all(&request[..1000]).unwrap();
+            stream
+        })
+        .collect();
+    let until = now() + Duration::from_secs(30);
+    let used = || large.db().memory().chunk_buffers.used_bytes;
+    // As many as there is room for have begun: one more would be too much.
+    let (chunk, room) = (16 << 10, memory.budget_bytes / 2);
+    while used() + chunk <= room {
+        assert!(now() < until, "{} of {room}", used());
+        thread::yield_now();
+    }
+    assert!(used() <= room, "{} of {room}", used());
+    // The others go on meanwhile, and the last one has its turn when the first ones go.
+    client.set("short", b"value");
+    client.holds("short", b"value");
+    let mut last = halves.pop().unwrap();
+    drop(halves);
+    last.write_all(&request[1000..]).unwrap();
+    let mut reply = [0; 5];
+    last.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    last.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    client.holds("announced", &value);
+}

@@ -171,6 +171,9 @@ impl ValueSink {
         let Poll::Ready(writer) = self.poll_open(waker)? else {
             return Ok(0);
         };
+        if bytes.is_empty() || !writer.poll_room(waker) {
+            return Ok(0);
+        }
         let count = writer.take(bytes);
         self.store_if_full();
         Ok(count)
@@ -274,6 +277,12 @@ impl ValueSource {
         let offset = self.range.start;
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         if left == 0 {
+            return Ok(&[]);
+        }
+        if let SourceState::Idle(stream) = &mut self.state
+            && !stream.has_piece(offset)
+            && !stream.poll_room(waker)
+        {
             return Ok(&[]);
         }
         if matches!(&self.state, SourceState::Idle(stream) if !stream.has_piece(offset))

@@ -10,7 +10,7 @@
 //! them back when it fails or is dropped. From then on a chunk is a page with an id and a place.
 //! Nothing is written over a chunk that a reader may still want: see [`registry`].
 //!
-//! Reading order: [`registry`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`], [`edit`],
+//! Reading order: [`registry`], [`room`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`], [`edit`],
 //! [`event_loop`].
 
 pub(crate) mod apply;
@@ -19,6 +19,7 @@ pub(crate) mod edit;
 pub(crate) mod event_loop;
 pub(crate) mod look;
 pub(crate) mod registry;
+pub(crate) mod room;
 pub(crate) mod stream;
 pub(crate) mod writer;
 

@@ -1,6 +1,7 @@
 //! Reading values in chunks: one chunk in memory at a time.
 
 use std::io;
+use std::task::Waker;
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
@@ -12,6 +13,7 @@ use pando_sync::Arc;
 use crate::chunks::draft::Draft;
 use crate::chunks::look::Found;
 use crate::chunks::registry::Registration;
+use crate::chunks::room::{ChunkRoom, ChunkTurn};
 use crate::chunks::writer::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -19,10 +21,15 @@ use crate::store::Store;
 use crate::table::Table;
 
 impl Store {
+    /// Bytes of a buffer for chunks of `shape`.
+    pub(crate) fn chunk_buffer_bytes(&self, shape: ChunkShape) -> u64 {
+        let block_bytes = self.space.block_bytes();
+        u64::from(shape.blocks_of(0, block_bytes)) * block_bytes
+    }
+
     /// A buffer for chunks of `shape`.
     pub(crate) fn chunk_buffer(&self, shape: ChunkShape) -> IoBuf {
-        let block_bytes = self.space.block_bytes();
-        IoBuf::new((u64::from(shape.blocks_of(0, block_bytes)) * block_bytes) as usize)
+        IoBuf::new(self.chunk_buffer_bytes(shape) as usize)
     }
 
     /// Reads chunk `index` of `list` and checks it; `buffer` holds its bytes then. The caller is
@@ -141,7 +148,10 @@ pub struct ValueStream {
 #[derive(Debug)]
 struct Chunks {
     source: Source,
+    /// Empty until the first one is read.
     buffer: IoBuf,
+    /// Room for it.
+    turn: Option<ChunkTurn>,
     /// The chunk that the buffer holds.
     loaded: Option<usize>,
 }
@@ -208,6 +218,7 @@ impl ValueStream {
             chunks: Some(Chunks {
                 source,
                 buffer: IoBuf::default(),
+                turn: None,
                 loaded: None,
             }),
             position: 0,
@@ -298,6 +309,20 @@ impl ValueStream {
         })
     }
 
+    /// True once there is room for the buffer that its chunks need; until then `waker` is woken
+    /// when that changes.
+    pub(crate) fn poll_room(&mut self, waker: &Waker) -> bool {
+        let Some(chunks) = &mut self.chunks else {
+            return true;
+        };
+        let engine = &self.engine;
+        let bytes = engine.chunk_buffer_bytes(chunks.source.shape());
+        let turn = chunks
+            .turn
+            .get_or_insert_with(|| ChunkRoom::ask(&engine.outgoing, bytes, waker));
+        turn.poll(waker)
+    }
+
     /// The value as what another one is made of, its head left out.
     pub(crate) fn into_old(self) -> OldBytes {
         match self.chunks.map(|chunks| chunks.source) {
@@ -348,6 +373,12 @@ impl ValueStream {
         if chunks.loaded != Some(index) {
             chunks.loaded = None;
             if chunks.buffer.is_empty() {
+                let bytes = self.engine.chunk_buffer_bytes(shape);
+                let outgoing = &self.engine.outgoing;
+                // Who blocks is counted, and waits for nobody.
+                chunks
+                    .turn
+                    .get_or_insert_with(|| ChunkRoom::count(outgoing, bytes));
                 chunks.buffer = self.engine.chunk_buffer(shape);
             }
             chunks

@@ -1,5 +1,7 @@
 //! Writing a value in chunks, piece by piece: one chunk in memory at a time.
 
+use std::task::Waker;
+
 use pando_device::IoBuf;
 use pando_format::checksum::crc32c;
 use pando_format::chunks::{
@@ -9,6 +11,7 @@ use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
+use crate::chunks::room::{ChunkRoom, ChunkTurn};
 use crate::chunks::stream::OldBytes;
 use crate::db::Db;
 use crate::engine::{Engine, Shared};
@@ -24,8 +27,10 @@ const CHUNK_BYTES_LEAST: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct ValueWriter {
     draft: Draft,
-    /// The chunk that is being filled; as long as the longest.
+    /// The chunk that is being filled; as long as the longest. Empty until the first bytes come.
     buffer: IoBuf,
+    /// Room for it.
+    turn: Option<ChunkTurn>,
     /// Bytes of it so far.
     filled: usize,
     /// A chunk could not be stored: its bytes are lost, and the value with them.
@@ -113,11 +118,10 @@ impl ValueWriter {
                 limit: VALUE_BYTES_MAX as usize,
             });
         };
-        let block_bytes = engine.space.block_bytes();
-        let first = u64::from(shape.blocks_of(0, block_bytes)) * block_bytes;
         Ok(Self {
             draft: Draft::new(engine, shape),
-            buffer: IoBuf::new(first as usize),
+            buffer: IoBuf::default(),
+            turn: None,
             filled: 0,
             failed: false,
         })
@@ -145,8 +149,33 @@ impl ValueWriter {
         self.filled > 0 && self.room() == 0
     }
 
+    /// True once there is room for its buffer; until then `waker` is woken when that changes.
+    pub(crate) fn poll_room(&mut self, waker: &Waker) -> bool {
+        if !self.buffer.is_empty() {
+            return true;
+        }
+        let engine = self.draft.engine();
+        let bytes = engine.chunk_buffer_bytes(self.draft.shape);
+        let turn = self
+            .turn
+            .get_or_insert_with(|| ChunkRoom::ask(&engine.incoming, bytes, waker));
+        turn.poll(waker)
+    }
+
+    /// Makes the buffer. Who blocks is counted, and waits for nobody.
+    fn prepare(&mut self) {
+        if self.buffer.is_empty() {
+            let engine = self.draft.engine();
+            let bytes = engine.chunk_buffer_bytes(self.draft.shape);
+            self.turn
+                .get_or_insert_with(|| ChunkRoom::count(&engine.incoming, bytes));
+            self.buffer = engine.chunk_buffer(self.draft.shape);
+        }
+    }
+
     /// Takes bytes as long as the chunk has room. Never blocks.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
+        self.prepare();
         let count = bytes.len().min(self.room());
         self.buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
         self.filled += count;
@@ -217,6 +246,7 @@ impl ValueWriter {
                 continue;
             }
             let count = (end.min(until) - position) as usize;
+            self.prepare();
             let place = &mut self.buffer[self.filled..self.filled + count];
             old.copy(self.draft.engine(), position, place)?;
             self.filled += count;
@@ -246,7 +276,14 @@ impl ValueWriter {
                 what: format!("{} bytes are missing", self.missing()),
             });
         }
-        let draft = self.draft;
+        let Self {
+            draft,
+            buffer,
+            turn,
+            ..
+        } = self;
+        // The sync needs neither.
+        drop((buffer, turn));
         let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
         if any_new {
             draft.sync()?;

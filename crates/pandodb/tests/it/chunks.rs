@@ -822,3 +822,74 @@ fn one_of_many_puts_of_the_same_value_at_once_succeeds() {
     db.close().unwrap();
     assert_eq!(verified(directory.path()).stat.chunks, 80);
 }
+
+#[test]
+fn ten_thousand_values_on_their_way_keep_to_the_budget() {
+    const SINKS: usize = 10_000;
+    let db = builder().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let (bytes, waker) = (value(1, 3 * CHUNK), pando_sync::thread_waker());
+    let used = || db.memory().chunk_buffers.used_bytes;
+    let budget = db.memory().chunk_buffers.budget_bytes;
+    assert!(budget > 0 && used() == 0);
+    let mut sinks: Vec<_> = (0..SINKS)
+        .map(|_| ValueSink::new(&db, bytes.len() as u64).unwrap())
+        .collect();
+    assert_eq!(used(), 0, "nothing has arrived");
+    let taken = sinks
+        .iter_mut()
+        .map(|sink| sink.write(&bytes[..100], &waker).unwrap());
+    let taken = taken.filter(|taken| *taken > 0).count();
+    assert!((1..SINKS / 10).contains(&taken), "{taken} have a buffer");
+    assert!(used() <= budget, "{} of {budget}", used());
+    // Readers have room of their own.
+    table.put(b"k", &bytes).unwrap();
+    let mut sources: Vec<_> = (0..SINKS)
+        .map(|_| table.get_reader(b"k").unwrap().unwrap())
+        .map(|stream| ValueSource::new(stream, 0..u64::MAX))
+        .collect();
+    let deadline = time::now() + Duration::from_secs(60);
+    let mut last = sources.pop().unwrap();
+    // Chunks that are in memory; those who ask first have their turn.
+    let mut loaded = || {
+        let mut pieces = sources.iter_mut().map(|source| source.piece(&waker));
+        pieces.try_fold(0, |sum, piece| {
+            Ok::<_, Error>(sum + u64::from(!piece?.is_empty()))
+        })
+    };
+    let most = budget / 2 / CHUNK as u64;
+    while loaded().unwrap() < most {
+        assert!(time::now() < deadline, "they are not read");
+    }
+    for _ in 0..30 {
+        assert_eq!(loaded().unwrap(), most);
+    }
+    assert!(used() <= budget, "{} of {budget}", used());
+    assert!(last.piece(&waker).unwrap().is_empty(), "others came before");
+    drop(sources);
+    assert!(drain(last) == bytes);
+    // Whoever goes makes room: the last one has its turn as well.
+    let mut last = sinks.pop().unwrap();
+    assert_eq!(last.write(&bytes[..100], &waker).unwrap(), 0);
+    drop(sinks);
+    let mut done = 0;
+    while done < bytes.len() {
+        assert!(time::now() < deadline, "its turn does not come");
+        match last.write(&bytes[done..], &waker).unwrap() {
+            0 => thread::park_timeout(Duration::from_millis(10)),
+            count => done += count,
+        }
+    }
+    let stored = loop {
+        match last.finish(&waker).unwrap() {
+            Some(value) => break value,
+            None => thread::park_timeout(Duration::from_millis(10)),
+        }
+    };
+    let mut batch = Batch::new();
+    batch.put_large(&table, b"last", stored);
+    db.write(&mut batch, NONE).unwrap();
+    assert!(read_all(&table, b"last").unwrap() == bytes);
+    assert_eq!(used(), 0);
+    db.close().unwrap();
+}

@@ -1,0 +1,207 @@
+//! Room for buffers of chunks: as many large values as fit into a share of the memory budget are on
+//! their way at once, the others wait for their turn, in the order in which they came.
+//!
+//! Values going in and values going out have a room each, so that clients that do not read never
+//! keep those waiting that write. Calls that block have a buffer for their thread; it is counted
+//! and waits for nobody.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use pando_sync::{Arc, Mutex};
+
+/// Part of the budget that the buffers of one direction have.
+const SHARE: u64 = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ChunkRoom {
+    bytes_max: u64,
+    state: Mutex<State>,
+}
+
+/// Guarded by `ChunkRoom::state`.
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of those whose turn it is.
+    used: u64,
+    /// Bytes of those that do not wait.
+    beside: u64,
+    next: u64,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: u64,
+    waker: Waker,
+}
+
+impl State {
+    /// Those whose turn it is now are taken off the list. One alone has its turn however large its
+    /// buffer is.
+    fn admit(&mut self, bytes_max: u64) -> Vec<Waker> {
+        let mut admitted = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            let bytes = first.get().bytes;
+            if self.used > 0 && self.used + bytes > bytes_max {
+                break;
+            }
+            self.used += bytes;
+            admitted.push(first.remove().waker);
+        }
+        admitted
+    }
+}
+
+/// A place in the queue, then in the room; given back on drop.
+#[derive(Debug)]
+pub(crate) struct ChunkTurn {
+    room: Arc<ChunkRoom>,
+    bytes: u64,
+    /// `None`: it does not wait.
+    number: Option<u64>,
+}
+
+impl ChunkRoom {
+    /// For one direction of a store with `max_memory`.
+    pub(crate) fn new(max_memory: u64) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max: max_memory / SHARE,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Asks for a buffer of `bytes`; [`ChunkTurn::poll`] says when it may be made.
+    pub(crate) fn ask(this: &Arc<Self>, bytes: u64, waker: &Waker) -> ChunkTurn {
+        let mut state = this.state.lock();
+        let number = state.next;
+        state.next += 1;
+        let waker = waker.clone();
+        state.waiting.insert(number, Waiting { bytes, waker });
+        // Its own waker is called if it is among them: one look too many.
+        let admitted = state.admit(this.bytes_max);
+        drop(state);
+        admitted.into_iter().for_each(Waker::wake);
+        ChunkTurn {
+            room: this.clone(),
+            bytes,
+            number: Some(number),
+        }
+    }
+
+    /// Counts a buffer of `bytes` of a call that blocks.
+    pub(crate) fn count(this: &Arc<Self>, bytes: u64) -> ChunkTurn {
+        this.state.lock().beside += bytes;
+        ChunkTurn {
+            room: this.clone(),
+            bytes,
+            number: None,
+        }
+    }
+
+    /// Bytes that those take at most that wait for their turn.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Bytes of all buffers.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.used + state.beside
+    }
+}
+
+impl ChunkTurn {
+    /// True once the buffer may be made; until then `waker` is woken when that changes.
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
+        let Some(number) = self.number else {
+            return true;
+        };
+        let mut state = self.room.state.lock();
+        match state.waiting.get_mut(&number) {
+            None => true,
+            Some(waiting) => {
+                waiting.waker.clone_from(waker);
+                false
+            }
+        }
+    }
+}
+
+impl Drop for ChunkTurn {
+    fn drop(&mut self) {
+        let mut state = self.room.state.lock();
+        match self.number {
+            None => state.beside -= self.bytes,
+            Some(number) if state.waiting.remove(&number).is_none() => state.used -= self.bytes,
+            Some(_) => {}
+        }
+        let admitted = state.admit(self.room.bytes_max);
+        drop(state);
+        admitted.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use std::task::Wake;
+
+    use pando_sync::WakerArc;
+    use pando_sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Calls(AtomicU64);
+
+    impl Wake for Calls {
+        fn wake(self: WakerArc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn turns_come_in_order_and_go_on_when_one_ends() {
+        let room = ChunkRoom::new(SHARE * 100);
+        let calls: Vec<_> = (0..5).map(|_| WakerArc::new(Calls::default())).collect();
+        let ask = |at: usize, bytes| ChunkRoom::ask(&room, bytes, &Waker::from(calls[at].clone()));
+        let called = |at: usize| calls[at].0.load(Ordering::Relaxed);
+        let first = ask(0, 60);
+        let second = ask(1, 40);
+        assert!(first.poll(Waker::noop()) && second.poll(Waker::noop()));
+        let third = ask(2, 50);
+        // It would fit, and is behind one that does not.
+        let fourth = ask(3, 0);
+        assert!(!third.poll(&Waker::from(calls[2].clone())));
+        assert_eq!((room.used_bytes(), called(2), called(3)), (100, 0, 0));
+        drop(second);
+        assert_eq!((room.used_bytes(), called(2)), (60, 0));
+        drop(first);
+        assert_eq!((room.used_bytes(), called(2), called(3)), (50, 1, 1));
+        assert!(third.poll(Waker::noop()) && fourth.poll(Waker::noop()));
+        // Nobody waits for one that gave up.
+        let fifth = ask(4, 90);
+        let sixth = ask(0, 10);
+        assert!(!fifth.poll(Waker::noop()) && !sixth.poll(Waker::noop()));
+        drop(fifth);
+        assert!(sixth.poll(Waker::noop()));
+        drop((third, fourth, sixth));
+        assert_eq!(room.used_bytes(), 0);
+    }
+
+    #[test]
+    fn one_alone_has_its_turn_whatever_it_needs_and_blocking_calls_do_not_wait() {
+        let room = ChunkRoom::new(SHARE * 100);
+        let blocking = ChunkRoom::count(&room, 1000);
+        assert!(blocking.poll(Waker::noop()));
+        let large = ChunkRoom::ask(&room, 500, Waker::noop());
+        let small = ChunkRoom::ask(&room, 1, Waker::noop());
+        assert!(large.poll(Waker::noop()) && !small.poll(Waker::noop()));
+        assert_eq!(room.used_bytes(), 1500);
+        drop(large);
+        assert!(small.poll(Waker::noop()));
+        drop((blocking, small));
+        assert_eq!(room.used_bytes(), 0);
+    }
+}
