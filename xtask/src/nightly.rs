@@ -56,6 +56,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     tally.step("release tests with assertions", release_tests(root));
     tally.step("simulation", simulation(root, minutes));
     tally.step("kill -9", kills(root, minutes));
+    full_disk(root, &mut tally);
     tally.step("loom models", models(root));
     sanitizers(root, &mut tally);
     fuzz(root, minutes, &mut tally);
@@ -103,6 +104,24 @@ fn kills(root: &Path, minutes: u64) -> Result<()> {
         .args(["--", "kill", "--rounds", &rounds, "--server"])
         .arg(results.join("release/pando"))
         .env("CARGO_TARGET_DIR", &results))
+}
+
+/// A disk of 200 MiB behind a loop device, with the server that was killed before.
+fn full_disk(root: &Path, tally: &mut Tally) {
+    let is_root = output(command("id", root).arg("-u")).is_ok_and(|id| id.trim() == "0");
+    if !is_root {
+        return tally.left_out("full disk", "only root mounts one");
+    }
+    for tool in ["redis-cli", "mkfs.ext4", "python3"] {
+        if !succeeds(command("which", root).arg(tool)) {
+            return tally.left_out("full disk", &format!("there is no {tool}"));
+        }
+    }
+    let server = target(root, "nightly").join("release/pando");
+    tally.step(
+        "full disk",
+        run(command("sh", root).arg("bench/full-disk").arg(server)),
+    );
 }
 
 /// Loom with one preemption more than CI allows.

@@ -13,6 +13,7 @@
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
 //! | [`full`]     | disks that are full, at each write and with every frame dirty                |
+//! | [`full_close`] | closes stores on disks that are full                                    |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
 //! | [`resp`]     | a small client of the server                                               |
@@ -26,6 +27,7 @@ pub mod damage;
 pub mod failure;
 pub mod faults;
 pub mod full;
+pub mod full_close;
 pub mod history;
 pub mod kill;
 pub mod linear;

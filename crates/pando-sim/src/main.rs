@@ -9,6 +9,7 @@ use pando_sim::damage::{DamageCase, DamageCounts};
 use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{FaultCase, FaultCounts};
 use pando_sim::full;
+use pando_sim::full_close;
 use pando_sim::kill::{self, KillPlan};
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
@@ -176,6 +177,10 @@ fn full_disks(mut flags: Flags) -> Result<String> {
         counts.add(full::fill_disk(seed)?);
         counts.add(full::fill_frames(seed)?);
         counts.add(full::sweep(seed, step)?);
+        for file in full_close::FILES {
+            full_close::close(seed, file, true)?;
+            full_close::close(seed, file, false)?;
+        }
         eprintln!("seed {seed}: {counts:?}");
     }
     Ok(format!("{counts:?}"))

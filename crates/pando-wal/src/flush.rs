@@ -112,6 +112,19 @@ impl<D: Device> Log<D> {
         Ok(())
     }
 
+    /// From `unix_ms` on, milliseconds since 1970, a write that finds the device full fails, and
+    /// poisons the log: who closes it does not wait for room for ever.
+    pub fn end_patience(&self, unix_ms: u64) {
+        // Relaxed: a write that waits looks again and again.
+        self.patient_until.store(unix_ms, Ordering::Relaxed);
+    }
+
+    fn is_patient(&self) -> bool {
+        let until = self.patient_until.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in stop.
+        !self.stopping.load(Ordering::Acquire) && (until == 0 || time::unix_ms() < until)
+    }
+
     /// Writes, and tries again while the device is full: until then nothing new is accepted.
     fn write_run(&self, file: &D::File, bytes: &[u8], offset: u64) -> Result<()> {
         loop {
@@ -119,8 +132,7 @@ impl<D: Device> Log<D> {
             let full = written.as_ref().is_err_and(pando_device::Error::is_full);
             // Relaxed: a hint for try_reserve.
             self.full.store(full, Ordering::Relaxed);
-            // Acquire: pairs with the Release in stop.
-            if !full || self.stopping.load(Ordering::Acquire) {
+            if !full || !self.is_patient() {
                 return Ok(written?);
             }
             thread::park_timeout(FULL_RETRY);

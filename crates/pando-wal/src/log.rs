@@ -38,6 +38,8 @@ pub struct Log<D: Device> {
     pub(crate) stopping: AtomicBool,
     /// A write waits for space on the device.
     pub(crate) full: AtomicBool,
+    /// When such a write waits no longer, in milliseconds since 1970; 0: never.
+    pub(crate) patient_until: AtomicU64,
     /// Why the log is poisoned: the first reason stays.
     failure: Mutex<Option<Error>>,
     pub(crate) statistics: Arc<Statistics>,
@@ -68,6 +70,7 @@ impl<D: Device> Log<D> {
             flusher: WaitList::new(),
             stopping: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            patient_until: AtomicU64::new(0),
             failure: Mutex::new(None),
             statistics,
         })

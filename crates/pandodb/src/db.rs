@@ -69,7 +69,7 @@ impl Owner {
             return Ok(());
         }
         engine.closed.store(true, Ordering::Release);
-        engine.end_patience();
+        engine.log.end_patience(engine.end_patience());
         engine.helper.close();
         engine.streams.close();
         for helper in std::mem::take(&mut *self.helpers.lock()) {

@@ -211,10 +211,12 @@ impl Store {
             && (until == 0 || time::unix_ms() < until)
     }
 
-    /// The store is being closed: waiting for room ends soon.
-    pub(crate) fn end_patience(&self) {
+    /// The store is being closed: waiting for room ends soon. Returns when, in milliseconds since
+    /// 1970.
+    pub(crate) fn end_patience(&self) -> u64 {
         let until = time::unix_ms() + PATIENCE_MS;
         self.patient_until.store(until, Ordering::Relaxed);
+        until
     }
 
     /// True while pages cannot be written for want of room.

@@ -3,8 +3,10 @@
 use pando_device::faulty::Operation;
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
 use pando_sim::full::{self, fill_disk};
+use pando_sim::full_close;
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
+use pando_sync::thread;
 
 use crate::number;
 
@@ -100,6 +102,22 @@ fn a_store_whose_frames_are_all_dirty_on_a_full_disk_reads_deletes_and_goes_on()
             }
         }
     }
+}
+
+/// Each without room waits for as long as a close does, so all wait at once.
+#[test]
+fn a_store_that_is_closed_on_a_full_disk_says_so_and_loses_nothing() {
+    thread::scope(|scope| {
+        for (seed, file) in full_close::FILES.into_iter().enumerate() {
+            for room_comes in [false, true] {
+                scope.spawn(move || {
+                    if let Err(failure) = full_close::close(seed as u64, file, room_comes) {
+                        panic!("{failure}");
+                    }
+                });
+            }
+        }
+    });
 }
 
 #[test]
