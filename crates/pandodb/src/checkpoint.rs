@@ -23,7 +23,7 @@ use crate::store::pause;
 
 /// Part of all blocks whose retirement asks for a checkpoint: they cannot be used before, and those
 /// of the epoch that is being written come on top.
-const RETIRED_SHARE: u64 = 24;
+const RETIRED_SHARE: u64 = 32;
 /// Fewer retired blocks than these are not worth one.
 const RETIRED_MIN: u64 = 2048;
 /// Pause before a checkpoint that met a full disk is tried again.

@@ -23,9 +23,11 @@ const GROWTH_MIN_BYTES: u64 = 1 << 20;
 const GROWTH_BYTES: u64 = 4 << 20;
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
 /// A step between these is this part of the file: what is not used yet counts as amplification.
-const GROWTH_SHARE: u64 = 32;
+const GROWTH_SHARE: u64 = 64;
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
+/// Part of the file that is kept free, so that it grows before anybody waits for it.
+const LOW_WATER_SHARE: u64 = 64;
 /// Free bytes that are kept ready, at least.
 const LOW_WATER_BYTES: u64 = 1 << 20;
 /// And at most.
@@ -243,7 +245,7 @@ impl SpaceKeeper {
     }
 
     fn low_water_of(&self, blocks: u64) -> u64 {
-        let bytes = blocks * self.block_bytes / 32;
+        let bytes = blocks * self.block_bytes / LOW_WATER_SHARE;
         bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
     }
 
