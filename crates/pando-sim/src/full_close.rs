@@ -41,8 +41,9 @@ fn close_full(seed: u64, file: &str, room_comes: bool) -> Result<()> {
     let device = FaultyDevice::new(seed);
     let db = open(seed, &device)?;
     let table = db.table("t").map_err(unexpected("creating a table"))?;
+    let durable = WriteOptions::durability(Durability::Durable);
     for number in 0..DURABLE {
-        let put = table.put_with(&key(number), &[7; 100], WriteOptions::default());
+        let put = table.put_with(&key(number), &[7; 100], durable);
         put.map_err(unexpected("a durable put"))?;
     }
     device.fail(FaultPlan::sticky(Operation::Write, file, 1, Fault::Full));

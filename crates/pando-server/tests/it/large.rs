@@ -708,7 +708,7 @@ fn conflicts_change_large_strings_one_after_the_other() {
 
 #[test]
 fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
-    const CLIENTS: usize = 600;
+    const CLIENTS: usize = 120;
     let large = Large::new();
     let mut client = large.server.client();
     let memory = large.db().memory().chunk_buffers;

@@ -141,7 +141,8 @@ pub struct ValueStream {
     engine: Shared,
     /// The first bytes of the value, or all of them.
     head: Vec<u8>,
-    chunks: Option<Chunks>,
+    /// Boxed: most values that are opened have none.
+    chunks: Option<Box<Chunks>>,
     position: u64,
 }
 
@@ -215,12 +216,12 @@ impl ValueStream {
         Self {
             engine: engine.clone(),
             head,
-            chunks: Some(Chunks {
+            chunks: Some(Box::new(Chunks {
                 source,
                 buffer: IoBuf::default(),
                 turn: None,
                 loaded: None,
-            }),
+            })),
             position: 0,
         }
     }
@@ -243,7 +244,8 @@ impl ValueStream {
     /// Bytes of memory that it takes while no piece of it is loaded.
     pub fn idle_bytes(&self) -> usize {
         let list = self.list().map_or(0, |list| list.chunks.len());
-        size_of::<Self>() + self.head.len() + list * size_of::<ChunkRef>()
+        let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<Chunks>());
+        size_of::<Self>() + self.head.len() + chunks + list * size_of::<ChunkRef>()
     }
 
     /// Bytes of the value.
