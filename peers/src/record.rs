@@ -24,7 +24,8 @@ pub struct PeerRecord {
     /// Bytes that the process wrote to disk for each operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_write_bytes_per_op: Option<f64>,
-    /// Time after a fill, or with `--settle` after any workload that writes, until the engine had finished what it had put off, in no other figure.
+    /// Time after a fill, or with `--settle` after overwrite and updaterandom, too, until the
+    /// engine had finished what it had put off, in no other figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle_s: Option<f64>,
     /// Entries of a call of seekrandom and readseq.

@@ -159,7 +159,7 @@ impl Engine {
     /// The oldest row that nothing stands against. Those before it are `kept`.
     fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
         let mut leaf = LeafCopy::new();
-        // Before any row is read: one that waits for a reader that goes meanwhile is looked at again.
+        // Before any row is read: what waits for a reader that goes meanwhile is looked at again.
         let mut from = kept.begin(self.registry.oldest());
         loop {
             self.block(|_| -> Step<()> {

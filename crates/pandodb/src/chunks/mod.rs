@@ -10,8 +10,8 @@
 //! them back when it fails or is dropped. From then on a chunk is a page with an id and a place.
 //! Nothing is written over a chunk that a reader may still want: see [`registry`].
 //!
-//! Reading order: [`registry`], [`room`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`], [`edit`],
-//! [`event_loop`].
+//! Reading order: [`registry`], [`room`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`],
+//! [`edit`], [`event_loop`].
 
 pub(crate) mod apply;
 pub(crate) mod draft;
