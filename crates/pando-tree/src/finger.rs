@@ -60,6 +60,18 @@ impl Finger {
         finger
     }
 
+    /// True if it is at the same leaf, as it was seen then or later.
+    pub(crate) fn is_as_new_as(&self, other: &Self) -> bool {
+        let place = |finger: &Self| (finger.tree, finger.page, finger.hint);
+        place(self) == place(other) && self.version >= other.version
+    }
+
+    /// True if the leaf is as it was seen.
+    pub(crate) fn is_current(&self, pool: &Pool) -> bool {
+        let leaf = pool.optimistic(self.page, self.hint);
+        leaf.is_ok_and(|leaf| leaf.version() == self.version && leaf.hint() == self.hint)
+    }
+
     /// The leaf.
     pub fn page(&self) -> PageId {
         self.page

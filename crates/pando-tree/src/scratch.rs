@@ -94,6 +94,20 @@ impl Scratch {
         self.work.nearby = Nearby::default();
     }
 
+    /// The next insertion goes to the leaf of `finger`, if that is as it was seen then. Otherwise,
+    /// and if it is none, what the last insertion has left says as much.
+    pub fn expect(&mut self, pool: &Pool, finger: &Finger) {
+        let nearby = &mut self.work.nearby;
+        if finger.page() == PageId::NONE {
+            return;
+        }
+        let is_known = nearby.finger.is_as_new_as(finger);
+        if !is_known && finger.is_current(pool) {
+            nearby.finger = *finger;
+        }
+        nearby.is_likely |= is_known || nearby.finger == *finger;
+    }
+
     /// The list of the chunks of the value that the last change has replaced or removed; empty
     /// when it had none. Nothing names these chunks any more: they are the caller's to free.
     pub fn take_chunk_list(&mut self) -> Vec<u8> {

@@ -17,7 +17,7 @@ use pando_pool::{Hold, Marks};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::time;
-use pando_tree::{LeafFill, Scratch};
+use pando_tree::{Finger, LeafFill, Scratch};
 use pando_wal::LogCredit;
 
 use crate::chunks::LargeValue;
@@ -47,6 +47,8 @@ pub(crate) struct CommitScratch {
     /// `order`, `stripes` and `payload` are those of the write set.
     ready: bool,
     pub(crate) tree: Scratch,
+    /// Where the leaves of the first writes are, by the positions of `order`.
+    fingers: Vec<Finger>,
     /// How often there was no share of holds.
     refusals: u32,
     /// After a fault: the other pages that the batch was found to need.
@@ -72,7 +74,8 @@ impl CommitScratch {
         self.refusals = 0;
         self.wanted.clear();
         self.tree.forget_leaf();
-        let of_writes = self.order.capacity() * size_of::<usize>();
+        let of_writes = self.order.capacity() * size_of::<usize>()
+            + self.fingers.capacity() * size_of::<Finger>();
         self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
     }
 
@@ -132,6 +135,13 @@ impl CommitScratch {
 pub(crate) fn put_chunks(record: &mut BatchWriter, tree: TreeId, key: &[u8], value: &LargeValue) {
     let draft = &value.draft;
     record.put_chunks(tree, key, &value.head, draft.shape, &draft.parts);
+}
+
+/// True if the write behind the one at `at` may go into the same leaf.
+fn lie_together(fingers: &[Finger], at: usize) -> bool {
+    fingers.get(at + 1).is_none_or(|next| {
+        next.page() == PageId::NONE || fingers.get(at).is_some_and(|own| own.page() == next.page())
+    })
 }
 
 /// What step 1 takes.
@@ -197,7 +207,8 @@ impl Engine {
         let payload = scratch.payload.payload();
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
         steps.end(CommitStep::Append);
-        self.apply_batch(set, &scratch.order, lsn, &mut scratch.tree)
+        let places = (&scratch.order[..], &scratch.fingers[..]);
+        self.apply_batch(set, places, lsn, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         for stripe in &scratch.stripes {
             self.stripes.stamp_with(*stripe, lsn);
@@ -250,8 +261,13 @@ impl Engine {
         let Some(share) = self.holds.try_take(frames, &mut scratch.refusals) else {
             return Err(Stop::Holds(frames).into());
         };
-        let CommitScratch { order, wanted, .. } = scratch;
-        let holds = self.hold_leaves(set, order, share.frames(), wanted)?;
+        let CommitScratch {
+            order,
+            fingers,
+            wanted,
+            ..
+        } = scratch;
+        let holds = self.hold_leaves(set, order, share.frames(), fingers, wanted)?;
         Ok(Credits {
             log,
             garbage,
@@ -304,7 +320,7 @@ impl Engine {
     fn apply_batch(
         &self,
         set: &WriteSet,
-        order: &[usize],
+        (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -312,10 +328,15 @@ impl Engine {
         let marks = Marks { lsn, multi_lsn };
         let mut at = 0;
         while at < order.len() {
-            let done = self.apply_run(set, &order[at..], marks, scratch);
-            if done > 0 {
-                at += done;
-                continue;
+            if let Some(finger) = fingers.get(at) {
+                scratch.expect(&self.pool, finger);
+            }
+            if at + 1 < order.len() && lie_together(fingers, at) {
+                let done = self.apply_run(set, &order[at..], marks, scratch);
+                if done > 0 {
+                    at += done;
+                    continue;
+                }
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;

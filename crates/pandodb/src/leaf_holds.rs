@@ -22,25 +22,31 @@ struct Found<'a, 'w> {
     holds: Vec<Hold<'a>>,
     /// The leaf that was held last.
     last: Finger,
+    /// Where each key was found, in their order; [`Finger::default`]: behind the one before it.
+    fingers: &'w mut Vec<Finger>,
     missing: Option<PageId>,
     wanted: &'w mut Vec<PageId>,
 }
 
 impl Engine {
     /// Finds the leaves of the first writes and holds them: those of at most `most` writes. When
-    /// some are missing, `wanted` names them, so that they are read at the same time.
+    /// some are missing, `wanted` names them, so that they are read at the same time. `fingers` are
+    /// where they were found, in the same order.
     pub(crate) fn hold_leaves(
         &self,
         set: &WriteSet,
         order: &[usize],
         most: usize,
+        fingers: &mut Vec<Finger>,
         wanted: &mut Vec<PageId>,
     ) -> Step<Vec<Hold<'_>>> {
         wanted.clear();
+        fingers.clear();
         let order = &order[..most.min(order.len())];
         let mut found = Found {
             holds: Vec::with_capacity(order.len().min(GROUP_MAX)),
             last: Finger::default(),
+            fingers,
             missing: None,
             wanted,
         };
@@ -60,6 +66,10 @@ impl Engine {
                     Cover::All => order[at..].partition_point(|at| set.write_at(*at).0 == table),
                 };
                 if covered > 0 {
+                    found.fingers.push(found.last);
+                    // Wherever the one before it will have gone.
+                    let behind = found.fingers.len() + covered - 1;
+                    found.fingers.resize(behind, Finger::default());
                     (at, alone) = (at + covered, 0);
                     continue;
                 }
@@ -116,6 +126,7 @@ impl Engine {
             };
             if finger.is_ok_and(|finger| finger.page() == found.last.page()) {
                 together += 1;
+                found.fingers.push(found.last);
                 continue;
             }
             let held = finger.and_then(|finger| {
@@ -129,8 +140,12 @@ impl Engine {
                 Ok((hold, finger)) => {
                     found.holds.push(hold);
                     found.last = finger;
+                    found.fingers.push(finger);
                 }
-                Err(Restart::Fault(page)) => found.miss(page),
+                Err(Restart::Fault(page)) => {
+                    found.miss(page);
+                    found.fingers.push(Finger::default());
+                }
                 Err(restart) => return Err(restart.into()),
             }
         }
