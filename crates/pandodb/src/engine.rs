@@ -252,12 +252,21 @@ impl Engine {
         // Relaxed: a copy that is too old only leads to a look at the original.
         if mark.0 > copy.load(Ordering::Relaxed) {
             let applied = self.log.applied();
-            copy.fetch_max(applied.0, Ordering::Relaxed);
+            // Release: pairs with the Acquire in applied_seen.
+            copy.fetch_max(applied.0, Ordering::Release);
             if mark > applied {
                 return Err(Stop::Applied(mark).into());
             }
         }
         Ok(())
+    }
+
+    /// An LSN up to which all batches are applied, as this core knows: reads that begin afterwards
+    /// find all of them.
+    #[inline]
+    pub(crate) fn applied_seen(&self) -> Lsn {
+        // Acquire: pairs with the Release in check_mark, behind the look at the original.
+        Lsn(self.applied_copies.here().load(Ordering::Acquire))
     }
 
     /// Counts a get that has ended.

@@ -70,6 +70,7 @@ mod options;
 mod profile;
 mod read_ahead;
 mod read_context;
+mod read_group;
 mod read_log;
 mod reads;
 mod recovery_progress;

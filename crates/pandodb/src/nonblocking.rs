@@ -29,6 +29,7 @@ use crate::fetcher::{Fetcher, OwnReads, Started};
 use crate::halt::{Halt, Step, Stop};
 use crate::jobs::{Job, JobEnd};
 use crate::profile::Wait;
+pub use crate::read_group::GroupValues;
 use crate::read_log::{Played, ReadLog};
 use crate::stripes::Stamp;
 use crate::table::{Table, with_reader};

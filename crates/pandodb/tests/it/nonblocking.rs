@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, ScanPage, Transaction};
-use pandodb::{Db, Durability, WriteOptions};
+use pandodb::{Db, Durability, Error, Table, WriteOptions};
 
 /// Runs an operation as a loop with one connection would.
 fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
@@ -164,4 +164,58 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
         });
         assert_eq!(table.get(&key).unwrap().unwrap(), b"short");
     }
+}
+
+/// Some keys are absent, some values are long, some pages are not in memory.
+#[test]
+fn a_group_is_read_as_far_as_single_reads_would_get() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    for number in (0..3000_u32).step_by(97) {
+        table.put(&number.to_be_bytes(), &[7; 9000]).unwrap();
+    }
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let (mut together, mut alone, mut out) = (0, 0, Vec::new());
+    let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    for round in 0..400_u32 {
+        // Neighbours, and keys that lie apart.
+        let step = [1, 2, 211][round as usize % 3];
+        let count = round % (Table::GROUP_MAX as u32 + 1);
+        let numbers = (0..count).map(|n| (round * 31 + n * step) % 3100);
+        let keys: Vec<[u8; 4]> = numbers.map(u32::to_be_bytes).collect();
+        let mut keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        while !keys.is_empty() {
+            bytes.clear();
+            values.clear();
+            table.try_get_group(&keys, &mut bytes, &mut values).unwrap();
+            assert!(values.len() <= keys.len());
+            for (key, value) in keys.iter().zip(&values) {
+                let value = value.clone().map(|range| bytes[range].to_vec());
+                assert!(value.as_ref().is_none_or(|value| value.len() < 9000));
+                assert_eq!(value, table.get(key).unwrap(), "{key:?}");
+            }
+            together += values.len();
+            keys.drain(..values.len());
+            if !keys.is_empty() {
+                let key = keys.remove(0);
+                let found = run(&mut reactor, |_| table.try_get(key, &mut out).unwrap());
+                assert_eq!(found.then_some(&out), table.get(key).unwrap().as_ref());
+                alone += 1;
+            }
+        }
+    }
+    assert!(
+        together > 1000 && alone > 50,
+        "{together} together, {alone} alone"
+    );
+}
+
+#[test]
+fn a_group_of_a_table_that_is_gone_is_an_error() {
+    let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    db.drop_table("t").unwrap();
+    let read = table.try_get_group(&[b"a", b"b"], &mut Vec::new(), &mut Vec::new());
+    assert!(matches!(read, Err(Error::NoSuchTable { .. })));
 }
