@@ -39,6 +39,15 @@ impl Recorder {
         }
     }
 
+    /// Adds a value `times` times.
+    #[inline]
+    pub fn record_many(&self, value: u64, times: u64) {
+        if let Some(words) = &self.words {
+            words.add(bucket_of(value), times);
+            words.add(BUCKETS, value.wrapping_mul(times));
+        }
+    }
+
     /// All values up to now. Reads the rows of all cores.
     pub fn histogram(&self) -> Histogram {
         let mut sums = vec![0; WORDS];
@@ -73,7 +82,9 @@ mod tests {
                 })
                 .collect();
             threads.into_iter().for_each(|one| one.join().unwrap());
+            recorder.record_many(77, 5);
             let mut twin = Histogram::new();
+            (0..5).for_each(|_| twin.add(77));
             for number in 0..4 {
                 (0..20_000).for_each(|value| twin.add(value << number));
             }
