@@ -78,6 +78,13 @@ impl CommandStatistics {
         self.latencies[id].record(ns);
     }
 
+    /// `count` calls of command `id` that took `ns` each have ended.
+    #[inline]
+    pub(crate) fn called_together(&self, id: usize, ns: u64, count: u64) {
+        self.mark(id);
+        self.latencies[id].record_many(ns, count);
+    }
+
     /// The call that has just ended replied an error.
     #[cold]
     pub(crate) fn failed(&self, id: usize) {

@@ -15,6 +15,7 @@ use pando_sync::time::{Instant, now};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
+use crate::burst::Allowance;
 use crate::client::ClientRecord;
 use crate::context::progress::Progress;
 use crate::executor::{Running, Step};
@@ -106,6 +107,7 @@ pub(crate) struct Connection {
     /// Keys of the commands between the current one and there.
     pub(crate) looked_keys: usize,
     pub(crate) last_command: &'static str,
+    pub(crate) allowance: Allowance,
     /// The socket may have bytes.
     pub(crate) readable: bool,
     /// The socket may take bytes.
@@ -153,6 +155,7 @@ impl Connection {
             looked_until: 0,
             looked_keys: 0,
             last_command: "NULL",
+            allowance: Allowance::default(),
             readable: true,
             writable: true,
             queued: false,
@@ -187,7 +190,7 @@ impl Connection {
     }
 
     /// Unsent bytes at which execution stops; `most` is the limit of known peers.
-    fn output_bytes_max(&self, most: usize) -> usize {
+    pub(crate) fn output_bytes_max(&self, most: usize) -> usize {
         if self.session.authenticated {
             most
         } else {
@@ -209,7 +212,7 @@ impl Connection {
     }
 
     /// Bytes of replies that are not sent, with those that are still in the store.
-    fn owed(&self) -> usize {
+    pub(crate) fn owed(&self) -> usize {
         self.buffers
             .as_ref()
             .map_or(0, |buffers| buffers.output.owed())
@@ -289,7 +292,13 @@ impl Connection {
                 let found = self.parse(turn);
                 self.starved = found == Input::Starved;
                 match found {
-                    Input::Command { consumed } => self.begin(turn, consumed),
+                    Input::Command { consumed } => match self.burst(turn, consumed, left) {
+                        0 => self.begin(turn, consumed),
+                        count => {
+                            left -= count;
+                            continue;
+                        }
+                    },
                     Input::Starved => {
                         if self.readable && !self.at_end {
                             next = Next::Again;
@@ -300,8 +309,14 @@ impl Connection {
                 }
             };
             match step {
-                Step::Done => left -= 1,
-                Step::Suspended => break,
+                Step::Done => {
+                    self.allowance.grow();
+                    left -= 1;
+                }
+                Step::Suspended => {
+                    self.allowance.shrink();
+                    break;
+                }
                 Step::Yielded => {
                     next = Next::Again;
                     break;

@@ -13,7 +13,7 @@
 //! While parked the command's reply is held or taken back, its arguments stay in the input buffer,
 //! and its transaction stays with the connection.
 
-use pando_resp::Writer;
+use pando_resp::{Arguments, Writer};
 use pando_stats::Ticker;
 use pando_sync::time::{Duration, Instant, now};
 use pandodb::Lsn;
@@ -477,7 +477,9 @@ impl Connection {
             statistics.commands.failed(running.id);
         }
         if ns >= turn.shared.settings.watch_ns() {
-            self.note_slow(turn, running, ns);
+            let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+            let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+            self.note_slow(turn, running.command, arguments, ns);
         }
         if self.session.profiles.is_some() {
             self.note_profile(turn, running, ns);
@@ -501,8 +503,14 @@ impl Connection {
 
     /// Tells slow log and latency monitor of a command that took `ns`.
     #[cold]
-    fn note_slow(&self, turn: &Turn<'_>, running: &Running, ns: u64) {
-        let event = match running.command.flags.has(Flags::FAST) {
+    pub(crate) fn note_slow(
+        &self,
+        turn: &Turn<'_>,
+        command: &Command,
+        arguments: Arguments<'_>,
+        ns: u64,
+    ) {
+        let event = match command.flags.has(Flags::FAST) {
             true => "fast-command",
             false => "command",
         };
@@ -510,13 +518,11 @@ impl Connection {
         let settings = &turn.shared.settings;
         let micros = ns / 1000;
         if u64::try_from(settings.slow_us()).is_ok_and(|least| micros >= least) {
-            let buffers = self.buffers.as_ref().expect("a command is in the buffers");
-            let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
             let command = SlowCommand {
                 id: 0,
                 unix_s: turn.now_ms / 1000,
                 micros,
-                arguments: kept(arguments, running.command.shown),
+                arguments: kept(arguments, command.shown),
                 address: self.record.address.to_string(),
                 client_name: self.record.names.lock().name.clone(),
             };

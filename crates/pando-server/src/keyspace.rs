@@ -91,6 +91,12 @@ impl KeyFolder {
     #[inline]
     pub(crate) fn store(&self, key: &[u8], out: &mut Vec<u8>) {
         out.clear();
+        self.append(key, out);
+    }
+
+    /// Appends the stored key of `key` to `out`.
+    #[inline]
+    pub(crate) fn append(&self, key: &[u8], out: &mut Vec<u8>) {
         if !self.folds(key) {
             out.push(PLAIN);
             out.extend_from_slice(key);
@@ -103,7 +109,6 @@ impl KeyFolder {
         out.extend_from_slice(&key[..self.stored_bytes_max - 1 - HASH_BYTES]);
         out.extend_from_slice(&hash.h1.to_le_bytes());
         out.extend_from_slice(&hash.h2.to_le_bytes());
-        debug_assert_eq!(out.len(), self.stored_bytes_max);
     }
 }
 

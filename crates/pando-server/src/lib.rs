@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod burst;
 mod cleaner;
 mod client;
 mod command_statistics;

@@ -6,6 +6,7 @@ use pando_sync::time::Instant;
 use pandodb::nonblocking::{Reactor, Transaction};
 use std::task::Waker;
 
+use crate::burst::Burst;
 use crate::context::Scratch;
 use crate::engine::Engine;
 use crate::lookahead::Prefetch;
@@ -27,6 +28,7 @@ pub(crate) struct LoopData {
     pub(crate) reactor: Reactor,
     pub(crate) scratch: Scratch,
     pub(crate) prefetch: Prefetch,
+    pub(crate) burst: Burst,
     spare: SpareTransactions,
 }
 
@@ -40,6 +42,7 @@ impl LoopData {
             reactor,
             scratch: Scratch::default(),
             prefetch: Prefetch::default(),
+            burst: Burst::default(),
             spare: Vec::new(),
         })
     }
@@ -66,6 +69,7 @@ impl LoopData {
     pub(crate) fn trim(&mut self) {
         self.scratch.trim(SCRATCH_BYTES_KEPT);
         self.prefetch.trim(SCRATCH_BYTES_KEPT);
+        self.burst.trim(SCRATCH_BYTES_KEPT);
     }
 }
 

@@ -80,6 +80,11 @@ impl Staging {
         self.arriving.as_ref().map(|arriving| arriving.at)
     }
 
+    /// True if no argument of the command is too long to be held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arriving.is_none() && self.values.is_empty() && self.refusal.is_none()
+    }
+
     /// What has arrived of the running command.
     pub(crate) fn values(&self) -> &[Staged] {
         &self.values

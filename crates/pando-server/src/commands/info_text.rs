@@ -275,6 +275,7 @@ fn statistics(shared: &Shared, text: &mut String) {
     count("keyspace_hits", Ticker::KeyspaceHits);
     count("keyspace_misses", Ticker::KeyspaceMisses);
     count("total_error_replies", Ticker::CommandErrors);
+    count("commands_together", Ticker::CommandsTogether);
     count("suspended_commands", Ticker::CommandsSuspended);
     count("transaction_conflicts", Ticker::TransactionConflicts);
     field(

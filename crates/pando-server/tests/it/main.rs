@@ -1,6 +1,8 @@
 //! Tests over real sockets: a server in this process on port 0, and a small blocking client.
 
 #[cfg(test)]
+mod bursts;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cold;

@@ -15,6 +15,7 @@ const SHOWN: &[(Ticker, &str)] = &[
     (Ticker::ConnectionsReceived, "total_connections_received"),
     (Ticker::ConnectionsRejected, "rejected_connections"),
     (Ticker::Commands, "total_commands_processed"),
+    (Ticker::CommandsTogether, "commands_together"),
     (Ticker::CommandsSuspended, "suspended_commands"),
     (Ticker::CommandErrors, "total_error_replies"),
     (Ticker::InputBytes, "total_net_input_bytes"),

@@ -1,0 +1,93 @@
+//! A burst of GETs: group after group goes down the tree.
+
+use pando_resp::Writer;
+use pandodb::Table;
+
+use super::Done;
+use super::run::Burst;
+use crate::connection::Connection;
+use crate::keyspace::Row;
+use crate::loop_data::Turn;
+
+impl Connection {
+    /// Runs GETs until all are done, one has to wait, or enough replies are unsent.
+    pub(super) fn run_gets(&mut self, turn: &mut Turn<'_>, burst: &mut Burst) -> Done {
+        let mut done = Done {
+            cut: false,
+            ..Done::NONE
+        };
+        let most = turn.shared.settings.output_bytes_max();
+        while done.count < burst.len() && !done.cut {
+            let from = done.count;
+            let count = (burst.len() - from).min(Table::GROUP_MAX);
+            if !self.look_up(turn, burst, from, count) {
+                done.cut = true;
+                break;
+            }
+            for place in 0..burst.values.len() {
+                if self.owed() >= self.output_bytes_max(most) {
+                    return done;
+                }
+                if !self.reply_value(turn, burst, place, &mut done) {
+                    done.cut = true;
+                    break;
+                }
+            }
+            done.cut |= burst.values.len() < count;
+        }
+        done
+    }
+
+    /// Looks the keys of `count` commands up, from the one at `from` on.
+    fn look_up(&self, turn: &Turn<'_>, burst: &mut Burst, from: usize, count: usize) -> bool {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let rest = &buffers.input[buffers.offset..];
+        let engine = &turn.data.as_ref().expect("bursts have an engine").engine;
+        burst.store_keys(rest, from..from + count, &engine.folder);
+        let mut keys: [&[u8]; Table::GROUP_MAX] = [&[]; Table::GROUP_MAX];
+        let mut start = 0;
+        for (key, end) in keys.iter_mut().zip(&burst.stored_ends) {
+            *key = &burst.stored[start..*end];
+            start = *end;
+        }
+        burst.bytes.clear();
+        burst.values.clear();
+        let table = &engine.databases[self.session.database].keys;
+        // What is wrong is said by the command that meets it.
+        let read = table.try_get_group(&keys[..count], &mut burst.bytes, &mut burst.values);
+        read.is_ok()
+    }
+
+    /// Replies the value at `place` of the group. False if its row cannot be used.
+    fn reply_value(
+        &mut self,
+        turn: &Turn<'_>,
+        burst: &Burst,
+        place: usize,
+        done: &mut Done,
+    ) -> bool {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let mut writer = Writer::new(&mut buffers.output.bytes, self.session.version);
+        let value = burst.values[place].clone().map(|range| &burst.bytes[range]);
+        let payload = match value {
+            None => None,
+            Some(value) => match Row::decode(burst.stored_at(place), value) {
+                Err(_) => return false,
+                Ok(row) if row.is_over(turn.now_ms) => None,
+                Ok(row) => Some(&value[row.payload..]),
+            },
+        };
+        match payload {
+            Some(payload) => {
+                writer.bulk(payload);
+                done.hits += 1;
+            }
+            None => {
+                writer.null();
+                done.misses += 1;
+            }
+        }
+        done.count += 1;
+        true
+    }
+}

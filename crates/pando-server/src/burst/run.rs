@@ -1,0 +1,157 @@
+//! The commands of a burst: found in the input, in front of anything else.
+
+use std::ops::Range;
+
+use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
+
+use crate::commands::{Command, CommandIndex};
+use crate::engine::Engine;
+use crate::keyspace::{KeyFolder, head_bytes};
+
+/// Bytes of commands that are taken together: what is copied stays in the caches.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// What the commands of a burst are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PlainKind {
+    /// `GET key`.
+    Get,
+    /// `SET key value`.
+    Set,
+}
+
+impl PlainKind {
+    /// Of a command with these arguments.
+    fn of_arguments(arguments: Arguments<'_>) -> Option<Self> {
+        match (arguments.len(), arguments.get(0)?) {
+            (2, name) if name.eq_ignore_ascii_case(b"get") => Some(Self::Get),
+            (3, name) if name.eq_ignore_ascii_case(b"set") => Some(Self::Set),
+            _ => None,
+        }
+    }
+
+    /// Arguments, the name included.
+    fn arity(self) -> usize {
+        match self {
+            Self::Get => 2,
+            Self::Set => 3,
+        }
+    }
+
+    /// Number and entry of the command.
+    pub(super) fn of(self, commands: &CommandIndex) -> (usize, &'static Command) {
+        let name: &[u8] = match self {
+            Self::Get => b"get",
+            Self::Set => b"set",
+        };
+        commands.find(name).expect("the table has both")
+    }
+}
+
+/// The commands of a burst, and buffers to run them; one for each loop.
+#[derive(Default)]
+pub(crate) struct Burst {
+    parser: Parser,
+    /// Arguments of all of them, counted from where the first one begins.
+    spans: Vec<Span>,
+    /// Where each one ends, counted alike.
+    ends: Vec<usize>,
+    arity: usize,
+    /// Stored keys of a group, one behind the other, and where they end.
+    pub(super) stored: Vec<u8>,
+    pub(super) stored_ends: Vec<usize>,
+    /// Values of a group and where they lie.
+    pub(super) bytes: Vec<u8>,
+    pub(super) values: Vec<Option<Range<usize>>>,
+}
+
+impl Burst {
+    /// Takes plain commands from the beginning of `rest`, at most `most`; `first` are the
+    /// arguments of the first one. `None`: no two of them are plain and of one kind.
+    pub(super) fn gather(
+        &mut self,
+        rest: &[u8],
+        first: &[Span],
+        engine: &Engine,
+        limits: &Limits,
+        most: usize,
+    ) -> Option<PlainKind> {
+        let kind = PlainKind::of_arguments(Arguments::new(rest, first))?;
+        self.arity = kind.arity();
+        self.spans.clear();
+        self.ends.clear();
+        let mut at = 0;
+        while self.ends.len() < most && at < BYTES_MAX {
+            let behind = &rest[at..];
+            self.parser.clear();
+            let Parsed::Command { consumed } = self.parser.peek(behind, limits) else {
+                break;
+            };
+            let arguments = self.parser.arguments(behind);
+            if PlainKind::of_arguments(arguments) != Some(kind) || !is_plain(arguments, engine) {
+                break;
+            }
+            let spans = self.parser.spans().iter();
+            self.spans.extend(spans.map(|span| span.shifted(at)));
+            at += consumed;
+            self.ends.push(at);
+        }
+        (self.ends.len() > 1).then_some(kind)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes of the first `count` commands.
+    pub(super) fn end(&self, count: usize) -> usize {
+        match count {
+            0 => 0,
+            _ => self.ends[count - 1],
+        }
+    }
+
+    /// Arguments of the command at `place`; `rest` as in [`Burst::gather`].
+    pub(super) fn arguments<'a>(&'a self, rest: &'a [u8], place: usize) -> Arguments<'a> {
+        let from = place * self.arity;
+        Arguments::new(rest, &self.spans[from..from + self.arity])
+    }
+
+    /// Makes the stored keys of the commands at `places`.
+    pub(super) fn store_keys(&mut self, rest: &[u8], places: Range<usize>, folder: &KeyFolder) {
+        self.stored.clear();
+        self.stored_ends.clear();
+        for place in places {
+            let key = self.spans[place * self.arity + 1].of(rest);
+            folder.append(key, &mut self.stored);
+            self.stored_ends.push(self.stored.len());
+        }
+    }
+
+    /// The stored key at `place` of the group.
+    pub(super) fn stored_at(&self, place: usize) -> &[u8] {
+        let start = match place {
+            0 => 0,
+            _ => self.stored_ends[place - 1],
+        };
+        &self.stored[start..self.stored_ends[place]]
+    }
+
+    /// Gives the memory of unusually large values back.
+    pub(crate) fn trim(&mut self, bytes: usize) {
+        for buffer in [&mut self.stored, &mut self.bytes] {
+            if buffer.capacity() > bytes {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// True if the row of its key has no whole key, and its value lies in pages.
+fn is_plain(arguments: Arguments<'_>, engine: &Engine) -> bool {
+    let value_bytes = arguments.get(2).map_or(0, <[u8]>::len);
+    let row_bytes = value_bytes + head_bytes(None);
+    !engine.folder.folds(arguments.at(1))
+        && value_bytes as u64 <= engine.string_bytes_max
+        && row_bytes <= engine.row_bytes_max
+}

@@ -1,0 +1,101 @@
+//! A burst of SETs: each runs as it does alone, but all in one transaction.
+//!
+//! One record of the log, one stay in the gate, one look at each leaf. Others see all of them or
+//! none: that is one of the orders that single SETs may have. A SET reads before it writes, so one
+//! that has to wait for a page has written nothing: those in front of it are committed.
+
+use pandodb::Lsn;
+use pandodb::nonblocking::{Attempt, Outcome, Transaction};
+
+use super::Done;
+use super::run::{Burst, PlainKind};
+use crate::connection::{Buffers, Connection};
+use crate::context::{Context, Data, Halt};
+use crate::loop_data::{LoopData, Turn};
+
+/// The reply of a SET that has set.
+const OK: &[u8] = b"+OK\r\n";
+
+impl Connection {
+    /// Runs SETs and commits them together; none of them if that has to wait.
+    pub(super) fn run_sets(&mut self, turn: &mut Turn<'_>, burst: &Burst) -> Done {
+        let data = turn.data.as_mut().expect("bursts have an engine");
+        let mut transaction = data.transaction();
+        let count = self.write_sets(turn, burst, &mut transaction);
+        let data = turn.data.as_mut().expect("bursts have an engine");
+        let committed = count.and_then(|count| Some((count, commit(data, &mut transaction)?)));
+        data.give_back(transaction);
+        match committed {
+            Some((count, lsn)) => Done {
+                count,
+                lsn: Some(lsn),
+                cut: count < burst.len(),
+                ..Done::NONE
+            },
+            None => Done::NONE,
+        }
+    }
+
+    /// Runs SETs in `transaction` until all are done or one has to wait. How many; `None`: they
+    /// have to run one by one.
+    fn write_sets(
+        &mut self,
+        turn: &mut Turn<'_>,
+        burst: &Burst,
+        transaction: &mut Transaction,
+    ) -> Option<usize> {
+        let most = turn.shared.settings.output_bytes_max();
+        let (_, command) = PlainKind::Set.of(&turn.shared.commands);
+        let data = turn.data.as_mut().expect("bursts have an engine");
+        let mut count = 0;
+        while count < burst.len() && self.owed() < self.output_bytes_max(most) {
+            let Buffers {
+                input,
+                offset,
+                output,
+                progress,
+                ..
+            } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
+            let reply_start = output.bytes.len();
+            let mut context = Context {
+                arguments: burst.arguments(&input[*offset..], count),
+                staged: &[],
+                command,
+                session: &mut self.session,
+                out: &mut output.bytes,
+                reply_start,
+                shared: turn.shared,
+                local: turn.handle,
+                record: &self.record,
+                data: Some(Data {
+                    engine: &data.engine,
+                    transaction: Some(&mut *transaction),
+                    scratch: &mut data.scratch,
+                    overlay: None,
+                }),
+                progress,
+                waker: &self.waker,
+                now_ms: turn.now_ms,
+                exec_index: None,
+            };
+            match (command.run)(&mut context) {
+                Ok(()) if &output.bytes[reply_start..] == OK => count += 1,
+                Err(Halt::Pending(_)) => {
+                    output.bytes.truncate(reply_start);
+                    break;
+                }
+                _ => return None,
+            }
+        }
+        (count > 0).then_some(count)
+    }
+}
+
+/// Commits at once or not at all. A commit that would have to wait is forgotten: its commands run
+/// one by one, and wait or fail as each of them must.
+fn commit(data: &mut LoopData, transaction: &mut Transaction) -> Option<Lsn> {
+    match transaction.try_commit(&mut data.reactor) {
+        Ok(Attempt::Ready(Outcome::Committed(lsn))) => lsn,
+        Ok(Attempt::Ready(Outcome::Conflict { .. }) | Attempt::Pending(_)) | Err(_) => None,
+    }
+}
