@@ -479,7 +479,12 @@ impl Connection {
         if ns >= turn.shared.settings.watch_ns() {
             let buffers = self.buffers.as_ref().expect("a command is in the buffers");
             let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-            self.note_slow(turn, running.command, arguments, ns);
+            let waits = match running.parked {
+                true => buffers.spending.text(),
+                false => String::new(),
+            };
+            let command = (running.id, running.command);
+            self.note_slow(turn, command, arguments, (ns, &waits));
         }
         if self.session.profiles.is_some() {
             self.note_profile(turn, running, ns);
@@ -501,14 +506,14 @@ impl Connection {
         profiles.end(name, Duration::from_nanos(ns), waited);
     }
 
-    /// Tells slow log and latency monitor of a command that took `ns`.
+    /// Tells slow log and latency monitor of a command that took `ns`, and what it waited for.
     #[cold]
     pub(crate) fn note_slow(
         &self,
         turn: &Turn<'_>,
-        command: &Command,
+        (id, command): (usize, &Command),
         arguments: Arguments<'_>,
-        ns: u64,
+        (ns, waits): (u64, &str),
     ) {
         let event = match command.flags.has(Flags::FAST) {
             true => "fast-command",
@@ -528,17 +533,8 @@ impl Connection {
             };
             let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
             turn.shared.slow_log.add(command, most);
-            let waits = match running.parked {
-                true => buffers.spending.text(),
-                false => String::new(),
-            };
-            let (client, name) = (
-                self.record.address,
-                &turn.shared.commands.names()[running.id],
-            );
-            turn.shared
-                .events
-                .slow_command(client, name, micros, &waits);
+            let (client, name) = (self.record.address, &turn.shared.commands.names()[id]);
+            (turn.shared.events).slow_command(client, name, micros, waits);
         }
     }
 

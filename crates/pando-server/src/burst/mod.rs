@@ -66,7 +66,9 @@ impl Connection {
 
     fn run_burst(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let free = self.session.authenticated && self.session.multi.is_none();
-        let (true, Some(data)) = (free, turn.data.as_mut()) else {
+        // A profile is of one command.
+        let is_profiled = self.session.profiles.is_some();
+        let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {
             return 0;
         };
         let mut burst = std::mem::take(&mut data.burst);
@@ -134,7 +136,8 @@ impl Connection {
             let buffers = self.buffers.as_ref().expect("a command is in the buffers");
             let rest = &buffers.input[buffers.offset..];
             for place in 0..done.count {
-                self.note_slow(turn, command, burst.arguments(rest, place), ns);
+                let arguments = burst.arguments(rest, place);
+                self.note_slow(turn, (id, command), arguments, (ns, ""));
             }
         }
         if self.looked_keys > 0 {
