@@ -55,10 +55,9 @@ fn a_get_after_a_start_waits_for_the_pages_that_it_reads() {
     let (found, profile) = profiled(|| table.contains(&9_u32.to_be_bytes()));
     assert!(found.unwrap());
     let page = profile.waited(Wait::Page);
-    assert_eq!(
-        (page.count, waits(&profile)),
-        (reads() - before, vec![Wait::Page])
-    );
+    assert_eq!(waits(&profile), [Wait::Page]);
+    // The engine reads pages of its own meanwhile.
+    assert!(page.count <= reads() - before, "{profile}");
     assert!(page.count > 0 && page.time > Duration::ZERO && page.time < profile.total());
     assert_eq!(profile.busy(), profile.total() - page.time);
 }
