@@ -73,6 +73,12 @@ impl<W: Way> Calls for Called<'_, W> {
     fn kind(&self) -> Option<Kind> {
         self.operations.kind()
     }
+
+    fn turn(&self) -> Option<u64> {
+        let plan = self.operations.plan;
+        plan.options.checkpoint_interval?;
+        Some(plan.table.db().checkpoint_progress().turn)
+    }
 }
 
 /// Runs one workload on an open store.
@@ -209,6 +215,7 @@ fn record(
     record.distribution = chooses.then(|| plan.chooser.distribution().name());
     record.rate_ops_per_s = options.rate;
     record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
+    record.checkpoint_interval_s = options.checkpoint_interval.map(|every| every.as_secs_f64());
     record.tickers = counted
         .iter()
         .map(|(ticker, count)| (ticker.name(), ticker.unit(), count))

@@ -133,6 +133,9 @@ pub struct KvOptions {
     pub compression: Compression,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
+    /// Longest time between two checkpoints; with it times are told apart by whether one ran. None:
+    /// the engine's default, and they are not.
+    pub checkpoint_interval: Option<Duration>,
 }
 
 impl Default for KvOptions {
@@ -168,6 +171,7 @@ impl Default for KvOptions {
             log_bytes: None,
             compression: Compression::None,
             interval: None,
+            checkpoint_interval: None,
         }
     }
 }

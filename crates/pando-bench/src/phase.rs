@@ -69,6 +69,12 @@ pub trait Calls {
         None
     }
 
+    /// A number that is even while nothing works in the background whose effect on calls is to be
+    /// told apart, and grows whenever that begins or ends. None: it is not asked for.
+    fn turn(&self) -> Option<u64> {
+        None
+    }
+
     /// The measured part begins at `start`.
     fn begin(&mut self, start: Instant) {
         let _ = start;
@@ -126,6 +132,95 @@ pub fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> 
     at(thread)..at(thread + 1)
 }
 
+/// Times of calls, in nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    /// All of them.
+    pub calls: Histogram,
+    /// Those that read, of a workload that mixes.
+    pub reads: Histogram,
+    /// Those that wrote, of a workload that mixes.
+    pub writes: Histogram,
+}
+
+impl Times {
+    /// Of one thread: a call that is of a kind is in the histogram of that kind alone, so that each
+    /// costs one addition.
+    fn add(&mut self, kind: Option<Kind>, ns: u64) {
+        let times = match kind {
+            None => &mut self.calls,
+            Some(Kind::Read) => &mut self.reads,
+            Some(Kind::Write) => &mut self.writes,
+        };
+        times.add(ns);
+    }
+
+    /// Adds those of one thread.
+    fn merge_thread(&mut self, thread: &Self) {
+        for kind in [&thread.calls, &thread.reads, &thread.writes] {
+            self.calls.merge(kind);
+        }
+        self.reads.merge(&thread.reads);
+        self.writes.merge(&thread.writes);
+    }
+}
+
+/// Times of calls, by whether something worked in the background.
+///
+/// A call belongs to what was so when it was due, since long calls are more likely to meet any
+/// event than short ones are: taken by what happened until their end, those that wait for a
+/// processor for a while would all be found beside it.
+#[derive(Debug, Clone, Default)]
+pub struct Split {
+    /// Of calls beside which nothing did, from their beginning to their end.
+    pub quiet: Times,
+    /// Of those that were due while it did.
+    pub busy: Times,
+    /// Of those that were under way when it began: at most one a thread each time.
+    pub caught: Times,
+    /// How often it began or ended.
+    pub turns: u64,
+}
+
+/// What a call met in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Met {
+    Nothing,
+    /// It worked already when the call was due.
+    Before,
+    /// It began during the call.
+    Within,
+}
+
+/// Tells on one thread which calls something worked beside.
+#[derive(Debug)]
+struct Beside {
+    turn: u64,
+    /// The end of the last call that met something: what was due before it (of an open loop) has
+    /// waited for that.
+    until: Instant,
+}
+
+impl Beside {
+    fn new(turn: u64, now: Instant) -> Self {
+        Self { turn, until: now }
+    }
+
+    /// A call, due at `begun`, has ended at `now`, and `turn` is what was read then.
+    fn met(&mut self, turn: u64, begun: Instant, now: Instant) -> Met {
+        let met = match () {
+            () if self.turn % 2 == 1 || begun < self.until => Met::Before,
+            () if turn != self.turn => Met::Within,
+            () => Met::Nothing,
+        };
+        if met != Met::Nothing {
+            self.until = now;
+        }
+        self.turn = turn;
+        met
+    }
+}
+
 /// What a workload came to.
 #[derive(Debug, Default)]
 pub struct Measured {
@@ -135,6 +230,8 @@ pub struct Measured {
     pub reads: Histogram,
     /// Those of them that wrote, of a workload that mixes.
     pub writes: Histogram,
+    /// The same calls by what worked in the background, where [`Calls::turn`] tells.
+    pub split: Option<Split>,
     /// Operations that count.
     pub ops: u64,
     /// Those of them that found what they asked for.
@@ -157,14 +254,22 @@ impl Measured {
             self.beside_ops += result.ops;
             return;
         }
-        self.calls.merge(&result.calls);
-        for (into, kind) in [
-            (&mut self.reads, &result.reads),
-            (&mut self.writes, &result.writes),
-        ] {
-            into.merge(kind);
-            self.calls.merge(kind);
+        let mut all = Times {
+            calls: std::mem::take(&mut self.calls),
+            reads: std::mem::take(&mut self.reads),
+            writes: std::mem::take(&mut self.writes),
+        };
+        all.merge_thread(&result.times);
+        if let Some(split) = &result.split {
+            all.merge_thread(&split.busy);
+            all.merge_thread(&split.caught);
+            let into = self.split.get_or_insert_default();
+            into.quiet.merge_thread(&result.times);
+            into.busy.merge_thread(&split.busy);
+            into.caught.merge_thread(&split.caught);
+            into.turns = into.turns.max(split.turns);
         }
+        (self.calls, self.reads, self.writes) = (all.calls, all.reads, all.writes);
         self.ops += result.ops;
         self.found += result.found;
         self.counts = Some(match self.counts {
@@ -190,10 +295,10 @@ struct Shared<'a> {
 }
 
 struct ThreadResult {
-    /// Without those of the other two.
-    calls: Histogram,
-    reads: Histogram,
-    writes: Histogram,
+    /// Those of quiet calls, where they are told apart.
+    times: Times,
+    /// The others; its own quiet ones are empty.
+    split: Option<Split>,
     ops: u64,
     found: u64,
     counts: Counts,
@@ -372,9 +477,8 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
         }
     }
     let mut result = ThreadResult {
-        calls: Histogram::default(),
-        reads: Histogram::default(),
-        writes: Histogram::default(),
+        times: Times::default(),
+        split: None,
         ops: 0,
         found: 0,
         counts: Counts::default(),
@@ -386,6 +490,8 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
     calls.begin(start);
     let mut schedule = Schedule::new(phase, start, index);
     let mut before = start;
+    let first_turn = calls.turn();
+    let mut background = first_turn.map(|turn| Beside::new(turn, start));
     while left > 0 && !shared.stop.load(Ordering::Relaxed) {
         let begun = schedule.wait().unwrap_or(before);
         let Some(done) = calls.call(left)? else {
@@ -393,12 +499,17 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
         };
         let now = time::now();
         let ns = now.saturating_duration_since(begun).as_nanos();
-        let times = match calls.kind() {
-            None => &mut result.calls,
-            Some(Kind::Read) => &mut result.reads,
-            Some(Kind::Write) => &mut result.writes,
+        let turn = calls.turn();
+        let met = match (&mut background, turn) {
+            (Some(background), Some(turn)) => background.met(turn, begun, now),
+            _ => Met::Nothing,
         };
-        times.add(u64::try_from(ns).unwrap_or(u64::MAX));
+        let times = match met {
+            Met::Nothing => &mut result.times,
+            Met::Before => &mut result.split.get_or_insert_default().busy,
+            Met::Within => &mut result.split.get_or_insert_default().caught,
+        };
+        times.add(calls.kind(), u64::try_from(ns).unwrap_or(u64::MAX));
         before = now;
         left = left.saturating_sub(done.ops);
         result.ops += done.ops;
@@ -409,8 +520,11 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
     }
     result.counts = counters.end();
     result.span = Some((start, before));
+    if let (Some(first), Some(last)) = (first_turn, calls.turn()) {
+        result.split.get_or_insert_default().turns = last - first;
+    }
     if let Some(times) = calls.times() {
-        result.calls = times;
+        result.times.calls = times;
     }
     calls.end()?;
     Ok(result)
@@ -453,6 +567,43 @@ impl Schedule {
                 Some(sleep) if !sleep.is_zero() => thread::sleep(sleep),
                 _ => thread::spin_loop(),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_belongs_to_what_went_on_when_it_was_due() {
+        let start = time::now();
+        let at = |us| start + Duration::from_micros(us);
+        let mut beside = Beside::new(4, start);
+        for (turn, begun, now, met, why) in [
+            (4, 0, 10, Met::Nothing, "nothing ran"),
+            (5, 10, 20, Met::Within, "it began meanwhile"),
+            (5, 20, 30, Met::Before, "it runs"),
+            (6, 30, 40, Met::Before, "it ended meanwhile"),
+            (
+                6,
+                35,
+                50,
+                Met::Before,
+                "it was due before that, and has waited",
+            ),
+            (6, 50, 60, Met::Nothing, "nothing ran"),
+            (8, 60, 70, Met::Within, "one began and ended meanwhile"),
+            (
+                8,
+                65,
+                75,
+                Met::Before,
+                "it has waited for a call that met one",
+            ),
+            (8, 75, 80, Met::Nothing, "nothing ran"),
+        ] {
+            assert_eq!(beside.met(turn, at(begun), at(now)), met, "{why}");
         }
     }
 }

@@ -114,6 +114,43 @@ record! {
     write_p99_us: f64;
     /// Time that 99.9 % of these did not exceed.
     write_p999_us: f64;
+    /// Longest time between two checkpoints that was asked for; fields of the next names are there
+    /// with it alone.
+    checkpoint_interval_s: f64;
+    /// Checkpoints that ran or began during the run.
+    checkpoints: u64;
+    /// Calls beside which no checkpoint ran.
+    quiet_calls: u64;
+    /// Median of their times.
+    quiet_p50_us: f64;
+    /// Time that 99 % of them did not exceed.
+    quiet_p99_us: f64;
+    /// Time that 99.9 % of them did not exceed.
+    quiet_p999_us: f64;
+    /// The longest of them.
+    quiet_max_us: f64;
+    /// The same of those that read, of a workload that mixes.
+    quiet_read_p999_us: f64;
+    /// The same of those that wrote, of a workload that mixes.
+    quiet_write_p999_us: f64;
+    /// Calls that were under way when a checkpoint began: one a thread each time at most.
+    caught_calls: u64;
+    /// The longest of them.
+    caught_max_us: f64;
+    /// Calls that were due while a checkpoint ran.
+    checkpoint_calls: u64;
+    /// Median of their times.
+    checkpoint_p50_us: f64;
+    /// Time that 99 % of them did not exceed.
+    checkpoint_p99_us: f64;
+    /// Time that 99.9 % of them did not exceed.
+    checkpoint_p999_us: f64;
+    /// The longest of them.
+    checkpoint_max_us: f64;
+    /// Time that 99.9 % of those that read did not exceed, of a workload that mixes.
+    checkpoint_read_p999_us: f64;
+    /// The same of those that wrote.
+    checkpoint_write_p999_us: f64;
     /// Processor time of the whole process for each operation.
     cpu_us_per_op: f64;
     /// Instructions of the threads that ran operations, the kernel's not included.
@@ -234,6 +271,7 @@ impl Record {
         };
         [self.read_p50_us, self.read_p99_us, self.read_p999_us] = times_of(&measured.reads);
         [self.write_p50_us, self.write_p99_us, self.write_p999_us] = times_of(&measured.writes);
+        self.set_split(measured);
         let points = measured.calls.points();
         self.percentiles = points.map(|(share, ns)| (share, ns as f64 / 1e3)).collect();
         self.cpu_us_per_op = measured
@@ -250,6 +288,48 @@ impl Record {
             self.instructions_per_cycle = counts.instructions.zip(cycles).map(|(i, c)| i / c);
         }
         self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
+    }
+
+    /// Times by whether a checkpoint ran.
+    fn set_split(&mut self, measured: &Measured) {
+        let Some(split) = &measured.split else {
+            return;
+        };
+        let us = |times: &Histogram, share| {
+            (times.count() > 0).then(|| times.percentile(share) as f64 / 1e3)
+        };
+        let (quiet, busy) = (&split.quiet, &split.busy);
+        self.checkpoints = Some(split.turns.div_ceil(2));
+        self.quiet_calls = Some(quiet.calls.count());
+        [self.quiet_p50_us, self.quiet_p99_us, self.quiet_p999_us] =
+            [0.5, 0.99, 0.999].map(|share| us(&quiet.calls, share));
+        self.quiet_max_us = us(&quiet.calls, 1.0);
+        self.quiet_read_p999_us = us(&quiet.reads, 0.999);
+        self.quiet_write_p999_us = us(&quiet.writes, 0.999);
+        self.caught_calls = Some(split.caught.calls.count());
+        self.caught_max_us = us(&split.caught.calls, 1.0);
+        self.checkpoint_calls = Some(busy.calls.count());
+        [
+            self.checkpoint_p50_us,
+            self.checkpoint_p99_us,
+            self.checkpoint_p999_us,
+        ] = [0.5, 0.99, 0.999].map(|share| us(&busy.calls, share));
+        self.checkpoint_max_us = us(&busy.calls, 1.0);
+        self.checkpoint_read_p999_us = us(&busy.reads, 0.999);
+        self.checkpoint_write_p999_us = us(&busy.writes, 0.999);
+    }
+
+    /// What the line says of calls beside checkpoints.
+    fn beside_checkpoints(&self) -> String {
+        let Some(checkpoints) = self.checkpoints else {
+            return String::new();
+        };
+        let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.2}"));
+        format!(
+            "  {checkpoints} checkpoints: p99.9 us {} beside them, {} without",
+            us(self.checkpoint_p999_us),
+            us(self.quiet_p999_us)
+        )
     }
 
     /// How long values are.
@@ -319,7 +399,7 @@ impl Record {
         };
         format!(
             "{name:<26} {:>7} {:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>8} {:>8} {:>8}{beside}\
-             {nanoseconds}",
+             {nanoseconds}{}",
             self.threads,
             self.ops_per_s,
             self.p50_us,
@@ -329,6 +409,7 @@ impl Record {
             number(self.page_reads_per_op, 3),
             number(self.hits_per_op.map(|hits| 100.0 * hits), 1),
             number(found, 1),
+            self.beside_checkpoints(),
         )
     }
 
@@ -338,12 +419,14 @@ impl Record {
             Some(true) => "fragmented",
             _ => "fresh",
         };
-        format!(
-            "  {fill_percent} % full, {pieces}: p50 {:.1} ns, p99.9 {:.0} ns, free {:.1} ns",
-            self.p50_ns.unwrap_or_default(),
-            self.p999_ns.unwrap_or_default(),
-            self.free_p50_ns.unwrap_or_default(),
-        )
+        let times = match (self.p50_ns, self.p999_ns, self.free_p50_ns) {
+            (Some(p50), Some(p999), Some(free)) => {
+                format!(": p50 {p50:.1} ns, p99.9 {p999:.0} ns, free {free:.1} ns")
+            }
+            // Under a store nobody looks at single ones.
+            _ => String::new(),
+        };
+        format!("  {fill_percent} % full, {pieces}{times}")
     }
 
     /// One line of JSON, without its end.

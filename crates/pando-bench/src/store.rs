@@ -111,6 +111,9 @@ fn builder(options: &KvOptions) -> Builder {
     if let Some(bytes) = options.log_bytes {
         builder = builder.log_bytes(bytes);
     }
+    if let Some(interval) = options.checkpoint_interval {
+        builder = builder.checkpoint_interval(interval);
+    }
     builder.compression(options.compression)
 }
 

@@ -5,12 +5,14 @@
 //! images, give them extents, write them and report back with [`Pool::complete_image`], which moves
 //! the page's place.
 
+use std::collections::VecDeque;
+
 use pando_device::IoBuf;
 use pando_format::bytes::{put_u32, put_u64};
 use pando_format::page;
 use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredPage};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Mutex, WaitList};
 
 use crate::access::Exclusive;
@@ -56,25 +58,60 @@ impl Image {
     }
 }
 
+/// A copy of a page in a frame, until there is a buffer for its image.
+#[derive(Debug)]
+struct Stashed {
+    page: PageId,
+    frame: FrameIndex,
+    version: u64,
+    epoch: Epoch,
+    /// Without a page, and in no list of free ones: whoever has this owns it.
+    copy: FrameIndex,
+}
+
+/// What writers have started for a running checkpoint.
+#[derive(Debug, Default)]
+struct Started {
+    images: Vec<Image>,
+    /// Those that found no buffer, oldest first.
+    stashed: VecDeque<Stashed>,
+}
+
 /// Free image buffers, and images that writers started for a running checkpoint.
 #[derive(Debug)]
 pub(crate) struct Images {
     buffers: Mutex<Vec<IoBuf>>,
-    /// Buffers that writers leave to the write-back threads' own images.
-    started: Mutex<Vec<Image>>,
+    started: Mutex<Started>,
     started_count: AtomicUsize,
+    /// Frames with copies.
+    stashed_count: AtomicUsize,
     /// Those that wait for a buffer, for the end of an image, or for fewer dirty pages.
     pub(crate) waiters: WaitList,
+}
+
+fn copy_words(words: &[AtomicU64], bytes: &mut [u8]) {
+    let (chunks, _) = bytes.as_chunks_mut::<8>();
+    for (word, chunk) in words.iter().zip(chunks) {
+        // Relaxed: nobody writes them meanwhile.
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    }
 }
 
 impl Images {
     pub(crate) fn new(count: usize, page_bytes: usize) -> Self {
         Self {
             buffers: Mutex::new((0..count).map(|_| IoBuf::new(page_bytes)).collect()),
-            started: Mutex::new(Vec::new()),
+            started: Mutex::default(),
             started_count: AtomicUsize::new(0),
+            stashed_count: AtomicUsize::new(0),
             waiters: WaitList::new(),
         }
+    }
+
+    /// `started` has changed; the caller has its lock.
+    fn note_started(&self, started: &Started) {
+        let count = started.images.len() + started.stashed.len();
+        self.started_count.store(count, Ordering::Relaxed);
     }
 
     fn give_back(&self, buffer: IoBuf) {
@@ -87,29 +124,86 @@ impl Pool {
     /// Copies what `frame` holds at `version` and hands it to the write-back threads. The caller
     /// holds the exclusive latch.
     pub(crate) fn start_image(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
-        let Some(buffer) = self.images().buffers.lock().pop() else {
-            self.work().notify_all();
-            return Err(Restart::Wait(Resource::Images));
+        let images = self.images();
+        let buffer = images.buffers.lock().pop();
+        let Some(buffer) = buffer else {
+            return self.stash(frame, version, epoch);
         };
-        let claimed = self.header(frame).claim_image(version);
-        assert!(claimed, "an image is in flight");
+        self.claim_image(frame, version);
         let image = self.copy_image(frame, version, epoch, buffer);
-        let mut started = self.images().started.lock();
-        started.push(image);
-        self.images()
-            .started_count
-            .store(started.len(), Ordering::Relaxed);
-        drop(started);
-        self.work().notify_all();
+        self.add_started(|started| started.images.push(image));
         Ok(())
     }
 
-    fn copy_image(&self, frame: FrameIndex, version: u64, epoch: Epoch, mut bytes: IoBuf) -> Image {
-        let (chunks, _) = bytes.as_chunks_mut::<8>();
-        for (word, chunk) in self.frame_words(frame).iter().zip(chunks) {
-            // Relaxed: the latch is held, shared or exclusive.
-            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    fn claim_image(&self, frame: FrameIndex, version: u64) {
+        let claimed = self.header(frame).claim_image(version);
+        assert!(claimed, "an image is in flight");
+    }
+
+    fn add_started(&self, add: impl FnOnce(&mut Started)) {
+        let images = self.images();
+        let mut started = images.started.lock();
+        add(&mut started);
+        // Nobody is woken: the checkpoint that runs takes them between two of its writes.
+        images.note_started(&started);
+    }
+
+    /// Copies what `frame` holds to a frame that nobody needs at the moment: a writer that changes
+    /// many pages behind a cut then waits for no device. Other users of frames come first.
+    fn stash(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
+        let none = Restart::Wait(Resource::Images);
+        let images = self.images();
+        // Relaxed: bounds that need not be exact, as the count of free frames.
+        let is_many = images.stashed_count.load(Ordering::Relaxed) >= self.frames() / 4;
+        if is_many || self.free_count() <= self.options().free_frames_high() {
+            self.work().notify_all();
+            return Err(none);
         }
+        let copy = self.take_frame().map_err(|_| none)?;
+        let copy_frame = copy.frame();
+        for (from, to) in self
+            .frame_words(frame)
+            .iter()
+            .zip(self.frame_words(copy_frame))
+        {
+            // Relaxed: both are latched exclusively. Late readers of the copy fail to validate.
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        drop(copy);
+        self.claim_image(frame, version);
+        self.epochs().image_began(epoch);
+        images.stashed_count.fetch_add(1, Ordering::Relaxed);
+        let stashed = Stashed {
+            page: self.header(frame).page(),
+            frame,
+            version,
+            epoch,
+            copy: copy_frame,
+        };
+        self.add_started(|started| started.stashed.push_back(stashed));
+        Ok(())
+    }
+
+    /// The image of a copy that lay in a frame, which is free again.
+    fn image_of_stashed(&self, stashed: &Stashed, mut bytes: IoBuf) -> Image {
+        copy_words(self.frame_words(stashed.copy), &mut bytes);
+        self.give_back_frame(stashed.copy);
+        self.images().stashed_count.fetch_sub(1, Ordering::Relaxed);
+        Image {
+            page: stashed.page,
+            frame: stashed.frame,
+            version: stashed.version,
+            epoch: stashed.epoch,
+            tag: 0,
+            facts: ImageFacts::default(),
+            stored: bytes.len(),
+            bytes,
+        }
+    }
+
+    fn copy_image(&self, frame: FrameIndex, version: u64, epoch: Epoch, mut bytes: IoBuf) -> Image {
+        // The latch is held, shared or exclusive.
+        copy_words(self.frame_words(frame), &mut bytes);
         let page = self.header(frame).page();
         self.epochs().image_began(epoch);
         Image {
@@ -124,13 +218,35 @@ impl Pool {
         }
     }
 
-    /// Takes the images that writers have started.
-    pub fn take_started_images(&self, images: &mut Vec<Image>) {
-        if self.images().started_count.load(Ordering::Relaxed) > 0 {
-            let mut started = self.images().started.lock();
-            images.append(&mut started);
-            self.images().started_count.store(0, Ordering::Relaxed);
+    /// Takes images that writers have started, until `images` holds `most`.
+    pub fn take_started_images(&self, images: &mut Vec<Image>, most: usize) {
+        let own = self.images();
+        // Relaxed: a look that comes too early is made again.
+        if own.started_count.load(Ordering::Relaxed) == 0 {
+            return;
         }
+        let stashed = {
+            let mut started = own.started.lock();
+            let take = started.images.len().min(most.saturating_sub(images.len()));
+            images.extend(started.images.drain(..take));
+            let room = most.saturating_sub(images.len());
+            let mut buffers = own.buffers.lock();
+            let take = started.stashed.len().min(room).min(buffers.len());
+            let left = buffers.len() - take;
+            let stashed: Vec<_> = started
+                .stashed
+                .drain(..take)
+                .zip(buffers.drain(left..))
+                .collect();
+            own.note_started(&started);
+            stashed
+        };
+        // Not under the lock, which writers take.
+        images.extend(
+            stashed
+                .into_iter()
+                .map(|(stashed, buffer)| self.image_of_stashed(&stashed, buffer)),
+        );
     }
 
     /// Makes an image of a dirty frame, of any epoch or only of `epoch`. None if the frame is
@@ -186,7 +302,9 @@ impl Pool {
     }
 
     /// Records that `image` lies at `extent`: the page's place moves there, what it was before is
-    /// retired, and the frame is clean if nothing has changed since the copy.
+    /// retired, and the frame is clean if nothing has changed since the copy. Those who wait for a
+    /// buffer or for fewer dirty pages are for the caller to wake, once for a batch:
+    /// [`Pool::image_waiters`].
     ///
     /// # Errors
     /// Gives the image back when the frame is latched: try again.
@@ -244,7 +362,7 @@ impl Pool {
         self.statistics().tick(Ticker::PageWrites, 1);
         self.statistics()
             .tick(Ticker::PageWriteBytes, image.stored as u64);
-        self.images().give_back(image.bytes);
+        self.images().buffers.lock().push(image.bytes);
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`], [`held`],
 //! [`words`], [`core_local`], `rseq` (the processor's number, additions without a lock prefix),
-//! [`core_words`], [`audit`], [`time`].
+//! [`core_words`], [`audit`], [`time`], `courtesy` (background threads let others go on).
 
 pub mod atomic;
 pub mod audit;
@@ -20,6 +20,7 @@ pub mod core_local;
 pub mod core_words;
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod core_words_tests;
+mod courtesy;
 pub mod gate;
 pub mod held;
 pub mod lock;
@@ -32,6 +33,7 @@ pub mod words;
 
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use core_words::{Addition, CoreWords};
+pub use courtesy::Courtesy;
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;

@@ -14,8 +14,9 @@ use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Mutex, MutexGuard, SequenceWaiters, WaitList, thread, thread_waker};
+use pando_sync::{Courtesy, Mutex, MutexGuard, SequenceWaiters, WaitList, thread, thread_waker};
 
+use crate::checkpoint_progress::CheckpointTurns;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::mapping_files::{MappingFiles, write_superblock};
@@ -43,6 +44,7 @@ pub(crate) struct CheckpointState {
     last_unix_ms: AtomicU64,
     /// Log position where the last one was.
     last_lsn: AtomicU64,
+    pub(crate) turns: CheckpointTurns,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl CheckpointState {
             finished_waiters: SequenceWaiters::new(),
             last_unix_ms: AtomicU64::new(time::unix_ms()),
             last_lsn: AtomicU64::new(last_lsn),
+            turns: CheckpointTurns::default(),
         }
     }
 
@@ -180,7 +183,12 @@ impl Engine {
         let mut files = self.checkpoint.files.lock();
         let served = self.checkpoint.asked.load(Ordering::Acquire);
         self.check_poison()?;
+        // Until the mapping is merged, too: what the checkpoint costs others is all of it.
+        let turn = self.checkpoint.turns.begin();
         let cut = self.cut();
+        turn.set_pages(self.pool.epochs().dirty(cut.epoch));
+        // Not before the gate is open again: others wait for that. From here on nobody does.
+        let _courtesy = Courtesy::begin();
         // The epoch has ended: there is no way back.
         self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))
             .map_err(|error| self.poisoned_by(&error))?;
@@ -200,8 +208,9 @@ impl Engine {
 
     /// Step 1.
     fn cut(&self) -> Cut {
-        let closed = self.gate.close();
+        // From the moment on which writers are turned away.
         let began = time::now();
+        let closed = self.gate.close();
         let lsn = self.log.reserved_end();
         assert_eq!(
             self.log.applied(),

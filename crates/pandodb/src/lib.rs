@@ -39,6 +39,7 @@
 
 mod batch;
 mod checkpoint;
+mod checkpoint_progress;
 mod chunks;
 mod commit;
 mod compact;
@@ -91,6 +92,7 @@ mod write_set;
 mod writeback;
 
 pub use batch::{Batch, WriteOptions};
+pub use checkpoint_progress::CheckpointProgress;
 pub use chunks::{LargeValue, ValueStream, ValueWriter};
 pub use commit::Outcome;
 pub use compact::{CompactPhase, CompactProgress, CompactReport};

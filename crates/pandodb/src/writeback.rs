@@ -16,6 +16,9 @@ use crate::store::Store;
 
 /// Images of one batch.
 const BATCH_IMAGES: usize = 64;
+/// And of a batch of a checkpoint: each write ends in an interrupt, and some call of somebody else
+/// stands still meanwhile. So few and long ones.
+const CHECKPOINT_IMAGES: usize = 256;
 /// Pause between two tries of a write that finds the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(50);
 
@@ -28,7 +31,8 @@ impl Store {
         let mut images = Vec::new();
         let stuck = self.is_stuck();
         if !stuck {
-            self.pool.take_started_images(&mut images);
+            // One batch: this may be an operation that helps.
+            self.pool.take_started_images(&mut images, BATCH_IMAGES);
         }
         let missing = self
             .pool
@@ -62,14 +66,17 @@ impl Store {
     pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
         let mut written = 0;
         let mut images = Vec::new();
-        self.pool.take_started_images(&mut images);
+        // Buffers are for writers and the cleaner, too; and small stores read while this writes.
+        let batch = (self.pool.options().images / 8).clamp(BATCH_IMAGES, CHECKPOINT_IMAGES);
+        self.pool.take_started_images(&mut images, batch);
         for frame in (0..self.pool.frames() as u32).map(FrameIndex) {
             if let Some(image) = self.pool.image_of(frame, Some(epoch)) {
                 images.push(image);
             }
-            if images.len() >= BATCH_IMAGES {
+            while images.len() >= batch {
                 written += images.len();
                 self.write_images(std::mem::take(&mut images))?;
+                self.pool.take_started_images(&mut images, batch);
             }
         }
         written += images.len();
@@ -109,6 +116,8 @@ impl Store {
                 }
             }
             left = again;
+            // Once for all of them: there may be many that wait.
+            self.pool.image_waiters().notify_all();
             if !left.is_empty() {
                 crate::store::pause(&mut turns);
             }

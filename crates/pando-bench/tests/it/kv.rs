@@ -342,3 +342,39 @@ fn values_of_another_range_of_sizes_are_noticed() {
     options.workloads = vec![Workload::ReadRandom];
     assert!(pando_bench::run(&options, &mut Notes::default()).is_err());
 }
+
+#[test]
+fn calls_beside_checkpoints_are_told_from_the_others() {
+    let options = KvOptions {
+        duration: Some(Duration::from_millis(400)),
+        checkpoint_interval: Some(Duration::from_millis(100)),
+        batch: 1,
+        threads: 2,
+        distribution: Some(Distribution::Uniform),
+        ..tiny(&[Workload::FillRandom, Workload::YcsbA, Workload::ReadRandom])
+    };
+    let records = run(&options).records;
+    let mixed = &records[1];
+    let (quiet, beside) = (mixed.quiet_calls.unwrap(), mixed.checkpoint_calls.unwrap());
+    let caught = mixed.caught_calls.unwrap();
+    assert_eq!(quiet + beside + caught, mixed.ops, "{mixed:?}");
+    assert!(caught <= 2 * mixed.checkpoints.unwrap(), "{mixed:?}");
+    assert!(mixed.checkpoints > Some(0) && beside > 0, "{mixed:?}");
+    assert!(quiet > beside, "small ones are short: {mixed:?}");
+    for (quiet, beside) in [
+        (mixed.quiet_p999_us, mixed.checkpoint_p999_us),
+        (mixed.quiet_read_p999_us, mixed.checkpoint_read_p999_us),
+        (mixed.quiet_write_p999_us, mixed.checkpoint_write_p999_us),
+    ] {
+        assert!(quiet > Some(0.0) && beside > Some(0.0), "{mixed:?}");
+    }
+    let all = [
+        mixed.quiet_max_us,
+        mixed.checkpoint_max_us,
+        mixed.caught_max_us,
+    ];
+    assert!(all.contains(&Some(mixed.max_us)), "{mixed:?}");
+    assert_eq!(records[2].quiet_read_p999_us, None, "it does not mix");
+    let without = run(&tiny(&[Workload::FillSeq]));
+    assert_eq!(without.records[0].quiet_calls, None);
+}

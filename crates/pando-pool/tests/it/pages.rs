@@ -260,19 +260,67 @@ fn two_loads_of_one_page_share_one_read() {
 }
 
 #[test]
-fn a_writer_without_image_buffers_waits_instead_of_losing_the_old_state() {
+fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state() {
     let rig = Rig::new(32);
-    let pages: Vec<_> = (0..6).map(|value| rig.create(value)).collect();
+    let pages: Vec<_> = (0..20).map(|value| rig.create(value)).collect();
     rig.pool.epochs().advance(Lsn(1));
     let stay = rig.stay();
-    for page in &pages[..4] {
-        rig.pool.exclusive(*page).unwrap().modify(&stay).unwrap();
+    let change = |page: &PageId| {
+        let mut latched = rig.pool.exclusive(*page).unwrap();
+        latched.modify(&stay).map(drop)
+    };
+    // Four buffers, and what is free beyond what the cleaner keeps ready for others.
+    let spare = rig.pool.free_count() - rig.pool.options().free_frames_high();
+    assert_eq!(spare, 4);
+    for page in &pages[..4 + spare] {
+        assert_eq!(change(page), Ok(()));
     }
-    let mut latched = rig.pool.exclusive(pages[4]).unwrap();
+    for page in &pages[4 + spare..] {
+        assert_eq!(change(page), Err(Restart::Wait(Resource::Images)));
+    }
     assert_eq!(
-        latched.modify(&stay).err(),
-        Some(Restart::Wait(Resource::Images))
+        rig.pool.free_count(),
+        rig.pool.options().free_frames_high(),
+        "loads find what the cleaner keeps ready"
     );
+}
+
+#[test]
+fn copies_in_frames_take_a_quarter_of_the_pool_at_most() {
+    let rig = Rig::new(64);
+    let pages: Vec<_> = (0..30).map(|value| rig.create(value)).collect();
+    rig.pool.epochs().advance(Lsn(1));
+    let stay = rig.stay();
+    let changed = pages.iter().filter(|page| {
+        let mut latched = rig.pool.exclusive(**page).unwrap();
+        latched.modify(&stay).is_ok()
+    });
+    assert_eq!(changed.count(), 4 + 16);
+}
+
+#[test]
+fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
+    let rig = Rig::new(64);
+    let pages: Vec<_> = (0..12).map(|value| rig.create(value)).collect();
+    let free = rig.pool.free_count();
+    let pairs = rig.checkpoint(Lsn(1), || {
+        for (value, page) in pages.iter().enumerate() {
+            let mut latched = rig.pool.exclusive(*page).unwrap();
+            let mut changed = latched.modify(&rig.stay()).unwrap();
+            changed.store(VALUE_WORD, 1000 + value as u64);
+        }
+        assert_eq!(rig.pool.free_count(), free - 8, "four have buffers");
+    });
+    let mapping: BTreeMap<_, _> = pairs.into_iter().collect();
+    for (value, page) in pages.iter().enumerate() {
+        assert_eq!(rig.stored_value(mapping[page]), value as u64);
+        assert_eq!(rig.read(*page), 1000 + value as u64);
+    }
+    assert_eq!(rig.pool.free_count(), free, "the frames are free again");
+    let later: BTreeMap<_, _> = rig.checkpoint(Lsn(2), || ()).into_iter().collect();
+    for (value, page) in pages.iter().enumerate() {
+        assert_eq!(rig.stored_value(later[page]), 1000 + value as u64);
+    }
 }
 
 #[test]

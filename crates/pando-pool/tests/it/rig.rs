@@ -74,7 +74,7 @@ impl Rig {
     /// Writes what writers have started and what the clock finds dirty.
     pub(crate) fn write_back(&self, frames: &[pando_format::FrameIndex]) {
         let mut images = Vec::new();
-        self.pool.take_started_images(&mut images);
+        self.pool.take_started_images(&mut images, usize::MAX);
         images.extend(
             frames
                 .iter()
@@ -204,7 +204,7 @@ impl Rig {
             .collect();
         while self.pool.epochs().dirty(closing) > 0 || self.pool.epochs().images(closing) > 0 {
             let mut images = Vec::new();
-            self.pool.take_started_images(&mut images);
+            self.pool.take_started_images(&mut images, usize::MAX);
             images.extend(
                 all.iter()
                     .filter_map(|f| self.pool.image_of(*f, Some(closing))),

@@ -55,7 +55,7 @@ impl DiskRig {
 
     fn write(&self, frames: &[FrameIndex]) {
         let mut images = Vec::new();
-        self.pool.take_started_images(&mut images);
+        self.pool.take_started_images(&mut images, usize::MAX);
         for frame in frames {
             images.extend(self.pool.image_of(*frame, None));
         }

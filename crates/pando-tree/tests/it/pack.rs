@@ -243,7 +243,7 @@ fn a_running_checkpoint_gets_what_it_needs_of_packed_pages() {
             .try_pack(&rig.pool, &stay, NO_MARKS, b"", 0, &mut next, scratch)
     });
     let mut images = Vec::new();
-    rig.pool.take_started_images(&mut images);
+    rig.pool.take_started_images(&mut images, usize::MAX);
     for page in [root.page, root.children[0], root.children[1]] {
         assert!(images.iter().any(|image| image.page() == page), "{page}");
     }

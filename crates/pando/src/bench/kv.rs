@@ -71,6 +71,9 @@ pub(crate) struct KvFlags {
     /// Keys a second of an open loop; times count from when a call was due.
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
+    /// Write a checkpoint so often, and tell times apart by whether one ran.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    checkpoint_interval: Option<Duration>,
     /// Print the engine's counters of each workload.
     #[arg(long)]
     statistics: bool,
@@ -123,6 +126,7 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         log_bytes: None,
         compression: flags.compression,
         interval: common.interval,
+        checkpoint_interval: flags.checkpoint_interval,
     })
 }
 
