@@ -1,7 +1,8 @@
 //! `alloc`: zones behind trait objects, the same zones called directly, and the product's bitmap:
-//! alone, at each fill, in one piece and in many.
+//! alone, at each fill, in one piece and in many; and under overwrites of a store.
 
 use super::options::AblationOptions;
+use super::overwrites::{Overwritten, WORKLOAD};
 use super::rounds::{self, Variant};
 use super::zones::{boxed, called_directly};
 use crate::alloc::allocator::{Allocator, ours};
@@ -17,12 +18,12 @@ use crate::record::Record;
 const BOXED: usize = 0;
 const DIRECT: usize = 1;
 
+/// The workload of the allocators alone.
+const ALONE: &str = "alloc";
+/// How full the space of a store is that is overwritten, in pieces and in one.
+const OVERWRITTEN_FILL_PERCENT: u64 = 90;
+
 pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
-    let variants = [
-        Variant::other("boxed", "zones behind trait objects, under areas"),
-        Variant::other("static", "the same zones, called directly"),
-        Variant::ours("a bitmap with groups, and extents that each core keeps ready"),
-    ];
     let alone = AllocOptions {
         size_bytes: options.size_bytes,
         num: options.num(),
@@ -31,30 +32,76 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
         ..AllocOptions::default()
     };
     alone.check()?;
-    let blocks = alone.blocks();
     if let Some(line) = Counters::absent_here() {
         observer.note(&line);
     }
-    for fragmented in &alone.fragmented {
+    let state = |fill_percent: u64, fragmented: bool| State {
+        blocks: alone.blocks(),
+        fill_percent,
+        fragmented,
+        seed: options.seed,
+    };
+    for fragmented in alone.fragmented.iter().filter(|_| options.wants(ALONE)) {
         for fill_percent in &alone.fill_percent {
-            let state = State {
-                blocks,
-                fill_percent: *fill_percent,
-                fragmented: *fragmented,
-                seed: options.seed,
-            };
-            let mut boxed = Built::new(boxed(blocks), &state)?;
-            let mut direct = Built::new(called_directly(blocks), &state)?;
-            let mut ours = Built::new(ours(blocks), &state)?;
-            for threads in &alone.threads {
-                let mut turn = |index: usize, _: &mut dyn Observer| match index {
-                    BOXED => boxed.measure(&alone, &state, *threads),
-                    DIRECT => direct.measure(&alone, &state, *threads),
-                    _ => ours.measure(&alone, &state, *threads),
-                };
-                rounds::run(options, &variants, &mut turn, observer)?;
-            }
+            run_alone(
+                options,
+                &alone,
+                &state(*fill_percent, *fragmented),
+                observer,
+            )?;
         }
+    }
+    for fragmented in alone.fragmented.iter().filter(|_| options.wants(WORKLOAD)) {
+        let state = state(OVERWRITTEN_FILL_PERCENT, *fragmented);
+        run_overwrites(options, &state, observer)?;
+    }
+    Ok(())
+}
+
+fn variants() -> [Variant; 3] {
+    [
+        Variant::other("boxed", "zones behind trait objects, under areas"),
+        Variant::other("static", "the same zones, called directly"),
+        Variant::ours("a bitmap with groups, and extents that each core keeps ready"),
+    ]
+}
+
+fn run_alone(
+    options: &AblationOptions,
+    alone: &AllocOptions,
+    state: &State,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let mut boxed = Built::new(boxed(state.blocks), state)?;
+    let mut direct = Built::new(called_directly(state.blocks), state)?;
+    let mut ours = Built::new(ours(state.blocks), state)?;
+    for threads in &alone.threads {
+        let mut turn = |index: usize, _: &mut dyn Observer| match index {
+            BOXED => boxed.measure(alone, state, *threads),
+            DIRECT => direct.measure(alone, state, *threads),
+            _ => ours.measure(alone, state, *threads),
+        };
+        rounds::run(options, &variants(), &mut turn, observer)?;
+    }
+    Ok(())
+}
+
+/// A store of each variant serves all numbers of threads.
+fn run_overwrites(
+    options: &AblationOptions,
+    state: &State,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let boxed = Overwritten::new(options, state, boxed(state.blocks))?;
+    let direct = Overwritten::new(options, state, called_directly(state.blocks))?;
+    let ours = Overwritten::new(options, state, ours(state.blocks))?;
+    for threads in options.thread_counts() {
+        let mut turn = |index: usize, observer: &mut dyn Observer| match index {
+            BOXED => boxed.measure(options, state, *threads, observer),
+            DIRECT => direct.measure(options, state, *threads, observer),
+            _ => ours.measure(options, state, *threads, observer),
+        };
+        rounds::run(options, &variants(), &mut turn, observer)?;
     }
     Ok(())
 }
@@ -100,6 +147,7 @@ mod tests {
     fn each_variant_is_measured_in_each_state() {
         let options = AblationOptions {
             size_bytes: 8 << 30,
+            max_memory: 1 << 20,
             num: Some(3000),
             rounds: 1,
             threads: vec![1, 2],
@@ -107,7 +155,17 @@ mod tests {
         };
         let mut kept = Kept::default();
         run(&options, &mut kept).unwrap();
-        assert_eq!(kept.0.len(), 2 * 4 * 2 * 3);
+        let all = kept.0.len();
+        let overwrites = kept.0.split_off(2 * 4 * 2 * 3);
+        assert_eq!(overwrites.len(), 2 * 2 * 3, "of {all}");
+        for three in overwrites.chunks(3) {
+            let names: Vec<_> = three.iter().map(|record| record.variant).collect();
+            assert_eq!(names, ["boxed", "static", "ours"]);
+            for record in three {
+                assert_eq!((record.workload, record.ops), ("overwrite", 3000));
+                assert_eq!(record.fill_percent, Some(90));
+            }
+        }
         for three in kept.0.chunks(3) {
             let names: Vec<_> = three.iter().map(|record| record.variant).collect();
             assert_eq!(names, ["boxed", "static", "ours"]);
@@ -119,5 +177,27 @@ mod tests {
             }
             assert_eq!(three[2].speed_to_ours, Some(1.0));
         }
+    }
+
+    #[test]
+    fn a_workload_can_be_chosen() {
+        let options = AblationOptions {
+            size_bytes: 8 << 30,
+            max_memory: 1 << 20,
+            num: Some(1000),
+            rounds: 1,
+            threads: vec![1],
+            workloads: vec!["overwrite".to_owned()],
+            ..AblationOptions::new(Ablation::Alloc)
+        };
+        let mut kept = Kept::default();
+        run(&options, &mut kept).unwrap();
+        assert!(kept.0.iter().all(|record| record.workload == "overwrite"));
+        assert_eq!(kept.0.len(), 2 * 3);
+        let other = AblationOptions {
+            workloads: vec!["fillseq".to_owned()],
+            ..options
+        };
+        assert!(crate::ablation::run(&other, &mut Kept::default()).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
 //! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
 //! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`); `stats` with
-//! `counters` and `queries`; `alloc` with `zones`.
+//! `counters` and `queries`; `alloc` with `zones` and `overwrites`.
 
 mod alloc;
 pub mod cached;
@@ -17,6 +17,7 @@ mod counters_audit;
 mod handles;
 mod keys;
 pub mod options;
+mod overwrites;
 mod pending;
 mod queries;
 mod queue;

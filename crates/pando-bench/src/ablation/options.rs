@@ -65,6 +65,14 @@ impl Ablation {
         all.contains(&self)
     }
 
+    /// Its workloads, where it has several.
+    pub fn workloads(self) -> &'static [&'static str] {
+        match self {
+            Self::Alloc => &["alloc", "overwrite"],
+            _ => &[],
+        }
+    }
+
     /// The ablation of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|one| one.name() == name).copied()
@@ -76,6 +84,8 @@ impl Ablation {
 pub struct AblationOptions {
     /// What is measured.
     pub ablation: Ablation,
+    /// Which workloads, of `alloc`; none: all.
+    pub workloads: Vec<String>,
     /// Turns of each variant.
     pub rounds: usize,
     /// Numbers of threads, in this order; none: as [`Ablation::threads`] says.
@@ -113,6 +123,7 @@ impl AblationOptions {
     pub fn new(ablation: Ablation) -> Self {
         Self {
             ablation,
+            workloads: Vec::new(),
             rounds: 5,
             threads: Vec::new(),
             num: None,
@@ -145,6 +156,11 @@ impl AblationOptions {
         }
     }
 
+    /// Whether the workload of a name was asked for.
+    pub(super) fn wants(&self, workload: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|one| one == workload)
+    }
+
     /// The first of them: the one that a turn of options with one of them has.
     pub(super) fn threads(&self) -> usize {
         self.thread_counts()[0]
@@ -164,6 +180,17 @@ impl AblationOptions {
             true => Ok(()),
             false => Err(Error::option(flag, "at least 1 is needed")),
         };
+        let known = self.ablation.workloads();
+        if let Some(other) = self.workloads.iter().find(|one| !known.contains(&&one[..])) {
+            let what = match known {
+                [] => format!(
+                    "ablation {} has no workloads to choose",
+                    self.ablation.name()
+                ),
+                _ => format!("'{other}' is none of {}", known.join(", ")),
+            };
+            return Err(Error::option("workloads", what));
+        }
         needed("rounds", self.rounds > 0)?;
         needed("threads", !self.thread_counts().contains(&0))?;
         needed("num", self.num() > 0)?;

@@ -14,6 +14,9 @@ pub(crate) struct AblationFlags {
     /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit, descent,
     /// cursor, replacement, search, stats, alloc.
     name: String,
+    /// Workloads, of alloc: alloc (alone), overwrite (of a store in memory) [default: both].
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<String>,
     /// Turns of each variant; the median round is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -64,6 +67,7 @@ pub(super) fn run(flags: &AblationFlags) -> Result<(), Failure> {
         return Err(Failure::usage("--use-existing-db: needs --dir".to_owned()));
     }
     let options = AblationOptions {
+        workloads: flags.workloads.clone(),
         rounds: flags.rounds,
         threads: flags.threads.clone(),
         num: flags.num,
