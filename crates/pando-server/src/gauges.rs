@@ -39,8 +39,38 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
         ("data_bytes", "Bytes of the data file.", report.data_bytes),
         (
             "data_free_bytes",
-            "Bytes of the data file that no page uses.",
+            "Bytes of the data file that no page uses, discarded ones included.",
             report.data_free_bytes,
+        ),
+        (
+            "data_discarded_bytes",
+            "Bytes of these that were given back to the file system.",
+            report.data_discarded_bytes,
+        ),
+        (
+            "data_promised_bytes",
+            "Bytes of these that running commits, dirty pages and images in flight were promised.",
+            report.data_promised_bytes,
+        ),
+        (
+            "free_run_bytes_max",
+            "Bytes of the longest free piece of the data file, as of the last checkpoint.",
+            report.free_run_bytes_max,
+        ),
+        (
+            "fragmentation_percent",
+            "Share of the free bytes that lie in pieces shorter than the longest extent, as of then.",
+            report.fragmentation_percent,
+        ),
+        (
+            "checkpoint_running",
+            "1 while a checkpoint runs.",
+            u64::from(report.checkpoint.is_running()),
+        ),
+        (
+            "checkpoint_pages_left",
+            "Pages that the running checkpoint has still to write.",
+            report.checkpoint.pages_left,
         ),
         (
             "log_used_bytes",

@@ -120,6 +120,7 @@ tickers! {
         ExtentsAllocated "extents_allocated" "extents" "Extents of blocks allocated for page images.";
         BlocksAllocated "blocks_allocated" "blocks" "Blocks of these.";
         BlocksFreed "blocks_freed" "blocks" "Blocks given back.";
+        BlocksDiscarded "blocks_discarded" "blocks" "Free blocks given back to the file system.";
         SearchesBounded "searches_bounded" "searches" "Searches for blocks that ended at their bound.";
     }
     Tree {

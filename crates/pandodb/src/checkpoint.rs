@@ -194,6 +194,9 @@ impl Engine {
             .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finished.fetch_max(served, Ordering::AcqRel);
         self.checkpoint.finished_waiters.notify(served);
+        // Both slots of the superblock are durable: what is free is named by nothing.
+        self.space.discard_spare(|| self.committed_blocks());
+        self.space.look_at_pieces();
         if files.mapping.wants_merge() {
             let pages = u64::from(self.pool.page_ids().high_water());
             match files.mapping.merge(pages) {

@@ -144,6 +144,10 @@ impl Db {
         let periodic = Some(options.periodic);
         let engine = Arc::new(crate::open::open(device, options)?);
         engine.name_structures();
+        if engine.options.discard {
+            engine.space.begin_discards();
+        }
+        engine.space.look_at_pieces();
         let owner = Owner {
             engine: engine.clone(),
             threads: Mutex::new(Vec::new()),

@@ -44,6 +44,7 @@ mod chunks;
 mod commit;
 mod compact;
 mod db;
+mod discards;
 mod engine;
 mod error;
 mod failures;

@@ -58,6 +58,7 @@ pub struct Builder {
     pub(crate) log_bytes: Option<u64>,
     pub(crate) frames: Option<usize>,
     pub(crate) checkpoint_interval: Duration,
+    pub(crate) discard: bool,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) plain_bytes_max: Option<usize>,
     /// A directory without a store is an error.
@@ -80,6 +81,7 @@ impl Default for Builder {
             log_bytes: None,
             frames: None,
             checkpoint_interval: Duration::from_secs(300),
+            discard: false,
             chunk_bytes: None,
             plain_bytes_max: None,
             must_exist: false,
@@ -177,6 +179,14 @@ impl Builder {
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
+        self
+    }
+
+    /// Gives free space in the middle of the data file back to the file system behind each
+    /// checkpoint, by holes: default no. What is needed again is allocated again.
+    #[must_use]
+    pub fn discard(mut self, discard: bool) -> Self {
+        self.discard = discard;
         self
     }
 

@@ -2,6 +2,7 @@
 
 use pando_format::{Codec, Compression, Lsn};
 
+use crate::checkpoint_progress::CheckpointProgress;
 use crate::db::Db;
 use crate::tree_stat::LevelStat;
 
@@ -45,8 +46,18 @@ pub struct Report {
     pub pages: u64,
     /// Bytes of the data file.
     pub data_bytes: u64,
-    /// Bytes of the data file that no page uses.
+    /// Bytes of the data file that no page uses, discarded ones included.
     pub data_free_bytes: u64,
+    /// Bytes of it that were given back to the file system.
+    pub data_discarded_bytes: u64,
+    /// Bytes of it that running commits, dirty pages and images in flight were promised.
+    pub data_promised_bytes: u64,
+    /// Bytes of the longest free piece as of the last checkpoint.
+    pub free_run_bytes_max: u64,
+    /// Share of what was free then that lay in pieces shorter than the longest extent, in percent.
+    pub fragmentation_percent: u64,
+    /// Whether a checkpoint runs, and how far it is.
+    pub checkpoint: CheckpointProgress,
     /// Bytes of the log that the next checkpoint frees.
     pub log_bytes: u64,
     /// How long opening took, in milliseconds.
@@ -69,10 +80,13 @@ impl Db {
         let engine = self.engine();
         let pool = &engine.pool;
         let pages = u64::from(pool.page_ids().high_water());
-        let space = engine.space.space();
+        let (space, block_bytes) = (engine.space.space(), engine.space.block_bytes());
+        let discarded = engine.space.discards.blocks();
+        let promised = engine.space.promised_blocks() + engine.committed_blocks();
+        let pieces = engine.space.pieces();
         Report {
             io_backend: pando_device::Device::backend(&engine.device),
-            io_notes: io_notes(&engine.device),
+            io_notes: io_notes(&engine.device, engine.space.discards.failure()),
             io_alignment: pando_device::File::alignment(&engine.data),
             direct_io: pando_device::File::is_direct(&engine.data),
             direct_log: engine.log.is_direct(),
@@ -89,7 +103,12 @@ impl Db {
             hold_frames_max: engine.holds.limit(),
             pages,
             data_bytes: engine.space.blocks() * engine.space.block_bytes(),
-            data_free_bytes: space.free_blocks() * engine.space.block_bytes(),
+            data_free_bytes: (space.free_blocks() + discarded) * block_bytes,
+            data_discarded_bytes: discarded * block_bytes,
+            data_promised_bytes: promised * block_bytes,
+            free_run_bytes_max: pieces.largest_run * block_bytes,
+            fragmentation_percent: (pieces.fragmentation() * 100.0).round() as u64,
+            checkpoint: self.checkpoint_progress(),
             log_bytes: engine.log.used_bytes(),
             recovery_ms: u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
             recovery_batches: engine.replayed,
@@ -101,12 +120,14 @@ impl Db {
     }
 }
 
-fn io_notes(device: &pando_device::AnyDevice) -> Vec<String> {
-    let Some(choice) = device.choice() else {
-        return Vec::new();
-    };
-    let passed_over = choice.passed_over.iter().map(ToString::to_string);
-    passed_over.chain(choice.notes).collect()
+fn io_notes(device: &pando_device::AnyDevice, failure: Option<String>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(choice) = device.choice() {
+        let passed_over = choice.passed_over.iter().map(ToString::to_string);
+        notes.extend(passed_over.chain(choice.notes));
+    }
+    notes.extend(failure);
+    notes
 }
 
 /// One table of a store on disk.

@@ -11,11 +11,12 @@
 
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
-use pando_space::{BLOCKS_MAX, LowCursor, Space};
+use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, WaitList};
 
+use crate::discards::Discards;
 use crate::error::{Error, Result};
 
 /// Smallest step of growth, in bytes.
@@ -63,6 +64,9 @@ pub(crate) struct SpaceKeeper {
     sizing: Mutex<()>,
     /// Blocks that nobody is promised, since they are about to be cut off.
     withheld: AtomicU64,
+    pub(crate) discards: Discards,
+    /// What the last look at all free blocks has found.
+    pieces: Mutex<Survey>,
 }
 
 /// While it lives, everything is allocated at the lowest place.
@@ -135,7 +139,24 @@ impl SpaceKeeper {
             low_cursor: Mutex::new(LowCursor::default()),
             sizing: Mutex::new(()),
             withheld: AtomicU64::new(0),
+            discards: Discards::default(),
+            pieces: Mutex::default(),
         }
+    }
+
+    /// Looks at all free blocks: takes a few milliseconds for each TiB.
+    pub(crate) fn look_at_pieces(&self) {
+        let survey = self.space.survey();
+        *self.pieces.lock() = survey;
+    }
+
+    /// What the last look at all free blocks has found.
+    pub(crate) fn pieces(&self) -> Survey {
+        *self.pieces.lock()
+    }
+
+    pub(crate) fn file(&self) -> &AnyFile {
+        &self.file
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -202,18 +223,33 @@ impl SpaceKeeper {
         committed: impl FnOnce() -> u64,
         urgent: bool,
     ) -> Option<Promise<'_>> {
-        // Promise first, look after: two callers may both be refused, never both be let through.
-        self.promised.fetch_add(blocks, Ordering::SeqCst);
-        let promise = Promise {
-            keeper: self,
-            blocks,
-        };
+        let promise = self.promise(blocks);
         let taken = self.taken(committed, urgent);
         let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
             self.want(blocks);
         }
         (taken <= free).then_some(promise)
+    }
+
+    /// Promise first, look after: two callers may both be refused, never both be let through.
+    fn promise(&self, blocks: u64) -> Promise<'_> {
+        self.promised.fetch_add(blocks, Ordering::SeqCst);
+        Promise {
+            keeper: self,
+            blocks,
+        }
+    }
+
+    /// Promises `blocks` that nobody is going to miss: what is kept ready is there without them.
+    pub(crate) fn promise_spare(
+        &self,
+        blocks: u64,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Promise<'_>> {
+        let promise = self.promise(blocks);
+        let taken = self.taken(committed, false) + 2 * self.low_water();
+        (self.free_for_pages(taken) >= taken).then_some(promise)
     }
 
     /// Promises ids for chunks; whether there are as many is for the caller to find out.
@@ -328,6 +364,13 @@ impl SpaceKeeper {
             self.waiters.notify_all();
             return;
         }
+        // What the file system was given back comes before more of it.
+        let is_enough = || run == 0 && self.has_available(wanted + low, committed);
+        if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
+            self.full.store(false, Ordering::Relaxed);
+            self.waiters.notify_all();
+            return;
+        }
         let blocks = self.space.blocks();
         let bytes = blocks * self.block_bytes;
         let needed = (wanted + low) * self.block_bytes;
@@ -396,7 +439,14 @@ impl SpaceKeeper {
         self.space.drain_ready();
         *self.low_cursor.lock() = LowCursor::default();
         self.low.store(true, Ordering::Relaxed);
+        // Else the end of the file could not be cut.
+        self.take_back(|| false);
         LowPlaces(self)
+    }
+
+    /// True while everything is allocated at the lowest place.
+    pub(crate) fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
     }
 
     /// A run of `blocks` blocks that ends at or below `limit`, within what may be promised, for
@@ -470,6 +520,20 @@ impl SpaceKeeper {
         let before = self.bounded.fetch_max(now, Ordering::Relaxed);
         let more = now.saturating_sub(before);
         self.statistics.tick(Ticker::SearchesBounded, more);
+    }
+
+    /// Gives extents back that nobody has written to.
+    pub(crate) fn free_unused(&self, extents: impl IntoIterator<Item = Extent>) {
+        for extent in extents {
+            self.space.free(extent);
+            if self.is_low() {
+                self.low_cursor.lock().freed(extent);
+            }
+        }
+    }
+
+    pub(crate) fn count_discarded(&self, blocks: u64) {
+        self.statistics.tick(Ticker::BlocksDiscarded, blocks);
     }
 
     /// Gives extents back that nothing durable refers to any more.

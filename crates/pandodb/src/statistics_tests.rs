@@ -501,7 +501,8 @@ const BELOW: [Drive; 25] = [
 ];
 
 /// Driven by tests of their own.
-const BY_THEMSELVES: [&str; 8] = [
+const BY_THEMSELVES: [&str; 9] = [
+    "blocks_discarded",
     "pages_packed",
     "compact_pages",
     "compact_chunks",
