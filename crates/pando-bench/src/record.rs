@@ -324,7 +324,7 @@ impl Record {
         let Some(checkpoints) = self.checkpoints else {
             return String::new();
         };
-        let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.2}"));
+        let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
         format!(
             "  {checkpoints} checkpoints: p99.9 us {} beside them, {} without",
             us(self.checkpoint_p999_us),

@@ -35,6 +35,35 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
             "Most frames of such shares.",
             report.hold_frames_max,
         ),
+        (
+            "log_used_bytes",
+            "Bytes of the log that the next checkpoint frees.",
+            report.log_bytes,
+        ),
+        (
+            "log_pending_bytes",
+            "Bytes of the log that are not durable yet.",
+            pending,
+        ),
+        (
+            "queue_depth_max",
+            "Most reads in flight of one event loop.",
+            report.queue_depth as u64,
+        ),
+        (
+            "poisoned",
+            "1 if writes are refused since something has failed.",
+            u64::from(report.poisoned.is_some()),
+        ),
+    ];
+    let rows = rows.into_iter().chain(of_space(report));
+    rows.map(|(name, help, value)| Gauge { name, help, value })
+        .collect()
+}
+
+/// What is known of the data file and of checkpoints.
+fn of_space(report: &Report) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    let rows = [
         ("pages", "One past the largest page id.", report.pages),
         ("data_bytes", "Bytes of the data file.", report.data_bytes),
         (
@@ -72,28 +101,6 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
             "Pages that the running checkpoint has still to write.",
             report.checkpoint.pages_left,
         ),
-        (
-            "log_used_bytes",
-            "Bytes of the log that the next checkpoint frees.",
-            report.log_bytes,
-        ),
-        (
-            "log_pending_bytes",
-            "Bytes of the log that are not durable yet.",
-            pending,
-        ),
-        (
-            "queue_depth_max",
-            "Most reads in flight of one event loop.",
-            report.queue_depth as u64,
-        ),
-        (
-            "poisoned",
-            "1 if writes are refused since something has failed.",
-            u64::from(report.poisoned.is_some()),
-        ),
     ];
-    let rows = rows.into_iter();
-    rows.map(|(name, help, value)| Gauge { name, help, value })
-        .collect()
+    rows.into_iter()
 }
