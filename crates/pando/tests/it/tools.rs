@@ -348,6 +348,15 @@ fn the_allocator_has_a_record_for_each_state() {
     let words = ["ablation", "alloc", "--size=8g", "--num=2000"];
     let words = [&words[..], &["--rounds=1", "--threads=1"]].concat();
     let records = self::records(directory.path(), &words);
-    assert_eq!(records.len(), 24);
+    let of = |workload: &str| {
+        let records = records.iter();
+        records
+            .filter(|record| record["workload"] == workload)
+            .count()
+    };
+    // Three variants alone in each state, and under overwrites of a store in pieces and in one.
+    assert_eq!((of("alloc"), of("overwrite")), (24, 6));
     assert_eq!(records[0]["ablation"], "alloc");
+    let words = [&words[..], &["--workloads=overwrite"]].concat();
+    assert_eq!(self::records(directory.path(), &words).len(), 6);
 }
