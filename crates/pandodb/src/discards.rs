@@ -205,9 +205,9 @@ mod tests {
         let discarded = keeper.discards.blocks();
         assert!(discarded > 4000, "{discarded}");
         assert_eq!(statistics.get(Ticker::BlocksDiscarded), discarded);
-        // Promised, dirty, the reserve of 1 MiB, and twice the low water of 2 MiB.
+        // Promised, dirty, the reserve of 1 MiB, and twice the low water of 1 MiB.
         let left = keeper.space().free_blocks();
-        assert!(left >= 3000 + 2000 + 256 + 2 * 512, "{left}");
+        assert!(left >= 3000 + 2000 + 256 + 2 * 256, "{left}");
         assert_eq!(left + discarded + used.len() as u64, BLOCKS);
         assert!(used.iter().all(|block| byte_of(&keeper, *block) == 7));
         let holes = (0..BLOCKS).filter(|block| byte_of(&keeper, *block) == 0);
