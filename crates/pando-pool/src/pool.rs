@@ -56,7 +56,10 @@ impl PoolOptions {
 }
 
 /// Frames and everything known about the pages in them.
+///
+/// It shares no line with what lies beside it: every read looks at its first fields.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Pool {
     options: PoolOptions,
     arena: WordArena,
