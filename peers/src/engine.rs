@@ -125,8 +125,9 @@ pub trait Worker {
     ///
     /// # Errors
     /// Those of the engine.
-    #[allow(unused_variables, reason = "an engine may have nothing to end")]
     fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)], is_last: bool) -> Result<()> {
+        // Here nothing is to be ended.
+        let _ = is_last;
         self.append_batch(entries)
     }
 

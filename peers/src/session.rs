@@ -239,8 +239,6 @@ impl<'a> Session<'a> {
             .is_beside()
             .then(|| measured.beside_ops as f64 / measured.elapsed.as_secs_f64().max(1e-9));
         self.describe(workload, &mut record);
-        record.distribution = (!is_fill && workload != Workload::ReadSeq)
-            .then(|| self.options.distribution.name());
         let disk = before
             .0
             .zip(after.0)
@@ -277,6 +275,8 @@ impl<'a> Session<'a> {
         let batched = workload.is_fill()
             || matches!(workload, Workload::Overwrite | Workload::MultiReadRandom);
         record.batch = batched.then_some(batch);
+        let chooses = !workload.is_fill() && workload != Workload::ReadSeq;
+        record.distribution = chooses.then(|| options.distribution.name());
     }
 
     /// Closes the engine; it can be filled again, which opens a new store.

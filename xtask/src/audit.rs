@@ -12,8 +12,25 @@ pub(crate) fn run_on(root: &Path, cores: u32) -> Result<()> {
     run(tests_of(root, "pandodb")?.env("PANDO_AUDIT_CORES", cores.to_string()))
 }
 
-/// Runs the audit of the ablations, on 1, 8, 24 and 64 simulated cores.
+/// Runs the audit of the ablations, on 1, 8, 24 and 64 simulated cores; that of counters first,
+/// whose cores are 1, 2 and 32.
 pub(crate) fn run_ablations(root: &Path) -> Result<()> {
+    const COUNTERS: &str = "ablation::counters_audit::only_counters_of_all_threads_move_lines";
+    let mut counters = audited(root, &["-p", "pando-bench", "--lib"]);
+    let output = counters
+        .args(["--", "--nocapture", "--exact", COUNTERS])
+        .output()
+        .map_err(|error| format!("cargo test: {error}"))?;
+    let table = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{table}");
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{COUNTERS} failed\n{errors}"));
+    }
+    // A test of another name would be looked for in vain, and none of them would fail.
+    if !table.contains("1 passed") {
+        return Err(format!("there is no test {COUNTERS}"));
+    }
     run(&mut tests_of(root, "pando-bench")?)
 }
 
@@ -25,13 +42,20 @@ fn tests_of(root: &Path, package: &str) -> Result<Command> {
     {
         return Err(format!("crates/{package} has no test target 'audit'"));
     }
+    let mut tests = audited(root, &["-p", package, "--test", "audit"]);
+    tests.args(["--", "--nocapture"]);
+    Ok(tests)
+}
+
+/// `cargo test` of what `which` names, with every atomic access reported.
+fn audited(root: &Path, which: &[&str]) -> Command {
     let mut tests = cargo(root, None);
     tests
-        .args(["test", "--release", "-p", package, "--test", "audit"])
-        .args(["--", "--nocapture"])
+        .args(["test", "--release"])
+        .args(which)
         .env("CARGO_TARGET_DIR", target(root, "audit"))
         .env("RUSTFLAGS", "--cfg pando_audit");
-    Ok(tests)
+    tests
 }
 
 /// The command.

@@ -15,7 +15,7 @@ use crate::run::{Result, cargo, command, option, project_files, succeeds, target
 
 const LIST: &str = "xtask/mutants.toml";
 /// Seconds that a test may take before it counts as hanging.
-const TEST_SECONDS: &str = "120";
+const TEST_SECONDS: &str = "300";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -21,6 +21,8 @@ const CONCURRENT: [&str; 8] = [
 ];
 /// Crates that have loom models.
 const MODELLED: [&str; 4] = ["pando-sync", "pando-space", "pando-pool", "pando-wal"];
+/// Crates that have models of shuttle.
+const SHUTTLED: [&str; 2] = ["pando-space", "pando-tree"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Seeds of the simulation, and kills of the server, for each minute that is given.
 const SEEDS_PER_MINUTE: u64 = 10;
@@ -133,10 +135,13 @@ fn models(root: &Path) -> Result<()> {
             .env("RUSTFLAGS", "--cfg pando_loom")
             .env("LOOM_MAX_PREEMPTIONS", "3"))?;
     }
-    run(cargo(root, None)
-        .args(["test", "--release", "-p", "pando-tree", "--test", "shuttle"])
-        .env("CARGO_TARGET_DIR", target(root, "shuttle"))
-        .env("RUSTFLAGS", "--cfg pando_shuttle"))
+    for name in SHUTTLED {
+        run(cargo(root, None)
+            .args(["test", "--release", "-p", name, "--test", "shuttle"])
+            .env("CARGO_TARGET_DIR", target(root, "shuttle"))
+            .env("RUSTFLAGS", "--cfg pando_shuttle"))?;
+    }
+    Ok(())
 }
 
 fn sanitizers(root: &Path, tally: &mut Tally) {

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::operations::{Operations, Plan};
 use crate::options::{KvOptions, Workload};
 use crate::phase::{self, Calls, Done, Kind, Measured, Observer, Phase};
+use crate::queue;
 use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
@@ -22,7 +23,10 @@ pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
     let store = Store::open(options)?;
     let values = Values::sized(options.value_sizes, options.value_compress, options.seed);
     for workload in &options.workloads {
-        let record = run_one(options, *workload, &store, &values, &Plainly, observer)?;
+        let record = match workload {
+            Workload::Queue => queue::run(options, &store, &values, observer)?,
+            _ => run_one(options, *workload, &store, &values, &Plainly, observer)?,
+        };
         observer.record(&record)?;
     }
     store.close()
@@ -173,7 +177,8 @@ fn reads_keys(workload: Workload) -> bool {
     )
 }
 
-fn record(
+/// The record of `plan`, run on `store`.
+pub(crate) fn record(
     plan: &Plan<'_>,
     store: &Store,
     measured: &Measured,
@@ -184,8 +189,11 @@ fn record(
     let all = (measured.ops + measured.beside_ops).max(1);
     let per_op = |ticker| counted.get(ticker) as f64 / all as f64;
     let writes = matches!(workload, Workload::Overwrite | Workload::DeleteRandom);
-    let chooses =
-        !workload.is_fill() && !matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
+    let chooses = !workload.is_fill()
+        && !matches!(
+            workload,
+            Workload::ReadSeq | Workload::ReadReverse | Workload::Queue
+        );
     let mut record = Record::new(workload.name(), "ours", options.threads, options.seed);
     record.set_measured(measured);
     record.set_engine(&report);

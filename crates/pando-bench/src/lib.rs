@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`mod@kv`] ([`options`], `workload` and `value_sizes`: what is asked for; `keys`
 //! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf`,
-//! `chooser` and `fresh`: which key is next; `operations` and `ycsb`: one call of each workload),
+//! `chooser` and `fresh`: which key is next; `operations`, `ycsb` and `queue`: one call of each
+//! workload),
 //! `phase` (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`,
 //! `counters`; [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`],
 //! [`iso`], [`recovery`]; [`ablation`] (what the product would be without one of its parts);
@@ -34,6 +35,7 @@ pub mod permutation;
 pub mod phase;
 mod place;
 pub mod pool;
+mod queue;
 pub mod random;
 pub mod record;
 pub mod recovery;

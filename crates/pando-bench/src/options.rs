@@ -105,6 +105,10 @@ pub struct KvOptions {
     pub durability: Durability,
     /// Keys of a batch of writes, and of a call of multireadrandom.
     pub batch: u64,
+    /// Entries that wait in the queue of workload `queue`.
+    pub queue_length: u64,
+    /// A reader stands in the store all through workload `queue`.
+    pub old_reader: bool,
     /// Which keys are chosen; None: as [`Workload::distribution`] says.
     pub distribution: Option<Distribution>,
     /// What keys look like.
@@ -157,6 +161,8 @@ impl Default for KvOptions {
             max_memory: 1 << 30,
             durability: Durability::None,
             batch: 128,
+            queue_length: 1000,
+            old_reader: false,
             distribution: None,
             key_kind: KeyKind::Decimal,
             rate: None,
@@ -237,6 +243,9 @@ impl KvOptions {
             if !self.keys().is_ordered() {
                 return Err(Error::option("key-kind", "fillbulk needs keys in order"));
             }
+        }
+        if self.workloads.contains(&Workload::Queue) {
+            crate::queue::check(self)?;
         }
         if self.use_existing_db && self.dir.is_none() {
             return Err(Error::option("use-existing-db", "needs --dir"));

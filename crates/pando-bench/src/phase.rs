@@ -178,8 +178,8 @@ pub struct Split {
     pub busy: Times,
     /// Of those that were under way when it began: at most one a thread each time.
     pub caught: Times,
-    /// How often it began or ended.
-    pub turns: u64,
+    /// How often it worked, wholly or in part.
+    pub times: u64,
 }
 
 /// What a call met in the background.
@@ -190,6 +190,11 @@ enum Met {
     Before,
     /// It began during the call.
     Within,
+}
+
+/// How often something worked between two looks at its turn, wholly or in part.
+fn times_between(first: u64, last: u64) -> u64 {
+    last.div_ceil(2) - first / 2
 }
 
 /// Tells on one thread which calls something worked beside.
@@ -267,7 +272,7 @@ impl Measured {
             into.quiet.merge_thread(&result.times);
             into.busy.merge_thread(&split.busy);
             into.caught.merge_thread(&split.caught);
-            into.turns = into.turns.max(split.turns);
+            into.times = into.times.max(split.times);
         }
         (self.calls, self.reads, self.writes) = (all.calls, all.reads, all.writes);
         self.ops += result.ops;
@@ -521,7 +526,7 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
     result.counts = counters.end();
     result.span = Some((start, before));
     if let (Some(first), Some(last)) = (first_turn, calls.turn()) {
-        result.split.get_or_insert_default().turns = last - first;
+        result.split.get_or_insert_default().times = times_between(first, last);
     }
     if let Some(times) = calls.times() {
         result.times.calls = times;
@@ -574,6 +579,21 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_at_the_beginning_or_the_end_counts() {
+        for (first, last, times) in [
+            (4, 4, 0),
+            (4, 5, 1),
+            (4, 6, 1),
+            (5, 5, 1),
+            (5, 6, 1),
+            (5, 7, 2),
+            (5, 8, 2),
+        ] {
+            assert_eq!(times_between(first, last), times, "from {first} to {last}");
+        }
+    }
 
     #[test]
     fn a_call_belongs_to_what_went_on_when_it_was_due() {

@@ -96,6 +96,13 @@ record! {
     wall_p95_us: f64;
     /// Longest time of a query.
     wall_max_us: f64;
+    /// Mean processor time of work in registers alone, in turn with queries, that takes as long as
+    /// the fastest query.
+    spin_mean_us: f64;
+    /// Median of it.
+    spin_p50_us: f64;
+    /// The longest.
+    spin_max_us: f64;
     /// Objects that the variant built for each operation.
     constructions_per_op: f64;
     /// Allocations that the variant made for each operation.
@@ -215,6 +222,20 @@ record! {
     durability: &'static str;
     /// Which keys were chosen, where they were.
     distribution: String;
+    /// Entries that waited in a queue.
+    queue_length: u64;
+    /// A reader stood in the store all through the run.
+    old_reader: bool;
+    /// Mean time of a pop in each tenth of the run.
+    part_pop_mean_us: Vec<f64>;
+    /// The same in the last fifth in relation to the first one.
+    pop_last_to_first: f64;
+    /// Most bytes of the data file in each tenth.
+    part_data_bytes_max: Vec<u64>;
+    /// Most bytes of it that were not free.
+    part_data_used_bytes_max: Vec<u64>;
+    /// Most bytes of all files, the log included, as the file system sees them.
+    part_disk_bytes_max: Vec<u64>;
     /// Connections.
     clients: usize;
     /// Commands that a connection has on their way.
@@ -299,7 +320,7 @@ impl Record {
             (times.count() > 0).then(|| times.percentile(share) as f64 / 1e3)
         };
         let (quiet, busy) = (&split.quiet, &split.busy);
-        self.checkpoints = Some(split.turns.div_ceil(2));
+        self.checkpoints = Some(split.times);
         self.quiet_calls = Some(quiet.calls.count());
         [self.quiet_p50_us, self.quiet_p99_us, self.quiet_p999_us] =
             [0.5, 0.99, 0.999].map(|share| us(&quiet.calls, share));
@@ -409,7 +430,20 @@ impl Record {
             number(self.page_reads_per_op, 3),
             number(self.hits_per_op.map(|hits| 100.0 * hits), 1),
             number(found, 1),
-            self.beside_checkpoints(),
+            self.beside_checkpoints() + &self.queue_parts(),
+        )
+    }
+
+    /// What the line says of a queue.
+    fn queue_parts(&self) -> String {
+        let (Some(ratio), Some(bytes)) = (self.pop_last_to_first, &self.part_data_bytes_max) else {
+            return String::new();
+        };
+        let mib = |at: Option<&u64>| at.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
+        format!(
+            "  pops of the last fifth {ratio:.2} of the first; data {:.0} MiB, at first {:.0}",
+            mib(bytes.last()),
+            mib(bytes.first())
         )
     }
 

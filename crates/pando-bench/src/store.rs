@@ -1,7 +1,8 @@
 //! The store that a run works on: a temporary one, a named one, or one in memory.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use pando_device::AnyDevice;
 use pandodb::{Builder, Db, IoBackend, Table};
@@ -22,6 +23,8 @@ pub(crate) struct Store {
     pub(crate) table: Table,
     /// The first number that no workload of this run has inserted, once one has.
     fresh_start: Cell<Option<u64>>,
+    /// Where it lies, if on a disk.
+    path: Option<PathBuf>,
     _directory: Option<TempDir>,
 }
 
@@ -39,22 +42,34 @@ impl Store {
                 (builder.open(directory.path())?, Some(directory))
             }
         };
-        Self::of(db, directory)
+        let path = match options.io_backend {
+            IoBackend::Memory => None,
+            _ => options.dir.clone(),
+        };
+        let own = |directory: &TempDir| directory.path().to_owned();
+        let path = path.or_else(|| directory.as_ref().map(own));
+        Self::of(db, path, directory)
     }
 
     /// Opens what is on `device`, which may be opened again later.
     pub(crate) fn open_on(options: &KvOptions, device: AnyDevice) -> Result<Self> {
-        Self::of(Db::open_device(builder(options), device)?, None)
+        Self::of(Db::open_device(builder(options), device)?, None, None)
     }
 
-    fn of(db: Db, directory: Option<TempDir>) -> Result<Self> {
+    fn of(db: Db, path: Option<PathBuf>, directory: Option<TempDir>) -> Result<Self> {
         let table = db.table(TABLE)?;
         Ok(Self {
             db,
             table,
             fresh_start: Cell::new(None),
+            path,
             _directory: directory,
         })
+    }
+
+    /// Where it lies; None: in memory, or on a device of the caller's.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// One more handle of the table.
@@ -132,4 +147,21 @@ pub(crate) fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Bytes of the files of the store in `path` as the file system sees them.
+pub(crate) fn disk_bytes(path: &Path) -> Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let failed = |source| Error::Io {
+        during: format!("looking at {}", path.display()),
+        source,
+    };
+    let mut bytes = 0;
+    for file in std::fs::read_dir(path).map_err(failed)? {
+        // A segment of the log may be gone by now.
+        if let Ok(metadata) = file.map_err(failed)?.metadata() {
+            bytes += metadata.blocks() * BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
 }

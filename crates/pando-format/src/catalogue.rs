@@ -120,6 +120,12 @@ pub fn garbage_key(lsn: crate::Lsn, index: u32) -> [u8; 12] {
     key
 }
 
+/// Key of the garbage row of a tree that is being filled beside the log, and waits to be taken by a
+/// table: before the rows of all batches, whose LSNs are greater.
+pub fn filled_garbage_key(tree: TreeId) -> [u8; 12] {
+    garbage_key(crate::Lsn(0), tree.0)
+}
+
 /// Key of a garbage row of chunks. A chunk is in one row at most, so its first tells rows apart.
 pub fn chunk_garbage_key(lsn: crate::Lsn, first: PageId) -> [u8; 13] {
     let mut key = [KEY_OF_CHUNKS; 13];

@@ -15,7 +15,7 @@
 //! A list that is too long for its leaf lies in overflow pages, as a value of its length would.
 
 use crate::bytes::{Reader, u32_at};
-use crate::{Damage, PageId};
+use crate::{Damage, Extent, PageId, StoredPage};
 
 /// Longest value in chunks, without its head.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
@@ -151,6 +151,21 @@ pub struct NewChunk {
     pub block: u32,
     /// CRC-32C of its bytes.
     pub checksum: u32,
+}
+
+impl NewChunk {
+    /// The page word of the chunk, which is that at `index` of its value.
+    pub fn stored(self, shape: ChunkShape, index: usize, block_bytes: u64) -> StoredPage {
+        StoredPage {
+            extent: Extent {
+                block: self.block,
+                blocks: shape.blocks_of(index, block_bytes),
+            },
+            tag: StoredPage::tag_of(self.checksum),
+            names_chunks: false,
+            is_chunk: true,
+        }
+    }
 }
 
 /// What a put says of one chunk of its value.

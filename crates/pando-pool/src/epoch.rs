@@ -123,9 +123,11 @@ impl Epochs {
         is_closed.then(|| Lsn(self.closed_at.load(Ordering::Relaxed)))
     }
 
-    /// Frames dirty in `epoch`.
+    /// Frames dirty in `epoch`. Who sees none, and asks for images after that, misses none of those
+    /// that took the place of dirty frames.
     pub fn dirty(&self, epoch: Epoch) -> u64 {
-        self.dirty[parity(epoch)].load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in dirty_ended.
+        self.dirty[parity(epoch)].load(Ordering::Acquire)
     }
 
     /// Images of `epoch` in flight.
@@ -155,7 +157,8 @@ impl Epochs {
     }
 
     pub(crate) fn dirty_ended(&self, epoch: Epoch) {
-        let before = self.dirty[parity(epoch)].fetch_sub(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire in dirty: the image of what the page held has begun.
+        let before = self.dirty[parity(epoch)].fetch_sub(1, Ordering::Release);
         assert!(before > 0, "more frames became clean than were dirty");
     }
 

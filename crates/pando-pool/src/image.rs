@@ -27,6 +27,15 @@ pub struct ImageFacts {
     pub names_pages: bool,
 }
 
+/// Bytes of a page that are ready to be written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sealed {
+    /// How many of them are: whole blocks.
+    pub(crate) stored: usize,
+    pub(crate) tag: u32,
+    pub(crate) facts: ImageFacts,
+}
+
 /// A copy of a page, owned by whoever writes it.
 #[derive(Debug)]
 pub struct Image {
@@ -153,8 +162,7 @@ impl Pool {
     fn stash(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
         let none = Restart::Wait(Resource::Images);
         let images = self.images();
-        // Relaxed: bounds that need not be exact, as the count of free frames.
-        let is_many = images.stashed_count.load(Ordering::Relaxed) >= self.frames() / 4;
+        let is_many = self.copies() >= self.frames() / 4;
         if is_many || self.free_count() <= self.options().free_frames_high() {
             self.work().notify_all();
             return Err(none);
@@ -216,6 +224,12 @@ impl Pool {
             stored: bytes.len(),
             bytes,
         }
+    }
+
+    /// Frames that hold copies for a running checkpoint.
+    pub fn copies(&self) -> usize {
+        // Relaxed: a bound that need not be exact.
+        self.images().stashed_count.load(Ordering::Relaxed)
     }
 
     /// Takes images that writers have started, until `images` holds `most`.
@@ -286,19 +300,36 @@ impl Pool {
     /// Makes an image ready to be written: epoch, hints, compression, checksum. Outside of any
     /// latch.
     pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) {
-        let bytes = &mut image.bytes;
-        put_u64(bytes, page::WORD_EPOCH * 8, image.epoch.0);
-        image.facts = (self.options().prepare_image)(bytes);
-        let marks = page::check_marks(bytes, self.epochs().ceiling(image.epoch));
-        assert_eq!(marks, Ok(()), "the image of {}", image.page);
+        let sealed = self.seal(&mut image.bytes, image.page, image.epoch, encoder);
+        image.facts = sealed.facts;
+        image.stored = sealed.stored;
+        image.tag = sealed.tag;
+    }
+
+    /// Makes the bytes of `page`, in an image or elsewhere, ready to be written in `epoch`.
+    pub(crate) fn seal(
+        &self,
+        bytes: &mut [u8],
+        page: PageId,
+        epoch: Epoch,
+        encoder: &mut PageEncoder,
+    ) -> Sealed {
+        put_u64(bytes, page::WORD_EPOCH * 8, epoch.0);
+        let facts = (self.options().prepare_image)(bytes);
+        let marks = page::check_marks(bytes, self.epochs().ceiling(epoch));
+        assert_eq!(marks, Ok(()), "the image of {page}");
         let options = self.options();
-        image.stored = encoder.encode(bytes, options.block_bytes, options.compression);
-        if image.stored < bytes.len() {
+        let stored = encoder.encode(bytes, options.block_bytes, options.compression);
+        if stored < bytes.len() {
             self.statistics().tick(Ticker::PagesCompressed, 1);
         }
-        let checksum = page::checksum(&bytes[..image.stored]);
+        let checksum = page::checksum(&bytes[..stored]);
         put_u32(bytes, 0, checksum);
-        image.tag = StoredPage::tag_of(checksum);
+        Sealed {
+            stored,
+            tag: StoredPage::tag_of(checksum),
+            facts,
+        }
     }
 
     /// Records that `image` lies at `extent`: the page's place moves there, what it was before is

@@ -7,8 +7,8 @@
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
-//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`eviction`], [`page_ids`],
-//! [`pool`].
+//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`adopt`], [`eviction`],
+//! [`page_ids`], [`pool`].
 //!
 //! # Transitions of a page word
 //!
@@ -22,12 +22,15 @@
 //! | resident | free     | free, image completion   | the frame's exclusive latch      |
 //! | on disk  | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 //! | free     | chunk    | `Pool::adopt_chunk`      | the id                           |
+//! | free     | on disk, | `Pool::adopt`            | the id                           |
+//! |          | or chunk |                          |                                  |
 //! | chunk    | chunk    | `Pool::move_chunk` (CAS) | nothing: the CAS is the claim    |
 //! | chunk    | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod adopt;
 pub mod chunk;
 pub mod epoch;
 pub mod eviction;

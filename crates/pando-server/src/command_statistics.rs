@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pando_stats::{Histogram, Recorder};
+use pando_stats::{Histogram, IS_OFF, Recorder};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Addition, CoreWords, Mutex};
 
@@ -74,6 +74,9 @@ impl CommandStatistics {
     /// A call of command `id` that took `ns` has ended.
     #[inline]
     pub(crate) fn called(&self, id: usize, ns: u64) {
+        if IS_OFF {
+            return;
+        }
         self.mark(id);
         self.latencies[id].record(ns);
     }
@@ -81,6 +84,9 @@ impl CommandStatistics {
     /// `count` calls of command `id` that took `ns` each have ended.
     #[inline]
     pub(crate) fn called_together(&self, id: usize, ns: u64, count: u64) {
+        if IS_OFF {
+            return;
+        }
         self.mark(id);
         self.latencies[id].record_many(ns, count);
     }

@@ -9,7 +9,6 @@ use std::task::Waker;
 
 use mio::net::TcpStream;
 use pando_resp::{Limits, Parser};
-use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{Instant, now};
 use pando_sync::{Arc, WakerArc};
@@ -242,9 +241,7 @@ impl Connection {
                 Ok(0) => self.at_end = true,
                 Ok(count) => {
                     left -= count;
-                    turn.shared
-                        .statistics
-                        .tick(Ticker::InputBytes, count as u64);
+                    turn.counts.received(count);
                     let buffers = self
                         .buffers
                         .get_or_insert_with(|| spare.pop().unwrap_or_default());
@@ -268,6 +265,7 @@ impl Connection {
     /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
     /// all connections have had theirs: their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
+        turn.is_clock_new = false;
         let most = turn.shared.settings.output_bytes_max();
         if self.owed() < self.output_bytes_max(most) {
             self.fill(turn, spare);

@@ -15,7 +15,7 @@
 
 use pando_resp::{Arguments, Writer};
 use pando_stats::Ticker;
-use pando_sync::time::{Duration, Instant, now};
+use pando_sync::time::{Duration, Instant};
 use pandodb::Lsn;
 use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
 
@@ -142,13 +142,19 @@ impl Connection {
         id: Option<usize>,
         text: &str,
     ) -> Step {
-        if let Some(multi) = &mut self.session.multi {
-            multi.dirty = true;
-        }
         if let Some(id) = id {
             turn.shared.statistics.commands.rejected(id);
         }
-        self.write_error(text);
+        if id == turn.shared.commands.find(b"exec").map(|(exec, _)| exec) {
+            // No other command ends a transaction without having run.
+            self.session.end_transaction();
+            self.write_error(&replies::exec_aborted(text));
+        } else {
+            if let Some(multi) = &mut self.session.multi {
+                multi.dirty = true;
+            }
+            self.write_error(text);
+        }
         self.finish(turn, consumed, None)
     }
 
@@ -172,6 +178,12 @@ impl Connection {
     /// Runs the command that has begun as far as it goes.
     pub(crate) fn resume(&mut self, turn: &mut Turn<'_>) -> Step {
         let mut running = self.running.take().expect("a command has begun");
+        turn.is_clock_new = false;
+        match running.command.kind {
+            Kind::Read | Kind::ReadMany | Kind::Transaction | Kind::Watch => {}
+            // Counts may be looked at or reset.
+            Kind::Session | Kind::Exec => turn.tick(),
+        }
         if running.command.flags.has(Flags::BLOCKING) {
             // It was told to wait: that is no latency.
             running.began = turn.clock;
@@ -437,10 +449,11 @@ impl Connection {
         if let (Some(transaction), Some(data)) = (running.transaction.take(), turn.data.as_mut()) {
             data.give_back(transaction);
         }
-        if running.command.kind == Kind::Exec {
+        // One without MULTI has ended nothing, and its client still watches what it watched.
+        if running.command.kind == Kind::Exec && self.session.multi.is_some() {
             self.session.end_transaction();
         }
-        turn.clock = now();
+        turn.read_clock();
         self.count(turn, &running);
         self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
@@ -448,7 +461,7 @@ impl Connection {
 
     /// Counts a command that has ended at the turn's clock, and those inside.
     #[inline]
-    fn count(&mut self, turn: &Turn<'_>, running: &Running) {
+    fn count(&mut self, turn: &mut Turn<'_>, running: &Running) {
         let statistics = &turn.shared.statistics;
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let Progress {
@@ -457,13 +470,9 @@ impl Connection {
             calls,
             ..
         } = &mut buffers.progress;
-        if *hits > 0 {
-            statistics.tick(Ticker::KeyspaceHits, u64::from(*hits));
-        }
-        if *misses > 0 {
-            statistics.tick(Ticker::KeyspaceMisses, u64::from(*misses));
-        }
-        statistics.tick(Ticker::Commands, 1 + calls.len() as u64);
+        let commands = 1 + calls.len() as u64;
+        let found = (u64::from(*hits), u64::from(*misses));
+        turn.counts.ended(commands, found.0, found.1);
         for call in calls.drain(..) {
             statistics.commands.called(call.id, call.ns);
             if let Some(code) = call.error {
@@ -588,8 +597,16 @@ impl Connection {
     }
 }
 
+/// Of times that are shorter than five centuries.
+#[inline]
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    (time.as_secs().wrapping_mul(1_000_000_000)).wrapping_add(u64::from(time.subsec_nanos()))
+}
+
+/// Of times that are shorter than five centuries.
+#[inline]
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    nanoseconds(time) / 1_000_000
 }
 
 /// What a command replies that the store failed; the log is told, too.

@@ -1,8 +1,8 @@
 //! What one loop needs of the engine, and lends to the connection whose turn it is.
 
-use pando_stats::Ticker;
+use pando_stats::{IS_OFF, Ticker};
 use pando_sync::Arc;
-use pando_sync::time::Instant;
+use pando_sync::time::{Instant, now};
 use pandodb::nonblocking::{Reactor, Transaction};
 use std::task::Waker;
 
@@ -73,6 +73,45 @@ impl LoopData {
     }
 }
 
+/// What the turns of a round count, ticked once: before replies are sent, and before a command runs
+/// that may show counts.
+#[derive(Default)]
+pub(crate) struct RoundCounts {
+    input_bytes: u64,
+    commands: u64,
+    commands_together: u64,
+    hits: u64,
+    misses: u64,
+}
+
+impl RoundCounts {
+    /// Bytes have come in.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize) {
+        if !IS_OFF {
+            self.input_bytes += bytes as u64;
+        }
+    }
+
+    /// Commands have ended that found `hits` keys, and `misses` keys not.
+    #[inline]
+    pub(crate) fn ended(&mut self, commands: u64, hits: u64, misses: u64) {
+        if !IS_OFF {
+            self.commands += commands;
+            self.hits += hits;
+            self.misses += misses;
+        }
+    }
+
+    /// Commands have ended in a burst; they are commands, too.
+    #[inline]
+    pub(crate) fn ended_together(&mut self, commands: u64) {
+        if !IS_OFF {
+            self.commands_together += commands;
+        }
+    }
+}
+
 /// What a connection is lent for its turn.
 pub(crate) struct Turn<'a> {
     pub(crate) shared: &'a Shared,
@@ -82,13 +121,40 @@ pub(crate) struct Turn<'a> {
     pub(crate) read_buffer: &'a mut [u8],
     /// When the current command began, or the last one ended.
     pub(crate) clock: Instant,
+    /// Nothing has run since `clock` was read.
+    pub(crate) is_clock_new: bool,
     /// Time by which deadlines are judged: that of the turn's beginning.
     pub(crate) now_ms: u64,
+    pub(crate) counts: RoundCounts,
     /// Nothing new begins.
     pub(crate) stopping: bool,
 }
 
 impl Turn<'_> {
+    /// A command has ended: the clock is read, for the time that it took and for nothing else.
+    #[inline]
+    pub(crate) fn read_clock(&mut self) {
+        if !IS_OFF {
+            self.clock = now();
+            self.is_clock_new = true;
+        }
+    }
+
+    /// The counts of the round so far are there for all to see.
+    pub(crate) fn tick(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        let tick = |ticker, count: u64| {
+            if count > 0 {
+                self.shared.statistics.tick(ticker, count);
+            }
+        };
+        tick(Ticker::InputBytes, counts.input_bytes);
+        tick(Ticker::Commands, counts.commands);
+        tick(Ticker::CommandsTogether, counts.commands_together);
+        tick(Ticker::KeyspaceHits, counts.hits);
+        tick(Ticker::KeyspaceMisses, counts.misses);
+    }
+
     /// Counts an error reply with the code `code`.
     #[cold]
     pub(crate) fn count_error(&self, code: &[u8]) {

@@ -22,7 +22,7 @@ use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 
 /// How long a disk stays full.
-const FULL_TIME: Duration = Duration::from_millis(150);
+pub(crate) const FULL_TIME: Duration = Duration::from_millis(150);
 /// How often what was refused is tried again, 10 ms apart, when there is room.
 pub(crate) const RESUME_TRIES: u32 = 500;
 

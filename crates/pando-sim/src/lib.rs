@@ -14,6 +14,7 @@
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
 //! | [`full`]     | disks that are full, at each write and with every frame dirty                |
 //! | [`full_close`] | closes stores on disks that are full                                    |
+//! | [`full_together`] | threads that find a disk full at the same instant                     |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
 //! | [`resp`]     | a small client of the server                                               |
@@ -28,6 +29,7 @@ pub mod failure;
 pub mod faults;
 pub mod full;
 pub mod full_close;
+pub mod full_together;
 pub mod history;
 pub mod kill;
 pub mod linear;

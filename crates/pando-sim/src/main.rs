@@ -10,6 +10,7 @@ use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{FaultCase, FaultCounts};
 use pando_sim::full;
 use pando_sim::full_close;
+use pando_sim::full_together;
 use pando_sim::kill::{self, KillPlan};
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
@@ -177,6 +178,7 @@ fn full_disks(mut flags: Flags) -> Result<String> {
         counts.add(full::fill_disk(seed)?);
         counts.add(full::fill_frames(seed)?);
         counts.add(full::sweep(seed, step)?);
+        counts.add(full_together::meet(seed)?);
         for file in full_close::FILES {
             full_close::close(seed, file, true)?;
             full_close::close(seed, file, false)?;

@@ -76,11 +76,15 @@ fn options(seed: u64) -> Builder {
         1 => Durability::Periodic,
         _ => Durability::None,
     };
+    // Of its own, so that the choices of older seeds stay.
+    let discards = Random::new(seed).part(0xd15c).once_in(2);
     let options = Builder::default()
+        .discard(discards)
         .max_memory(MEMORY_BYTES)
         .frames(FRAMES)
         .log_bytes(LOG_BYTES)
         .durability(durability)
+        .discard(Random::new(seed).part(0x0d15).once_in(3))
         .chunk_size(CHUNK_BYTES);
     if random.once_in(4) {
         // Values of a workload all lie in pages.

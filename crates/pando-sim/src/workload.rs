@@ -3,6 +3,7 @@
 //! Every thread writes entries of its own in tables of its own and in shared ones, checks what it
 //! reads against its notes, and stops at the first error, which the caller judges.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
@@ -248,7 +249,8 @@ impl Worker {
             86..90 => self.scan(),
             90..93 => self.checkpoint(),
             93..95 => self.flush(),
-            95..97 => self.clear(),
+            95 => self.clear(),
+            96 => self.load(),
             97 => self.drop_table(),
             98 => self.compact(),
             _ => {
@@ -505,6 +507,49 @@ impl Worker {
         if self.random.once_in(2) {
             names.push(own_table(self.history.thread, 1));
         }
+        self.clear_all(names)
+    }
+
+    /// Empties a table and loads it, or gives that up in the middle.
+    fn load(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, 0);
+        self.clear_all(vec![name.clone()])?;
+        let Some(table) = self.db.existing_table(&name) else {
+            return wrong(format!("{name} is not there"));
+        };
+        let mut entries = BTreeMap::new();
+        for _ in 0..self.random.below(3 * self.plan.keys) {
+            let place = self.key(&table);
+            entries.insert(place, self.value());
+        }
+        let count = entries.len() as u64;
+        let checkpoint_at = self.random.below(2 * count + 1);
+        let db = self.db.clone();
+        let fill = |count: u64| {
+            let mut loader = table.loader()?;
+            for (number, ((_, key), value)) in (0..count).zip(&entries) {
+                loader.put(key, value)?;
+                if number == checkpoint_at {
+                    db.checkpoint()?;
+                }
+            }
+            Ok::<_, Error>(loader)
+        };
+        if self.random.once_in(4) {
+            drop(fill(self.random.below(count + 1))?);
+            return Ok(());
+        }
+        let put = |(place, value): (&Place, &Vec<u8>)| Effect::Put(place.clone(), value.clone());
+        let effects = entries.iter().map(put).collect();
+        // A load of nothing makes nothing durable.
+        let found = self.commit(effects, count > 0, || fill(count)?.finish())?;
+        if found != count {
+            return wrong(format!("{found} entries were loaded, {count} were put"));
+        }
+        Ok(())
+    }
+
+    fn clear_all(&mut self, names: Vec<String>) -> End<()> {
         let tables: Vec<Table> = names
             .iter()
             .filter_map(|name| self.db.existing_table(name))

@@ -38,15 +38,6 @@ pub(crate) enum Filled {
     NotTried,
 }
 
-impl Filled {
-    pub(crate) fn served(self) -> Option<Extent> {
-        match self {
-            Self::Served(extent) => Some(extent),
-            Self::Searched | Self::NotTried => None,
-        }
-    }
-}
-
 /// While it lives, nothing is put on shelves.
 #[derive(Debug)]
 #[must_use]

@@ -282,15 +282,8 @@ impl Space {
             self.ledger.credits() >= u64::from(count),
             "{count} blocks are allocated on a promise that was not made"
         );
-        let ready = match hint {
-            None => self.take_ready(count).or_else(|| self.fill(count).served()),
-            Some(_) => None,
-        };
-        if let Some(extent) = ready {
-            // It was not available any more; now the promise is not needed.
-            self.ledger.release(u64::from(count));
-            return Some(extent);
-        }
+        // Not from a shelf: what lies there is not available, as what is promised is not, and until
+        // one of the two was given back somebody else would be refused who asks for all the rest.
         let extent = self.allocate_run(count, hint)?;
         self.ledger.use_credits(u64::from(count));
         Some(extent)

@@ -10,8 +10,8 @@ use crate::measure::{MEASURES, Measure};
 use crate::recorder::Recorder;
 use crate::ticker::{TICKERS, Ticker};
 
-/// Built to see what counting costs: nothing is counted, measured or timed.
-pub(crate) const IS_OFF: bool = cfg!(pando_no_statistics);
+/// True in a build that shows what counting costs: nothing is counted, measured or timed in it.
+pub const IS_OFF: bool = cfg!(pando_no_statistics);
 
 /// Counters and histograms, core by core.
 #[derive(Debug)]

@@ -174,6 +174,18 @@ fn a_thread_without_an_area_adds_to_the_last_row() {
     }
 }
 
+/// What the C library says itself, in the words of its header.
+#[test]
+fn additions_are_plain_where_the_c_library_has_registered_its_threads() {
+    // SAFETY: the name ends with a zero; looking up a symbol changes nothing.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
+    // SAFETY: a symbol of this name is a constant `unsigned int`.
+    let is_registered = !size.is_null() && unsafe { size.cast::<u32>().read() } >= 20;
+    let is_here = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    assert_eq!(words(Addition::Best).is_plain(), is_registered && is_here);
+    assert!(!words(Addition::Atomic).is_plain());
+}
+
 #[test]
 #[should_panic(expected = "outside of the row")]
 fn a_word_that_does_not_exist_is_refused() {

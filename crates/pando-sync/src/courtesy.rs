@@ -4,10 +4,6 @@
 //! processor. A thread that wakes for each of many small writes to a device does that many times
 //! a second, and every time some call of somebody else stands still meanwhile. As batch work
 //! (`SCHED_BATCH`, sched(7)) it gets its share of the processor all the same, but in turns.
-#![expect(
-    unsafe_code,
-    reason = "asks the system how the calling thread is scheduled, and changes it"
-)]
 
 /// While it lives, its thread is batch work, if the system has such. Belongs to its thread.
 #[derive(Debug)]
@@ -43,6 +39,10 @@ use imp::{BATCH, ORDINARY, become_, is};
     target_os = "linux",
     not(any(pando_loom, pando_shuttle, pando_audit, miri))
 ))]
+#[expect(
+    unsafe_code,
+    reason = "asks the system how the calling thread is scheduled, and changes it"
+)]
 mod imp {
     pub(super) const ORDINARY: libc::c_int = libc::SCHED_OTHER;
     pub(super) const BATCH: libc::c_int = libc::SCHED_BATCH;

@@ -8,12 +8,13 @@
 //!
 //! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
 //! [`scratch`], [`finger`], [`insert`], [`run`], `split`, [`remove`], [`remove_empty`], [`merge`],
-//! [`scan`], [`dismantle`], [`summary`].
+//! [`scan`], [`fill`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
 pub mod approach;
 pub mod dismantle;
+pub mod fill;
 pub mod finger;
 pub mod get;
 pub mod get_group;
@@ -37,6 +38,7 @@ pub mod word;
 
 pub use approach::{Approach, Freely};
 pub use dismantle::Dismantled;
+pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use get::{Located, Lookup};
 pub use get_group::{Fate, GROUP_MAX};

@@ -17,7 +17,7 @@ use pando_pool::{Attempt, Pool, Restart, Stay};
 
 use crate::node::slot::Slot;
 use crate::node::text;
-use crate::node::view::Node;
+use crate::node::view::{self, Node};
 use crate::word::{Store, Word, load};
 
 /// Longest value.
@@ -166,11 +166,7 @@ impl Draft {
             self.pages.push(page);
         }
         let per_index = ids_per_index(page_size);
-        let index_pages = if self.pages.len() <= IDS_MAX {
-            0
-        } else {
-            self.pages.len().div_ceil(per_index)
-        };
+        let index_pages = index_pages(self.pages.len(), per_index);
         while self.index.len() < index_pages {
             let from = self.index.len() * per_index;
             let to = self.pages.len().min(from + per_index);
@@ -178,21 +174,13 @@ impl Draft {
             let page = write_page(pool, stay, tree, PageKind::OverflowIndex, &ids)?;
             self.index.push(page);
         }
-        self.describe(value.len());
+        let Self {
+            pages,
+            index,
+            description,
+        } = self;
+        describe(value.len(), pages, index, description);
         Ok(())
-    }
-
-    fn describe(&mut self, value_bytes: usize) {
-        let named = if self.index.is_empty() {
-            &self.pages
-        } else {
-            &self.index
-        };
-        self.description.clear();
-        for size in [value_bytes as u32, self.pages.len() as u32] {
-            self.description.extend_from_slice(&size.to_le_bytes());
-        }
-        self.description.extend_from_slice(&id_bytes(named));
     }
 
     /// What the leaf is to say, once all is written.
@@ -219,6 +207,77 @@ fn id_bytes(ids: &[PageId]) -> Vec<u8> {
     ids.iter().flat_map(|page| page.0.to_le_bytes()).collect()
 }
 
+/// Index pages of a value in so many overflow pages.
+fn index_pages(pages: usize, per_index: usize) -> usize {
+    if pages <= IDS_MAX {
+        0
+    } else {
+        pages.div_ceil(per_index)
+    }
+}
+
+/// Replaces `description` by what a leaf says of a value.
+fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], description: &mut Vec<u8>) {
+    let named = if index.is_empty() { pages } else { index };
+    description.clear();
+    for size in [value_bytes as u32, pages.len() as u32] {
+        description.extend_from_slice(&size.to_le_bytes());
+    }
+    description.extend_from_slice(&id_bytes(named));
+}
+
+fn put_payload<P: Store + ?Sized>(page: &mut P, payload: &[u8]) {
+    text::write(page, HEADER_WORDS, payload);
+    page.store(WORD_PAYLOAD, payload.len() as u64);
+}
+
+/// Bytes that a leaf says of a value of so many bytes in overflow pages.
+pub fn description_bytes(page_size: PageSize, value_bytes: usize) -> usize {
+    let pages = value_bytes.div_ceil(payload_bytes_max(page_size));
+    let named = match index_pages(pages, ids_per_index(page_size)) {
+        0 => pages,
+        index => index,
+    };
+    8 + 4 * named
+}
+
+/// Lays out the pages of a value that are written outside of a pool, and replaces `description` by
+/// what its leaf is to say. `place` writes one page with that payload and says which it is.
+///
+/// # Errors
+/// The first one of `place`.
+///
+/// # Panics
+/// When the value is longer than [`VALUE_BYTES_MAX`].
+pub fn lay_out<E>(
+    page_size: PageSize,
+    value: &[u8],
+    description: &mut Vec<u8>,
+    mut place: impl FnMut(PageKind, &[u8]) -> Result<PageId, E>,
+) -> Result<(), E> {
+    assert!(value.len() <= VALUE_BYTES_MAX, "value length");
+    let per_index = ids_per_index(page_size);
+    let pieces = value.chunks(payload_bytes_max(page_size));
+    let pages: Vec<PageId> = pieces
+        .map(|piece| place(PageKind::Overflow, piece))
+        .collect::<Result<_, E>>()?;
+    let index: Vec<PageId> = match index_pages(pages.len(), per_index) {
+        0 => Vec::new(),
+        _ => pages
+            .chunks(per_index)
+            .map(|ids| place(PageKind::OverflowIndex, &id_bytes(ids)))
+            .collect::<Result<_, E>>()?,
+    };
+    describe(value.len(), &pages, &index, description);
+    Ok(())
+}
+
+/// Makes a page of zeros one that [`lay_out`] asks for.
+pub fn fill_page(page: &mut [[u8; 8]], id: PageId, tree: TreeId, kind: PageKind, payload: &[u8]) {
+    view::begin(page, id, tree, kind, 0);
+    put_payload(page, payload);
+}
+
 fn write_page(
     pool: &Pool,
     stay: &Stay,
@@ -229,8 +288,7 @@ fn write_page(
     let mut latch = pool.allocate(stay, tree, kind, 0)?;
     let failed = match latch.modify(stay) {
         Ok(mut page) => {
-            text::write(&mut page, HEADER_WORDS, payload);
-            Store::store(&mut page, WORD_PAYLOAD, payload.len() as u64);
+            put_payload(&mut page, payload);
             return Ok(latch.page());
         }
         Err(restart) => restart,

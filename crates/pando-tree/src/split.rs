@@ -124,10 +124,7 @@ impl Tree {
             } else {
                 (&work.key, record.key)
             };
-            work.separator.clear();
-            let bytes = text::common_prefix(smaller, greater) + 1;
-            work.separator
-                .extend_from_slice(&greater[..bytes.min(greater.len())]);
+            text::separate(smaller, greater, &mut work.separator);
             if first { (new, old) } else { (old, new) }
         } else {
             let beside = split
@@ -163,10 +160,7 @@ impl Tree {
     ) -> Attempt<SplitEnd> {
         let node = Node::open(leaf.words().slice());
         node.copy_key(node.count().saturating_sub(1), &mut work.key);
-        let bytes = text::common_prefix(&work.key, record.key) + 1;
-        work.separator.clear();
-        work.separator
-            .extend_from_slice(&record.key[..bytes.min(record.key.len())]);
+        text::separate(&work.key, record.key, &mut work.separator);
         work.alone.load_one(record, false, pool.page_size().words());
         let right = Side {
             // Those that follow will share what these shared: nothing has to be written again for

@@ -63,6 +63,20 @@ impl Store for [u64] {
     }
 }
 
+impl Store for [[u8; 8]] {
+    type Word = [u8; 8];
+
+    #[inline]
+    fn words(&self) -> &[[u8; 8]] {
+        self
+    }
+
+    #[inline]
+    fn store(&mut self, index: usize, value: u64) {
+        self[index] = value.to_le_bytes();
+    }
+}
+
 impl Store for PageMut<'_> {
     type Word = AtomicU64;
 

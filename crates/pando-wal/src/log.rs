@@ -253,9 +253,15 @@ impl<D: Device> Log<D> {
     pub fn poison(&self, reason: Error) {
         self.failure.lock().get_or_insert(reason);
         self.group.fail();
+        self.wake_waiters();
+        self.flusher.notify_all();
+    }
+
+    /// Wakes all that wait for space or for batches to be applied: for an owner that has a reason
+    /// of its own why that will not come.
+    pub fn wake_waiters(&self) {
         self.applied.wake_all();
         self.shared.space.notify_all();
-        self.flusher.notify_all();
     }
 
     /// True while a write waits for space on the device.

@@ -1,6 +1,6 @@
 //! How long work goes: a bar on a terminal, a line every ten seconds otherwise; on standard error.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pando_sync::time::{self, Duration, Instant};
@@ -12,11 +12,21 @@ const STEPS: u64 = 1000;
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     last_line: Instant,
+    /// Writes a line: what is done, and how much of it.
+    tell: fn(&str, f64),
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        Self::told(|what, share| {
+            // That nobody reads it must not end the work.
+            let _ = writeln!(io::stderr(), "{what}: {:.0} %", share * 100.0);
+        })
+    }
+
+    /// Where there is no terminal, lines go to `tell`.
+    pub(crate) fn told(tell: fn(&str, f64)) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(STEPS);
             if let Ok(style) = ProgressStyle::with_template("{msg:30} {wide_bar} {percent:>3} %") {
                 bar.set_style(style);
@@ -26,6 +36,7 @@ impl Progress {
         Self {
             bar,
             last_line: time::now(),
+            tell,
         }
     }
 
@@ -36,7 +47,7 @@ impl Progress {
             bar.set_message(what.to_owned());
         } else if time::now() - self.last_line >= BETWEEN_LINES {
             self.last_line = time::now();
-            eprintln!("{what}: {:.0} %", share.clamp(0.0, 1.0) * 100.0);
+            (self.tell)(what, share.clamp(0.0, 1.0));
         }
     }
 
@@ -53,5 +64,35 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static LINES: Cell<u64> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_line_is_told_every_ten_seconds() {
+        let mut progress = Progress {
+            bar: None,
+            last_line: time::now(),
+            tell: |what, share| {
+                assert_eq!((what, share), ("work", 1.0));
+                LINES.set(LINES.get() + 1);
+            },
+        };
+        let mut lines_of_two = || {
+            LINES.set(0);
+            (0..2).for_each(|_| progress.update("work", 1.5));
+            progress.last_line -= BETWEEN_LINES;
+            LINES.get()
+        };
+        assert_eq!([lines_of_two(), lines_of_two(), lines_of_two()], [0, 1, 1]);
     }
 }

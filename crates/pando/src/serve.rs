@@ -96,11 +96,16 @@ fn builder(settings: &Settings) -> Builder {
     builder
 }
 
-/// Shows how far the replay of a log is: a bar, or a line every ten seconds.
+/// Shows how far the replay of a log is: a bar, or a line of our own log every ten seconds.
 fn show_recovery() -> impl FnMut(RecoveryProgress) + Send + 'static {
     let mut shown: Option<Progress> = None;
     move |now| {
-        let progress = shown.get_or_insert_with(Progress::new);
+        let progress = shown.get_or_insert_with(|| {
+            Progress::told(|what, share| {
+                let percent = (share * 100.0) as u64;
+                tracing::info!(percent, "{what}");
+            })
+        });
         let (done, all) = (now.replayed_bytes, now.log_bytes);
         let what = format!("log replayed: {} of {}", show_size(done), show_size(all));
         progress.update(&what, done as f64 / all.max(1) as f64);

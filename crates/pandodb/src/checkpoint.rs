@@ -173,9 +173,13 @@ impl Engine {
     /// Mapping changes or retired extents of the epoch ask for a checkpoint.
     fn epoch_is_long(&self) -> bool {
         let (pairs, retired) = self.pool.epochs().current_lengths();
-        let pairs_max = (self.options.max_memory / 64 / 16).max(4096) as usize;
         let retired_max = (self.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
-        pairs > pairs_max || retired > retired_max
+        pairs > self.pairs_max() || retired > retired_max
+    }
+
+    /// Mapping changes of an epoch that ask for a checkpoint.
+    pub(crate) fn pairs_max(&self) -> usize {
+        (self.options.max_memory / 64 / 16).max(4096) as usize
     }
 
     /// One checkpoint, from the cut to the last free. Blocks; one at a time.
@@ -293,6 +297,8 @@ impl crate::store::Store {
             counts: cut.counts,
         };
         let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
+        // What the file grows by from here on is not synced below.
+        let data_blocks = self.space.blocks();
         self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
         self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
@@ -305,7 +311,7 @@ impl crate::store::Store {
             mapping: files.mapping.number,
             base_pages: files.mapping.base_pages,
             journal_bytes: files.mapping.journal_bytes,
-            data_blocks: self.space.blocks(),
+            data_blocks,
             ..files.superblock
         };
         self.when_not_full(patient, || {
@@ -362,9 +368,61 @@ mod tests {
     use crate::Db;
     use crate::structure::GARBAGE;
     use pando_device::AnyDevice;
-    use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
     use pando_pool::Marks;
     use pando_tree::Scratch;
+
+    /// The file may grow while a checkpoint waits for the log: that is durable later.
+    #[test]
+    fn a_checkpoint_names_no_more_of_the_file_than_it_has_synced() {
+        let device = FaultyDevice::new(1);
+        let options = || Db::builder().max_memory(16 << 20);
+        let engine = crate::open::open(AnyDevice::from(device.clone()), options()).unwrap();
+        let mut files = engine.checkpoint.files.lock();
+        let cut = engine.cut();
+        let before = engine.space.blocks();
+        let grow = |_| {
+            engine.space.want(before);
+            engine.space.grow_if_wanted(0);
+            Ok(())
+        };
+        engine.write_cut(&mut files, cut, grow).unwrap();
+        assert!(engine.space.blocks() > before);
+        device.crash_now();
+        let device = device.after_crash(1, CrashMode::AllLost);
+        let db = Db::open_device(options(), AnyDevice::from(device)).unwrap();
+        db.close().unwrap();
+    }
+
+    /// What writers copy to frames while a checkpoint is held up counts as their part of the pool.
+    #[test]
+    fn copies_in_frames_leave_a_quarter_of_the_pool_to_readers() {
+        let options = Db::builder().max_memory(8 << 20).page_size(16384);
+        let device = AnyDevice::from(FaultyDevice::new(1));
+        let engine = crate::open::open(device, options.frames(256)).unwrap();
+        let put = |key: u32| {
+            let marks = Marks {
+                lsn: engine.log.reserved_end(),
+                multi_lsn: Lsn(0),
+            };
+            let scratch = &mut Scratch::new();
+            let key = key.to_be_bytes();
+            let put = engine.apply(GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
+            put.unwrap();
+        };
+        let epochs = engine.pool.epochs();
+        (0..400).for_each(put);
+        let mut files = engine.checkpoint.files.lock();
+        let cut = engine.cut();
+        (0..400).for_each(put);
+        assert!(engine.pool.copies() > 40, "{}", engine.pool.copies());
+        (400..).take_while(|_| engine.dirty_room(1)).for_each(put);
+        let taken = epochs.dirty_total() + engine.pool.copies() as u64;
+        assert!(taken <= 256 * 3 / 4 + 8, "{taken} frames");
+        engine.write_cut(&mut files, cut, |_| Ok(())).unwrap();
+        assert_eq!(engine.pool.copies(), 0);
+        assert!(engine.dirty_room(1));
+    }
 
     /// A page that was changed after the cut is clean of the closed epoch as soon as its image is
     /// on its way. An image that does not arrive must not be taken for one that did.

@@ -150,7 +150,7 @@ struct Credits<'a> {
     /// Pages for garbage rows that blocks were promised for.
     garbage: u64,
     _blocks: Promise<'a>,
-    _ids: IdPromise<'a>,
+    ids: IdPromise<'a>,
     // Dropped before the share that allows them.
     _holds: Vec<Hold<'a>>,
     _share: HoldShare<'a>,
@@ -208,7 +208,7 @@ impl Engine {
         let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
-        self.apply_batch(set, places, lsn, &mut scratch.tree)
+        self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         for stripe in &scratch.stripes {
             self.stripes.stamp_with(*stripe, lsn);
@@ -272,7 +272,7 @@ impl Engine {
             log,
             garbage,
             _blocks: promise,
-            _ids: ids,
+            ids,
             _holds: holds,
             _share: share,
         })
@@ -283,25 +283,28 @@ impl Engine {
     /// # Errors
     /// [`Error::Full`] when the ids of all that is promised are not there.
     pub(crate) fn promise_ids(&self, set: &WriteSet) -> Result<IdPromise<'_>> {
-        let chunks = set.large().map(LargeValue::new_chunks).sum();
-        let ids = self.space.promise_ids(chunks);
-        // Each promised block stands for a page that may be new.
-        let blocks = self.space.promised_blocks() / u64::from(self.page_blocks());
-        if self.pool.page_ids().available() < blocks + self.space.promised_ids() {
-            return Err(Error::Full {
-                what: self.page_ids_text(),
-            });
-        }
-        Ok(ids)
+        self.promise_page_ids(set.large().map(LargeValue::new_chunks).sum())
     }
 
-    fn page_ids_text(&self) -> String {
-        format!(
+    /// So many page ids, beside those of pages whose blocks were promised.
+    ///
+    /// # Errors
+    /// As [`Engine::promise_ids`].
+    pub(crate) fn promise_page_ids(&self, count: u64) -> Result<IdPromise<'_>> {
+        let available = || self.pool.page_ids().available();
+        let ids = self.space.try_promise_ids(count, available);
+        ids.ok_or_else(|| self.page_ids_error())
+    }
+
+    /// What is said when there is no page id.
+    pub(crate) fn page_ids_error(&self) -> Error {
+        let what = format!(
             "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
             self.pool.page_ids().high_water(),
             self.options.max_memory,
             self.options.max_memory * 2
-        )
+        );
+        Error::Full { what }
     }
 
     /// Pages that the batch makes dirty at worst, `garbage` of them for garbage rows.
@@ -322,6 +325,7 @@ impl Engine {
         set: &WriteSet,
         (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
+        ids: &IdPromise<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
@@ -340,7 +344,7 @@ impl Engine {
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
-            self.apply_one(state, marks, key, value, scratch)?;
+            self.apply_one(state, marks, key, value, ids, scratch)?;
             at += 1;
         }
         Ok(())
@@ -387,6 +391,7 @@ impl Engine {
         marks: Marks,
         key: &[u8],
         value: Option<Value<'_>>,
+        ids: &IdPromise<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let Some(tree) = state.tree() else {
@@ -400,6 +405,7 @@ impl Engine {
                     head: &value.head,
                     shape: value.draft.shape,
                     parts: &value.draft.parts,
+                    ids: Some(ids),
                 };
                 self.apply_chunks(tree, marks, key, value, scratch)?
             }

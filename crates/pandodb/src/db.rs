@@ -270,17 +270,21 @@ impl Db {
 
     /// Runs a batch that changes tables, as durable as the store's default.
     fn run_job(&self, set: WriteSet) -> Result<()> {
-        let engine = self.engine();
-        let job = Arc::new(Job::new(set));
-        engine.jobs.push(job.clone())?;
-        let end = engine.block(|_| match job.result() {
-            Some(result) => Ok(result?),
-            None => Err(Halt::Stop(Stop::Job(job.clone()))),
-        })?;
-        match end {
+        match self.end_of_job(set)? {
             JobEnd::Committed(lsn) => self.acknowledge(lsn, WriteOptions::default()),
             JobEnd::Conflict { .. } => Ok(()),
         }
+    }
+
+    /// Has the tables thread apply a batch that changes tables; blocks for its end.
+    pub(crate) fn end_of_job(&self, set: WriteSet) -> Result<JobEnd> {
+        let engine = self.engine();
+        let job = Arc::new(Job::new(set));
+        engine.jobs.push(job.clone())?;
+        engine.block(|_| match job.result() {
+            Some(result) => Ok(result?),
+            None => Err(Halt::Stop(Stop::Job(job.clone()))),
+        })
     }
 
     /// Commits a batch: all of it or nothing, also over several tables. Empty ones cost nothing.

@@ -23,6 +23,7 @@ use crate::halt::{Halt, Step, Stop};
 use crate::holds::{HoldBudget, HoldShare};
 use crate::jobs::Jobs;
 use crate::lending::Fetchers;
+use crate::load::tree::Loads;
 use crate::maintenance::SparseLeaves;
 use crate::options::{Budget, Builder};
 use crate::profile::{self, Wait};
@@ -62,6 +63,7 @@ pub(crate) struct Engine {
     pub(crate) incoming: Arc<ChunkRoom>,
     pub(crate) outgoing: Arc<ChunkRoom>,
     pub(crate) key_buffers: KeyBuffers,
+    pub(crate) loads: Loads,
     /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
     applied_copies: CoreLocal<AtomicU64>,
     pub(crate) closed: AtomicBool,
@@ -112,6 +114,7 @@ impl Engine {
             incoming: ChunkRoom::new(parts.options.max_memory),
             outgoing: ChunkRoom::new(parts.options.max_memory),
             key_buffers: KeyBuffers::default(),
+            loads: Loads::new(parts.store.next_tree.load(Ordering::Relaxed)),
             store: parts.store,
             log: parts.log,
             checkpoint: parts.checkpoint,
@@ -249,10 +252,11 @@ impl Engine {
     #[inline]
     pub(crate) fn check_mark(&self, mark: Lsn) -> Step<()> {
         let copy = self.applied_copies.here();
-        // Relaxed: a copy that is too old only leads to a look at the original.
-        if mark.0 > copy.load(Ordering::Relaxed) {
+        // Acquire: pairs with the Release below: reads that come after this one find the whole
+        // batch. A copy that is too old only leads to a look at the original.
+        if mark.0 > copy.load(Ordering::Acquire) {
             let applied = self.log.applied();
-            // Release: pairs with the Acquire in applied_seen.
+            // Release: pairs with the Acquire above, and in applied_seen.
             copy.fetch_max(applied.0, Ordering::Release);
             if mark > applied {
                 return Err(Stop::Applied(mark).into());

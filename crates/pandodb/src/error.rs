@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// A key that is loaded is not greater than the one before it.
     NotAscending {
-        /// Which entry, from 0. Those before the batch that it would have been in were put.
+        /// Which entry, from 0. The load may go on without it.
         entry: u64,
     },
     /// An option is out of its range, or does not fit the store.

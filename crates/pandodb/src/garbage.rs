@@ -27,6 +27,16 @@ enum Garbage {
     Chunks(Vec<PageId>),
 }
 
+/// What a row says.
+#[derive(Debug)]
+enum Row {
+    Free(Garbage),
+    /// It waits for the reader that registered then.
+    Kept(Lsn),
+    /// It names the tree of a load, which says itself when it is garbage.
+    Filling,
+}
+
 impl Engine {
     /// Tells the maintenance thread that something became garbage.
     pub(crate) fn garbage_wanted(&self) {
@@ -54,7 +64,13 @@ impl Engine {
                 return Ok(false);
             };
             let ended = match garbage {
-                Garbage::Tree(tree) => self.dismantle(tree, &key, scratch)?,
+                Garbage::Tree(tree) => {
+                    let done = self.dismantle(tree, &key, scratch)?;
+                    if done {
+                        self.loads.forget(tree.id);
+                    }
+                    done
+                }
                 Garbage::Chunks(chunks) => {
                     self.has_room() && self.free_chunks(&chunks, &key, scratch)?
                 }
@@ -158,6 +174,9 @@ impl Engine {
 
     /// The oldest row that nothing stands against. Those before it are `kept`.
     fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
+        if let Some((key, tree)) = self.loads.given_up() {
+            return Ok(Some((key, Garbage::Tree(tree))));
+        }
         let mut leaf = LeafCopy::new();
         // Before any row is read: what waits for a reader that goes meanwhile is looked at again.
         let mut from = kept.begin(self.registry.oldest());
@@ -169,10 +188,11 @@ impl Engine {
             })?;
             // The rows were read: who registers from here on does not want what they name.
             for (key, row) in leaf.iter() {
-                if let Some(garbage) = self.free_to_go(key, row)? {
-                    return Ok(Some((key.to_vec(), garbage)));
+                match self.look_at_row(key, row)? {
+                    Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
+                    Row::Kept(reader) => kept.keep(key, reader),
+                    Row::Filling => {}
                 }
-                kept.keep(key);
             }
             match leaf.next_bound() {
                 Some(next) => from = next.map(<[u8]>::to_vec),
@@ -181,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// What a row names, unless somebody may be reading it.
-    fn free_to_go(&self, key: &[u8], row: ScanValue<'_>) -> Result<Option<Garbage>> {
+    /// What a row names, or who may be reading it.
+    fn look_at_row(&self, key: &[u8], row: ScanValue<'_>) -> Result<Row> {
         let damaged = |what: String| Error::corrupt("garbage table", what);
         let (Some(lsn), ScanValue::Inline(row)) = (garbage_lsn(key), row) else {
             return Err(damaged(
@@ -190,17 +210,19 @@ impl Engine {
             ));
         };
         let row = GarbageRow::decode(row).map_err(|damage| damaged(damage.what))?;
+        if self.loads.owns(lsn, &row) {
+            return Ok(Row::Filling);
+        }
         Ok(match row {
-            GarbageRow::DroppedTree(row) => Some(Garbage::Tree(Tree {
+            GarbageRow::DroppedTree(row) => Row::Free(Garbage::Tree(Tree {
                 id: row.tree,
                 root: row.root,
             })),
-            GarbageRow::Chunks(chunks) => self.may_free(lsn).then_some(Garbage::Chunks(chunks)),
+            GarbageRow::Chunks(chunks) => match self.registry.waits_for(lsn) {
+                Some(reader) => Row::Kept(reader),
+                None => Row::Free(Garbage::Chunks(chunks)),
+            },
         })
-    }
-
-    fn may_free(&self, lsn: Lsn) -> bool {
-        self.registry.may_free(lsn)
     }
 }
 

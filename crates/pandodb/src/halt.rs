@@ -106,6 +106,19 @@ impl Stop {
 }
 
 impl Engine {
+    /// As [`Store::poison`]; who waits for the log is woken, too.
+    pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
+        self.store.poison(cause);
+        self.log.wake_waiters();
+    }
+
+    /// As [`Store::poisoned_by`]; who waits for the log is woken, too.
+    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
+        let error = self.store.poisoned_by(cause);
+        self.log.wake_waiters();
+        error
+    }
+
     /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
     /// try again at once.
     ///
@@ -116,17 +129,19 @@ impl Engine {
         if let Some(ticker) = stop.ticker() {
             self.statistics.tick(ticker, 1);
         }
+        // Where poison ends the wait it is looked at behind the registration: what comes before
+        // that has woken nobody.
         Ok(match stop {
             Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
             Stop::Restart(Restart::Wait(Resource::Frames)) => {
-                self.check_poison()?;
                 self.pool.frame_waiters().register(waker);
+                self.check_poison()?;
                 self.pool.work().notify_all();
                 self.pool.free_count() > 0
             }
             Stop::Restart(Restart::Wait(Resource::Images)) => {
-                self.check_poison()?;
                 self.pool.image_waiters().register(waker);
+                self.check_poison()?;
                 self.pool.work().notify_all();
                 self.pool.epochs().images_total() == 0
             }
@@ -140,8 +155,8 @@ impl Engine {
                 self.stripes.stamp(*stripe).is_some()
             }
             Stop::LogSpace(bytes) => {
-                self.check_poison()?;
                 self.log.space_waiters().register(waker);
+                self.check_poison()?;
                 // An error is for the next attempt to meet.
                 let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
                 // After the try: room that comes later wakes. A full buffer needs a flush only.
@@ -151,21 +166,21 @@ impl Engine {
                 has_room
             }
             Stop::Blocks(blocks) => {
-                self.check_poison()?;
                 self.space.waiters().register(waker);
+                self.check_poison()?;
                 self.space.want(*blocks);
                 self.space.would_promise(*blocks, self.committed_blocks())
             }
             Stop::Run(blocks) => {
-                self.check_poison()?;
                 self.space.waiters().register(waker);
+                self.check_poison()?;
                 self.space.want_run(*blocks);
                 false
             }
             Stop::Chunks => return Err(Error::InChunks),
             Stop::Dirty => {
-                self.check_poison()?;
                 self.pool.image_waiters().register(waker);
+                self.check_poison()?;
                 self.pool.work().notify_all();
                 !self.is_dirty_high()
             }
@@ -174,11 +189,64 @@ impl Engine {
                 self.holds.has_room(*frames)
             }
             Stop::Applied(lsn) => {
-                self.check_poison()?;
                 let applied = self.log.request_applied(*lsn, waker);
+                self.check_poison()?;
                 applied.map_err(|error| self.log_failed(error))?
             }
             Stop::Job(job) => job.register(waker),
         })
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use std::task::Wake;
+
+    use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use pando_sync::thread;
+
+    use super::*;
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whoever waits for what will not come is told, or woken, also when the engine is poisoned at
+    /// the moment at which it begins to wait.
+    #[test]
+    fn nobody_waits_for_a_poisoned_engine() {
+        let kinds: [fn() -> Stop; 3] = [
+            || Stop::Run(1 << 20),
+            || Stop::Applied(Lsn(1 << 40)),
+            || Stop::Blocks(1 << 40),
+        ];
+        for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
+            let options = crate::Db::builder().max_memory(8 << 20);
+            let device = pando_device::faulty::FaultyDevice::new(turn as u64);
+            let engine = crate::open::open(device.into(), options).unwrap();
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let (waker, ready) = (Waker::from(woken.clone()), AtomicUsize::new(0));
+            let meet = || {
+                ready.fetch_add(1, Ordering::AcqRel);
+                while ready.load(Ordering::Acquire) < 2 {
+                    std::hint::spin_loop();
+                }
+            };
+            let waits = thread::scope(|scope| {
+                scope.spawn(|| {
+                    meet();
+                    (0..turn % 64).for_each(|_| std::hint::spin_loop());
+                    engine.poison("a test");
+                });
+                meet();
+                engine.register(&kind(), &waker)
+            });
+            let is_told = waits.is_err() || woken.0.load(Ordering::Acquire);
+            assert!(is_told, "turn {turn}: it waits for ever");
+        }
     }
 }

@@ -2,10 +2,10 @@
 //! look at the table begins behind them.
 //!
 //! A row waits while a reader is registered at an LSN before its own. As long as the oldest one is
-//! the same, whatever waited for it still does. A row of chunks that comes to lie before the last
-//! of them is of a batch that was applied since that reader registered, so it waits too. The
-//! batch of a dropped tree runs alone: its LSN is not below those of the rows there are, and should
-//! its row come to lie before one of the same LSN, it is freed when that reader has gone.
+//! the one that all of them were seen to wait for, they still do. A row of chunks that comes to lie
+//! before the last of them is of a batch that was applied since that reader registered, so it waits
+//! too. The batch of a dropped tree runs alone: its LSN is not below those of the rows there are.
+//! Should its row come to lie before one of the same LSN, it is freed when that reader has gone.
 
 use std::ops::Bound;
 
@@ -14,7 +14,7 @@ use pando_format::Lsn;
 /// Owned by the maintenance thread.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRows {
-    /// The oldest reader when they were looked at.
+    /// The oldest reader when they were looked at: all of them wait for it.
     oldest: Option<Lsn>,
     /// Key of the last one.
     last: Vec<u8>,
@@ -34,8 +34,11 @@ impl KeptRows {
         }
     }
 
-    /// The row behind them, with `key`, waits too.
-    pub(crate) fn keep(&mut self, key: &[u8]) {
+    /// The row behind them, with `key`, waits for `reader`: maybe not the one that was the oldest
+    /// when the look began.
+    pub(crate) fn keep(&mut self, key: &[u8], reader: Lsn) {
+        let oldest = self.oldest.map_or(reader, |oldest| oldest.min(reader));
+        self.oldest = Some(oldest);
         self.count += 1;
         self.last.clear();
         self.last.extend_from_slice(key);
@@ -55,20 +58,37 @@ mod tests {
     fn a_look_begins_behind_what_waits_for_the_same_reader() {
         let mut kept = KeptRows::default();
         assert_eq!(kept.begin(Some(Lsn(7))), Bound::Unbounded);
-        kept.keep(b"a");
-        kept.keep(b"b");
+        kept.keep(b"a", Lsn(7));
+        kept.keep(b"b", Lsn(7));
         assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"b".to_vec()));
-        kept.keep(b"c");
+        kept.keep(b"c", Lsn(7));
         assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"c".to_vec()));
         assert_eq!(kept.count(), 3);
         // The reader is gone, another one is the oldest.
         assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
         assert_eq!(kept.count(), 0);
-        kept.keep(b"b");
-        assert_eq!(kept.begin(None), Bound::Unbounded);
-        // One that registered between the look for the oldest and that at a row.
-        kept.keep(b"b");
+        kept.keep(b"b", Lsn(8));
         assert_eq!(kept.begin(None), Bound::Unbounded);
         assert_eq!(kept.count(), 0);
+    }
+
+    /// Who registers takes the newest LSN first, and may be overtaken in between.
+    #[test]
+    fn a_row_that_waits_for_another_reader_is_looked_at_when_that_one_is_gone() {
+        let mut kept = KeptRows::default();
+        assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
+        // An older reader has registered since; it goes.
+        kept.keep(b"a", Lsn(7));
+        assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
+        // It stays.
+        kept.keep(b"a", Lsn(7));
+        assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"a".to_vec()));
+        // The oldest one has gone since, and what comes first may be free.
+        kept.keep(b"b", Lsn(9));
+        assert_eq!(kept.begin(Some(Lsn(9))), Bound::Unbounded);
+        // The first one of all.
+        assert_eq!(kept.begin(None), Bound::Unbounded);
+        kept.keep(b"a", Lsn(9));
+        assert_eq!(kept.begin(Some(Lsn(9))), Bound::Excluded(b"a".to_vec()));
     }
 }

@@ -27,6 +27,7 @@ use crate::chunks::apply::NewValue;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, create_data, open_data, pool_of, space_keeper};
+use crate::load::tree::Filled;
 use crate::mapping_files::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
 };
@@ -502,17 +503,28 @@ impl Replay<'_> {
                 }
                 Operation::Delete { tree, key } => self.write(tree, marks, key, Write::Delete)?,
                 Operation::CreateTable { name, tree } => {
-                    self.change(name, None, Some(tree), lsn, index)?;
+                    self.change(name, (None, Some(tree), None), lsn, index)?;
                 }
                 Operation::DropTable { name, tree } => {
-                    self.change(name, Some(tree), None, lsn, index)?;
+                    self.change(name, (Some(tree), None, None), lsn, index)?;
                 }
                 Operation::ReplaceTable {
                     name,
                     old_tree,
                     new_tree,
                 } => {
-                    self.change(name, Some(old_tree), Some(new_tree), lsn, index)?;
+                    self.change(name, (Some(old_tree), Some(new_tree), None), lsn, index)?;
+                }
+                Operation::TakeTree {
+                    name,
+                    old_tree,
+                    new_tree,
+                    root,
+                    entries,
+                } => {
+                    let tree = Tree { id: new_tree, root };
+                    let filled = Some(Filled { tree, entries });
+                    self.change(name, (Some(old_tree), Some(new_tree), filled), lsn, index)?;
                 }
                 Operation::SwapTables { .. } => {
                     return Err(damaged(
@@ -568,6 +580,7 @@ impl Replay<'_> {
                     head: value.head,
                     shape: value.shape,
                     parts: &parts,
+                    ids: None,
                 };
                 store.apply_chunks(known, marks, key, value, scratch)?
             }
@@ -582,8 +595,7 @@ impl Replay<'_> {
     fn change(
         &mut self,
         name: &[u8],
-        old: Option<TreeId>,
-        new: Option<TreeId>,
+        (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
         lsn: Lsn,
         index: usize,
     ) -> Result<()> {
@@ -592,7 +604,12 @@ impl Replay<'_> {
         })?;
         self.tables.clear();
         // The index is that of the change among changes: they come before all writes.
-        let change = Change { name, old, new };
+        let change = Change {
+            name,
+            old,
+            new,
+            filled,
+        };
         self.store
             .apply_change(change, None, lsn, index as u32, &mut self.scratch)
     }

@@ -9,6 +9,8 @@
 //! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
 //! does not. See `pando_space`.
 
+use std::cell::Cell;
+
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
 use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
@@ -96,21 +98,33 @@ impl Drop for Promise<'_> {
     }
 }
 
-/// Page ids promised to the chunks of a commit; given back on drop, when they are taken.
+/// Page ids promised to the chunks of a commit; those that were not taken are given back on drop.
 #[derive(Debug)]
 pub(crate) struct IdPromise<'a> {
     keeper: &'a SpaceKeeper,
-    ids: u64,
+    ids: Cell<u64>,
+}
+
+impl IdPromise<'_> {
+    /// A chunk has taken one of the ids, which is not among those that are available any more.
+    pub(crate) fn taken(&self) {
+        self.give_back(1);
+    }
+
+    fn give_back(&self, ids: u64) {
+        let left = self.ids.get().checked_sub(ids);
+        self.ids
+            .set(left.expect("an id is taken that was promised"));
+        // SeqCst: what was taken before is seen by who looks at the promises first.
+        let before = self.keeper.promised_ids.fetch_sub(ids, Ordering::SeqCst);
+        assert!(before >= ids, "a promise was given back twice");
+    }
 }
 
 impl Drop for IdPromise<'_> {
     fn drop(&mut self) {
-        if self.ids > 0 {
-            let before = self
-                .keeper
-                .promised_ids
-                .fetch_sub(self.ids, Ordering::Relaxed);
-            assert!(before >= self.ids, "a promise was given back twice");
+        if self.ids.get() > 0 {
+            self.give_back(self.ids.get());
         }
     }
 }
@@ -252,18 +266,25 @@ impl SpaceKeeper {
         (self.free_for_pages(taken) >= taken).then_some(promise)
     }
 
-    /// Promises ids for chunks; whether there are as many is for the caller to find out.
-    pub(crate) fn promise_ids(&self, ids: u64) -> IdPromise<'_> {
+    /// Promises ids for chunks whose blocks were promised before, if as many are `available`.
+    pub(crate) fn try_promise_ids(
+        &self,
+        ids: u64,
+        available: impl FnOnce() -> u64,
+    ) -> Option<IdPromise<'_>> {
         if ids > 0 {
             // SeqCst: promise first, look after, as in try_promise.
             self.promised_ids.fetch_add(ids, Ordering::SeqCst);
         }
-        IdPromise { keeper: self, ids }
-    }
-
-    /// Ids promised to chunks of running commits.
-    pub(crate) fn promised_ids(&self) -> u64 {
-        self.promised_ids.load(Ordering::SeqCst)
+        let promise = IdPromise {
+            keeper: self,
+            ids: Cell::new(ids),
+        };
+        // Each promised block stands for a page that may be new. Asked in the order in which ids
+        // go, as in taken.
+        let pages = self.promised.load(Ordering::SeqCst) / u64::from(self.space.unit());
+        let promised = pages + self.promised_ids.load(Ordering::SeqCst);
+        (available() >= promised).then_some(promise)
     }
 
     /// Blocks promised to running commits.
@@ -367,7 +388,7 @@ impl SpaceKeeper {
         // What the file system was given back comes before more of it.
         let is_enough = || run == 0 && self.has_available(wanted + low, committed);
         if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
-            self.full.store(false, Ordering::Relaxed);
+            self.set_full(false);
             self.waiters.notify_all();
             return;
         }
@@ -510,7 +531,7 @@ impl SpaceKeeper {
             .map_err(Error::io("cutting the data file"))
     }
 
-    fn count_allocated(&self, extents: &[Extent]) {
+    pub(crate) fn count_allocated(&self, extents: &[Extent]) {
         let blocks = extents.iter().map(|extent| u64::from(extent.blocks));
         let count = extents.len() as u64;
         self.statistics.tick(Ticker::ExtentsAllocated, count);
@@ -602,6 +623,35 @@ mod tests {
         assert!(all.is_none(), "a thousand blocks are somebody's");
         let mut other = keeper.try_promise(BLOCKS, || 0, true);
         assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
+    }
+
+    /// The same of ids, which go from promises to chunks.
+    #[test]
+    fn an_id_is_promised_until_it_is_taken() {
+        let keeper = keeper_of(16);
+        let free = Cell::new(10);
+        let other = keeper.try_promise_ids(6, || free.get()).unwrap();
+        assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+        // One by one, while the batch is applied.
+        for left in (6..10).rev() {
+            free.set(left);
+            other.taken();
+            assert!(keeper.try_promise_ids(4, || free.get()).is_some());
+            assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+        }
+        drop(other);
+        let ends = |other: IdPromise<'_>| {
+            // Seen just before they were taken.
+            drop(other);
+            6
+        };
+        let other = keeper.try_promise_ids(3, || 6).unwrap();
+        assert!(keeper.try_promise_ids(6, || ends(other)).is_none());
+        let pages = keeper.promise(2);
+        assert!(keeper.try_promise_ids(5, || 6).is_none());
+        assert!(keeper.try_promise_ids(4, || 6).is_some());
+        drop(pages);
+        assert!(keeper.try_promise_ids(6, || 6).is_some());
     }
 
     #[test]

@@ -127,16 +127,29 @@ impl Store {
         (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
     }
 
-    /// True if `pages` more may become dirty: a quarter of the pool is left to readers. Large
-    /// batches count as an eighth of the rest; what they need beyond it they write back themselves.
+    /// True if `pages` more may become dirty: a quarter of the pool is left to readers, by dirty
+    /// pages and by copies for a checkpoint, which may be held up. Large batches count as an eighth
+    /// of the rest; what they need beyond it they write back themselves.
     pub(crate) fn dirty_room(&self, pages: u64) -> bool {
-        let limit = self.pool.frames() as u64 * 3 / 4;
-        self.pool.epochs().dirty_total() + pages.min(limit / 8) <= limit
+        let taken = self.pool.epochs().dirty_total() + self.pool.copies() as u64;
+        self.has_room_for(taken, pages)
     }
 
-    /// True if the next batch may have to wait for clean frames: the cleaner's threshold.
+    /// True if `pages` more may become dirty, or be copied, when so many frames are.
+    fn has_room_for(&self, taken: u64, pages: u64) -> bool {
+        let limit = self.pool.frames() as u64 * 3 / 4;
+        taken + pages.min(limit / 8) <= limit
+    }
+
+    /// True if the next batch may have to wait for clean frames.
     pub(crate) fn is_dirty_high(&self) -> bool {
         !self.dirty_room(u64::MAX)
+    }
+
+    /// The same by dirty pages alone: the cleaner's threshold. Copies are not made fewer by what it
+    /// does about dirty pages, which empties clean frames, too.
+    pub(crate) fn is_cleaning_due(&self) -> bool {
+        !self.has_room_for(self.pool.epochs().dirty_total(), u64::MAX)
     }
 
     /// Nothing is written from here on. Keeps the first cause; wakes all that wait.

@@ -20,6 +20,8 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::Stop;
 use crate::jobs::{Job, JobEnd};
+use crate::load::tree::Filled;
+use crate::space_keeper::IdPromise;
 use crate::store::Store;
 use crate::tables::TableState;
 use crate::write_set::{TableChange, Value, WriteSet};
@@ -46,6 +48,8 @@ pub(crate) struct Change<'a> {
     pub(crate) old: Option<TreeId>,
     /// The tree that it gets.
     pub(crate) new: Option<TreeId>,
+    /// The same, if it is there already.
+    pub(crate) filled: Option<Filled>,
 }
 
 impl Store {
@@ -88,7 +92,13 @@ impl Store {
             self.tables.remove(change.name);
             return Ok(());
         };
-        let tree = self.drive(|| Tree::create(&self.pool, &self.stay(), new))?;
+        let tree = match change.filled {
+            Some(filled) => {
+                self.unbury_filled(filled, marks, scratch)?;
+                filled.tree
+            }
+            None => self.drive(|| Tree::create(&self.pool, &self.stay(), new))?,
+        };
         self.wire_root(tree)?;
         self.next_tree
             .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
@@ -99,6 +109,9 @@ impl Store {
         self.apply(CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
         if let Some(state) = state {
             state.set_row(Some(row));
+            if let Some(filled) = change.filled {
+                state.add(filled.entries as i64);
+            }
             return Ok(());
         }
         let table = match created {
@@ -186,9 +199,10 @@ impl Engine {
         if let Some(watched) = self.changed(set, |_| false) {
             return Ok(JobEnd::Conflict { watched });
         }
+        self.check_empty(set)?;
         self.name_chunks(set)?;
         let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
-        self.apply_structure(set, &new_trees, lsn, &mut scratch)
+        self.apply_structure(set, &new_trees, lsn, &ids, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;
         self.log.mark_applied(lsn);
         drop(closed);
@@ -204,18 +218,35 @@ impl Engine {
         for (_, change) in &set.table_changes {
             trees.push(match change {
                 TableChange::Drop => None,
-                TableChange::Create | TableChange::Clear => {
-                    let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
-                    let Ok(id) = u32::try_from(next) else {
-                        return Err(Error::Full {
-                            what: "all tree ids were used".into(),
-                        });
-                    };
-                    Some(TreeId(id))
-                }
+                TableChange::Create | TableChange::Clear => Some(self.new_tree()?),
+                TableChange::Take(filled) => Some(filled.tree.id),
             });
         }
         Ok(trees)
+    }
+
+    /// A tree id that was never used.
+    pub(crate) fn new_tree(&self) -> Result<TreeId> {
+        let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
+        let Ok(id) = u32::try_from(next) else {
+            return Err(Error::Full {
+                what: "all tree ids were used".into(),
+            });
+        };
+        Ok(TreeId(id))
+    }
+
+    /// Tables that take a filled tree have no entries; the gate is closed.
+    fn check_empty(&self, set: &WriteSet) -> Result<()> {
+        for (table, change) in &set.table_changes {
+            let state = &set.tables[*table].state;
+            if matches!(change, TableChange::Take(_)) && state.count() > 0 {
+                return Err(Error::NotEmpty {
+                    name: state.name.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The record of the batch, and how many tables it changes.
@@ -241,6 +272,15 @@ impl Engine {
                         name,
                         old_tree,
                         new_tree: *new_tree,
+                    });
+                }
+                (TableChange::Take(filled), Some(old_tree), _) => {
+                    record.push(Operation::TakeTree {
+                        name,
+                        old_tree,
+                        new_tree: filled.tree.id,
+                        root: filled.tree.root,
+                        entries: filled.entries,
                     });
                 }
                 _ => {
@@ -273,18 +313,26 @@ impl Engine {
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         lsn: Lsn,
+        ids: &IdPromise<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
             let old = match change {
                 TableChange::Create => None,
-                TableChange::Drop | TableChange::Clear => table.tree.map(|tree| tree.id),
+                TableChange::Drop | TableChange::Clear | TableChange::Take(_) => {
+                    table.tree.map(|tree| tree.id)
+                }
+            };
+            let filled = match change {
+                TableChange::Take(filled) => Some(*filled),
+                TableChange::Create | TableChange::Drop | TableChange::Clear => None,
             };
             let change = Change {
                 name: &table.state.name,
                 old,
                 new: *new,
+                filled,
             };
             self.store
                 .apply_change(change, Some(&table.state), lsn, index as u32, scratch)?;
@@ -295,7 +343,7 @@ impl Engine {
         };
         for (table, key, value) in set.writes() {
             let state = &set.tables[table].state;
-            self.apply_one(state, marks, key, value, scratch)?;
+            self.apply_one(state, marks, key, value, ids, scratch)?;
             if let Some(tree) = state.tree() {
                 self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
             }

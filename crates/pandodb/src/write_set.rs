@@ -10,6 +10,7 @@ use pando_tree::Tree;
 
 use crate::chunks::LargeValue;
 use crate::error::{Error, Result};
+use crate::load::tree::Filled;
 use crate::stripes::Stamp;
 use crate::tables::TableState;
 
@@ -56,6 +57,8 @@ pub(crate) enum TableChange {
     Create,
     Drop,
     Clear,
+    /// An empty table gets a tree that was filled beside the log.
+    Take(Filled),
 }
 
 /// Writes, table changes and reads of one batch. Reusable: `clear` keeps the memory.
@@ -394,7 +397,7 @@ impl WriteSet {
     /// matter to the batch.
     pub(crate) fn refresh_trees_of_changes(&mut self) {
         for (table, change) in &self.table_changes {
-            if *change == TableChange::Clear {
+            if matches!(change, TableChange::Clear | TableChange::Take(_)) {
                 let table = &mut self.tables[*table];
                 table.tree = table.state.tree();
             }

@@ -40,7 +40,7 @@ impl Store {
             .free_frames_high()
             .saturating_sub(self.pool.free_count());
         let mut emptied = 0;
-        let dirty_high = !stuck && self.is_dirty_high();
+        let dirty_high = !stuck && self.is_cleaning_due();
         if missing > 0 || dirty_high {
             let mut dirty = Vec::new();
             let steps = if dirty_high {

@@ -48,7 +48,8 @@ fn check(record: &PeerRecord, kind: EngineKind, turn: Turn, num: u64) {
     assert!(figures.ops >= num, "{record:?}");
     assert!(figures.ops_per_s > 0.0 && figures.p50_us <= figures.p999_us);
     let found = match turn.workload {
-        Workload::FillSeq | Workload::FillRandom | Workload::Overwrite => None,
+        Workload::Overwrite => None,
+        workload if workload.is_fill() => None,
         _ => Some(figures.ops),
     };
     assert_eq!(figures.found, found, "{record:?}");
@@ -182,10 +183,13 @@ fn a_fill_leaves_each_key_once_and_in_order() {
         let options = Options { num: 777, ..tiny() };
         let path = dir.path().join(kind.name);
         let mut session = Session::open(kind, &options, path, Held::default()).unwrap();
-        for workload in [Workload::FillRandom, Workload::FillSeq] {
+        for workload in [Workload::FillRandom, Workload::FillSeq, Workload::FillBulk] {
             let record = session.fill(workload, &mut Silent).unwrap();
             assert_eq!(record.record.ops, 777);
-            assert!(record.settle_s.is_some());
+            let (kind, fill) = (kind.name, workload.name());
+            assert!(record.settle_s.is_some(), "{kind}, {fill}");
+            let writes = record.writes.unwrap_or_else(|| panic!("{kind}, {fill}"));
+            assert_eq!(writes.user_bytes, options.data_bytes());
         }
         // Fewer entries than a chunk: one call reads all of them, and no more.
         assert!(options.num < CHUNK);

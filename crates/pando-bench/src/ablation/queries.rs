@@ -4,6 +4,12 @@
 //! The time between two queries is enough for others to write to what the next one reads. Its
 //! processor time is that of the thread that asks, less what asking the clock costs. Many live
 //! threads leave the thread that asks little of the processors: a turn has an end by time, too.
+//!
+//! What interrupts the thread that asks is charged to it, such as the timers of thousands that
+//! sleep. So in turn with queries it works as long as the fastest one takes, in registers alone;
+//! that is measured alike.
+
+use std::hint::black_box;
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{self, Duration};
@@ -26,7 +32,11 @@ const QUERIES_MAX: u64 = 200;
 const LENGTH_MAX: Duration = Duration::from_secs(3);
 /// Stack of a live thread.
 const STACK_BYTES: usize = 64 << 10;
-/// Calls that tell what the clock costs.
+/// Turns that tell how long one takes.
+const SPIN_TURNS: u64 = 1000;
+/// Queries that tell how long the fastest takes: few, since those of some ways are long.
+const QUERY_CALLS: usize = 20;
+/// Calls that tell what the clock and turns cost at least.
 const CLOCK_CALLS: usize = 1000;
 
 /// A turn with so many live threads.
@@ -60,6 +70,8 @@ struct Queried {
     wall_min_ns: u64,
     /// Processor time of the thread that asked, in nanoseconds.
     used: Histogram,
+    /// The same where it worked as long without memory.
+    spin: Histogram,
     elapsed: Duration,
 }
 
@@ -79,6 +91,9 @@ impl Queried {
         record.wall_mean_us = Some(self.wall.mean() / 1e3);
         record.wall_p95_us = Some(us(self.wall.percentile(0.95)));
         record.wall_max_us = Some(us(self.wall.max()));
+        record.spin_mean_us = Some(self.spin.mean() / 1e3);
+        record.spin_p50_us = Some(us(self.spin.percentile(0.5)));
+        record.spin_max_us = Some(us(self.spin.max()));
     }
 }
 
@@ -143,7 +158,15 @@ fn live(counters: &impl Counters, start: &Mutex<()>, is_over: &AtomicBool) -> u6
 
 impl Asking {
     fn ask(&self, counters: &impl Counters) -> Result<Queried> {
-        let clock = cost_of_the_clock();
+        let clock = least_of(CLOCK_CALLS, || ());
+        let fastest = least_of(QUERY_CALLS, || {
+            let mut sums = [0; TICKERS];
+            counters.add_sums(&mut sums);
+            black_box(sums);
+        });
+        let spinning = least_of(CLOCK_CALLS, || spin(SPIN_TURNS)).saturating_sub(clock);
+        let share = nanoseconds(fastest.saturating_sub(clock)) * SPIN_TURNS;
+        let turns = share / nanoseconds(spinning).max(1);
         let mut queried = Queried {
             wall_min_ns: u64::MAX,
             ..Queried::default()
@@ -164,6 +187,11 @@ impl Asking {
             queried.used.add(nanoseconds(used.saturating_sub(clock)));
             queried.wall.add(wall);
             queried.wall_min_ns = queried.wall_min_ns.min(wall);
+            thread::sleep(PAUSE);
+            let before = time::used_by_thread();
+            spin(turns);
+            let used = time::used_by_thread() - before;
+            queried.spin.add(nanoseconds(used.saturating_sub(clock)));
             if begun.elapsed() >= self.length {
                 break;
             }
@@ -173,13 +201,23 @@ impl Asking {
     }
 }
 
-/// What lies between two looks at the clock at least.
-fn cost_of_the_clock() -> Duration {
+/// The least that `work` and a look at the clock take.
+fn least_of(calls: usize, work: impl Fn()) -> Duration {
     let once = |_| {
         let before = time::used_by_thread();
+        work();
         time::used_by_thread() - before
     };
-    (0..CLOCK_CALLS).map(once).min().unwrap_or_default()
+    (0..calls).map(once).min().unwrap_or_default()
+}
+
+/// Works without memory; each turn waits for the one before.
+fn spin(turns: u64) {
+    let mut number = turns;
+    for _ in 0..turns {
+        number = (number ^ (number >> 7)).wrapping_mul(3);
+    }
+    black_box(number);
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -200,6 +200,9 @@ fn ways_to_count_lose_nothing_and_say_what_an_addition_and_a_query_cost() {
                 record.wall_p95_us,
             ];
             assert!(wall.iter().all(|one| one.is_some() == is_query));
+            let spin = [record.spin_p50_us, record.spin_mean_us, record.spin_max_us];
+            assert!(spin.iter().all(|one| one.is_some() == is_query));
+            assert!(spin[0] <= spin[2] && spin[1] <= spin[2]);
             assert!(wall[0] <= wall[1] && wall[1] <= wall[2] && wall[3] <= wall[2]);
         }
     }

@@ -38,7 +38,8 @@ fn every_workload_does_what_it_is_asked_for() {
             let threads = if runs % 2 == 0 { 1 } else { 3 };
             let has_bulk = threads == 1 && key_kind != KeyKind::Random;
             let workloads = Workload::ALL.iter().copied();
-            let workloads = workloads.filter(|one| *one != Workload::FillBulk || has_bulk);
+            let needs_order = [Workload::FillBulk, Workload::Queue];
+            let workloads = workloads.filter(|one| !needs_order.contains(one) || has_bulk);
             let options = KvOptions {
                 threads,
                 key_kind,
@@ -377,4 +378,70 @@ fn calls_beside_checkpoints_are_told_from_the_others() {
     assert_eq!(records[2].quiet_read_p999_us, None, "it does not mix");
     let without = run(&tiny(&[Workload::FillSeq]));
     assert_eq!(without.records[0].quiet_calls, None);
+}
+
+fn queue() -> KvOptions {
+    KvOptions {
+        queue_length: 100,
+        old_reader: true,
+        ..tiny(&[Workload::Queue])
+    }
+}
+
+#[test]
+fn a_queue_is_measured_part_by_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = KvOptions {
+        dir: Some(directory.path().to_owned()),
+        io_backend: IoBackend::Auto,
+        workloads: vec![Workload::FillSeq, Workload::Queue, Workload::FillSeq],
+        ..queue()
+    };
+    let records = run(&options).records;
+    let record = &records[1];
+    assert_eq!((record.ops, record.found), (2000, Some(2000)));
+    assert_eq!(
+        (record.queue_length, record.old_reader),
+        (Some(100), Some(true))
+    );
+    let times = record.part_pop_mean_us.as_ref().unwrap();
+    assert_eq!(times.len(), 10);
+    assert!(times.iter().all(|us| *us > 0.0), "{times:?}");
+    let mean = times.iter().sum::<f64>() / 10.0;
+    assert!((mean / record.mean_us - 1.0).abs() < 0.01, "{record:?}");
+    let fifth = |parts: &[f64]| parts.iter().sum::<f64>();
+    let ratio = fifth(&times[8..]) / fifth(&times[..2]);
+    assert!((record.pop_last_to_first.unwrap() - ratio).abs() < 1e-9);
+    let (data, used, disk) = (
+        record.part_data_bytes_max.as_ref().unwrap(),
+        record.part_data_used_bytes_max.as_ref().unwrap(),
+        record.part_disk_bytes_max.as_ref().unwrap(),
+    );
+    assert_eq!([data.len(), used.len(), disk.len()], [10; 3]);
+    for part in 0..10 {
+        // The value of the old reader is there all the time, and the log has a file.
+        assert!(used[part] >= 4 << 20 && used[part] < data[part]);
+        assert!(disk[part] > used[part], "{record:?}");
+    }
+    assert_eq!(records[2].queue_length, None);
+    let db = Db::open(directory.path()).unwrap();
+    assert_eq!(db.tables(), ["bench"]);
+}
+
+#[test]
+fn a_queue_has_one_thread_and_keys_in_order_that_do_not_run_out() {
+    let wrong: [fn(&mut KvOptions); 5] = [
+        |options| options.threads = 2,
+        |options| options.key_kind = KeyKind::Random,
+        |options| options.queue_length = 0,
+        // 9,999 entries can be told apart, and the last to be pushed has number 10,049.
+        |options| (options.key_bytes, options.num) = (4, 9950),
+        |options| options.use_existing_db = true,
+    ];
+    for change in wrong {
+        let mut options = queue();
+        change(&mut options);
+        let error = pando_bench::run(&options, &mut Notes::default()).unwrap_err();
+        assert!(matches!(error, Error::Option { .. }), "{error}");
+    }
 }

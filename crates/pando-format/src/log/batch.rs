@@ -14,7 +14,7 @@
 //!  5    replace table  name, old tree, new tree
 //!  6    swap tables    first name, first tree, second name, second tree
 //!  7    put chunks     tree, key, head, bytes in chunks, log2 of the bytes of a chunk, runs
-//!  8    reserved: garbage
+//!  8    take tree      name, old tree, new tree, root page, entries (u64)
 //! ```
 //!
 //! A run says of so many chunks in a row what they are: a varint of twice their number, plus one if
@@ -27,7 +27,7 @@
 use crate::bytes::{Reader, put_u32, u32_at};
 use crate::catalogue::TABLE_NAME_BYTES_MAX;
 use crate::chunks::{ChunkPart, ChunkShape, HEAD_BYTES_MAX, NewChunk};
-use crate::{Damage, TreeId};
+use crate::{Damage, PageId, TreeId};
 
 const HEADER_BYTES: usize = 5;
 const FLAG_MULTI_LEAF: u8 = 1;
@@ -41,7 +41,7 @@ const DROP_TABLE: u8 = 4;
 const REPLACE_TABLE: u8 = 5;
 const SWAP_TABLES: u8 = 6;
 const PUT_CHUNKS: u8 = 7;
-const RESERVED_GARBAGE: u8 = 8;
+const TAKE_TREE: u8 = 8;
 /// Bytes of a chunk in a run.
 const NEW_CHUNK_BYTES: usize = 8;
 
@@ -106,6 +106,19 @@ pub enum Operation<'a> {
         second: &'a [u8],
         /// Its tree before.
         second_tree: TreeId,
+    },
+    /// Gives an empty table a tree that was filled beside the log and waits in the garbage table.
+    TakeTree {
+        /// Its name.
+        name: &'a [u8],
+        /// The tree that is dropped.
+        old_tree: TreeId,
+        /// Its tree from now on.
+        new_tree: TreeId,
+        /// The root of that tree.
+        root: PageId,
+        /// How many entries it has.
+        entries: u64,
     },
 }
 
@@ -260,6 +273,20 @@ impl BatchWriter {
                 self.varint(first_tree.0);
                 self.name(second);
                 self.varint(second_tree.0);
+            }
+            Operation::TakeTree {
+                name,
+                old_tree,
+                new_tree,
+                root,
+                entries,
+            } => {
+                self.begin(TAKE_TREE);
+                self.name(name);
+                self.varint(old_tree.0);
+                self.varint(new_tree.0);
+                self.varint(root.0);
+                self.bytes.extend_from_slice(&entries.to_le_bytes());
             }
         }
     }
@@ -466,6 +493,13 @@ impl<'a> BatchReader<'a> {
                 second: self.name()?,
                 second_tree: self.tree()?,
             },
+            TAKE_TREE => Operation::TakeTree {
+                name: self.name()?,
+                old_tree: self.tree()?,
+                new_tree: self.tree()?,
+                root: PageId(varint(&mut self.rest)?),
+                entries: self.rest.u64()?,
+            },
             _ => return None,
         })
     }
@@ -478,10 +512,7 @@ impl<'a> BatchReader<'a> {
             ))
         };
         match self.rest.u8().ok_or_else(cut)? {
-            code @ PUT..=PUT_CHUNKS => self.fields(code).ok_or_else(cut),
-            RESERVED_GARBAGE => Err(Damage::new(format!(
-                "operation {place} of a batch needs a newer version of this program"
-            ))),
+            code @ PUT..=TAKE_TREE => self.fields(code).ok_or_else(cut),
             code => Err(Damage::new(format!(
                 "operation {place} of a batch has unknown code {code}"
             ))),

@@ -12,6 +12,7 @@ enum Owned {
     Drop(Vec<u8>, u32),
     Replace(Vec<u8>, u32, u32),
     Swap(Vec<u8>, u32, Vec<u8>, u32),
+    Take(Vec<u8>, [u32; 3], u64),
 }
 
 /// A put of chunks: its parts, and how long the last chunk is.
@@ -82,6 +83,13 @@ impl Owned {
                 second,
                 second_tree: TreeId(*second_tree),
             },
+            Self::Take(name, [old, new, root], entries) => Operation::TakeTree {
+                name,
+                old_tree: TreeId(*old),
+                new_tree: TreeId(*new),
+                root: PageId(*root),
+                entries: *entries,
+            },
         }
     }
 }
@@ -97,6 +105,7 @@ fn operations() -> impl Strategy<Value = Vec<Owned>> {
         (name(), any::<u32>(), any::<u32>()).prop_map(|(n, o, t)| Owned::Replace(n, o, t)),
         (name(), any::<u32>(), name(), any::<u32>())
             .prop_map(|(a, t, b, u)| Owned::Swap(a, t, b, u)),
+        (name(), any::<[u32; 3]>(), any::<u64>()).prop_map(|(n, t, e)| Owned::Take(n, t, e)),
     ];
     prop::collection::vec(operation, 0..12)
 }
@@ -202,8 +211,8 @@ proptest! {
 }
 
 #[test]
-fn reserved_and_unknown_codes_are_damage() {
-    for code in [0, PUT_CHUNKS, RESERVED_GARBAGE, 9, 255] {
+fn short_operations_and_unknown_codes_are_damage() {
+    for code in [0, PUT_CHUNKS, TAKE_TREE, 9, 255] {
         assert!(read_all(&[1, 0, 0, 0, 0, code, 0, 0, 0, 0]).is_err());
     }
 }

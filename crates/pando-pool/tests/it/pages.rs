@@ -8,7 +8,9 @@ use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::page::{
     HEADER_BYTES, PageKind, WORD_EPOCH, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN, checksum,
 };
-use pando_format::{Codec, Compression, Epoch, Extent, Lsn, PageDecoder, PageId, StoredPage};
+use pando_format::{
+    Codec, Compression, Epoch, Extent, Lsn, PageDecoder, PageEncoder, PageId, StoredPage,
+};
 use pando_pool::{LoadStart, Resource, Restart};
 use pando_stats::Ticker;
 use pando_sync::Arc;
@@ -423,4 +425,39 @@ fn a_leaf_that_is_newer_than_its_checkpoint_is_damaged() {
     assert!(newer.contains("behind its checkpoint"), "{newer}");
     let marks = load_with_marks(5, 61, 62).unwrap_err();
     assert!(marks.contains("newest batch of many writes"), "{marks}");
+}
+
+#[test]
+fn a_page_that_was_written_outside_is_adopted_and_read() {
+    let rig = Rig::new(64);
+    let pool = &rig.pool;
+    let mut ids = Vec::new();
+    pool.reserve_ids(3, &mut ids);
+    let available = pool.page_ids().available();
+    pool.return_id(ids.pop().unwrap());
+    assert_eq!(pool.page_ids().available(), available + 1);
+    // Written in one epoch, adopted in the next: no checkpoint knows of it before.
+    let written = rig.stay().epoch;
+    let mut stored = Vec::new();
+    for page in &ids {
+        let mut bytes = vec![0; 4096];
+        put_u32(&mut bytes, 4, page.0);
+        put_u64(&mut bytes, VALUE_WORD * 8, 100 + u64::from(page.0));
+        let mut sealed = pool.seal_outside(&mut bytes, *page, written, &mut PageEncoder::default());
+        assert_eq!(sealed.extent.blocks, 1);
+        sealed.extent = rig.store(&bytes);
+        stored.push(sealed);
+    }
+    assert!(rig.checkpoint(Lsn(1), || ()).is_empty());
+    for (page, stored) in ids.iter().zip(&stored) {
+        assert_eq!(pool.stored_extent(*page), None);
+        pool.adopt(&rig.stay(), *page, *stored);
+        assert_eq!(rig.read(*page), 100 + u64::from(page.0));
+    }
+    rig.write(ids[0], 7);
+    let pairs = rig.checkpoint(Lsn(2), || ());
+    let pair = |page: PageId| pairs.iter().rfind(|(of, _)| *of == page).unwrap().1;
+    assert_eq!(rig.stored_value(pair(ids[0])), 7);
+    assert_eq!(pair(ids[1]), stored[1].encode());
+    assert_eq!(rig.owned(), 2, "the place that was left is free");
 }

@@ -16,8 +16,6 @@ mod gets;
 mod run;
 mod sets;
 
-use pando_stats::Ticker;
-use pando_sync::time::now;
 use pandodb::Lsn;
 
 use crate::connection::Connection;
@@ -117,18 +115,12 @@ impl Connection {
     /// must, and the input moves on behind them.
     fn end_burst(&mut self, turn: &mut Turn<'_>, burst: &Burst, kind: PlainKind, done: Done) {
         let began = turn.clock;
-        turn.clock = now();
+        turn.read_clock();
         let (count, consumed) = (done.count as u64, burst.end(done.count));
         let (id, command) = kind.of(&turn.shared.commands);
+        turn.counts.ended(count, done.hits, done.misses);
+        turn.counts.ended_together(count);
         let statistics = &turn.shared.statistics;
-        if done.hits > 0 {
-            statistics.tick(Ticker::KeyspaceHits, done.hits);
-        }
-        if done.misses > 0 {
-            statistics.tick(Ticker::KeyspaceMisses, done.misses);
-        }
-        statistics.tick(Ticker::Commands, count);
-        statistics.tick(Ticker::CommandsTogether, count);
         // The time of one is its share.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;
         statistics.commands.called_together(id, ns, count);

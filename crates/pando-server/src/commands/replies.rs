@@ -30,6 +30,12 @@ pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode becau
      --requirepass. NOTE: You only need to do one of the above things in order for the server to \
      start accepting connections from the outside.";
 
+/// EXEC itself was refused, for the reason in `text`.
+pub(crate) fn exec_aborted(text: &str) -> String {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    format!("EXECABORT Transaction discarded because of: {reason}")
+}
+
 /// `wrong number of arguments` of a command.
 pub(crate) fn wrong_arity(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")

@@ -3,7 +3,7 @@
 use std::io;
 
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{Duration, Instant, now, unix_ms};
+use pando_sync::time::{Duration, Instant, unix_ms};
 
 use super::EventLoop;
 use crate::cleaner::Cleaned;
@@ -33,8 +33,7 @@ impl EventLoop {
     }
 
     /// Removes what has ended.
-    pub(super) fn clean(&mut self) {
-        let now = now();
+    pub(super) fn clean(&mut self, now: Instant) {
         let (Some(data), Some(cleaner)) = (&mut self.data, &mut self.cleaner) else {
             self.next_clean = now + PATROL_INTERVAL;
             return;
@@ -61,8 +60,7 @@ impl EventLoop {
     }
 
     /// Closes connections that take too long.
-    pub(super) fn patrol(&mut self) {
-        let now = now();
+    pub(super) fn patrol(&mut self, now: Instant) {
         if now < self.next_patrol {
             return;
         }

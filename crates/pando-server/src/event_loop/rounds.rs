@@ -18,7 +18,8 @@ use pandodb::device::REAP_MAX;
 
 use crate::cleaner::Cleaner;
 use crate::connection::{Connection, Next, SpareBuffers};
-use crate::loop_data::{LoopData, Turn};
+use crate::executor::milliseconds;
+use crate::loop_data::{LoopData, RoundCounts, Turn};
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::shared::Shared;
 use crate::slab::Slab;
@@ -148,8 +149,9 @@ impl EventLoop {
             self.give_turns();
             self.ask_for_durability();
             self.finish_round();
-            self.clean();
-            self.patrol();
+            let at = now();
+            self.clean(at);
+            self.patrol(at);
             if let Some(data) = &mut self.data {
                 // What this round has started goes to the device before the loop sleeps.
                 data.reactor.flush();
@@ -254,13 +256,16 @@ impl EventLoop {
 
     /// Gives each runnable connection one turn.
     fn give_turns(&mut self) {
+        let (round_clock, round_ms) = (now(), unix_ms());
         let mut turn = Turn {
             shared: &self.shared,
             handle: &self.handle,
             data: self.data.as_mut(),
             read_buffer: &mut self.read_buffer,
-            clock: now(),
-            now_ms: unix_ms(),
+            clock: round_clock,
+            is_clock_new: true,
+            now_ms: round_ms,
+            counts: RoundCounts::default(),
             stopping: self.stop_at.is_some(),
         };
         for _ in 0..self.runnable.len() {
@@ -271,8 +276,11 @@ impl EventLoop {
                 continue;
             };
             connection.queued = false;
-            turn.clock = now();
-            turn.now_ms = unix_ms();
+            // Where the turn before has just looked at the clock, it serves this one, too.
+            if !turn.is_clock_new {
+                turn.clock = now();
+            }
+            turn.now_ms = round_ms + milliseconds(turn.clock.duration_since(round_clock));
             let next = connection.advance(&mut turn, &mut self.spare);
             connection.publish(turn.clock, turn.now_ms);
             if next == Next::Again {
@@ -287,6 +295,7 @@ impl EventLoop {
             }
             self.touched.push(token);
         }
+        turn.tick();
         if let Some(data) = &mut self.data {
             data.trim();
         }

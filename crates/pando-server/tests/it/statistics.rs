@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
 use pando_stats::{Layer, Ticker};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
-use crate::client::{Client, encode};
+use crate::client::{Client, encode, words};
 use crate::fixture::{Fixture, open_small, options};
 
 /// Where INFO shows the tickers of the server.
@@ -123,6 +124,44 @@ fn commands_lookups_errors_and_bytes_count_once() {
     // Refused ones are no commands that ran.
     let found = moved(&mut client, |client| drop(client.run("NOSUCH")));
     assert!(found.contains(&(CommandErrors, 1)) && found.iter().all(|of| of.0 != Commands));
+}
+
+#[test]
+fn counts_are_told_and_reset_in_the_order_of_a_pipeline() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("SET a x");
+    client.run("CONFIG RESETSTAT");
+    let mut ask = |requests: &str| {
+        let all = requests.lines().map(|request| encode(&words(request)));
+        client.send(&all.collect::<Vec<_>>().concat());
+        let answers = requests.lines().map(|_| client.answer());
+        let Some(Answer::Bulk(text)) = answers.last() else {
+            panic!("INFO is last");
+        };
+        let text = String::from_utf8(text).unwrap();
+        [
+            "total_commands_processed",
+            "keyspace_hits",
+            "keyspace_misses",
+        ]
+        .map(|name| {
+            let value = |line: &str| -> Option<u64> {
+                line.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+            };
+            text.lines().find_map(value).unwrap()
+        })
+    };
+    // RESETSTAT itself counts when it is over, INFO too.
+    assert_eq!(ask("GET a\nGET b\nGET b\nINFO stats"), [4, 1, 2]);
+    assert_eq!(
+        ask("GET a\nCONFIG RESETSTAT\nGET a\nGET b\nINFO stats"),
+        [3, 1, 1]
+    );
+    assert_eq!(
+        ask("GET a\nMULTI\nCONFIG RESETSTAT\nINFO stats\nEXEC\nINFO stats"),
+        [3, 0, 0]
+    );
 }
 
 #[test]

@@ -65,6 +65,27 @@ fn errors_before_exec_refuse_it_and_errors_in_it_do_not() {
 }
 
 #[test]
+fn an_exec_that_is_refused_ends_its_transaction() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let refused = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' \
+                   command";
+    client.check(&[
+        ("EXEC x", refused),
+        ("MULTI", "+OK"),
+        ("SET a 1", "+QUEUED"),
+        ("EXEC x", refused),
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("EXISTS a", ":0"),
+        // What was watched is forgotten, too.
+        ("WATCH a", "+OK"),
+        ("EXEC x", refused),
+    ]);
+    other.check(&[("SET a 2", "+OK")]);
+    client.check(&[("MULTI", "+OK"), ("SET a 3", "+QUEUED"), ("EXEC", "[+OK]")]);
+}
+
+#[test]
 fn a_transaction_sees_its_own_changes_of_whole_databases() {
     let server = Fixture::new();
     let mut client = server.client();
@@ -125,6 +146,15 @@ fn a_change_of_a_watched_key_refuses_exec() {
     client.check(&[("WATCH a", "+OK"), ("UNWATCH", "+OK")]);
     other.run("SET a 3");
     client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")]);
+    // An EXEC or DISCARD that ends no transaction ends no watch.
+    for (word, refusal) in [
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("DISCARD", "-ERR DISCARD without MULTI"),
+    ] {
+        client.check(&[("WATCH a", "+OK"), (word, refusal)]);
+        other.run("SET a 4");
+        client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil")]);
+    }
     client.check(&[("WATCH a", "+OK"), ("SET a own", "+OK")]);
     client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil")]);
 }

@@ -2,8 +2,9 @@
 //!
 //! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) ask for more.
 
+use pando_device::FaultyDevice;
 use pando_sim::crash::{self, CrashCase, CrashPoint};
-use pando_sim::store::Shape;
+use pando_sim::store::{self, Shape};
 
 use crate::number;
 
@@ -46,4 +47,17 @@ fn compressed_pages_and_small_blocks_survive_crashes() {
 fn many_workloads_crash_at_a_few_points() {
     let seeds = number("PANDO_SEEDS", 6);
     check(1001..=1000 + seeds, 300, number("PANDO_CRASH_POINTS", 8));
+}
+
+#[test]
+fn some_stores_discard_what_is_free() {
+    let discards = |seed: &u64| {
+        let device = FaultyDevice::new(*seed);
+        let db = store::open(*seed, &device).unwrap();
+        // The second one is asked for when the first one has discarded.
+        (0..2).for_each(|_| db.checkpoint().unwrap());
+        db.report().data_discarded_bytes > 0
+    };
+    let count = (1..=30).filter(discards).count();
+    assert!((3..20).contains(&count), "{count} of 30");
 }

@@ -4,6 +4,7 @@ use pando_device::faulty::Operation;
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
 use pando_sim::full::{self, fill_disk};
 use pando_sim::full_close;
+use pando_sim::full_together;
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
 use pando_sync::thread;
@@ -100,6 +101,16 @@ fn a_store_whose_frames_are_all_dirty_on_a_full_disk_reads_deletes_and_goes_on()
                 Ok(counts) => assert!(counts.refused > 0, "{counts:?}"),
                 Err(failure) => panic!("{failure}"),
             }
+        }
+    }
+}
+
+#[test]
+fn threads_that_find_a_disk_full_at_once_are_all_refused_and_all_go_on() {
+    for seed in 0..number("PANDO_SEEDS", 2).min(20) {
+        match full_together::meet(seed) {
+            Ok(counts) => assert!(counts.struck >= counts.cases, "{counts:?}"),
+            Err(failure) => panic!("{failure}"),
         }
     }
 }

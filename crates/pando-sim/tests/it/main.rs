@@ -6,6 +6,7 @@
 mod compact;
 mod crash;
 mod damage;
+mod discards;
 mod faults;
 mod growth;
 mod large;

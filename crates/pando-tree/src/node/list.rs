@@ -117,6 +117,26 @@ impl RecordList {
         true
     }
 
+    /// Makes the list an empty one of a leaf.
+    pub fn begin_leaf(&mut self, page_words: usize) {
+        self.inner = false;
+        self.page_words = page_words;
+        self.clear();
+    }
+
+    /// Appends `record`, whose key is behind all others, to a list without a prefix.
+    pub fn push_last(&mut self, record: &Record<'_>) {
+        debug_assert!(self.prefix.is_empty());
+        let item = self.append(record);
+        self.items.push(item);
+    }
+
+    /// The key of entry `index` of a list without a prefix.
+    pub fn whole_key(&self, index: usize) -> &[u8] {
+        debug_assert!(self.prefix.is_empty());
+        self.suffix(index)
+    }
+
     /// Makes the list hold `record` alone.
     pub fn load_one(&mut self, record: &Record<'_>, inner: bool, page_words: usize) {
         self.inner = inner;
@@ -298,7 +318,9 @@ impl RecordList {
             .find(|prefix| self.words_with_prefix(from, to, *prefix) <= words)
     }
 
-    fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {
+    /// Words of a page of the entries `from .. to`, when `prefix_bytes` of their keys lie in the
+    /// prefix.
+    pub fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {
         let cut = prefix_bytes.saturating_sub(self.prefix.len());
         let fixed = HEADER_WORDS + prefix_bytes.div_ceil(8);
         self.items[from..to]

@@ -119,6 +119,13 @@ pub fn write<P: Store + ?Sized>(page: &mut P, at: usize, text: &[u8]) -> usize {
     at
 }
 
+/// Replaces `out` by the shortest key that is greater than `smaller` and not than `greater`.
+pub fn separate(smaller: &[u8], greater: &[u8], out: &mut Vec<u8>) {
+    let bytes = common_prefix(smaller, greater) + 1;
+    out.clear();
+    out.extend_from_slice(&greater[..bytes.min(greater.len())]);
+}
+
 /// Number of bytes at the start of both.
 pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(l, r)| l == r).count()

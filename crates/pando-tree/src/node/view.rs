@@ -317,6 +317,18 @@ impl HeapWord {
     }
 }
 
+/// Gives a page of zeros the header of a page of `tree` without entries or payload.
+pub fn begin<P: Store + ?Sized>(page: &mut P, id: PageId, tree: TreeId, kind: PageKind, level: u8) {
+    page.store(WORD_ID, u64::from(id.0) << 32);
+    page.store(WORD_KIND, u64::from(tree.0));
+    if matches!(kind, PageKind::Leaf | PageKind::Inner) {
+        reset(page, kind, level);
+    } else {
+        let tags = u64::from(tree.0) | u64::from(kind.encode()) << 32;
+        page.store(WORD_KIND, tags);
+    }
+}
+
 /// Makes the page a node without entries; page and tree id stay.
 pub fn reset<P: Store + ?Sized>(page: &mut P, kind: PageKind, level: u8) {
     let tree = load(page.words(), WORD_KIND) & 0xFFFF_FFFF;

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pando_format::{Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId};
+use pando_format::{
+    Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, StoredPage, TreeId,
+};
 use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, thread};
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree, check_page, prepare_image};
+use pando_tree::{
+    Direction, Filling, LeafCopy, LeafFill, LeafFiller, ScanValue, Tree, check_page, overflow,
+    prepare_image,
+};
 
 use crate::rig::{Random, Session};
 
@@ -15,6 +20,8 @@ use crate::rig::{Random, Session};
 struct Disk {
     blocks: BTreeMap<u32, Vec<u8>>,
     next: u32,
+    /// Places of pages that were written outside of the pool.
+    outside: Vec<StoredPage>,
 }
 
 struct DiskRig {
@@ -76,6 +83,45 @@ impl DiskRig {
             }
         }
         self.pool.epochs().take_free_now();
+    }
+
+    /// All keys, and how many leaves they are in.
+    fn keys_and_leaves(&self) -> (Vec<Vec<u8>>, usize) {
+        let mut found = Vec::new();
+        let mut bound: Option<Bound<Vec<u8>>> = Some(Bound::Unbounded);
+        let (mut copy, mut scanned) = (LeafCopy::new(), 0);
+        while let Some(from) = bound {
+            let from = from.as_ref().map(Vec::as_slice);
+            self.drive(|| {
+                (self.tree).try_scan_leaf(&self.pool, from, Direction::Forward, &mut copy)
+            });
+            found.extend(copy.iter().map(|(key, _)| key.to_vec()));
+            scanned += 1;
+            bound = copy.next_bound().map(|next| next.map(<[u8]>::to_vec));
+        }
+        (found, scanned)
+    }
+
+    /// Writes a page that the pool does not know, and appends its id.
+    fn write_outside(
+        &self,
+        ids: &mut Vec<PageId>,
+        bytes: &mut Vec<u8>,
+        lay_out: impl FnOnce(&mut [[u8; 8]], PageId),
+    ) -> PageId {
+        self.pool.reserve_ids(1, ids);
+        let page = *ids.last().unwrap();
+        lay_out(bytes.as_chunks_mut().0, page);
+        let epoch = self.stay().epoch;
+        let mut encoder = PageEncoder::default();
+        let mut stored = self.pool.seal_outside(bytes, page, epoch, &mut encoder);
+        let mut disk = self.disk.lock();
+        disk.next += 1;
+        stored.extent.block = disk.next;
+        let block = disk.next;
+        disk.blocks.insert(block, std::mem::take(bytes));
+        disk.outside.push(stored);
+        page
     }
 
     fn load(&self, page: PageId) {
@@ -353,4 +399,99 @@ fn a_fault_in_a_long_value_lists_the_pages_that_are_missing() {
     // The leaf, the index page, and 100 pages by 64.
     assert_eq!(rounds, 4);
     assert_eq!(session.out, [1; 400_000]);
+}
+
+/// Fills the tree from `entries`, and takes it apart again.
+fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let rig = DiskRig::new(64);
+    let mut filler = LeafFiller::new(rig.pool.page_size());
+    let mut session = Session::default();
+    let mut ids = Vec::new();
+    let mut leaves = 0;
+    let mut end_leaf = |filler: &mut LeafFiller, session: &mut Session, ids: &mut Vec<PageId>| {
+        let mut bytes = vec![0; 4096];
+        let mut separator = Vec::new();
+        let page = rig.write_outside(ids, &mut bytes, |bytes, page| {
+            filler.finish(bytes, page, rig.tree.id, &mut separator);
+        });
+        let scratch = &mut session.scratch;
+        let stay = rig.stay();
+        rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &stay, &separator, page, scratch));
+        for (page, stored) in ids.drain(..).zip(rig.disk.lock().outside.drain(..)) {
+            rig.pool.adopt(&stay, page, stored);
+        }
+        assert!(session.scratch.is_finished());
+        leaves += 1;
+    };
+    for (key, value) in entries {
+        let mut description = Vec::new();
+        let filling = if filler.takes(key.len(), value.len()) {
+            if !filler.has_room(key, value.len()) {
+                end_leaf(&mut filler, &mut session, &mut ids);
+            }
+            Filling::Value(value)
+        } else {
+            let page_size = rig.pool.page_size();
+            if !filler.has_room(key, overflow::description_bytes(page_size, value.len())) {
+                end_leaf(&mut filler, &mut session, &mut ids);
+            }
+            overflow::lay_out(page_size, value, &mut description, |kind, payload| {
+                let lay_out = |bytes: &mut [[u8; 8]], page| {
+                    overflow::fill_page(bytes, page, rig.tree.id, kind, payload);
+                };
+                Ok::<_, ()>(rig.write_outside(&mut ids, &mut vec![0; 4096], lay_out))
+            })
+            .unwrap();
+            assert_eq!(
+                description.len(),
+                overflow::description_bytes(page_size, value.len())
+            );
+            Filling::Overflow(&description)
+        };
+        assert!(filler.try_push(key, filling));
+    }
+    end_leaf(&mut filler, &mut session, &mut ids);
+    for (key, value) in entries.iter().step_by(7) {
+        assert_eq!(rig.get(&mut session, key).unwrap(), value);
+    }
+    let (found, scanned) = rig.keys_and_leaves();
+    assert!(found.iter().eq(entries.keys()), "{} keys", found.len());
+    assert_eq!(scanned, leaves);
+    let stay = rig.stay();
+    loop {
+        let scratch = &mut session.scratch;
+        let step = rig.drive(|| rig.tree.try_dismantle(&rig.pool, &stay, scratch));
+        rig.drive(|| session.scratch.try_finish(&rig.pool, &stay));
+        if step.done {
+            break;
+        }
+    }
+    assert_eq!(rig.pool.page_ids().available(), 1 << 16, "pages leaked");
+}
+
+#[test]
+fn a_tree_that_was_filled_outside_is_one_like_any_other() {
+    let mut random = Random(5);
+    let numbers = (0..40_000_u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 3]));
+    fill(&numbers.collect());
+    // Long keys and values, with and without anything in common.
+    for prefix in [0, 900] {
+        let mut entries = BTreeMap::new();
+        for number in 0..3000 {
+            let mut key = vec![b'p'; random.below(prefix + 1)];
+            let len = random.below(120) + 1;
+            key.extend(random.bytes(len));
+            let bytes = match number % 300 {
+                1 => 60_000,
+                2 => random.below(6000),
+                3 => 1936 + random.below(30),
+                _ => random.below(200),
+            };
+            entries.insert(key, random.bytes(bytes));
+        }
+        entries.insert(Vec::new(), Vec::new());
+        fill(&entries);
+    }
+    fill(&BTreeMap::from([(vec![b'k'; 1024], vec![b'v'; 900])]));
+    fill(&BTreeMap::from([(Vec::new(), Vec::new())]));
 }

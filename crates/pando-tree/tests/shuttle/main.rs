@@ -21,6 +21,8 @@ const MARKS: Marks = Marks {
     multi_lsn: Lsn(0),
 };
 const SCHEDULES: usize = 300;
+/// Three of them fill a leaf.
+const VALUE: [u8; 1200] = [1; 1200];
 
 struct Rig {
     pool: Pool,
@@ -110,6 +112,35 @@ impl Rig {
     }
 }
 
+/// A writer that finds the leaves of its keys first and puts them afterwards, as a commit does.
+fn put_in_order(rig: &Rig, keys: &[&str]) {
+    let locate = |key: &&str| retry(|| rig.tree.try_locate(&rig.pool, key.as_bytes())).finger;
+    let fingers: Vec<_> = keys.iter().map(locate).collect();
+    let (mut scratch, mut at) = (Scratch::new(), 0);
+    while at < keys.len() {
+        scratch.expect(&rig.pool, &fingers[at]);
+        let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
+        let run = (rig.tree).put_run(&rig.pool, &STAY, MARKS, rest, &mut scratch);
+        assert_eq!(run.new, run.records, "nobody else puts these keys");
+        if run.records == 0 {
+            let key = keys[at].as_bytes();
+            let done = retry(|| {
+                let scratch = &mut scratch;
+                (rig.tree).try_insert(&rig.pool, &STAY, MARKS, key, &VALUE, scratch)
+            });
+            assert!(!done.replaced);
+        }
+        at += run.records.max(1);
+    }
+    for key in keys {
+        assert_eq!(
+            rig.get(key.as_bytes()).as_deref(),
+            Some(&VALUE[..]),
+            "{key}"
+        );
+    }
+}
+
 type Threads = Vec<Box<dyn FnOnce() + Send>>;
 
 /// Runs the threads with a switch at any step, and with few switches at random places: the one
@@ -132,6 +163,26 @@ fn three_leaves() -> Arc<Rig> {
         rig.insert(key.as_bytes(), &[1; 1200]);
     }
     rig
+}
+
+#[test]
+fn runs_of_two_writers_behind_the_last_key_lose_nothing() {
+    check(|| {
+        let rig = three_leaves();
+        let (one, other, reader) = (rig.clone(), rig.clone(), rig);
+        vec![
+            Box::new(move || put_in_order(&one, &["c2", "c4", "d", "d2", "d4", "d6"])),
+            Box::new(move || put_in_order(&other, &["c3", "c5", "d1", "d3", "d5"])),
+            Box::new(move || {
+                for _ in 0..2 {
+                    assert!(reader.get(b"c1").is_some());
+                    let keys = reader.scan(Direction::Forward);
+                    assert!(keys.is_sorted());
+                    assert!(keys.iter().any(|key| key == b"c1"));
+                }
+            }),
+        ]
+    });
 }
 
 #[test]

@@ -19,9 +19,10 @@ enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct KvFlags {
-    /// What to run, in this order, separated by commas: fillseq, fillrandom, overwrite, readrandom,
-    /// readmissing, multireadrandom, readwhilewriting, readwhilescanning, readseq, readreverse,
-    /// seekrandom, updaterandom, deleterandom; ycsba, ycsbb, ycsbc, ycsbd, ycsbe, ycsbf.
+    /// What to run, in this order, separated by commas: fillseq, fillbulk, fillrandom, overwrite,
+    /// readrandom, readmissing, multireadrandom, readwhilewriting, readwhilescanning, readseq,
+    /// readreverse, seekrandom, updaterandom, deleterandom; ycsba, ycsbb, ycsbc, ycsbd, ycsbe,
+    /// ycsbf; queue (--num times a push at the tail and a pop at the head).
     #[arg(
         long,
         value_delimiter = ',',
@@ -55,6 +56,13 @@ pub(crate) struct KvFlags {
     /// Keys of a batch of writes, and of a call of multireadrandom.
     #[arg(long, default_value_t = 128)]
     batch: u64,
+    /// Entries that wait in the queue of workload queue.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    queue_length: u64,
+    /// A reader stands in the store all through workload queue: an iterator at its head, and one of
+    /// a large value that was deleted meanwhile.
+    #[arg(long)]
+    old_reader: bool,
     /// Which keys are chosen: uniform, zipf:S or latest [default: uniform; of ycsbd latest, of the
     /// others of YCSB zipf:0.99].
     #[arg(long, value_name = "NAME")]
@@ -101,6 +109,8 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         max_memory: flags.max_memory,
         durability: flags.durability.durability(),
         batch: flags.batch,
+        queue_length: flags.queue_length,
+        old_reader: flags.old_reader,
         distribution: flags
             .distribution
             .as_deref()

@@ -2,7 +2,9 @@
 //! it was when it ends, whatever ends it.
 
 use std::collections::VecDeque;
-use std::io;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
 
 use pando_sync::Arc;
 use pando_sync::time::Duration;
@@ -12,6 +14,8 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Block, Paragraph, Sparkline, Widget};
 use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -86,7 +90,8 @@ fn show(
         scroll: 0,
         height: 0,
     };
-    let (mut round, mut is_old) = (0, true);
+    let keys = keys()?;
+    let (mut round, mut is_old, mut is_idle) = (0, true, true);
     loop {
         let seen_now = seen.lock();
         if seen_now.round != round {
@@ -104,7 +109,11 @@ fn show(
             terminal.draw(|frame| view.draw(frame))?;
             is_old = false;
         }
-        if event::poll(TICK)? {
+        if !is_there(&keys, if is_idle { TICK } else { Duration::ZERO })? {
+            return Ok(());
+        }
+        is_idle = !event::poll(Duration::ZERO)?;
+        if !is_idle {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Release => {}
                 Event::Key(key) => {
@@ -124,6 +133,29 @@ fn show(
             return Ok(());
         }
     }
+}
+
+/// The terminal that keys come from.
+fn keys() -> io::Result<OwnedFd> {
+    let input = io::stdin();
+    match input.is_terminal() {
+        true => input.as_fd().try_clone_to_owned(),
+        false => File::open("/dev/tty").map(OwnedFd::from),
+    }
+}
+
+/// Waits for a key for `tick` at most. False if the terminal has gone away: crossterm would read
+/// its end for ever, and not every terminal that goes sends a signal.
+fn is_there(keys: &OwnedFd, tick: Duration) -> io::Result<bool> {
+    let mut keys = [PollFd::new(keys, PollFlags::IN)];
+    let tick = Timespec::try_from(tick).expect("a few milliseconds");
+    match poll(&mut keys, Some(&tick)) {
+        // A signal: it is looked at behind the keys.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    Ok(!keys[0].revents().intersects(gone))
 }
 
 impl View {

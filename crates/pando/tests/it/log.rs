@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -134,6 +135,80 @@ fn a_flood_of_bad_requests_is_a_few_lines_that_say_how_many_there_were() {
     }
     let (lines, _) = told();
     assert!(lines < sent / 2, "{lines} lines of {sent}");
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_with_its_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &JSON);
+    server.expect("GET key", "$-1\r\n");
+    let mut kept = TcpStream::connect(&server.address).unwrap();
+    kept.write_all(b"CONFIG SET maxclients 1\r\n").unwrap();
+    let mut reply = [0; 5];
+    kept.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    let mut refused = TcpStream::connect(&server.address).unwrap();
+    let client = refused.local_addr().unwrap().to_string();
+    let mut reply = String::new();
+    refused.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("-ERR max number of clients"), "{reply}");
+    let events = events(&server);
+    let lines = with_message(&events, "connection refused");
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["level"], "WARN");
+    assert_eq!(lines[0]["client"], client);
+    let why = lines[0]["why"].as_str().unwrap();
+    assert_eq!(reply, format!("-{why}\r\n"));
+    drop(kept);
+}
+
+/// Changes a byte of each block of the file at `path` that has `part` in it.
+fn damage(path: &Path, part: &[u8]) {
+    let mut bytes = std::fs::read(path).unwrap();
+    for block in bytes.chunks_mut(4096) {
+        if block.windows(part.len()).any(|bytes| bytes == part) {
+            block[2048] ^= 0xff;
+        }
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_command_that_the_store_fails_is_told_and_one_that_its_client_got_wrong_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Running::start(directory.path(), &JSON);
+    server.expect("INCR key", ":1\r\n");
+    let value = "x".repeat(900);
+    let sets: String = (0..400)
+        .map(|key| format!("SET key{key} {value}\r\n"))
+        .collect();
+    let requests = format!("{sets}INCR key1\r\nNOSUCH\r\nQUIT\r\n");
+    // Each event loop learns on its own that the store is open.
+    let replies = std::iter::repeat_with(|| break_with(&server, requests.as_bytes()))
+        .find(|replies| !replies.contains("-LOADING"))
+        .unwrap();
+    assert_eq!(replies.matches("+OK\r\n").count(), 401, "{replies}");
+    assert_eq!(replies.matches("-ERR").count(), 2, "{replies}");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let failed = |server: &Running| {
+        let told = events(server);
+        let failed = ["damage was found", "the store failed a command"];
+        let lines = failed.map(|message| with_message(&told, message).len());
+        (lines, told)
+    };
+    assert_eq!(failed(&server).0, [0, 0], "errors of clients are theirs");
+    damage(&directory.path().join("pando-data/data"), value.as_bytes());
+    let server = Running::start(directory.path(), &JSON);
+    server.expect("GET key7", "-ERR");
+    let ([damaged, _], told) = failed(&server);
+    assert!(damaged >= 1, "{told:#?}");
+    let line = with_message(&told, "damage was found")[0];
+    assert_eq!(
+        (&line["level"], &line["command"]),
+        (&"ERROR".into(), &"get".into())
+    );
+    assert!(!line["error"].as_str().unwrap().contains("key7"), "{line}");
 }
 
 #[test]

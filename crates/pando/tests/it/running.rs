@@ -62,7 +62,8 @@ impl Running {
         }
     }
 
-    /// Sends `request`, lines of an inline command, and reads as many bytes as `reply` has.
+    /// Sends `request`, lines of an inline command, and reads as many bytes as `reply` has; of an
+    /// error, a line that begins with `reply`.
     pub(crate) fn expect(&self, request: &str, reply: &str) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream
@@ -75,11 +76,14 @@ impl Running {
                 .unwrap();
             let mut got = vec![0; reply.len()];
             stream.read_exact(&mut got[..1]).unwrap();
-            if got[0] == b'-' && !reply.starts_with('-') {
-                let mut line = String::new();
+            if got[0] == b'-' {
+                let mut line = "-".to_owned();
                 BufReader::new(&stream).read_line(&mut line).unwrap();
-                assert!(line.starts_with("LOADING"), "{line}");
-                continue;
+                if line.starts_with("-LOADING") {
+                    continue;
+                }
+                assert!(line.starts_with(reply), "{request}: {line}");
+                return;
             }
             stream.read_exact(&mut got[1..]).unwrap();
             assert_eq!(String::from_utf8_lossy(&got), reply, "{request}");

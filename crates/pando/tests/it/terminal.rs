@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use pando_sync::{thread, time};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::running::{Running, pando};
@@ -20,13 +21,19 @@ struct OnTerminal {
     seen: String,
 }
 
+/// A terminal, and who shows what is written to it.
+fn terminal() -> (File, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let controller = openpt(flags).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let terminal = ioctl_tiocgptpeer(&controller, flags).unwrap();
+    (File::from(controller), terminal)
+}
+
 impl OnTerminal {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-        let controller = openpt(flags).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let terminal: OwnedFd = ioctl_tiocgptpeer(&controller, flags).unwrap();
+        let (controller, terminal) = terminal();
         let child = pando(directory)
             .args(arguments)
             .env("TERM", "xterm")
@@ -36,7 +43,7 @@ impl OnTerminal {
             .unwrap();
         Self {
             child,
-            controller: File::from(controller),
+            controller,
             seen: String::new(),
         }
     }
@@ -168,5 +175,40 @@ fn tools_show_a_bar_on_a_terminal() {
         assert!(seen.contains(doing) && seen.contains('%'), "{seen}");
         let output = pando(here).args([tool, "store"]).output().unwrap();
         assert!(output.stderr.is_empty(), "no line before ten seconds");
+    }
+}
+
+#[test]
+fn a_view_ends_when_its_terminal_goes_away() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Running::start(place.path(), &[]);
+    let port = server.address.rsplit(':').next().unwrap();
+    // It is somewhere else each time.
+    for _ in 0..6 {
+        let (controller, terminal) = terminal();
+        let child = pando(place.path())
+            .args(["top", "--port", port])
+            .env("TERM", "xterm")
+            .stdin(terminal.try_clone().unwrap())
+            .stderr(terminal.try_clone().unwrap())
+            .stdout(terminal)
+            .spawn()
+            .unwrap();
+        let mut view = OnTerminal {
+            child,
+            controller,
+            seen: String::new(),
+        };
+        assert!(view.shows("\u{1b}[?1049h"), "{}", view.seen);
+        // Nobody sends a signal: it is not the terminal of a session.
+        view.controller = File::open("/dev/null").unwrap();
+        let started = time::now();
+        while view.child.try_wait().unwrap().is_none() {
+            assert!(
+                time::now() - started < Duration::from_secs(30),
+                "it goes on"
+            );
+            thread::yield_now();
+        }
     }
 }

@@ -6,13 +6,14 @@ use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key}
 use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
-use pando_format::{Extent, Lsn, PageId, StoredPage};
+use pando_format::{Extent, Lsn, PageId};
 use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::space_keeper::IdPromise;
 use crate::store::Store;
 use crate::structure::GARBAGE;
 use crate::write_set::{Value, WriteSet};
@@ -28,6 +29,8 @@ pub(crate) struct NewValue<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) shape: ChunkShape,
     pub(crate) parts: &'a [ChunkPart],
+    /// What promises its new chunks their ids; recovery has nothing to share with others.
+    pub(crate) ids: Option<&'a IdPromise<'a>>,
 }
 
 impl Store {
@@ -65,17 +68,13 @@ impl Store {
             let chunk = match part {
                 ChunkPart::Kept => kept(old.as_ref(), value.shape, index)?,
                 ChunkPart::New(new) => {
-                    let stored = StoredPage {
-                        extent: Extent {
-                            block: new.block,
-                            blocks: value.shape.blocks_of(index, self.space.block_bytes()),
-                        },
-                        tag: StoredPage::tag_of(new.checksum),
-                        names_chunks: false,
-                        is_chunk: true,
-                    };
+                    let stored = new.stored(value.shape, index, self.space.block_bytes());
+                    let page = self.drive(|| self.pool.adopt_chunk(&stay, stored))?;
+                    if let Some(ids) = value.ids {
+                        ids.taken();
+                    }
                     ChunkRef {
-                        page: self.drive(|| self.pool.adopt_chunk(&stay, stored))?,
+                        page,
                         checksum: new.checksum,
                     }
                 }
@@ -247,6 +246,42 @@ mod tests {
     use pando_device::{AnyDevice, MemoryDevice};
     use pando_format::chunks::NewChunk;
     use pando_format::log::BatchWriter;
+
+    #[test]
+    fn chunks_take_the_ids_that_they_were_promised() {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 28));
+        let options = Db::builder().max_memory(8 << 20).chunk_size(4096);
+        let db = Db::open_device(options, device).unwrap();
+        let table = db.table("t").unwrap();
+        let engine = db.engine();
+        let part = |_| {
+            let run = engine.space.try_take_run(1, || 0).unwrap().unwrap();
+            ChunkPart::New(NewChunk {
+                block: run.block,
+                checksum: 7,
+            })
+        };
+        let parts: Vec<ChunkPart> = (0..3).map(part).collect();
+        let ids = engine.space.try_promise_ids(3, || 3).unwrap();
+        assert!(engine.space.try_promise_ids(1, || 3).is_none());
+        let value = NewValue {
+            head: b"",
+            shape: ChunkShape::new(3 * 4096, 4096).unwrap(),
+            parts: &parts,
+            ids: Some(&ids),
+        };
+        let marks = Marks {
+            lsn: db.newest_lsn(),
+            multi_lsn: Lsn(0),
+        };
+        let tree = table.state.tree().unwrap();
+        let pass = engine.gate.try_enter().unwrap();
+        let applied = engine.apply_chunks(tree, marks, b"k", value, &mut Scratch::new());
+        assert_eq!(applied.unwrap().0, 1);
+        // Before the batch has ended.
+        assert!(engine.space.try_promise_ids(3, || 3).is_some());
+        drop((pass, ids));
+    }
 
     #[test]
     fn a_record_that_names_extents_which_cannot_be_is_damage() {

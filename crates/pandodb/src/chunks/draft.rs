@@ -3,8 +3,8 @@
 //! belong to the log and to the pages of the batch.
 
 use pando_device::File;
-use pando_format::Extent;
 use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape, NewChunk};
+use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
@@ -115,6 +115,16 @@ impl Draft {
             && self.kept.iter().all(|(index, chunk)| stays(*index, chunk))
     }
 
+    /// Where its chunks lie, all of them new, for those that give them ids.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = StoredPage> {
+        let block_bytes = self.engine.space.block_bytes();
+        let new = self.parts.iter().enumerate();
+        new.filter_map(move |(index, part)| match part {
+            ChunkPart::New(chunk) => Some(chunk.stored(self.shape, index, block_bytes)),
+            ChunkPart::Kept => None,
+        })
+    }
+
     /// From here on a log record names the extents. False if one did before.
     #[must_use]
     pub(crate) fn name(&self) -> bool {
@@ -156,7 +166,7 @@ impl Drop for Draft {
 
 impl Engine {
     /// So many free blocks in a row. Blocks until there are.
-    fn run_of_blocks(&self, blocks: u32) -> Result<Extent> {
+    pub(crate) fn run_of_blocks(&self, blocks: u32) -> Result<Extent> {
         let mut checkpoints = 0;
         loop {
             match self.block(|_| self.try_run_of_blocks(blocks)) {
@@ -182,7 +192,7 @@ impl Engine {
         }
     }
 
-    fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
+    pub(crate) fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
         self.check_writable()?;
         match self.space.try_take_run(blocks, || self.committed_blocks()) {
             Some(Some(extent)) => Ok(extent),

@@ -56,10 +56,10 @@ impl Registry {
         }
     }
 
-    /// True if chunks that a batch of `lsn` has replaced may be freed. The caller has read their
-    /// row before.
-    pub(crate) fn may_free(&self, lsn: Lsn) -> bool {
-        self.oldest().is_none_or(|since| lsn <= since)
+    /// The oldest reader, if chunks that a batch of `lsn` has replaced wait for it; they may be
+    /// freed otherwise. The caller has read their row before.
+    pub(crate) fn waits_for(&self, lsn: Lsn) -> Option<Lsn> {
+        self.oldest().filter(|since| lsn > *since)
     }
 
     /// LSN at which the oldest reader registered, if there is one.
@@ -179,21 +179,22 @@ mod tests {
     #[test]
     fn what_was_replaced_since_the_oldest_reader_stays() {
         let registry = Arc::new(Registry::default());
-        assert!(registry.may_free(Lsn(u64::MAX)));
+        let waits_for = |lsn| registry.waits_for(Lsn(lsn)).map_or(0, |since| since.0);
+        assert_eq!(waits_for(u64::MAX), 0);
         let old = Registry::register(&registry, Lsn(100));
         let same = Registry::register(&registry, Lsn(100));
         let new = Registry::register(&registry, Lsn(200));
-        for (lsn, free) in [(50, true), (100, true), (101, false), (250, false)] {
-            assert_eq!(registry.may_free(Lsn(lsn)), free, "{lsn}");
+        for (lsn, since) in [(50, 0), (100, 0), (101, 100), (250, 100)] {
+            assert_eq!(waits_for(lsn), since, "{lsn}");
         }
         drop(old);
-        assert!(!registry.may_free(Lsn(150)));
+        assert_eq!(waits_for(150), 100);
         drop(same);
-        assert!(registry.may_free(Lsn(150)) && !registry.may_free(Lsn(201)));
+        assert_eq!((waits_for(150), waits_for(201)), (0, 200));
         assert_eq!(registry.readers(), 1);
         drop(new);
         assert_eq!(registry.readers(), 0);
-        assert!(registry.may_free(Lsn(201)));
+        assert_eq!(waits_for(201), 0);
     }
 
     #[test]

@@ -270,20 +270,7 @@ impl ValueWriter {
     /// # Errors
     /// As [`ValueWriter::finish`]; [`Error::ValueTooLong`] for a head of more than 64 KiB.
     pub fn finish_with_head(self, head: Vec<u8>) -> Result<LargeValue> {
-        self.check_failed()?;
-        if self.missing() > 0 {
-            return Err(Error::InvalidValue {
-                what: format!("{} bytes are missing", self.missing()),
-            });
-        }
-        let Self {
-            draft,
-            buffer,
-            turn,
-            ..
-        } = self;
-        // The sync needs neither.
-        drop((buffer, turn));
+        let draft = self.into_draft()?;
         let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
         if any_new {
             draft.sync()?;
@@ -293,6 +280,22 @@ impl ValueWriter {
             head: Vec::new(),
         };
         value.with_head(head)
+    }
+}
+
+impl ValueWriter {
+    /// The value, which nothing has synced.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] when bytes are missing, or a part could not be written.
+    pub(crate) fn into_draft(self) -> Result<Draft> {
+        self.check_failed()?;
+        if self.missing() > 0 {
+            return Err(Error::InvalidValue {
+                what: format!("{} bytes are missing", self.missing()),
+            });
+        }
+        Ok(self.draft)
     }
 }
 

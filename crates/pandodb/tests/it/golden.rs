@@ -26,7 +26,9 @@ const NONE: WriteOptions = WriteOptions {
 };
 
 /// How the pages of each store lie on disk.
-const SHAPES: [&str; 4] = ["plain", "lz4", "snappy", "zstd"];
+const SHAPES: [&str; 5] = ["plain", "lz4", "snappy", "zstd", LOADED];
+/// Pages as those of "plain", and a load in the log.
+const LOADED: &str = "loaded";
 
 fn options(shape: &str) -> Builder {
     let options = Db::builder()
@@ -40,7 +42,7 @@ fn options(shape: &str) -> Builder {
         options.compression(compression)
     };
     match shape {
-        "plain" => pages(4096, 4096, Compression::None),
+        "plain" | LOADED => pages(4096, 4096, Compression::None),
         "lz4" => pages(16384, 4096, Compression::Lz4),
         "snappy" => pages(16384, 512, Compression::Snappy),
         _ => pages(8192, 512, Compression::Zstd(3)),
@@ -98,7 +100,11 @@ impl Content<'_> {
     }
 
     /// What is in the checkpoint.
-    fn before(&mut self) {
+    fn before(&mut self, shape: &str) {
+        if shape == LOADED {
+            self.put("alpha", "chunks/1", value(3, 130_000));
+            return self.put("new", "key", value(4, 40));
+        }
         for number in 0..600_u64 {
             let bytes = (number * 7 % 300) as usize;
             self.put("alpha", &format!("key{number:05}"), value(number, bytes));
@@ -116,8 +122,29 @@ impl Content<'_> {
         self.put("gone", "chunks", value(6, 125_000));
     }
 
+    /// What is in the log behind a load, and the load itself.
+    fn load(&mut self) {
+        let row = |number: u64| match number {
+            70 => (format!("key{number:05}"), value(number, 10_000)),
+            80 => (format!("key{number:05}"), value(number, 121_000)),
+            _ => (format!("key{number:05}"), value(number, 30)),
+        };
+        let rows = (0..200).map(row);
+        let rows: BTreeMap<_, _> = rows.map(|(key, value)| (key.into_bytes(), value)).collect();
+        let table = self.db.table("loaded").unwrap();
+        assert_eq!(table.load_sorted(&rows).unwrap(), 200);
+        self.model.insert("loaded".into(), rows);
+        for number in (0..330).step_by(3) {
+            self.put("loaded", &format!("key{number:05}"), value(number, 25));
+        }
+        self.delete("loaded", "key00080");
+    }
+
     /// What is in the log: every operation that there is.
-    fn behind(&mut self) {
+    fn behind(&mut self, shape: &str) {
+        if shape == LOADED {
+            return self.load();
+        }
         for number in (0..600_u64).step_by(9) {
             self.put(
                 "alpha",
@@ -179,20 +206,20 @@ fn make(shape: &str) -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device, options(shape)).unwrap();
     let mut content = content(&db);
-    content.before();
+    content.before(shape);
     db.checkpoint().unwrap();
-    content.behind();
+    content.behind(shape);
     db.flush().unwrap();
     content.check();
     device.after_crash(1, CrashMode::AllLost)
 }
 
 /// What the tables hold in the end: the same writes, done to a store of its own.
-fn expected() -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+fn expected(shape: &str) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
     let db = open(&FaultyDevice::new(2), options("plain")).unwrap();
     let mut content = content(&db);
-    content.before();
-    content.behind();
+    content.before(shape);
+    content.behind(shape);
     content.model
 }
 
@@ -206,7 +233,7 @@ fn verify(device: &FaultyDevice) -> VerifyReport {
 fn check(device: &FaultyDevice, shape: &str) {
     let report = verify(device);
     assert!(report.stat.log_batches > 100, "{}", report.stat.log_batches);
-    let model = expected();
+    let model = expected(shape);
     for life in 0..2_u64 {
         let db = open(device, options(shape)).unwrap();
         if life == 0 {

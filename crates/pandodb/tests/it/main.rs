@@ -9,7 +9,6 @@ mod compact;
 mod concurrency;
 mod devices;
 mod dropped;
-mod events;
 mod futures;
 mod golden;
 mod limits;

@@ -1,0 +1,231 @@
+//! Filling a tree from entries in order, when nobody reads it yet: leaves are laid out in private
+//! memory, one behind the other and as full as they can be, and written by whoever asked for them;
+//! what lies above them is an ordinary tree in the pool.
+//!
+//! A leaf is hung into the tree in the stay in which the pool adopts its page, and never changed
+//! here. So whatever checkpoint comes in between, the tree is a whole one; it ends earlier.
+
+use pando_format::page::{HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_OVERFLOW};
+use pando_format::{PageId, PageSize, TreeId};
+use pando_pool::{Attempt, Pool, Restart, Stay};
+
+use crate::approach::Freely;
+use crate::node::course::Course;
+use crate::node::cut::is_inline;
+use crate::node::edit::{self, Fit};
+use crate::node::list::{Record, RecordList};
+use crate::node::search::Spot;
+use crate::node::slot::leaf_record_words;
+use crate::node::text;
+use crate::node::view::{self, ChildWord, Node};
+use crate::scratch::{Scratch, Work};
+use crate::tree::{Tree, counted, damaged};
+
+/// Parents that are split for one leaf before its caller starts again.
+const ROUNDS_MAX: usize = 64;
+
+/// What a leaf says of a value.
+#[derive(Debug, Clone, Copy)]
+pub enum Filling<'a> {
+    /// The value itself: see [`LeafFiller::takes`].
+    Value(&'a [u8]),
+    /// What [`crate::overflow::lay_out`] has said of it.
+    Overflow(&'a [u8]),
+    /// The list of its chunks.
+    Chunks(&'a [u8]),
+    /// The same, in overflow pages.
+    OverflowChunks(&'a [u8]),
+}
+
+impl<'a> Filling<'a> {
+    fn parts(self) -> (&'a [u8], u64) {
+        match self {
+            Self::Value(bytes) => (bytes, 0),
+            Self::Overflow(bytes) => (bytes, SLOT_OVERFLOW),
+            Self::Chunks(bytes) => (bytes, SLOT_CHUNKED),
+            Self::OverflowChunks(bytes) => (bytes, SLOT_OVERFLOW | SLOT_CHUNKED),
+        }
+    }
+}
+
+/// The leaf that is being filled.
+#[derive(Debug)]
+pub struct LeafFiller {
+    page_size: PageSize,
+    /// Whole keys: their prefix gets shorter as they come.
+    list: RecordList,
+    /// Bytes that all keys begin with.
+    prefix_bytes: usize,
+    /// Words of a page that the entries take with it.
+    words: usize,
+    /// The last key of the leaf before.
+    before: Vec<u8>,
+}
+
+impl LeafFiller {
+    /// The first leaf of a tree.
+    pub fn new(page_size: PageSize) -> Self {
+        let mut list = RecordList::default();
+        list.begin_leaf(page_size.words());
+        Self {
+            page_size,
+            list,
+            prefix_bytes: 0,
+            words: 0,
+            before: Vec::new(),
+        }
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// True if a value of so many bytes, or such a list of chunks, lies in the leaf.
+    pub fn takes(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        is_inline(self.page_size, key_bytes, value_bytes)
+    }
+
+    /// How long the prefix is, and how many words of a page are in use, with one more entry.
+    #[inline]
+    fn fit(&self, key: &[u8], value_bytes: usize) -> (usize, usize) {
+        if self.list.is_empty() {
+            let record_words = leaf_record_words(0, value_bytes);
+            let prefix_words = key.len().div_ceil(8);
+            return (key.len(), HEADER_WORDS + prefix_words + 1 + record_words);
+        }
+        let first = self.list.whole_key(0);
+        let shared = match key.get(..self.prefix_bytes) {
+            Some(head) if *head == first[..self.prefix_bytes] => self.prefix_bytes,
+            _ => text::common_prefix(first, key),
+        };
+        let words = match shared == self.prefix_bytes {
+            true => self.words,
+            false => self.list.words_with_prefix(0, self.list.len(), shared),
+        };
+        let record_words = leaf_record_words(key.len() - shared, value_bytes);
+        (shared, words + 1 + record_words)
+    }
+
+    /// True if an entry, behind all others, with so many bytes of value or what stands for it, has
+    /// room in the leaf.
+    pub fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
+        self.fit(key, value_bytes).1 <= self.page_size.words()
+    }
+
+    /// Puts an entry behind all others. False, and nothing has changed, when there is no room.
+    ///
+    /// # Panics
+    /// When the key is longer than a quarter of a page.
+    #[inline]
+    #[must_use]
+    pub fn try_push(&mut self, key: &[u8], filling: Filling<'_>) -> bool {
+        assert!(key.len() <= self.page_size.key_bytes_max(), "key length");
+        let (value, flags) = filling.parts();
+        let (prefix_bytes, words) = self.fit(key, value.len());
+        if words > self.page_size.words() {
+            return false;
+        }
+        self.list.push_last(&Record {
+            key,
+            value,
+            flags,
+            child: ChildWord(0),
+        });
+        (self.prefix_bytes, self.words) = (prefix_bytes, words);
+        true
+    }
+
+    /// Writes the leaf to `page`, which is zeros, and begins the next one. `separator` is replaced
+    /// by the key that tells it from the leaf before.
+    ///
+    /// # Panics
+    /// When the leaf is empty.
+    pub fn finish(
+        &mut self,
+        page: &mut [[u8; 8]],
+        id: PageId,
+        tree: TreeId,
+        separator: &mut Vec<u8>,
+    ) {
+        let count = self.list.len();
+        assert!(count > 0, "an empty leaf");
+        debug_assert!(self.words > HEADER_WORDS);
+        text::separate(&self.before, self.list.whole_key(0), separator);
+        self.before.clear();
+        self.before
+            .extend_from_slice(self.list.whole_key(count - 1));
+        view::begin(page, id, tree, PageKind::Leaf, 0);
+        self.list.build(page, 0, count, self.prefix_bytes);
+        self.list.begin_leaf(self.page_size.words());
+    }
+}
+
+impl Tree {
+    /// Hangs the leaf `page` into the tree, behind all others; its keys begin at `separator`. The
+    /// tree was created empty, has got leaves in this way only, and nobody else changes it. The
+    /// caller makes the pool adopt the page in the same stay.
+    ///
+    /// # Errors
+    /// [`Restart`]; the leaf does not hang in the tree then.
+    pub fn try_append_leaf(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        separator: &[u8],
+        page: PageId,
+        scratch: &mut Scratch,
+    ) -> Attempt<()> {
+        let attempt = self.append_leaf(pool, stay, separator, page, &mut scratch.work);
+        counted(pool, attempt)
+    }
+
+    fn append_leaf(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        separator: &[u8],
+        page: PageId,
+        work: &mut Work,
+    ) -> Attempt<()> {
+        let child = ChildWord::new(page, 0);
+        for _ in 0..ROUNDS_MAX {
+            let parent = self.descend(pool, &mut Freely, 1, |_, node| node.count() - 1)?;
+            let node = Node::open(parent.words().slice());
+            if node.is_leaf() {
+                if node.count() > 0 {
+                    return damaged(&parent, "has entries, but no leaves to append to");
+                }
+                let mut latch = parent.upgrade()?;
+                let mut root = latch.modify(stay)?;
+                view::reset(&mut root, PageKind::Inner, 1);
+                let only = Record::separator(&[], child);
+                work.list.load_one(&only, true, pool.page_size().words());
+                work.list.build(&mut root, 0, 1, 0);
+                return Ok(());
+            }
+            let spot = Spot {
+                index: node.count(),
+                exact: false,
+            };
+            let record = Record::separator(separator, child);
+            let fit = edit::prepare(&node, spot, &record, &mut work.list);
+            match fit {
+                Fit::InPlace | Fit::Rebuild => {
+                    let mut latch = parent.upgrade()?;
+                    let mut page = latch.modify(stay)?;
+                    edit::put(&mut page, fit, spot, &record, &work.list);
+                    return Ok(());
+                }
+                Fit::Split | Fit::Alone => {
+                    parent.validate()?;
+                    work.pending.clear();
+                    work.pending.extend_from_slice(separator);
+                    self.make_room(pool, stay, 1, Some(Course::Up), work)?;
+                }
+                Fit::Torn => return damaged(&parent, "holds records longer than a page"),
+            }
+        }
+        Err(Restart::Conflict)
+    }
+}

@@ -1,0 +1,364 @@
+//! Filling an empty table from keys in order.
+
+use std::collections::VecDeque;
+
+use pando_format::PageId;
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, list_bytes};
+use pando_stats::Ticker;
+use pando_tree::overflow::{description_bytes, fill_page, lay_out};
+use pando_tree::{Filling, LeafFiller};
+
+use super::stream::PageStream;
+use super::tree::{HiddenTree, Leaf, NewChunks};
+use crate::chunks::ValueWriter;
+use crate::error::{Error, Result};
+use crate::table::Table;
+
+/// A leaf that names so many pages and chunks is full: what is hung in one stay is bounded.
+const NAMED_MAX: usize = 2048;
+
+/// Fills an empty table with entries that come in the order of their keys: made by
+/// [`Table::loader`].
+///
+/// Nobody sees an entry before [`Loader::finish`], and everybody sees all of them behind it, also
+/// after a crash; until then, and after an error, a crash or without it, the table is as it was.
+/// Pages are written once, beside the log. Those that the table has afterwards are not in memory.
+///
+/// ```
+/// # fn main() -> pandodb::Result<()> {
+/// let db = pandodb::Db::builder().open_in_memory()?;
+/// let table = db.table("numbers")?;
+/// let mut loader = table.loader()?;
+/// for number in 0..1000_u32 {
+///     loader.put(&number.to_be_bytes(), b"a value")?;
+/// }
+/// assert_eq!(table.len(), 0);
+/// assert_eq!(loader.finish()?, 1000);
+/// assert_eq!(table.len(), 1000);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing was put before `finish`"]
+pub struct Loader<'a> {
+    table: &'a Table,
+    filler: LeafFiller,
+    // Dropped before the tree, whose pages may have been those of the stream.
+    stream: PageStream,
+    /// Leaves that are not hung into the tree yet, in order.
+    leaves: VecDeque<Leaf>,
+    /// From the first page on.
+    tree: Option<HiddenTree>,
+    /// Pages of the stream since the last leaf: those that the leaf that is being filled names.
+    pages: usize,
+    /// Some of them, which it does not: of values that were refused in the middle.
+    lost: Vec<PageId>,
+    /// The values in chunks of that leaf.
+    chunks: Vec<NewChunks>,
+    /// Pages and chunks that it names.
+    named: usize,
+    /// What a leaf is to say of a value, and the list of its chunks.
+    description: Vec<u8>,
+    list: Vec<u8>,
+    /// Entries, and bytes of them, in the leaf that is being filled.
+    leaf_entries: u64,
+    leaf_bytes: u64,
+    /// Entries that were put.
+    count: u64,
+    /// The last key.
+    last: Vec<u8>,
+    /// Longest value in pages.
+    plain_bytes_max: usize,
+    /// What an earlier call has failed with: what was put is lost.
+    failed: Option<Error>,
+}
+
+impl Loader<'_> {
+    /// Puts an entry, whose key must lie behind those before it. Blocks for room, and now and then
+    /// for the device.
+    ///
+    /// # Errors
+    /// [`Error::NotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the load may go on
+    /// without the entry. [`Error::Full`]: it may be tried again, when the disk has room.
+    /// [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the load is lost, and every later
+    /// call says the same.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_failed()?;
+        if self.count > 0 && &self.last[..] >= key {
+            return Err(Error::NotAscending { entry: self.count });
+        }
+        let engine = self.table.db().engine();
+        engine.check_key(key)?;
+        if value.len() > crate::options::VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong {
+                bytes: value.len(),
+                limit: crate::options::VALUE_BYTES_MAX,
+            });
+        }
+        let put = match self.filler.takes(key.len(), value.len()) {
+            true if self.filler.try_push(key, Filling::Value(value)) => Ok(()),
+            true => self.put_in_next(key, value),
+            false if value.len() <= self.plain_bytes_max => self.put_long(key, value),
+            false => self.put_large(key, value),
+        };
+        if let Err(error) = put {
+            return Err(self.fail(error));
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.count += 1;
+        self.leaf_entries += 1;
+        self.leaf_bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        if !error.is_retryable() {
+            self.failed = Some(error.clone());
+        }
+        error
+    }
+
+    /// Puts a value that fits into a leaf, and not into this one.
+    fn put_in_next(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.end_leaf()?;
+        self.push(key, Filling::Value(value));
+        Ok(())
+    }
+
+    fn push(&mut self, key: &[u8], filling: Filling<'_>) {
+        let pushed = self.filler.try_push(key, filling);
+        assert!(pushed, "a leaf has room for what it was asked for");
+    }
+
+    /// Sees to it that the leaf has room for an entry that it says `bytes` of, and that names
+    /// `pages` pages or chunks. What the entry is made of is written only then: pages in the stream
+    /// are those of the next leaf to come.
+    fn make_room(&mut self, key: &[u8], bytes: usize, pages: usize) -> Result<()> {
+        let is_many = self.named > 0 && self.named + pages > NAMED_MAX;
+        if is_many || !self.filler.has_room(key, bytes) {
+            self.end_leaf()?;
+        }
+        self.named += pages;
+        Ok(())
+    }
+
+    /// Puts a value in overflow pages.
+    fn put_long(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let page_size = self.table.db().engine().pool.page_size();
+        let bytes = description_bytes(page_size, value.len());
+        self.make_room(key, bytes, value.len() / page_size.bytes() + 1)?;
+        self.write_long(value)?;
+        let description = std::mem::take(&mut self.description);
+        self.push(key, Filling::Overflow(&description));
+        self.description = description;
+        Ok(())
+    }
+
+    /// Writes overflow pages of `value`, and notes in `description` what the leaf is to say.
+    fn write_long(&mut self, value: &[u8]) -> Result<()> {
+        let tree = self.tree()?.id();
+        let page_size = self.table.db().engine().pool.page_size();
+        let (stream, mut ids) = (&mut self.stream, Vec::new());
+        let written = lay_out(page_size, value, &mut self.description, |kind, payload| {
+            let lay_out = |page: &mut [_], id| fill_page(page, id, tree, kind, payload);
+            let id = stream.push(lay_out)?;
+            ids.push(id);
+            Ok(id)
+        });
+        self.pages += ids.len();
+        if written.is_err() {
+            // They are in the stream, and nothing is going to name them.
+            self.lost.append(&mut ids);
+        }
+        written
+    }
+
+    /// Puts a value in chunks.
+    fn put_large(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let engine = self.table.db().engine().clone();
+        let page_size = engine.pool.page_size();
+        let mut writer = ValueWriter::new(&engine, value.len() as u64)?;
+        writer.write(value)?;
+        let draft = writer.into_draft()?;
+        let count = draft.shape.count();
+        let list_bytes = list_bytes(draft.shape, 0);
+        let is_inline = self.filler.takes(key.len(), list_bytes);
+        let bytes = match is_inline {
+            true => list_bytes,
+            false => description_bytes(page_size, list_bytes),
+        };
+        self.make_room(key, bytes, count + list_bytes / page_size.bytes() + 1)?;
+        let mut new = NewChunks {
+            draft,
+            ids: Vec::with_capacity(count),
+        };
+        for _ in 0..count {
+            let id = self.stream.reserve_id()?;
+            new.ids.push(id);
+        }
+        self.list.clear();
+        new.list().encode(&mut self.list);
+        let list = std::mem::take(&mut self.list);
+        if is_inline {
+            self.push(key, Filling::Chunks(&list));
+        } else {
+            self.write_long(&list)?;
+            let description = std::mem::take(&mut self.description);
+            self.push(key, Filling::OverflowChunks(&description));
+            self.description = description;
+        }
+        self.chunks.push(new);
+        self.list = list;
+        Ok(())
+    }
+
+    /// The tree, which begins with its first page.
+    fn tree(&mut self) -> Result<&mut HiddenTree> {
+        let tree = match self.tree.take() {
+            Some(tree) => tree,
+            None => HiddenTree::begin(self.table.db().engine())?,
+        };
+        Ok(self.tree.insert(tree))
+    }
+
+    /// Ends the leaf that is being filled, if it has entries.
+    fn end_leaf(&mut self) -> Result<()> {
+        if self.filler.is_empty() {
+            return Ok(());
+        }
+        let tree = self.tree()?.id();
+        let mut separator = Vec::new();
+        let filler = &mut self.filler;
+        let page = self
+            .stream
+            .push(|page, id| filler.finish(page, id, tree, &mut separator))?;
+        self.leaves.push_back(Leaf {
+            separator,
+            page,
+            pages: std::mem::take(&mut self.pages) + 1,
+            lost: std::mem::take(&mut self.lost),
+            chunks: std::mem::take(&mut self.chunks),
+        });
+        self.named = 0;
+        let statistics = &self.table.db().engine().statistics;
+        statistics.tick(Ticker::Puts, std::mem::take(&mut self.leaf_entries));
+        statistics.tick(Ticker::WriteBytes, std::mem::take(&mut self.leaf_bytes));
+        self.hang()
+    }
+
+    /// Hangs the leaves into the tree whose pages were written: those of a run, which come at once.
+    fn hang(&mut self) -> Result<()> {
+        let written = self.stream.written()?;
+        let mut pages = written.len();
+        let whole = |leaf: &&Leaf| {
+            let left = pages.checked_sub(leaf.pages);
+            left.map(|left| pages = left).is_some()
+        };
+        let count = self.leaves.iter().take_while(whole).count();
+        if count == 0 {
+            return Ok(());
+        }
+        let tree = self.tree.as_mut().expect("it begins with its first page");
+        tree.hang(&mut self.leaves, written, count)
+    }
+
+    /// Makes all entries those of the table, and durable; returns how many they are. Blocks, also
+    /// for a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] when somebody else has put something into the table,
+    /// [`Error::NoSuchTable`] when it was dropped; [`Error::Full`], [`Error::Io`],
+    /// [`Error::Closed`]: nothing was put. [`Error::Poisoned`]: nobody knows before the store is
+    /// opened again, but it is all or nothing.
+    pub fn finish(mut self) -> Result<u64> {
+        self.check_failed()?;
+        if self.count == 0 {
+            return Ok(0);
+        }
+        self.end_leaf()?;
+        self.stream.drain()?;
+        self.hang()?;
+        assert!(self.leaves.is_empty(), "all pages were written");
+        let tree = self.tree.take().expect("it begins with its first page");
+        tree.become_table(self.table.db(), &self.table.state, self.count)?;
+        Ok(self.count)
+    }
+}
+
+impl NewChunks {
+    /// The list of the chunks, by their ids.
+    fn list(&self) -> ChunkList {
+        let new = self.draft.parts.iter().filter_map(|part| match part {
+            ChunkPart::New(chunk) => Some(chunk.checksum),
+            ChunkPart::Kept => None,
+        });
+        let named = |(page, checksum): (&PageId, u32)| ChunkRef {
+            page: *page,
+            checksum,
+        };
+        ChunkList {
+            shape: self.draft.shape,
+            chunks: self.ids.iter().zip(new).map(named).collect(),
+            head: Vec::new(),
+        }
+    }
+}
+
+impl Table {
+    /// Begins to fill this table, which must be empty, with entries in the order of their keys.
+    /// Leaves end up full. Who puts something into the table meanwhile makes [`Loader::finish`]
+    /// fail.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`].
+    pub fn loader(&self) -> Result<Loader<'_>> {
+        if !self.is_empty() {
+            return Err(Error::NotEmpty {
+                name: self.name().to_owned(),
+            });
+        }
+        let engine = self.db().engine();
+        Ok(Loader {
+            table: self,
+            filler: LeafFiller::new(engine.pool.page_size()),
+            stream: PageStream::new(engine),
+            leaves: VecDeque::new(),
+            tree: None,
+            pages: 0,
+            lost: Vec::new(),
+            chunks: Vec::new(),
+            named: 0,
+            description: Vec::new(),
+            list: Vec::new(),
+            leaf_entries: 0,
+            leaf_bytes: 0,
+            count: 0,
+            last: Vec::new(),
+            plain_bytes_max: engine.plain_bytes_max(),
+            failed: None,
+        })
+    }
+
+    /// Puts `entries`, whose keys must ascend, into this table, which must be empty; returns how
+    /// many they were: [`Table::loader`] for an iterator. Blocks.
+    ///
+    /// # Errors
+    /// As [`Table::loader`], [`Loader::put`] and [`Loader::finish`].
+    pub fn load_sorted<K, V>(&self, entries: impl IntoIterator<Item = (K, V)>) -> Result<u64>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        let mut loader = self.loader()?;
+        for (key, value) in entries {
+            loader.put(key.as_ref(), value.as_ref())?;
+        }
+        loader.finish()
+    }
+}

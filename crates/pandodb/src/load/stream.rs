@@ -1,0 +1,338 @@
+//! Pages that are written one behind the other, outside of the pool: laid out in buffers, which go
+//! out in long writes, a few at a time.
+//!
+//! Ids and blocks belong to the stream until somebody has taken the page; dropped, it gives back
+//! what it has. A page can be taken when its write has ended: from then on any sync of the data
+//! file makes it durable.
+
+use std::collections::VecDeque;
+
+use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, File, IoBuf};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredPage};
+use pando_sync::atomic::Ordering;
+
+use crate::chunks::room::{ChunkRoom, ChunkTurn};
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+
+/// Writes in flight, beside the buffer that is being filled.
+const DEPTH: usize = 3;
+/// Part of the budget that a buffer is.
+const BUFFERS_OF_BUDGET: u64 = 128;
+const BUFFER_BYTES_MIN: u64 = 64 << 10;
+const BUFFER_BYTES_MAX: u64 = 1 << 20;
+/// Ids that are reserved at once.
+const IDS: usize = 64;
+
+type Placed = (PageId, StoredPage);
+
+/// A buffer that is being written.
+#[derive(Debug)]
+struct Flight {
+    tag: u64,
+    pages: Vec<Placed>,
+    ended: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct PageStream {
+    engine: Shared,
+    encoder: PageEncoder,
+    /// Reserved, and of no page.
+    ids: Vec<PageId>,
+    /// Empty until the first page comes.
+    buffer: IoBuf,
+    /// Bytes of it so far.
+    filled: usize,
+    /// Its pages, which have no place yet.
+    pages: Vec<Placed>,
+    spare: Vec<IoBuf>,
+    channel: Option<AnyChannel>,
+    /// Oldest first.
+    flights: VecDeque<Flight>,
+    next_tag: u64,
+    completions: Vec<Completion>,
+    /// Written, in their order, and not taken yet.
+    written: VecDeque<Placed>,
+    /// A write has failed: from then on nobody takes a page.
+    failed: Option<Error>,
+    /// Its buffers are counted.
+    _turn: ChunkTurn,
+}
+
+impl PageStream {
+    pub(super) fn new(engine: &Shared) -> Self {
+        let bytes = buffer_bytes(engine) as u64;
+        Self {
+            engine: engine.clone(),
+            encoder: PageEncoder::default(),
+            ids: Vec::new(),
+            buffer: IoBuf::default(),
+            filled: 0,
+            pages: Vec::new(),
+            spare: Vec::new(),
+            channel: None,
+            flights: VecDeque::new(),
+            next_tag: 0,
+            completions: Vec::new(),
+            written: VecDeque::new(),
+            failed: None,
+            _turn: ChunkRoom::count(&engine.incoming, bytes * (DEPTH as u64 + 1)),
+        }
+    }
+
+    /// # Errors
+    /// Why a write has failed, if one has.
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Writes one page: `lay_out` gets a page of zeros and the id. Blocks when as many writes are
+    /// in flight as may be.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there are no blocks or ids; nothing has changed then, and there may be
+    /// some later. What a write has failed with, for good.
+    pub(super) fn push(&mut self, lay_out: impl FnOnce(&mut [[u8; 8]], PageId)) -> Result<PageId> {
+        self.check()?;
+        let page_bytes = self.engine.pool.page_size().bytes();
+        if self.buffer.is_empty() {
+            self.buffer = self
+                .spare
+                .pop()
+                .unwrap_or_else(|| IoBuf::new(buffer_bytes(&self.engine)));
+        }
+        if self.filled + page_bytes > self.buffer.len() {
+            self.send()?;
+            return self.push(lay_out);
+        }
+        let page = self.reserve_id()?;
+        let bytes = &mut self.buffer[self.filled..self.filled + page_bytes];
+        bytes.fill(0);
+        lay_out(bytes.as_chunks_mut().0, page);
+        // Relaxed: an epoch that has ended says no more than that the extent has to wait for one
+        // more checkpoint when it is freed.
+        let epoch = Epoch(self.engine.epoch.load(Ordering::Relaxed));
+        let pool = &self.engine.pool;
+        let stored = pool.seal_outside(bytes, page, epoch, &mut self.encoder);
+        self.filled += stored.extent.blocks as usize * self.engine.space.block_bytes() as usize;
+        self.pages.push((page, stored));
+        Ok(page)
+    }
+
+    /// An id that no page has. The caller gives it back, or has it adopted.
+    pub(super) fn reserve_id(&mut self) -> Result<PageId> {
+        if let Some(page) = self.ids.pop() {
+            return Ok(page);
+        }
+        let engine = &self.engine;
+        // Near the limit of the page table no more than is needed.
+        let (promise, count) = match engine.promise_page_ids(IDS as u64) {
+            Ok(promise) => (promise, IDS),
+            Err(_) => (engine.promise_page_ids(1)?, 1),
+        };
+        engine.pool.reserve_ids(count, &mut self.ids);
+        self.ids.iter().for_each(|_| promise.taken());
+        // The next one first.
+        self.ids.reverse();
+        self.ids.pop().ok_or_else(|| engine.page_ids_error())
+    }
+
+    /// Sends the buffer off.
+    fn send(&mut self) -> Result<()> {
+        if self.filled == 0 {
+            return Ok(());
+        }
+        self.engine.place(&mut self.pages)?;
+        // From here on the pages are those of a flight: their places are known.
+        let pages = std::mem::take(&mut self.pages);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.set_len(std::mem::take(&mut self.filled));
+        let is_one_run = pages.is_sorted_by(|(_, one), (_, next)| {
+            one.extent.block + one.extent.blocks == next.extent.block
+        });
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.flights.push_back(Flight {
+            tag,
+            pages,
+            ended: false,
+        });
+        if is_one_run {
+            self.submit(buffer, tag);
+        } else {
+            let written = self.write_pieces(&buffer);
+            self.reuse(buffer);
+            self.end(tag, written);
+        }
+        self.check()
+    }
+
+    fn submit(&mut self, mut buffer: IoBuf, tag: u64) {
+        let engine = self.engine.clone();
+        let flight = self.flights.back().expect("it was pushed before");
+        let offset = u64::from(flight.pages[0].1.extent.block) * engine.space.block_bytes();
+        if self.channel.is_none() {
+            let made = engine.device.channel(ChannelOptions::new(DEPTH));
+            match made {
+                Ok(channel) => self.channel = Some(channel),
+                Err(error) => {
+                    return self.end(tag, Err(Error::io("making an I/O channel")(error)));
+                }
+            }
+        }
+        loop {
+            let channel = self.channel.as_mut().expect("made above");
+            match channel.submit_write(&engine.data, offset, buffer, tag) {
+                Ok(()) => break,
+                Err(refused) => buffer = refused,
+            }
+            channel.wait(None);
+            self.reap();
+        }
+        self.channel.as_mut().expect("made above").flush();
+        self.reap();
+    }
+
+    /// Writes the pages of the newest flight, which lie in several places. Blocks.
+    fn write_pieces(&self, buffer: &[u8]) -> Result<()> {
+        let block_bytes = self.engine.space.block_bytes();
+        let flight = self.flights.back().expect("it was pushed before");
+        let mut rest = buffer;
+        for (_, stored) in &flight.pages {
+            let bytes = stored.extent.blocks as usize * block_bytes as usize;
+            let (piece, behind) = rest.split_at(bytes);
+            let offset = u64::from(stored.extent.block) * block_bytes;
+            let written = self.engine.data.write_at(piece, offset);
+            written.map_err(Error::io("writing loaded pages"))?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn reuse(&mut self, mut buffer: IoBuf) {
+        buffer.set_len(buffer_bytes(&self.engine));
+        self.spare.push(buffer);
+    }
+
+    /// The write of a flight has ended.
+    fn end(&mut self, tag: u64, result: Result<()>) {
+        let mut flights = self.flights.iter_mut();
+        let flight = flights.find(|flight| flight.tag == tag);
+        flight.expect("each write ends once").ended = true;
+        self.failed = self.failed.take().or_else(|| result.err());
+    }
+
+    /// Takes completions. Never blocks.
+    fn reap(&mut self) {
+        let Some(channel) = &mut self.channel else {
+            return;
+        };
+        let mut completions = std::mem::take(&mut self.completions);
+        channel.reap(&mut completions);
+        for completion in completions.drain(..) {
+            self.reuse(completion.buffer);
+            let written = completion.result;
+            let written = written.map_err(Error::io("writing loaded pages"));
+            self.end(completion.tag, written);
+        }
+        self.completions = completions;
+    }
+
+    /// Sends off what is left, and waits for all writes. Blocks.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        self.check()?;
+        self.send()?;
+        self.wait_for_all();
+        self.check()
+    }
+
+    fn wait_for_all(&mut self) {
+        while self.flights.iter().any(|flight| !flight.ended) {
+            if let Some(channel) = &mut self.channel {
+                channel.wait(None);
+            }
+            self.reap();
+        }
+    }
+
+    /// Pages that were written and not taken, in their order.
+    ///
+    /// # Errors
+    /// Why a write has failed, if one has: there may be some among them that were not written.
+    pub(super) fn written(&mut self) -> Result<&mut VecDeque<Placed>> {
+        self.check()?;
+        while self.flights.front().is_some_and(|flight| flight.ended) {
+            let flight = self.flights.pop_front();
+            self.written
+                .extend(flight.into_iter().flat_map(|of| of.pages));
+        }
+        Ok(&mut self.written)
+    }
+}
+
+impl Drop for PageStream {
+    fn drop(&mut self) {
+        if self.engine.check_process().is_err() {
+            // The writes, and all that they concern, are the parent's.
+            return;
+        }
+        // What is being written is nobody else's before that has ended.
+        self.wait_for_all();
+        let pool = &self.engine.pool;
+        for page in self.ids.drain(..) {
+            pool.return_id(page);
+        }
+        for (page, _) in self.pages.drain(..) {
+            pool.return_id(page);
+        }
+        let flights = self.flights.drain(..).flat_map(|flight| flight.pages);
+        let placed: Vec<Placed> = self.written.drain(..).chain(flights).collect();
+        for (page, _) in &placed {
+            pool.return_id(*page);
+        }
+        let extents = placed.iter().map(|(_, stored)| stored.extent);
+        self.engine.space.free_all(extents);
+    }
+}
+
+/// Bytes of a buffer: what one run of blocks holds at most.
+fn buffer_bytes(engine: &Engine) -> usize {
+    let share = engine.options.max_memory / BUFFERS_OF_BUDGET;
+    let run = u64::from(EXTENT_BLOCKS_MAX) * engine.space.block_bytes();
+    let bytes = share.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX).min(run);
+    let page_bytes = engine.pool.page_size().bytes();
+    (1_usize << bytes.ilog2()).max(page_bytes)
+}
+
+impl Engine {
+    /// Gives pages their places: in a row, or, when there is no such run and the file cannot grow,
+    /// in several. Blocks until there is room.
+    fn place(&self, pages: &mut [Placed]) -> Result<()> {
+        let blocks = pages.iter().map(|(_, stored)| stored.extent.blocks).sum();
+        let mut run = match self.block(|_| self.try_run_of_blocks(blocks)) {
+            Err(Error::Full { .. }) if pages.len() > 1 => {
+                let (front, back) = pages.split_at_mut(pages.len() / 2);
+                self.place(front)?;
+                return self.place(back).inspect_err(|_| {
+                    let taken = front.iter().map(|(_, stored)| stored.extent);
+                    self.space.free_unused(taken);
+                });
+            }
+            Err(Error::Full { .. }) => self.run_of_blocks(blocks)?,
+            other => other?,
+        };
+        for (_, stored) in pages.iter_mut() {
+            stored.extent = Extent {
+                block: run.block,
+                ..stored.extent
+            };
+            run.block += stored.extent.blocks;
+        }
+        let extents: Vec<Extent> = pages.iter().map(|(_, stored)| stored.extent).collect();
+        self.space.count_allocated(&extents);
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! The hidden tree of a load: created with a row in the garbage table, grown leaf by leaf, and in
+//! the end taken by its table, or given up.
+//!
+//! A stay in the gate hangs leaves into the tree and makes the pool adopt their pages, so that each
+//! checkpoint has a whole tree. Rows of hidden trees of this life are left alone by those who look
+//! for garbage: a load says itself when it gives its tree up. Rows of an earlier life, whose loads
+//! have ended with it, are garbage like any other.
+
+use std::collections::VecDeque;
+
+use pando_format::catalogue::{GarbageRow, TreeRow, filled_garbage_key};
+use pando_format::{Lsn, PageId, StoredPage, TreeId};
+use pando_pool::{Marks, Stay};
+use pando_sync::atomic::Ordering;
+use pando_sync::{Arc, Mutex};
+use pando_tree::{Scratch, Tree, ValueReader};
+
+use crate::chunks::draft::Draft;
+use crate::db::Db;
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::halt::{Step, Stop};
+use crate::jobs::JobEnd;
+use crate::space_keeper::Promise;
+use crate::store::Store;
+use crate::structure::GARBAGE;
+use crate::tables::TableState;
+use crate::write_set::{TableChange, WriteSet};
+
+/// Leaves that a stay hangs at most.
+const LEAVES_PER_STAY: usize = 32;
+/// Pages that it may make dirty: the last ones of all levels, and new ones. Separators are a
+/// quarter of a page at most, so that a node which has been split off is full after three more: of
+/// so many leaves there are at most half as many new nodes, over all levels.
+const PAGES_PER_STAY: u64 = 16 + LEAVES_PER_STAY as u64 / 2 + 8;
+/// Pages and chunks that a stay makes the pool adopt, but for those of its last leaf.
+const ADOPTED_PER_STAY: usize = 512;
+/// So many times as many mapping changes as ask for a checkpoint are waited for.
+const EPOCHS_LONG: usize = 2;
+
+/// A tree that was filled beside the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filled {
+    pub(crate) tree: Tree,
+    /// Entries that it has.
+    pub(crate) entries: u64,
+}
+
+/// The hidden trees of this life.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Trees from here on are of this life.
+    first: u64,
+    /// Those whose load has ended without a table: to be taken apart.
+    given_up: Mutex<Vec<Tree>>,
+}
+
+impl Loads {
+    /// Of a life whose trees begin at `first`.
+    pub(crate) fn new(first: u64) -> Self {
+        Self {
+            first,
+            given_up: Mutex::default(),
+        }
+    }
+
+    /// True for the row of a hidden tree of this life.
+    pub(crate) fn owns(&self, lsn: Lsn, row: &GarbageRow) -> bool {
+        match row {
+            GarbageRow::DroppedTree(row) => lsn == Lsn(0) && u64::from(row.tree.0) >= self.first,
+            GarbageRow::Chunks(_) => false,
+        }
+    }
+
+    /// A tree that was given up, with the key of its row.
+    pub(crate) fn given_up(&self) -> Option<(Vec<u8>, Tree)> {
+        let given_up = self.given_up.lock();
+        let tree = given_up.last()?;
+        Some((filled_garbage_key(tree.id).to_vec(), *tree))
+    }
+
+    /// Nothing of `tree` is left.
+    pub(crate) fn forget(&self, tree: TreeId) {
+        self.given_up.lock().retain(|known| known.id != tree);
+    }
+}
+
+/// A value in chunks that a leaf names, which no checkpoint knows yet.
+#[derive(Debug)]
+pub(super) struct NewChunks {
+    pub(super) draft: Draft,
+    pub(super) ids: Vec<PageId>,
+}
+
+impl NewChunks {
+    /// Each chunk and its place.
+    fn stored(&self) -> impl Iterator<Item = (PageId, StoredPage)> {
+        self.ids.iter().copied().zip(self.draft.stored())
+    }
+}
+
+impl Drop for NewChunks {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            self.draft.engine().pool.return_id(id);
+        }
+    }
+}
+
+/// A leaf that waits to be hung into the tree.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// The least key that it covers.
+    pub(super) separator: Vec<u8>,
+    /// Its page, which is the last one of its pages in the stream.
+    pub(super) page: PageId,
+    /// How many they are, with those of long values.
+    pub(super) pages: usize,
+    /// Some of them that nothing names.
+    pub(super) lost: Vec<PageId>,
+    pub(super) chunks: Vec<NewChunks>,
+}
+
+/// The tree of a load that goes on.
+#[derive(Debug)]
+pub(super) struct HiddenTree {
+    engine: Shared,
+    tree: Tree,
+    scratch: Scratch,
+    taken: bool,
+}
+
+impl HiddenTree {
+    /// An empty one.
+    pub(super) fn begin(engine: &Shared) -> Result<Self> {
+        let id = engine.new_tree()?;
+        let mut scratch = Scratch::new();
+        let _promise = engine.block(|_| engine.promise_pages())?;
+        let tree = engine.in_open_gate(|engine| {
+            let stay = engine.stay();
+            let tree = Tree::create(&engine.pool, &stay, id)?;
+            // From here on something has changed: the stay ends only when all of it is done.
+            let row = TreeRow {
+                tree: id,
+                root: tree.root,
+            };
+            let marks = engine.background_marks();
+            let (key, row) = (filled_garbage_key(id), row.encode_garbage());
+            let noted = engine
+                .wire_root(tree)
+                .and_then(|()| engine.apply(GARBAGE, marks, &key, Some(&row), &mut scratch));
+            if let Err(error) = noted {
+                engine.poison(error);
+            }
+            Ok(tree)
+        })?;
+        engine.check_poison()?;
+        Ok(Self {
+            engine: engine.clone(),
+            tree,
+            scratch,
+            taken: false,
+        })
+    }
+
+    pub(super) fn id(&self) -> TreeId {
+        self.tree.id
+    }
+
+    /// Hangs leaves into the tree, as many as are given; their pages are the first of `written`.
+    /// Those that were hung are taken out of both, also when it fails. Blocks.
+    pub(super) fn hang(
+        &mut self,
+        leaves: &mut VecDeque<Leaf>,
+        written: &mut VecDeque<(PageId, StoredPage)>,
+        count: usize,
+    ) -> Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let Self {
+                engine,
+                tree,
+                scratch,
+                ..
+            } = self;
+            engine.wait_for_short_epoch()?;
+            let _promise = engine.block(|_| engine.promise_pages())?;
+            let (mut adopted, mut room) = (0, left.min(LEAVES_PER_STAY));
+            engine.in_open_gate(|engine| {
+                let stay = engine.stay();
+                while room > 0 && adopted < ADOPTED_PER_STAY {
+                    let leaf = &leaves[0];
+                    let (separator, page) = (&leaf.separator, leaf.page);
+                    tree.try_append_leaf(&engine.pool, &stay, separator, page, scratch)?;
+                    // Nothing fails from here to the end of the leaf.
+                    let leaf = leaves.pop_front().expect("looked at above");
+                    let pages = written.drain(..leaf.pages);
+                    adopted += leaf.adopt(engine, &stay, pages);
+                    left -= 1;
+                    room -= 1;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the tree, which has `entries`, that of the table: durable, all or nothing. Blocks.
+    pub(super) fn become_table(
+        mut self,
+        db: &Db,
+        table: &Arc<TableState>,
+        entries: u64,
+    ) -> Result<()> {
+        // The record names the tree, so all of it has to be there wherever the record is.
+        if !self.engine.checkpoint_if_room()? {
+            return Err(self.engine.stuck_error());
+        }
+        let filled = Filled {
+            tree: self.tree,
+            entries,
+        };
+        let lsn = db.take_tree(table, filled)?;
+        self.taken = true;
+        self.engine.wait_durable(lsn)
+    }
+}
+
+impl Drop for HiddenTree {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.engine.loads.given_up.lock().push(self.tree);
+            self.engine.garbage_wanted();
+        }
+    }
+}
+
+impl Leaf {
+    /// The leaf hangs in the tree: its pages and chunks, which nothing knew, are those of the
+    /// store. Returns how many they are.
+    fn adopt(
+        mut self,
+        engine: &Engine,
+        stay: &Stay,
+        written: impl Iterator<Item = (PageId, StoredPage)>,
+    ) -> usize {
+        let mut count = 0;
+        let mut last = PageId::NONE;
+        for (page, stored) in written {
+            last = page;
+            count += 1;
+            if self.lost.contains(&page) {
+                engine.pool.return_id(page);
+                engine.space.free_all([stored.extent]);
+            } else {
+                engine.pool.adopt(stay, page, stored);
+            }
+        }
+        assert_eq!(
+            (last, count),
+            (self.page, self.pages),
+            "pages of another leaf"
+        );
+        for value in &mut self.chunks {
+            for (page, stored) in value.stored() {
+                engine.pool.adopt(stay, page, stored);
+            }
+            count += value.ids.len();
+            let named = value.draft.name();
+            assert!(named, "the chunks of a load are named once");
+            value.ids.clear();
+        }
+        count
+    }
+}
+
+impl Engine {
+    /// Blocks for what a stay of a load makes dirty.
+    fn promise_pages(&self) -> Step<Promise<'_>> {
+        self.check_writable()?;
+        if self.is_stuck() {
+            return Err(self.stuck_error().into());
+        }
+        let blocks = PAGES_PER_STAY * u64::from(self.page_blocks());
+        let committed = || self.committed_blocks();
+        let Some(promise) = self.space.try_promise(blocks, committed, false) else {
+            if self.space.is_full() {
+                self.checkpoint_wanted();
+                return Err(self.space.full_error().into());
+            }
+            return Err(Stop::Blocks(blocks).into());
+        };
+        if !self.dirty_room(PAGES_PER_STAY) {
+            return Err(Stop::Dirty.into());
+        }
+        self.promise_page_ids(0)?;
+        Ok(promise)
+    }
+
+    /// As [`Engine::in_gate`], for a store that may be closed meanwhile.
+    fn in_open_gate<T>(&self, mut step: impl FnMut(&Self) -> pando_pool::Attempt<T>) -> Result<T> {
+        let done = self.in_gate(|engine| {
+            // In the gate: who closes the store looks at what is dirty behind this.
+            if engine.closed.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            step(engine).map(Some)
+        })?;
+        done.ok_or(Error::Closed)
+    }
+
+    /// A load changes the mapping faster than anything else: it waits for checkpoints.
+    fn wait_for_short_epoch(&self) -> Result<()> {
+        while self.pool.epochs().current_lengths().0 > EPOCHS_LONG * self.pairs_max() {
+            if !self.checkpoint_if_room()? {
+                return Err(self.stuck_error());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The row of a filled tree goes: a table takes it, in the same stay.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no such tree.
+    pub(crate) fn unbury_filled(
+        &self,
+        filled: Filled,
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Tree { id, root } = filled.tree;
+        let key = filled_garbage_key(id);
+        let (mut reader, mut found) = (ValueReader::new(), Vec::new());
+        self.drive(|| GARBAGE.try_get(&self.pool, &key, &mut reader, &mut found))?;
+        let row = TreeRow { tree: id, root };
+        if found != row.encode_garbage() {
+            return Err(Error::corrupt(
+                "log",
+                format!("{}: {id} at {root} was not filled", marks.lsn),
+            ));
+        }
+        self.apply(GARBAGE, marks, &key, None, scratch)?;
+        Ok(())
+    }
+}
+
+impl Db {
+    /// Gives a table, which must be empty, a filled tree; returns the LSN of that.
+    fn take_tree(&self, table: &Arc<TableState>, filled: Filled) -> Result<Lsn> {
+        loop {
+            let mut set = WriteSet::default();
+            let index = set.table(table);
+            set.change_table(index, TableChange::Take(filled));
+            if let JobEnd::Committed(lsn) = self.end_of_job(set)? {
+                return Ok(lsn);
+            }
+        }
+    }
+}
