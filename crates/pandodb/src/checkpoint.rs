@@ -7,7 +7,6 @@
 //! 4. Write the superblock, slot by slot.
 //! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
 
-use pando_device::File;
 use pando_format::mapping::Group;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Epoch, Extent, Lsn, TreeId};
@@ -299,7 +298,7 @@ impl crate::store::Store {
         let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
         // What the file grows by from here on is not synced below.
         let data_blocks = self.space.blocks();
-        self.data.sync().map_err(Error::io_fatal("syncing pages"))?;
+        self.sync_data("syncing pages")?;
         self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);

@@ -43,6 +43,7 @@ mod checkpoint_progress;
 mod chunks;
 mod commit;
 mod compact;
+mod data_sync;
 mod db;
 mod discards;
 mod engine;

@@ -11,6 +11,7 @@ use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::chunks::registry::Registry;
+use crate::data_sync::DataSyncs;
 use crate::error::{Error, Result};
 use crate::failures::FailedReads;
 use crate::fetcher::reap_own;
@@ -32,7 +33,9 @@ const SLEEP: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) device: AnyDevice,
+    /// Made durable by [`Store::sync_data`] alone.
     pub(crate) data: AnyFile,
+    pub(crate) data_syncs: DataSyncs,
     pub(crate) pool: Pool,
     pub(crate) space: SpaceKeeper,
     /// Compressors that nobody uses at the moment: as many as there were writers at a time.
@@ -88,6 +91,7 @@ impl Store {
         Self {
             device,
             data,
+            data_syncs: DataSyncs::default(),
             pool,
             space,
             encoders: Mutex::new(Vec::new()),

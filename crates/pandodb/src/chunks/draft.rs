@@ -75,11 +75,8 @@ impl Draft {
     /// Makes the chunks durable. Blocks.
     pub(crate) fn sync(&self) -> Result<()> {
         self.engine.check_writable()?;
-        let synced = self.engine.data.sync();
-        synced.map_err(|error| {
-            let error = Error::io_fatal("syncing chunks")(error);
-            self.engine.poisoned_by(&error)
-        })
+        let synced = self.engine.sync_data("syncing chunks");
+        synced.map_err(|error| self.engine.poisoned_by(&error))
     }
 
     /// The next chunk is that of the same place of the value before, `chunk`, which `base` keeps.
