@@ -8,10 +8,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::run::{Result, cargo, command, option, project_files, succeeds, target};
+use crate::run::{Result, cargo, command, option, project_files, run, succeeds, target};
 
 const LIST: &str = "xtask/mutants.toml";
 /// Seconds that a test may take before it counts as hanging.
@@ -65,9 +66,10 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
         .map(|mutant| (mutant.flags.as_str(), mutant.test.as_str()))
         .collect();
     for (flags, test) in tests {
-        if !build(&tree, flags, test) || !passes(&tree, flags, test) {
-            return Err(format!("cargo test {test}: fails without any change"));
-        }
+        // Loudly: what fails here is not the list's.
+        run(&mut build(&tree, flags, test))
+            .and_then(|()| run(&mut limited_test(&tree, flags, test)))
+            .map_err(|error| format!("without any change: {error}"))?;
     }
     let mut wrong = 0;
     for mutant in &mutants {
@@ -132,9 +134,9 @@ fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
         return Ok(Verdict::Broken("NOT FOUND"));
     }
     fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1)).map_err(failed)?;
-    let verdict = if !build(tree, &mutant.flags, &mutant.test) {
+    let verdict = if !succeeds(&mut build(tree, &mutant.flags, &mutant.test)) {
         Verdict::Broken("DOES NOT COMPILE")
-    } else if passes(tree, &mutant.flags, &mutant.test) {
+    } else if succeeds(&mut limited_test(tree, &mutant.flags, &mutant.test)) {
         Verdict::Survived
     } else {
         Verdict::Caught
@@ -149,15 +151,16 @@ fn results(tree: &Path, flags: &str) -> PathBuf {
     tree.with_file_name(format!("target{word}"))
 }
 
-fn build(tree: &Path, flags: &str, test: &str) -> bool {
+fn build(tree: &Path, flags: &str, test: &str) -> Command {
     let arguments = test.split_whitespace().take_while(|word| *word != "--");
     let mut build = cargo(tree, None);
     build.args(["test", "--no-run"]).args(arguments);
     build.env("RUSTFLAGS", flags);
-    succeeds(build.env("CARGO_TARGET_DIR", results(tree, flags)))
+    build.env("CARGO_TARGET_DIR", results(tree, flags));
+    build
 }
 
-fn passes(tree: &Path, flags: &str, test: &str) -> bool {
+fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
     // `timeout` ends the test's own processes, too.
     let mut limited = command("timeout", tree);
     limited
@@ -165,5 +168,5 @@ fn passes(tree: &Path, flags: &str, test: &str) -> bool {
         .args(test.split_whitespace())
         .env("RUSTFLAGS", flags)
         .env("CARGO_TARGET_DIR", results(tree, flags));
-    succeeds(&mut limited)
+    limited
 }
