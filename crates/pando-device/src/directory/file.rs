@@ -63,8 +63,14 @@ impl DirectoryFile {
         }
         let fail = |error| Error::from_io("open", name, error);
         let mut file = how.open(path).map_err(fail)?;
-        if !file.metadata().map_err(fail)?.is_file() {
+        let known = file.metadata().map_err(fail)?;
+        if !known.is_file() {
             return Err(fail(io::ErrorKind::InvalidInput.into()));
+        }
+        if options.create != Create::Never && known.len() == 0 {
+            // What was allocated can be written on a full disk only if it is written where it is.
+            // A file system that will not do so refuses such writes later, and says so then.
+            let _ = system::write_in_place(&file);
         }
         let mut alignment = 1;
         if options.direct
