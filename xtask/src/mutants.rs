@@ -46,11 +46,15 @@ enum Verdict {
     Broken(&'static str),
 }
 
+fn read_list(root: &Path) -> Result<List> {
+    let text = fs::read_to_string(root.join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
+    toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))
+}
+
 /// The command.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let only = option(arguments, "--only", &["--list"])?.unwrap_or_default();
-    let text = fs::read_to_string(root.join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
-    let list: List = toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))?;
+    let list = read_list(root)?;
     let chosen = |mutant: &&Mutant| mutant.file.contains(&only) || mutant.test.contains(&only);
     let mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
     if arguments.iter().any(|argument| argument == "--list") {
@@ -169,4 +173,26 @@ fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
         .env("RUSTFLAGS", flags)
         .env("CARGO_TARGET_DIR", results(tree, flags));
     limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::project_root;
+
+    /// Whoever changes a line that a bug is planted in finds out at once.
+    #[test]
+    fn each_bug_has_its_place() {
+        let root = project_root().unwrap();
+        for mutant in read_list(&root).unwrap().mutant {
+            let text = fs::read_to_string(root.join(&mutant.file)).unwrap();
+            assert!(
+                text.contains(&mutant.old),
+                "{}: {}",
+                mutant.file,
+                mutant.old
+            );
+            assert_ne!(mutant.old, mutant.new, "{}", mutant.file);
+        }
+    }
 }
