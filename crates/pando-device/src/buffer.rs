@@ -171,7 +171,10 @@ impl IoBuf {
             "{len} bytes of a buffer that has {}",
             self.len
         );
-        self.dirty = self.dirty.max(len);
+        // Not written again: the line may be in other cores, who fill the same buffer in turn.
+        if self.dirty < len {
+            self.dirty = len;
+        }
         // SAFETY: `len` <= `capacity` initialised bytes that this value owns; a dangling start goes
         // with length 0; `&mut self` excludes every other reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }

@@ -16,8 +16,9 @@ struct Entry {
     marked: bool,
 }
 
-/// See the module.
+/// See the module. Whoever looks for waiters only reads their line.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Applied {
     applied: AtomicU64,
     /// Reserved and not yet at or below `applied`, in order.

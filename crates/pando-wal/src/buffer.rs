@@ -4,36 +4,51 @@
 //! records it may hold by what segment headers and padding can need, so that a credited record
 //! always fits.
 
+use std::mem::offset_of;
+
 use pando_device::IoBuf;
 use pando_format::Lsn;
 use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
-/// Bytes `start .. end` of the buffer, for the file in `slot` from `offset`.
+/// Where the bytes of the buffer go that follow `start`, up to the next run: to the file in `slot`,
+/// from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+struct RunStart {
+    slot: usize,
+    offset: u64,
+    start: usize,
+}
+
+/// Bytes of the buffer, for the file in `slot` from `offset` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run<'a> {
     pub(crate) slot: usize,
     pub(crate) offset: u64,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    pub(crate) bytes: &'a [u8],
 }
 
 /// One of the two buffers of a log. Filled under the tail's lock, written by the leader.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct LogBuffer {
-    bytes: IoBuf,
     used: usize,
-    runs: Vec<Run>,
     /// Records in it, padding not counted.
     pub(crate) records: u64,
     /// Their bytes: what the buffer's budget counts.
     pub(crate) record_bytes: u64,
-    /// LSN of the newest record.
+    // What follows is not written by an append.
+    bytes: IoBuf,
+    runs: Vec<RunStart>,
+    /// LSN of the newest record; set when it is taken for a flush.
     pub(crate) newest: Lsn,
     /// Position behind the padding that ends it; set when it is taken for a flush.
     pub(crate) end: u64,
 }
 
 impl LogBuffer {
+    /// Bytes from its start on that each append writes.
+    pub(crate) const WRITTEN_BYTES: usize = offset_of!(Self, bytes);
+
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             bytes: IoBuf::new(capacity),
@@ -59,11 +74,10 @@ impl LogBuffer {
 
     /// Later bytes go to the file in `slot`, from `offset`.
     pub(crate) fn begin_run(&mut self, slot: usize, offset: u64) {
-        self.runs.push(Run {
+        self.runs.push(RunStart {
             slot,
             offset,
             start: self.used,
-            end: self.used,
         });
     }
 
@@ -71,8 +85,7 @@ impl LogBuffer {
     pub(crate) fn extend(&mut self, count: usize) -> &mut [u8] {
         let start = self.used;
         self.used += count;
-        let run = self.runs.last_mut().expect("bytes belong to a run");
-        run.end = self.used;
+        assert!(!self.runs.is_empty(), "bytes belong to a run");
         &mut self.bytes[start..self.used]
     }
 
@@ -84,14 +97,16 @@ impl LogBuffer {
     /// Where the open run ends in its file; `None` without one.
     pub(crate) fn run_end(&self) -> Option<u64> {
         let run = self.runs.last()?;
-        Some(run.offset + (run.end - run.start) as u64)
+        Some(run.offset + (self.used - run.start) as u64)
     }
 
-    pub(crate) fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
-    pub(crate) fn bytes_of(&self, run: &Run) -> &[u8] {
-        &self.bytes[run.start..run.end]
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        let starts = self.runs.iter().map(|run| run.start);
+        let ends = starts.skip(1).chain([self.used]);
+        self.runs.iter().zip(ends).map(|(run, end)| Run {
+            slot: run.slot,
+            offset: run.offset,
+            bytes: &self.bytes[run.start..end],
+        })
     }
 }

@@ -2,27 +2,28 @@
 
 use std::fmt;
 
-use pando_sync::{Arc, Mutex, WaitList};
+use pando_sync::{Mutex, WaitList};
 
 use crate::tail::Tail;
 
 /// The tail behind its lock, and those that wait for room in it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct SharedTail {
     pub(crate) tail: Mutex<Tail>,
     pub(crate) space: WaitList,
 }
 
 /// Room for one record in buffer and file. Given back when dropped.
-pub struct LogCredit {
-    shared: Arc<SharedTail>,
+pub struct LogCredit<'a> {
+    shared: &'a SharedTail,
     /// Bytes of the record; 0 when spent.
     record: u64,
 }
 
-impl LogCredit {
+impl<'a> LogCredit<'a> {
     /// The caller has reserved `record` bytes.
-    pub(crate) fn new(shared: Arc<SharedTail>, record: u64) -> Self {
+    pub(crate) fn new(shared: &'a SharedTail, record: u64) -> Self {
         Self { shared, record }
     }
 
@@ -32,8 +33,8 @@ impl LogCredit {
     }
 
     /// True if it belongs to the log with this tail.
-    pub(crate) fn is_of(&self, shared: &Arc<SharedTail>) -> bool {
-        std::ptr::eq(&raw const *self.shared, &raw const **shared)
+    pub(crate) fn is_of(&self, shared: &SharedTail) -> bool {
+        std::ptr::eq(self.shared, shared)
     }
 
     /// The caller releases the bytes in its own stay under the lock.
@@ -42,7 +43,7 @@ impl LogCredit {
     }
 }
 
-impl Drop for LogCredit {
+impl Drop for LogCredit<'_> {
     fn drop(&mut self) {
         if self.record != 0 {
             self.shared.tail.lock().release(self.record);
@@ -51,7 +52,7 @@ impl Drop for LogCredit {
     }
 }
 
-impl fmt::Debug for LogCredit {
+impl fmt::Debug for LogCredit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogCredit")
             .field("record", &self.record)

@@ -101,10 +101,9 @@ impl<D: Device> Log<D> {
     fn write(&self, buffer: &LogBuffer) -> Result<()> {
         for run in buffer.runs() {
             let file = self.segments.file(run.slot);
-            let bytes = buffer.bytes_of(run);
-            self.write_run(&file, bytes, run.offset)?;
+            self.write_run(&file, run.bytes, run.offset)?;
             let ticker = Ticker::LogWriteBytes;
-            self.statistics.tick(ticker, bytes.len() as u64);
+            self.statistics.tick(ticker, run.bytes.len() as u64);
         }
         for run in buffer.runs() {
             self.segments.file(run.slot).sync()?;

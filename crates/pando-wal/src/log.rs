@@ -11,7 +11,7 @@ use pando_format::checksum::crc32c;
 use pando_format::log::{RecordKind, record_bytes};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, WaitList, park, thread_waker};
+use pando_sync::{Arc, CachePadded, Mutex, WaitList, park, thread_waker};
 
 use crate::applied::Applied;
 use crate::credit::{LogCredit, SharedTail};
@@ -26,11 +26,9 @@ use crate::tail::{NoRoom, Tail};
 pub struct Log<D: Device> {
     options: LogOptions,
     pub(crate) segments: Segments<D>,
-    pub(crate) shared: Arc<SharedTail>,
+    pub(crate) shared: CachePadded<SharedTail>,
     pub(crate) group: Group,
-    applied: Applied,
-    /// LSN of the newest record. Written under the tail's lock.
-    reserved: AtomicU64,
+    order: CachePadded<Order>,
     /// Up to where the log thread shall flush.
     pub(crate) requested: AtomicU64,
     /// Where the log thread waits for work.
@@ -43,6 +41,15 @@ pub struct Log<D: Device> {
     /// Why the log is poisoned: the first reason stays.
     failure: Mutex<Option<Error>>,
     pub(crate) statistics: Arc<Statistics>,
+}
+
+/// What each append and each batch that is applied write: on one line of its own.
+#[derive(Debug)]
+#[repr(C)]
+struct Order {
+    /// LSN of the newest record. Written under the tail's lock.
+    reserved: AtomicU64,
+    applied: Applied,
 }
 
 impl<D: Device> Log<D> {
@@ -59,13 +66,15 @@ impl<D: Device> Log<D> {
         Ok(Self {
             options,
             segments,
-            shared: Arc::new(SharedTail {
+            shared: CachePadded(SharedTail {
                 tail: Mutex::new(tail),
                 space: WaitList::new(),
             }),
             group: Group::new(options.start),
-            applied: Applied::new(options.start),
-            reserved: AtomicU64::new(options.start.0),
+            order: CachePadded(Order {
+                reserved: AtomicU64::new(options.start.0),
+                applied: Applied::new(options.start),
+            }),
             requested: AtomicU64::new(options.start.0),
             flusher: WaitList::new(),
             stopping: AtomicBool::new(false),
@@ -111,7 +120,7 @@ impl<D: Device> Log<D> {
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Full`] while the device has no space; why the log is poisoned.
-    pub fn try_reserve(&self, payload: usize) -> Result<Option<LogCredit>> {
+    pub fn try_reserve(&self, payload: usize) -> Result<Option<LogCredit<'_>>> {
         let bytes_max = self.max_batch_bytes();
         if payload > bytes_max {
             return Err(Error::TooLarge {
@@ -129,7 +138,7 @@ impl<D: Device> Log<D> {
         let record = record_bytes(payload);
         let reserved = self.shared.tail.lock().try_reserve(record);
         match reserved {
-            Ok(()) => Ok(Some(LogCredit::new(self.shared.clone(), record))),
+            Ok(()) => Ok(Some(LogCredit::new(&self.shared, record))),
             Err(NoRoom::File) => Ok(None),
             Err(NoRoom::Buffer) => {
                 self.request_flush(self.reserved_end());
@@ -154,7 +163,13 @@ impl<D: Device> Log<D> {
     ///
     /// # Panics
     /// When `credit` is of another log or pays for less, or for padding.
-    pub fn append(&self, credit: LogCredit, kind: RecordKind, flags: u8, payload: &[u8]) -> Lsn {
+    pub fn append(
+        &self,
+        credit: LogCredit<'_>,
+        kind: RecordKind,
+        flags: u8,
+        payload: &[u8],
+    ) -> Lsn {
         assert!(credit.is_of(&self.shared), "a credit of this log");
         assert!(kind != RecordKind::Padding, "padding is the log's own");
         let bytes = record_bytes(payload.len());
@@ -163,9 +178,9 @@ impl<D: Device> Log<D> {
         let mut tail = self.shared.tail.lock();
         tail.release(credit.spend());
         let lsn = tail.append(kind, flags, payload, payload_crc);
-        self.applied.reserve_in_order(lsn);
+        self.order.applied.reserve_in_order(lsn);
         // Release: pairs with the Acquire in reserved_end. Under the lock, so that it only grows.
-        self.reserved.store(lsn.0, Ordering::Release);
+        self.order.reserved.store(lsn.0, Ordering::Release);
         let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
         drop(tail);
         self.statistics.tick(Ticker::LogBytes, bytes);
@@ -180,7 +195,7 @@ impl<D: Device> Log<D> {
     #[inline]
     pub fn reserved_end(&self) -> Lsn {
         // Acquire: pairs with the Release in append.
-        Lsn(self.reserved.load(Ordering::Acquire))
+        Lsn(self.order.reserved.load(Ordering::Acquire))
     }
 
     /// Every record up to here survives a crash.
@@ -260,7 +275,7 @@ impl<D: Device> Log<D> {
     /// Wakes all that wait for space or for batches to be applied: for an owner that has a reason
     /// of its own why that will not come.
     pub fn wake_waiters(&self) {
-        self.applied.wake_all();
+        self.order.applied.wake_all();
         self.shared.space.notify_all();
     }
 
@@ -294,13 +309,13 @@ impl<D: Device> Log<D> {
 
     /// The batch of `lsn` is in the tree. Once for each append, in any order.
     pub fn mark_applied(&self, lsn: Lsn) {
-        self.applied.mark(lsn);
+        self.order.applied.mark(lsn);
     }
 
     /// Every batch at or below it is in the tree.
     #[inline]
     pub fn applied(&self) -> Lsn {
-        self.applied.applied()
+        self.order.applied.applied()
     }
 
     /// Blocks until [`Log::applied`] has reached `lsn`.
@@ -321,7 +336,7 @@ impl<D: Device> Log<D> {
     /// # Errors
     /// Why the log is poisoned, if it has not.
     pub fn request_applied(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
-        if self.applied.request(lsn, waker) {
+        if self.order.applied.request(lsn, waker) {
             return Ok(true);
         }
         self.poisoned().map_or(Ok(false), Err)

@@ -146,7 +146,7 @@ fn lie_together(fingers: &[Finger], at: usize) -> bool {
 
 /// What step 1 takes.
 struct Credits<'a> {
-    log: LogCredit,
+    log: LogCredit<'a>,
     /// Pages for garbage rows that blocks were promised for.
     garbage: u64,
     _blocks: Promise<'a>,
