@@ -1,8 +1,8 @@
 //! Ids that no page has: freed ones first, then the next that was never used.
 
 use pando_format::PageId;
-use pando_sync::Mutex;
-use pando_sync::atomic::{AtomicU32, Ordering};
+use pando_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use pando_sync::{CachePadded, Mutex};
 
 /// The free page ids.
 #[derive(Debug)]
@@ -11,6 +11,9 @@ pub struct PageIds {
     /// Ids from here on were never used. Written under `free`; relaxed readers.
     next: AtomicU32,
     limit: u32,
+    /// How many can still be taken. Written under `free`; on lines of its own, since each commit
+    /// looks at it.
+    available: CachePadded<AtomicU64>,
 }
 
 impl PageIds {
@@ -20,6 +23,7 @@ impl PageIds {
             free: Mutex::new(Vec::new()),
             next: AtomicU32::new(0),
             limit,
+            available: CachePadded(AtomicU64::new(u64::from(limit))),
         }
     }
 
@@ -28,10 +32,19 @@ impl PageIds {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// How many ids can still be taken.
+    /// How many ids can still be taken: at least what is left of them for whoever has seen the end
+    /// of what others were promised. Takes no lock.
     pub fn available(&self) -> u64 {
-        let free = self.free.lock();
-        free.len() as u64 + u64::from(self.limit - self.next.load(Ordering::Relaxed))
+        // Relaxed: who takes an id ends its promise afterwards, with an order of its own.
+        self.available.load(Ordering::Relaxed)
+    }
+
+    /// `free` or `next` has changed.
+    fn count(&self, free: &[u32]) {
+        let unused = u64::from(self.limit - self.next.load(Ordering::Relaxed));
+        let count = free.len() as u64 + unused;
+        // Relaxed: under the lock, so that the last one stays; see available.
+        self.available.store(count, Ordering::Relaxed);
     }
 
     /// Forgets the free ids behind the largest one that is used, and hands the least out first from
@@ -48,12 +61,14 @@ impl PageIds {
         let top = top.count();
         free.drain(..top);
         self.next.store(next, Ordering::Relaxed);
+        self.count(&free);
         next
     }
 
     pub(crate) fn take(&self) -> Option<PageId> {
         let mut free = self.free.lock();
         if let Some(id) = free.pop() {
+            self.count(&free);
             return Some(PageId(id));
         }
         let next = self.next.load(Ordering::Relaxed);
@@ -61,11 +76,14 @@ impl PageIds {
             return None;
         }
         self.next.store(next + 1, Ordering::Relaxed);
+        self.count(&free);
         Some(PageId(next))
     }
 
     pub(crate) fn give_back(&self, page: PageId) {
-        self.free.lock().push(page.0);
+        let mut free = self.free.lock();
+        free.push(page.0);
+        self.count(&free);
     }
 
     /// At open: ids below `high_water` for which `used` is false are free.
@@ -77,5 +95,6 @@ impl PageIds {
         );
         self.next.store(high_water, Ordering::Relaxed);
         free.extend((0..high_water).rev().filter(|id| !used(PageId(*id))));
+        self.count(&free);
     }
 }

@@ -1,7 +1,8 @@
 //! Working memory of writes, kept by the thread from one call to the next: a put of one key
 //! allocates nothing of its own.
 //!
-//! What is kept is empty: it names no table and no leaf, so it belongs to no store.
+//! What is kept is empty: it names no leaf, and no store. A set keeps the name of the table that it
+//! was used for last, which says nothing of its content.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

@@ -65,6 +65,9 @@ pub(crate) enum TableChange {
 #[derive(Debug)]
 pub(crate) struct WriteSet {
     pub(crate) tables: Vec<BatchTable>,
+    /// The first table of the time before. Taking it again writes no count of handles, which all
+    /// threads share.
+    last_table: Option<Arc<TableState>>,
     writes: Vec<Write>,
     bytes: Vec<u8>,
     /// No value takes more bytes of its leaf, or would if it lay there.
@@ -101,6 +104,7 @@ impl Default for WriteSet {
     fn default() -> Self {
         Self {
             tables: Vec::new(),
+            last_table: None,
             writes: Vec::new(),
             bytes: Vec::new(),
             stored_bytes_max: 0,
@@ -117,12 +121,14 @@ impl Default for WriteSet {
 
 impl WriteSet {
     pub(crate) fn clear(&mut self) {
-        self.tables.clear();
+        if let Some(table) = self.tables.drain(..).next() {
+            self.last_table = Some(table.state);
+        }
         self.forget_writes();
         self.reads.clear();
     }
 
-    /// Forgets all. False if it has grown beyond `bytes_max`.
+    /// Forgets all but a table. False if it has grown beyond `bytes_max`.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.clear();
         let of_writes = self.writes.capacity() * size_of::<Write>();
@@ -153,8 +159,10 @@ impl WriteSet {
             .iter()
             .position(|table| Arc::ptr_eq(&table.state, state));
         known.unwrap_or_else(|| {
+            let last = self.last_table.take();
+            let again = last.filter(|last| Arc::ptr_eq(last, state));
             self.tables.push(BatchTable {
-                state: state.clone(),
+                state: again.unwrap_or_else(|| state.clone()),
                 tree: state.tree(),
             });
             self.tables.len() - 1
