@@ -96,6 +96,10 @@ impl Owner {
         engine.pool.work().notify_all();
         engine.space.growth.notify_all();
         engine.registry.work.notify_all();
+        // Nobody makes room any more: see Engine::register.
+        engine.space.waiters().notify_all();
+        engine.pool.image_waiters().notify_all();
+        engine.log.wake_waiters();
         for thread in threads {
             thread.thread().unpark();
             if thread.join().is_err() {

@@ -119,18 +119,29 @@ impl Engine {
         error
     }
 
+    /// # Errors
+    /// When nobody makes room any more.
+    fn check_served(&self) -> Result<()> {
+        self.check_poison()?;
+        match self.is_stopping() {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
     /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
     /// try again at once.
     ///
     /// # Errors
-    /// When the engine is poisoned and what is waited for will not come; in a forked child always.
+    /// When the engine is poisoned or closed and what is waited for will not come; in a forked
+    /// child always.
     pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
         self.check_process()?;
         if let Some(ticker) = stop.ticker() {
             self.statistics.tick(ticker, 1);
         }
-        // Where poison ends the wait it is looked at behind the registration: what comes before
-        // that has woken nobody.
+        // Where poison or the end of the threads ends the wait that is looked at behind the
+        // registration: what comes before it has woken nobody.
         Ok(match stop {
             Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
             Stop::Restart(Restart::Wait(Resource::Frames)) => {
@@ -156,7 +167,7 @@ impl Engine {
             }
             Stop::LogSpace(bytes) => {
                 self.log.space_waiters().register(waker);
-                self.check_poison()?;
+                self.check_served()?;
                 // An error is for the next attempt to meet.
                 let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
                 // After the try: room that comes later wakes. A full buffer needs a flush only.
@@ -167,20 +178,20 @@ impl Engine {
             }
             Stop::Blocks(blocks) => {
                 self.space.waiters().register(waker);
-                self.check_poison()?;
+                self.check_served()?;
                 self.space.want(*blocks);
                 self.space.would_promise(*blocks, self.committed_blocks())
             }
             Stop::Run(blocks) => {
                 self.space.waiters().register(waker);
-                self.check_poison()?;
+                self.check_served()?;
                 self.space.want_run(*blocks);
                 false
             }
             Stop::Chunks => return Err(Error::InChunks),
             Stop::Dirty => {
                 self.pool.image_waiters().register(waker);
-                self.check_poison()?;
+                self.check_served()?;
                 self.pool.work().notify_all();
                 !self.is_dirty_high()
             }
@@ -212,6 +223,30 @@ mod tests {
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// The same of a store that is closed meanwhile: the threads that would see to it have ended.
+    #[test]
+    fn nobody_waits_for_a_store_that_is_closed() {
+        let kinds: [fn() -> Stop; 2] = [|| Stop::Run(1 << 20), || Stop::Blocks(1 << 40)];
+        for (turn, kind) in kinds.into_iter().cycle().take(60).enumerate() {
+            let options = crate::Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
+            let device = pando_device::MemoryDevice::new(32 << 20);
+            let db = crate::Db::open_device(options, device.into()).unwrap();
+            let engine = db.engine().clone();
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let waker = Waker::from(woken.clone());
+            let waits = thread::scope(|scope| {
+                let closing = scope.spawn(|| db.close().unwrap());
+                if turn % 4 < 2 {
+                    // Who has seen it open, and was held up.
+                    closing.join().unwrap();
+                }
+                engine.register(&kind(), &waker)
+            });
+            let is_told = !matches!(waits, Ok(false)) || woken.0.load(Ordering::Acquire);
+            assert!(is_told, "turn {turn}: it waits for ever");
         }
     }
 
