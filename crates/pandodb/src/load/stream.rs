@@ -3,7 +3,7 @@
 //!
 //! Ids and blocks belong to the stream until somebody has taken the page; dropped, it gives back
 //! what it has. A page can be taken when its write has ended: from then on any sync of the data
-//! file makes it durable.
+//! file makes it durable. A write that finds the disk full is begun again with the next page.
 
 use std::collections::VecDeque;
 
@@ -33,6 +33,8 @@ struct Flight {
     tag: u64,
     pages: Vec<Placed>,
     ended: bool,
+    /// What the pages are made of, when the disk had no room for them: to be written again.
+    refused: Option<IoBuf>,
 }
 
 /// See the module.
@@ -83,18 +85,32 @@ impl PageStream {
         }
     }
 
+    /// Writes again what the disk had no room for. Blocks for that.
+    ///
     /// # Errors
-    /// Why a write has failed, if one has.
-    fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
+    /// Why a write has failed, if one has. [`Error::Full`] when there still is no room.
+    fn check(&mut self) -> Result<()> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let is_refused = |flight: &Flight| flight.refused.is_some();
+        while let Some(at) = self.flights.iter().position(is_refused) {
+            let flight = &mut self.flights[at];
+            let (tag, refused) = (flight.tag, flight.refused.take());
+            let buffer = refused.expect("looked for");
+            let written = self.write_pieces(at, &buffer);
+            self.end(tag, buffer, written.clone());
+            written?;
+        }
+        Ok(())
     }
 
     /// Writes one page: `lay_out` gets a page of zeros and the id. Blocks when as many writes are
     /// in flight as may be.
     ///
     /// # Errors
-    /// [`Error::Full`] when there are no blocks or ids; nothing has changed then, and there may be
-    /// some later. What a write has failed with, for good.
+    /// [`Error::Full`] when there are no blocks or ids, or the disk has no room; the page is not
+    /// laid out then, and there may be room later. What a write has failed with, for good.
     pub(super) fn push(&mut self, lay_out: impl FnOnce(&mut [[u8; 8]], PageId)) -> Result<PageId> {
         self.check()?;
         let page_bytes = self.engine.pool.page_size().bytes();
@@ -159,13 +175,13 @@ impl PageStream {
             tag,
             pages,
             ended: false,
+            refused: None,
         });
         if is_one_run {
             self.submit(buffer, tag);
         } else {
-            let written = self.write_pieces(&buffer);
-            self.reuse(buffer);
-            self.end(tag, written);
+            let written = self.write_pieces(self.flights.len() - 1, &buffer);
+            self.end(tag, buffer, written);
         }
         self.check()
     }
@@ -179,7 +195,7 @@ impl PageStream {
             match made {
                 Ok(channel) => self.channel = Some(channel),
                 Err(error) => {
-                    return self.end(tag, Err(Error::io("making an I/O channel")(error)));
+                    return self.end(tag, buffer, Err(Error::io("making an I/O channel")(error)));
                 }
             }
         }
@@ -196,12 +212,11 @@ impl PageStream {
         self.reap();
     }
 
-    /// Writes the pages of the newest flight, which lie in several places. Blocks.
-    fn write_pieces(&self, buffer: &[u8]) -> Result<()> {
+    /// Writes the pages of flight `at`, which may lie in several places. Blocks.
+    fn write_pieces(&self, at: usize, buffer: &[u8]) -> Result<()> {
         let block_bytes = self.engine.space.block_bytes();
-        let flight = self.flights.back().expect("it was pushed before");
         let mut rest = buffer;
-        for (_, stored) in &flight.pages {
+        for (_, stored) in &self.flights[at].pages {
             let bytes = stored.extent.blocks as usize * block_bytes as usize;
             let (piece, behind) = rest.split_at(bytes);
             let offset = u64::from(stored.extent.block) * block_bytes;
@@ -217,12 +232,18 @@ impl PageStream {
         self.spare.push(buffer);
     }
 
-    /// The write of a flight has ended.
-    fn end(&mut self, tag: u64, result: Result<()>) {
+    /// The write of a flight, of what is in `buffer`, has ended.
+    fn end(&mut self, tag: u64, buffer: IoBuf, result: Result<()>) {
         let mut flights = self.flights.iter_mut();
         let flight = flights.find(|flight| flight.tag == tag);
-        flight.expect("each write ends once").ended = true;
+        let flight = flight.expect("each write ends once");
+        if matches!(result, Err(Error::Full { .. })) {
+            flight.refused = Some(buffer);
+            return;
+        }
+        flight.ended = true;
         self.failed = self.failed.take().or_else(|| result.err());
+        self.reuse(buffer);
     }
 
     /// Takes completions. Never blocks.
@@ -233,15 +254,17 @@ impl PageStream {
         let mut completions = std::mem::take(&mut self.completions);
         channel.reap(&mut completions);
         for completion in completions.drain(..) {
-            self.reuse(completion.buffer);
             let written = completion.result;
             let written = written.map_err(Error::io("writing loaded pages"));
-            self.end(completion.tag, written);
+            self.end(completion.tag, completion.buffer, written);
         }
         self.completions = completions;
     }
 
     /// Sends off what is left, and waits for all writes. Blocks.
+    ///
+    /// # Errors
+    /// As [`PageStream::push`].
     pub(super) fn drain(&mut self) -> Result<()> {
         self.check()?;
         self.send()?;
@@ -249,8 +272,10 @@ impl PageStream {
         self.check()
     }
 
+    /// Until nothing is in flight: each write has ended, or was refused.
     fn wait_for_all(&mut self) {
-        while self.flights.iter().any(|flight| !flight.ended) {
+        let flies = |flight: &Flight| !flight.ended && flight.refused.is_none();
+        while self.flights.iter().any(flies) {
             if let Some(channel) = &mut self.channel {
                 channel.wait(None);
             }
@@ -261,7 +286,7 @@ impl PageStream {
     /// Pages that were written and not taken, in their order.
     ///
     /// # Errors
-    /// Why a write has failed, if one has: there may be some among them that were not written.
+    /// As [`PageStream::push`].
     pub(super) fn written(&mut self) -> Result<&mut VecDeque<Placed>> {
         self.check()?;
         while self.flights.front().is_some_and(|flight| flight.ended) {

@@ -578,3 +578,38 @@ fn an_entry_that_was_refused_may_be_put_again() {
     let db = Db::open_device(Db::builder().max_memory(8 << 20), device).unwrap();
     assert_eq!(used_bytes(&db), used, "blocks had no owner");
 }
+
+/// A file system that finds room only when it writes: the pages of the run are not lost.
+#[test]
+fn a_run_that_found_the_disk_full_is_written_when_there_is_room() {
+    const ENTRIES: u32 = 8000;
+    for nth in 1..6 {
+        let device = FaultyDevice::new(nth);
+        let options = || builder().checkpoint_interval(pando_sync::time::Duration::from_secs(3600));
+        let db = Db::open_device(options(), device.clone().into()).unwrap();
+        let table = db.table("t").unwrap();
+        db.checkpoint().unwrap();
+        let mut loader = table.loader().unwrap();
+        let full = || FaultPlan::sticky(Operation::Write, "data", nth, Fault::Full);
+        device.fail(full());
+        let mut refused = 0;
+        for number in 0..ENTRIES {
+            while let Err(error) = loader.put(&key(number), &value(number)) {
+                assert!(matches!(error, Error::Full { .. }), "{error}");
+                refused += 1;
+                assert!(refused < 100, "there is room, and it is refused");
+                if refused % 3 == 0 {
+                    device.clear_faults();
+                }
+            }
+        }
+        assert!(refused >= 3, "{refused}");
+        assert_eq!(loader.finish().unwrap(), u64::from(ENTRIES));
+        device.crash_now();
+        let after = device.after_crash(nth, crash_modes()[0]);
+        let db = Db::open_device(options(), after.into()).unwrap();
+        let table = db.table("t").unwrap();
+        let expected = (0..ENTRIES).map(|number| (key(number), value(number)));
+        assert!(table.iter().map(Result::unwrap).eq(expected));
+    }
+}
