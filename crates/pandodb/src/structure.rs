@@ -95,11 +95,16 @@ impl Store {
         let tree = match change.filled {
             Some(filled) => {
                 self.unbury_filled(filled, marks, scratch)?;
+                // A root that cannot be read is told to whoever reads the table, not to all others.
+                let _ = self.wire_root(filled.tree);
                 filled.tree
             }
-            None => self.drive(|| Tree::create(&self.pool, &self.stay(), new))?,
+            None => {
+                let tree = self.drive(|| Tree::create(&self.pool, &self.stay(), new))?;
+                self.wire_root(tree)?;
+                tree
+            }
         };
-        self.wire_root(tree)?;
         self.next_tree
             .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
         let row = TreeRow {

@@ -19,9 +19,12 @@ pub use loader::Loader;
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
+    use pando_device::faulty::{CrashMode, FaultyDevice};
+    use pando_device::{Device, File, IoBuf, OpenOptions};
     use pando_sync::thread;
 
     use crate::Db;
+    use crate::mapping_files::DATA;
 
     /// Those of pages that are in flight or hang nowhere, and those of chunks.
     #[test]
@@ -49,5 +52,34 @@ mod tests {
             db.engine().pool.page_ids().available()
         };
         assert_eq!(left_after_load(), left_after_load());
+    }
+
+    /// A table that cannot be read is in nobody's way, also when the log gives it its tree.
+    #[test]
+    fn recovery_does_not_need_the_root_of_what_was_loaded() {
+        let device = FaultyDevice::new(1);
+        let options = || Db::builder().max_memory(16 << 20);
+        let db = Db::open_device(options(), device.clone().into()).unwrap();
+        let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+        other.put(b"a", b"b").unwrap();
+        table.load_sorted([(b"k", b"v")]).unwrap();
+        let root = table.state.tree().unwrap().root;
+        let place = db.engine().pool.stored_extent(root).unwrap().block;
+        device.crash_now();
+        let after = device.after_crash(1, CrashMode::AllLost);
+        let file = after.open(DATA, OpenOptions::write()).unwrap();
+        let zeros = IoBuf::new(db.engine().space.block_bytes() as usize);
+        let offset = u64::from(place) * db.engine().space.block_bytes();
+        file.write_at(&zeros, offset).unwrap();
+        let db = Db::open_device(options(), after.into()).unwrap();
+        let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+        assert_eq!(
+            (table.len(), other.get(b"a").unwrap()),
+            (1, Some(b"b".to_vec()))
+        );
+        assert!(table.get(b"k").unwrap_err().is_corruption());
+        other.put(b"c", b"d").unwrap();
+        drop((table, other));
+        db.close().unwrap();
     }
 }
