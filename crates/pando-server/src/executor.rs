@@ -73,8 +73,7 @@ impl Connection {
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let checked = match turn.shared.commands.find(arguments.at(0)) {
             Some((index, _)) => (turn.shared.commands.resolve(index, arguments))
-                .map(|(id, resolved)| (index, id, resolved))
-                .map_err(|text| (Some(index), text)),
+                .map(|(id, resolved)| (index, id, resolved)),
             None => {
                 let name = arguments.at(0);
                 // A browser was tricked into talking to us.

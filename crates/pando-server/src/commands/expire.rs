@@ -81,6 +81,11 @@ impl Expire {
             .map(|(_, unit)| unit)
     }
 
+    /// True if an option may come behind those so far: once more, and then the last one counts.
+    pub(crate) fn may_follow(self, before: Option<(Self, usize)>) -> bool {
+        before.is_none_or(|(unit, _)| unit == self)
+    }
+
     /// `number` as milliseconds since 1970, which may lie before; `None` if it does not fit.
     fn deadline(self, number: i64, now_ms: u64) -> Option<i64> {
         let milliseconds = match self {

@@ -46,7 +46,7 @@ fn length(context: &mut Context<'_>) -> Run {
 
 fn get_and_delete(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let found = context.find(key)?;
+    let found = context.read(key)?;
     context.reply_found(&found)?;
     match found.row {
         Some(_) => context.remove(key, &found),
@@ -58,11 +58,13 @@ fn get_and_expire(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     let (mut expire, mut persist, mut at) = (None, false, 2);
     while at < context.count() {
-        let free = expire.is_none() && !persist;
-        if free && context.is(at, "persist") {
+        if expire.is_none() && context.is(at, "persist") {
             persist = true;
             at += 1;
-        } else if free && let Some(unit) = Expire::from_option(context.argument(at)) {
+        } else if let Some(unit) = Expire::from_option(context.argument(at))
+            && !persist
+            && unit.may_follow(expire)
+        {
             if at + 1 >= context.count() {
                 return context.fail(replies::SYNTAX);
             }
@@ -72,14 +74,15 @@ fn get_and_expire(context: &mut Context<'_>) -> Run {
             return context.fail(replies::SYNTAX);
         }
     }
+    let found = context.read(key)?;
     let mut deadline = None;
-    if let Some((unit, at)) = expire {
+    // The time does not matter where nothing can end.
+    if let Some((unit, at)) = expire.filter(|_| found.row.is_some()) {
         match parse_expire(context, unit, at) {
             Ok(time) => deadline = Some(time),
             Err(text) => return context.fail(&text),
         }
     }
-    let found = context.find(key)?;
     context.reply_found(&found)?;
     if found.row.is_none() || deadline.is_none() && !persist {
         return Ok(());
@@ -96,7 +99,7 @@ fn get_and_set(context: &mut Context<'_>) -> Run {
     if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    let found = context.find(key)?;
+    let found = context.read(key)?;
     context.reply_found(&found)?;
     context.put(key, value, None, found.entry)
 }

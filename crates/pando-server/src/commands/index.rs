@@ -70,16 +70,16 @@ impl CommandIndex {
     /// with its number in [`CommandIndex::names`]; checks the number of arguments.
     ///
     /// # Errors
-    /// The text of the error to reply.
+    /// The text of the error to reply, and the number of what is refused, if it is known.
     #[inline]
     pub(crate) fn resolve(
         &self,
         index: usize,
         arguments: Arguments<'_>,
-    ) -> Result<(usize, &'static Command), String> {
+    ) -> Result<(usize, &'static Command), (Option<usize>, String)> {
         let command = self.all[index];
         if !command.takes(arguments.len()) {
-            return Err(replies::wrong_arity(command.name));
+            return Err((Some(index), replies::wrong_arity(command.name)));
         }
         if command.subcommands.is_empty() || arguments.len() < 2 {
             return Ok((index, command));
@@ -87,15 +87,14 @@ impl CommandIndex {
         let name = arguments.at(1);
         let Some((place, subcommand)) = command.subcommand(name) else {
             let (name, container) = (replies::shown(name), command.name.to_ascii_uppercase());
-            return Err(format!(
-                "ERR unknown subcommand '{name}'. Try {container} HELP."
-            ));
+            let text = format!("ERR unknown subcommand '{name}'. Try {container} HELP.");
+            return Err((None, text));
         };
+        let id = self.first[index] + place;
         if !subcommand.takes(arguments.len()) {
-            let whole = format!("{}|{}", command.name, subcommand.name);
-            return Err(replies::wrong_arity(&whole));
+            return Err((Some(id), replies::wrong_arity(&self.names[id])));
         }
-        Ok((self.first[index] + place, subcommand))
+        Ok((id, subcommand))
     }
 
     /// The text for a command that is not known.

@@ -56,7 +56,6 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
     let mut expire = None;
     let mut at = 3;
     while at < context.count() {
-        let no_expiry = expire.is_none() && !options.keep_deadline;
         if context.is(at, "nx") && options.condition != Condition::Present {
             options.condition = Condition::Absent;
         } else if context.is(at, "xx") && options.condition != Condition::Absent {
@@ -65,7 +64,10 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
             options.get = true;
         } else if context.is(at, "keepttl") && expire.is_none() {
             options.keep_deadline = true;
-        } else if no_expiry && let Some(unit) = Expire::from_option(context.argument(at)) {
+        } else if let Some(unit) = Expire::from_option(context.argument(at))
+            && !options.keep_deadline
+            && unit.may_follow(expire)
+        {
             at += 1;
             if at >= context.count() {
                 return Err(syntax());
@@ -110,7 +112,10 @@ fn set(context: &mut Context<'_>) -> Run {
     if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    let found = context.find(key)?;
+    let found = match options.get {
+        true => context.read(key)?,
+        false => context.find(key)?,
+    };
     if options.get {
         context.reply_found(&found)?;
     }

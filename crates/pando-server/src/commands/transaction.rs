@@ -234,7 +234,7 @@ fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
                 clock = time;
                 context.progress.calls.push(InnerCall { id, ns, error });
             }
-            Err(text) => context.reply().error(&text),
+            Err((_, text)) => context.reply().error(&text),
         }
     }
     Ok(())

@@ -86,7 +86,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`Context::find`] for a command that only reads: counts hits and misses.
+    /// As [`Context::find`] for a command that replies what it finds: counts hits and misses.
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Halt> {
         let found = self.find(key)?;

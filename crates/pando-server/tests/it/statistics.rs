@@ -98,6 +98,13 @@ fn commands_lookups_errors_and_bytes_count_once() {
             ":2",
             &[(KeyspaceHits, 2), (KeyspaceMisses, 1)],
         ),
+        // Commands that write what they reply before, too.
+        ("GETSET a 2", "\"1\"", &[(KeyspaceHits, 1)]),
+        ("SET a 3 GET", "\"2\"", &[(KeyspaceHits, 1)]),
+        ("GETEX a EX 1000", "\"3\"", &[(KeyspaceHits, 1)]),
+        ("GETEX b", "nil", &[(KeyspaceMisses, 1)]),
+        ("GETDEL a", "\"3\"", &[(KeyspaceHits, 1)]),
+        ("SET a 1 GET", "nil", &[(KeyspaceMisses, 1)]),
         (
             "INCRBY a x",
             "-ERR value is not an integer or out of range",
@@ -304,6 +311,9 @@ fn commands_have_calls_times_and_percentiles_by_name() {
     client.run("GET");
     client.run("INCR a");
     client.run("CLIENT SETNAME me");
+    // The subcommand is refused, the container, and nothing that has figures.
+    client.run("CLIENT SETNAME");
+    client.run("CLIENT");
     client.run("CLIENT NOSUCH");
     let all = fields(&mut client, "commandstats latencystats errorstats");
     let parts = |name: &str| {
@@ -321,12 +331,13 @@ fn commands_have_calls_times_and_percentiles_by_name() {
     );
     assert!((get["usec_per_call"] - get["usec"] / 9.0).abs() < 0.01);
     assert_eq!(parts("cmdstat_incr")["failed_calls"], 1.0);
-    assert_eq!(parts("cmdstat_client|setname")["calls"], 1.0);
+    let of_name = parts("cmdstat_client|setname");
+    assert_eq!((of_name["calls"], of_name["rejected_calls"]), (1.0, 1.0));
     assert_eq!(parts("cmdstat_client")["rejected_calls"], 1.0);
     let latency = parts("latency_percentiles_usec_get");
     assert!(latency["p50"] > 0.0);
     assert!(latency["p50"] <= latency["p99"] && latency["p99"] <= latency["p99.9"]);
-    assert_eq!(all["errorstat_ERR"], "count=3");
+    assert_eq!(all["errorstat_ERR"], "count=5");
     assert!(!all.contains_key("cmdstat_set"), "reset");
     assert!(
         !all.contains_key("latency_percentiles_usec_client"),
