@@ -3,10 +3,11 @@
 //! Reading order: `connection` (asks a server over its ordinary port), `sample` (what INFO said at
 //! one moment), `spread` (a histogram of it), `figures` (two samples become rates and
 //! percentiles), `panels` (what is shown, in words), `quantities` (how numbers are written),
-//! `plain` and `screen` (where it is shown), `watch` (the thread that asks), `run`.
+//! `plain` and `screen` (where it is shown), `keys`, `watch` (the thread that asks), `run`.
 
 mod connection;
 mod figures;
+mod keys;
 mod panels;
 mod plain;
 mod quantities;

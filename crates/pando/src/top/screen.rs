@@ -2,25 +2,21 @@
 //! it was when it ends, whatever ends it.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 
 use pando_sync::Arc;
 use pando_sync::time::Duration;
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Block, Paragraph, Sparkline, Widget};
 use ratatui::{DefaultTerminal, Frame};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::connection::{Target, Trouble};
 use super::figures::Figures;
+use super::keys::{Key, Keys};
 use super::panels::{Panel, Row, panels, title};
 use super::plain::{COLUMNS, command_cells};
 use super::quantities::count;
@@ -67,7 +63,7 @@ pub(crate) fn run(target: &Target, interval: Duration) -> Result<(), Failure> {
     let failed = |what: &'static str| {
         move |error: io::Error| Failure::new(Code::Io, format!("{what}: {error}"))
     };
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed("signals"))?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH]).map_err(failed("signals"))?;
     let terminal = ratatui::try_init().map_err(failed("the terminal"))?;
     let result = show(terminal, signals, target, interval);
     let restored = ratatui::try_restore();
@@ -90,8 +86,8 @@ fn show(
         scroll: 0,
         height: 0,
     };
-    let keys = keys()?;
-    let (mut round, mut is_old, mut is_idle) = (0, true, true);
+    let mut keys = Keys::new()?;
+    let (mut round, mut is_old) = (0, true);
     loop {
         let seen_now = seen.lock();
         if seen_now.round != round {
@@ -109,53 +105,24 @@ fn show(
             terminal.draw(|frame| view.draw(frame))?;
             is_old = false;
         }
-        if !is_there(&keys, if is_idle { TICK } else { Duration::ZERO })? {
+        let Some(pressed) = keys.wait(TICK)? else {
             return Ok(());
+        };
+        for key in pressed {
+            match key {
+                Key::Quit => return Ok(()),
+                key => view.scroll_by(key, terminal.size()?.height),
+            }
+            is_old = true;
         }
-        is_idle = !event::poll(Duration::ZERO)?;
-        if !is_idle {
-            match event::read()? {
-                Event::Key(key) if key.kind == KeyEventKind::Release => {}
-                Event::Key(key) => {
-                    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-                    match key.code {
-                        KeyCode::Char('c') if is_control => return Ok(()),
-                        KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                        code => view.scroll_by(code, terminal.size()?.height),
-                    }
-                    is_old = true;
-                }
-                Event::Resize(..) => is_old = true,
-                _ => {}
+        for signal in signals.pending() {
+            match signal {
+                // It has another size.
+                SIGWINCH => is_old = true,
+                _ => return Ok(()),
             }
         }
-        if signals.pending().next().is_some() {
-            return Ok(());
-        }
     }
-}
-
-/// The terminal that keys come from.
-fn keys() -> io::Result<OwnedFd> {
-    let input = io::stdin();
-    match input.is_terminal() {
-        true => input.as_fd().try_clone_to_owned(),
-        false => File::open("/dev/tty").map(OwnedFd::from),
-    }
-}
-
-/// Waits for a key for `tick` at most. False if the terminal has gone away: crossterm would read
-/// its end for ever, and not every terminal that goes sends a signal.
-fn is_there(keys: &OwnedFd, tick: Duration) -> io::Result<bool> {
-    let mut keys = [PollFd::new(keys, PollFlags::IN)];
-    let tick = Timespec::try_from(tick).expect("a few milliseconds");
-    match poll(&mut keys, Some(&tick)) {
-        // A signal: it is looked at behind the keys.
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let gone = PollFlags::HUP | PollFlags::ERR;
-    Ok(!keys[0].revents().intersects(gone))
 }
 
 impl View {
@@ -177,17 +144,17 @@ impl View {
         self.rates.push_back(rate.unwrap_or(0.0) as u64);
     }
 
-    fn scroll_by(&mut self, code: KeyCode, lines: u16) {
+    fn scroll_by(&mut self, key: Key, lines: u16) {
         let end = self.height.saturating_sub(lines.saturating_sub(2));
         let page = lines.saturating_sub(3).max(1);
-        let wanted = match code {
-            KeyCode::Down | KeyCode::Char('j') => self.scroll.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => self.scroll.saturating_sub(1),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll.saturating_add(page),
-            KeyCode::PageUp => self.scroll.saturating_sub(page),
-            KeyCode::Home => 0,
-            KeyCode::End => end,
-            _ => self.scroll,
+        let wanted = match key {
+            Key::Down => self.scroll.saturating_add(1),
+            Key::Up => self.scroll.saturating_sub(1),
+            Key::PageDown => self.scroll.saturating_add(page),
+            Key::PageUp => self.scroll.saturating_sub(page),
+            Key::First => 0,
+            Key::Last => end,
+            Key::Quit => self.scroll,
         };
         self.scroll = wanted.min(end);
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use pando_sync::{thread, time};
@@ -39,6 +39,24 @@ impl OnTerminal {
             .env("TERM", "xterm")
             .stdout(std::process::Stdio::null())
             .stderr(terminal)
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            controller,
+            seen: String::new(),
+        }
+    }
+
+    /// The view of the server at `port`.
+    fn view(directory: &Path, port: &str) -> Self {
+        let (controller, terminal) = terminal();
+        let child = pando(directory)
+            .args(["top", "--port", port])
+            .env("TERM", "xterm")
+            .stdin(terminal.try_clone().unwrap())
+            .stderr(terminal.try_clone().unwrap())
+            .stdout(terminal)
             .spawn()
             .unwrap();
         Self {
@@ -185,20 +203,7 @@ fn a_view_ends_when_its_terminal_goes_away() {
     let port = server.address.rsplit(':').next().unwrap();
     // It is somewhere else each time.
     for _ in 0..6 {
-        let (controller, terminal) = terminal();
-        let child = pando(place.path())
-            .args(["top", "--port", port])
-            .env("TERM", "xterm")
-            .stdin(terminal.try_clone().unwrap())
-            .stderr(terminal.try_clone().unwrap())
-            .stdout(terminal)
-            .spawn()
-            .unwrap();
-        let mut view = OnTerminal {
-            child,
-            controller,
-            seen: String::new(),
-        };
+        let mut view = OnTerminal::view(place.path(), port);
         assert!(view.shows("\u{1b}[?1049h"), "{}", view.seen);
         // Nobody sends a signal: it is not the terminal of a session.
         view.controller = File::open("/dev/null").unwrap();
@@ -208,6 +213,29 @@ fn a_view_ends_when_its_terminal_goes_away() {
                 time::now() - started < Duration::from_secs(30),
                 "it goes on"
             );
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn part_of_a_character_keeps_nothing_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Running::start(place.path(), &[]);
+    let port = server.address.rsplit(':').next().unwrap();
+    for part in [&b"\xc3"[..], b"\x1b["] {
+        let mut view = OnTerminal::view(place.path(), port);
+        assert!(view.shows("\u{1b}[?1049h"), "{}", view.seen);
+        view.controller.write_all(part).unwrap();
+        // What it waits with is a loop that looks every now and then.
+        thread::sleep(Duration::from_millis(300));
+        let pid = view.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(told.success());
+        let started = time::now();
+        while view.child.try_wait().unwrap().is_none() {
+            let since = time::now() - started;
+            assert!(since < Duration::from_secs(30), "{part:?}: it waits");
             thread::yield_now();
         }
     }
