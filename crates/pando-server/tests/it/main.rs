@@ -19,6 +19,8 @@ mod durability;
 #[cfg(test)]
 mod expiry;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hostile;
