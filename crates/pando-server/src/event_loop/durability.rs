@@ -1,5 +1,6 @@
 //! Replies that wait for the log: one question for all of a round, and their release.
 
+use pando_stats::Ticker;
 use pandodb::Lsn;
 
 use super::EventLoop;
@@ -68,6 +69,8 @@ impl EventLoop {
             connection.running = None;
             connection.session.closing = true;
             connection.write_error(&format!("MISCONF Errors writing to the log: {error}"));
+            self.shared.statistics.tick(Ticker::CommandErrors, 1);
+            self.handle.errors.add(b"MISCONF");
         }
         let waits = connection
             .buffers

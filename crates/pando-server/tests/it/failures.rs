@@ -89,6 +89,9 @@ fn a_log_that_fails_acknowledges_nothing() {
     for number in 0..20 {
         assert_eq!(show(&other.answer()), format!("\"{}\"", value(number)));
     }
+    let all = fields(&mut other, "errorstats stats");
+    assert_eq!(all["errorstat_MISCONF"], "count=1");
+    assert_eq!(all["total_error_replies"], "1");
     other.run("CONFIG RESETSTAT");
     let sets = send_sets(&mut other, 0..100);
     for _ in 0..sets {
@@ -168,7 +171,11 @@ fn a_page_that_cannot_be_read_is_an_error_of_its_gets_and_no_others() {
         send_sets(&mut client, first..first + 100);
         (0..100).for_each(|_| assert_eq!(show(&client.answer()), "+OK"));
     }
-    client.check(&[("SAVE", "+OK"), ("CONFIG RESETSTAT", "+OK")]);
+    client.check(&[
+        ("SET deadline 1 EX 1000", "+OK"),
+        ("SAVE", "+OK"),
+        ("CONFIG RESETSTAT", "+OK"),
+    ]);
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
     let mut failed = 0;
     for round in 0..20 {
@@ -195,10 +202,32 @@ fn a_page_that_cannot_be_read_is_an_error_of_its_gets_and_no_others() {
         (found, all["keyspace_misses"].as_str()),
         (2000 - failed, "0")
     );
+    // The same of those that write: some keys have deadlines, so a SET reads first.
+    client.check(&[("CONFIG RESETSTAT", "+OK")]);
+    let (mut rows, mut failed) = ((0..2000).collect::<Vec<_>>(), 0);
+    for round in 0..20 {
+        let numbers: Vec<_> = (0..100).map(|n| (n * 37 + round * 100) % 2000).collect();
+        let set = |number: &usize| encode(&["SET", &key(*number), &value(*number + 1)]);
+        send(&mut client, numbers.iter().map(set));
+        for number in numbers {
+            match client.answer() {
+                Answer::Error(text) => {
+                    assert!(text.starts_with("ERR"), "{text}");
+                    failed += 1;
+                }
+                answer => {
+                    assert_eq!(show(&answer), "+OK");
+                    rows[number] = number + 1;
+                }
+            }
+        }
+    }
+    assert!((100..2000).contains(&failed), "{failed} failed");
+    assert_eq!(calls(&mut client, "set"), (2000, failed));
     device.clear_faults();
     send_gets(&mut client, 0..2000);
-    for number in 0..2000 {
-        assert_eq!(show(&client.answer()), format!("\"{}\"", value(number)));
+    for row in rows {
+        assert_eq!(show(&client.answer()), format!("\"{}\"", value(row)));
     }
 }
 
