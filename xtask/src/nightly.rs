@@ -166,6 +166,9 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             .env("CARGO_TARGET_DIR", target(root, sanitizer))
             .args(CONCURRENT.iter().flat_map(|name| ["-p", name]))
             .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
+            // What is C has been tested by others, and instrumented by another compiler is at odds
+            // with the runtime: a constant of zstd's counts as memory out of scope.
+            .env("CFLAGS", "-fno-sanitize=all")
             .env("TSAN_OPTIONS", "halt_on_error=1");
         tally.step(&format!("{sanitizer} sanitizer"), run(&mut tests));
     }
