@@ -79,8 +79,8 @@ pub(super) fn punch(file: &fs::File, offset: u64, len: u64) -> io::Result<()> {
 const NO_COPY_ON_WRITE: libc::c_uint = 0x0080_0000;
 
 /// Asks a file system that else writes each block anew (btrfs) to write those of `file`, which is
-/// empty, where they are. True if it will, false where nobody needs to ask.
-pub(super) fn write_in_place(file: &fs::File) -> io::Result<bool> {
+/// empty, where they are. Elsewhere there is nothing to ask for.
+pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
     let mut answer = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the descriptor is open and `answer` has room for a statfs.
     check(unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) })?;
@@ -88,15 +88,14 @@ pub(super) fn write_in_place(file: &fs::File) -> io::Result<bool> {
     let answer = unsafe { answer.assume_init() };
     // What libc calls the two differs between targets.
     if answer.f_type as u32 != libc::BTRFS_SUPER_MAGIC as u32 {
-        return Ok(false);
+        return Ok(());
     }
     let mut flags: libc::c_uint = 0;
     // SAFETY: the call stores an int, whatever its number says of a long.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut flags) })?;
     flags |= NO_COPY_ON_WRITE;
     // SAFETY: the call reads an int.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) })?;
-    Ok(true)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) })
 }
 
 /// What direct I/O on `file` must be aligned to, if the file system says so (`statx`).
