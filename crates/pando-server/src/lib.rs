@@ -10,10 +10,11 @@
 //! another client that is not yet durable.
 //!
 //! Reading order: `options`, `server` (start and stop), `acceptor`, `event_loop`, `connection`
-//! (bytes), `executor` (one command, from arguments to gate), `lookahead` (faults of a pipeline
-//! together), `context` (what a command sees), `keyspace` (how rows lie in tables), `cleaner`
-//! (expiry), `statistics`, `spending` (where commands spend their time), `log`,
-//! `http_endpoint` (metrics and probes), `commands` (the table and one file for each family).
+//! (bytes), `executor` (one command, from arguments to gate), `tally` (what it adds to the
+//! figures), `lookahead` (faults of a pipeline together), `context` (what a command sees),
+//! `keyspace` (how rows lie in tables), `cleaner` (expiry), `statistics`, `spending` (where
+//! commands spend their time), `log`, `http_endpoint` (metrics and probes), `commands` (the table
+//! and one file for each family).
 
 #![forbid(unsafe_code)]
 
@@ -59,6 +60,7 @@ mod slow_log;
 mod spending;
 mod staging;
 mod statistics;
+mod tally;
 
 pub use error::Error;
 pub use log::{LogLevel, LogLevelSetter};

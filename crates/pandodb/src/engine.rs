@@ -1,17 +1,15 @@
-//! The engine: pages, log, gate, stripes and counters of one open store, and how calls of any
-//! thread are driven over them.
+//! The engine: pages, log, gate, stripes and counters of one open store, and the reads over them.
 
 use std::ops::Deref;
 use std::task::Waker;
 
 use pando_device::AnyDevice;
-use pando_format::{Lsn, PageId};
-use pando_pool::{Attempt, Hold, Restart};
+use pando_format::Lsn;
+use pando_pool::{Attempt, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, park, thread_waker, time};
+use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, time};
 use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
 use pando_wal::Log;
 
@@ -20,7 +18,7 @@ use crate::chunks::room::ChunkRoom;
 use crate::error::{Error, Result};
 use crate::futures::{Helper, KeyBuffers};
 use crate::halt::{Halt, Step, Stop};
-use crate::holds::{HoldBudget, HoldShare};
+use crate::holds::HoldBudget;
 use crate::jobs::Jobs;
 use crate::lending::Fetchers;
 use crate::load::tree::Loads;
@@ -28,15 +26,10 @@ use crate::maintenance::SparseLeaves;
 use crate::options::{Budget, Builder};
 use crate::profile::{self, Wait};
 use crate::reads::Reads;
-use crate::store::{Store, pause};
+use crate::store::Store;
 use crate::stripes::Stripes;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
-
-/// Faults of one operation before it takes a share of the hold budget.
-const FAULTS_FREE: u32 = 6;
-/// Frames that a point operation may have to hold: a tall tree and its sibling.
-const POINT_HOLDS: u64 = 12;
 
 /// One open store.
 #[derive(Debug)]
@@ -440,28 +433,6 @@ impl Engine {
         set.reads.push(stamp);
         Ok(lookup.found)
     }
-
-    /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in
-    /// again and again are held for it, within the hold budget.
-    pub(crate) fn block<T>(&self, mut step: impl FnMut(&mut Blocked<'_>) -> Step<T>) -> Result<T> {
-        let mut blocked = Blocked {
-            engine: self,
-            turns: 0,
-            faults: 0,
-            refusals: 0,
-            wanted: Vec::new(),
-            holds: [const { None }; POINT_HOLDS as usize],
-            held: 0,
-            share: None,
-        };
-        loop {
-            match step(&mut blocked) {
-                Ok(value) => return Ok(value),
-                Err(Halt::Error(error)) => return Err(error),
-                Err(Halt::Stop(stop)) => blocked.wait(&stop)?,
-            }
-        }
-    }
 }
 
 /// What is known of a read that has begun.
@@ -510,91 +481,6 @@ pub(crate) fn no_such_table(table: &TableState) -> Halt {
         name: table.name.clone(),
     }
     .into()
-}
-
-/// A blocking operation between two of its attempts.
-pub(crate) struct Blocked<'a> {
-    engine: &'a Engine,
-    turns: u32,
-    faults: u32,
-    /// How often there was no share of holds.
-    refusals: u32,
-    /// Pages that the step asks for beside the one it faulted on.
-    pub(crate) wanted: Vec<PageId>,
-    // Dropped before the share that allows them.
-    holds: [Option<Hold<'a>>; POINT_HOLDS as usize],
-    /// Pages that were held so far: the oldest makes room.
-    held: usize,
-    share: Option<HoldShare<'a>>,
-}
-
-impl<'a> Blocked<'a> {
-    fn wait(&mut self, stop: &Stop) -> Result<()> {
-        match stop {
-            Stop::Restart(Restart::Fault(page)) => self.fault(*page),
-            Stop::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
-                let begun = profile::begin();
-                let served = self.engine.serve(*restart, &mut self.turns);
-                profile::end(begun, Wait::of(stop));
-                served
-            }
-            stop => self.park_on(stop),
-        }
-    }
-
-    fn park_on(&self, stop: &Stop) -> Result<()> {
-        let begun = profile::begin();
-        let parked = self.park_for(stop);
-        profile::end(begun, Wait::of(stop));
-        parked
-    }
-
-    fn park_for(&self, stop: &Stop) -> Result<()> {
-        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
-        let waker = thread_waker();
-        while !self.engine.register(stop, &waker)? {
-            park();
-            if !matches!(stop, Stop::Job(_)) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn fault(&mut self, page: PageId) -> Result<()> {
-        self.turns = 0;
-        self.faults += 1;
-        if self.faults > FAULTS_FREE && self.share.is_none() {
-            self.engine.statistics.tick(Ticker::HoldBudgets, 1);
-            loop {
-                self.share = self.engine.holds.try_take(POINT_HOLDS, &mut self.refusals);
-                if self.share.is_some() {
-                    break;
-                }
-                self.park_on(&Stop::Holds(POINT_HOLDS))?;
-            }
-        }
-        let begun = profile::begin();
-        if !self.wanted.is_empty() {
-            self.wanted.push(page);
-            self.engine.fetch_many(&self.wanted)?;
-            self.wanted.clear();
-        }
-        self.engine.fetch(page)?;
-        profile::end(begun, Wait::Page);
-        if let Some(share) = &self.share {
-            let place = &mut self.holds[self.held % share.frames()];
-            *place = None;
-            // A page that is gone again is faulted in again.
-            if let Ok(hold) = self.engine.pool.hold(page, 0) {
-                *place = Some(hold);
-                self.held += 1;
-            } else {
-                pause(&mut self.turns);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Engine {

@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod blocked;
 mod checkpoint;
 mod checkpoint_progress;
 mod chunks;
@@ -77,6 +78,7 @@ mod read_group;
 mod read_log;
 mod reads;
 mod recovery_progress;
+mod replay;
 mod report;
 mod space_keeper;
 #[cfg(test)]

@@ -6,35 +6,30 @@
 //! any point: until its checkpoint is durable it writes to blocks only that the old one does not
 //! use, and no record behind it names.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
-use pando_format::chunks::ChunkPart;
-use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
-use pando_pool::Marks;
+use pando_format::{Compression, Epoch, Lsn, PageSize};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::time;
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
+use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
 
 use crate::checkpoint::{CheckpointState, Files};
-use crate::chunks::apply::NewValue;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, create_data, open_data, pool_of, space_keeper};
-use crate::load::tree::Filled;
 use crate::mapping_files::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
 };
 use crate::options::{Budget, Builder};
 use crate::recovery_progress::Meter;
+use crate::replay::{Replay, Replayed};
 use crate::store::Store;
-use crate::structure::{CATALOGUE, Change, GARBAGE};
+use crate::structure::{CATALOGUE, GARBAGE};
 use crate::tables::TableState;
 
 /// Bytes of a new data file.
@@ -229,14 +224,6 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// What replay did.
-#[derive(Debug, Default)]
-struct Replayed {
-    records: u64,
-    log_bytes: u64,
-    sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
-}
-
 /// The last steps of creation and recovery: a checkpoint at `start`, then the log of the new life.
 fn finish(
     store: Store,
@@ -419,12 +406,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         .sync_directory()
         .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
-    let mut replay = Replay {
-        store: &store,
-        scratch: Scratch::new(),
-        tables: HashMap::new(),
-        replayed: &mut replayed,
-    };
+    let mut replay = Replay::new(&store, &mut replayed);
     let how = ReplayOptions {
         segment_bytes: superblock.segment_bytes,
         identity: superblock.identity,
@@ -440,7 +422,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
     let end = pando_wal::replay(&device, &how, |lsn, payload| {
         replay.batch(lsn, payload)?;
-        meter.replayed(lsn, replay.replayed.records);
+        meter.replayed(lsn, replay.records());
         Ok::<(), Error>(())
     })?;
     replayed.log_bytes = meter.log_bytes();
@@ -470,147 +452,4 @@ fn remove_strays(device: &AnyDevice, superblock: &Superblock) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What a record says of a key.
-enum Write<'a> {
-    Put(&'a [u8]),
-    PutChunks(ChunkedValue<'a>),
-    Delete,
-}
-
-struct Replay<'a> {
-    store: &'a Store,
-    scratch: Scratch,
-    tables: HashMap<TreeId, Arc<TableState>>,
-    replayed: &'a mut Replayed,
-}
-
-impl Replay<'_> {
-    fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
-        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
-        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
-        let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
-        let marks = Marks { lsn, multi_lsn };
-        self.make_room(batch.operations(), payload.len());
-        for (index, operation) in batch.enumerate() {
-            match operation.map_err(|damage| damaged(damage.what))? {
-                Operation::Put { tree, key, value } => {
-                    self.write(tree, marks, key, Write::Put(value))?;
-                }
-                Operation::PutChunks { tree, key, value } => {
-                    self.write(tree, marks, key, Write::PutChunks(value))?;
-                }
-                Operation::Delete { tree, key } => self.write(tree, marks, key, Write::Delete)?,
-                Operation::CreateTable { name, tree } => {
-                    self.change(name, (None, Some(tree), None), lsn, index)?;
-                }
-                Operation::DropTable { name, tree } => {
-                    self.change(name, (Some(tree), None, None), lsn, index)?;
-                }
-                Operation::ReplaceTable {
-                    name,
-                    old_tree,
-                    new_tree,
-                } => {
-                    self.change(name, (Some(old_tree), Some(new_tree), None), lsn, index)?;
-                }
-                Operation::TakeTree {
-                    name,
-                    old_tree,
-                    new_tree,
-                    root,
-                    entries,
-                } => {
-                    let tree = Tree { id: new_tree, root };
-                    let filled = Some(Filled { tree, entries });
-                    self.change(name, (Some(old_tree), Some(new_tree), filled), lsn, index)?;
-                }
-                Operation::SwapTables { .. } => {
-                    return Err(damaged(
-                        "swaps tables, which this version never does".into(),
-                    ));
-                }
-            }
-        }
-        self.replayed.records += 1;
-        Ok(())
-    }
-
-    /// Blocks for the pages that the batch may make dirty.
-    fn make_room(&self, operations: u32, bytes: usize) {
-        let store = self.store;
-        let of_values = bytes / (store.pool.page_size().bytes() / 2);
-        let garbage = store.burial_pages(operations.into());
-        let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
-        store.space.want(pages * u64::from(store.page_blocks()));
-        store.space.grow_if_wanted(store.committed_blocks());
-    }
-
-    fn write(&mut self, tree: TreeId, marks: Marks, key: &[u8], write: Write<'_>) -> Result<()> {
-        let state = match self.tables.get(&tree) {
-            Some(state) => state.clone(),
-            None => {
-                let state = self.store.tables.of_tree(tree).ok_or_else(|| {
-                    Error::corrupt(
-                        format!("log at {}", marks.lsn),
-                        format!("{tree} is unknown"),
-                    )
-                })?;
-                self.tables.insert(tree, state.clone());
-                state
-            }
-        };
-        let known = state
-            .tree()
-            .filter(|known| known.id == tree)
-            .ok_or_else(|| {
-                Error::corrupt(
-                    format!("log at {}", marks.lsn),
-                    format!("{tree} was dropped"),
-                )
-            })?;
-        let (store, scratch) = (self.store, &mut self.scratch);
-        let (entries, fill) = match write {
-            Write::Put(value) => store.apply(known, marks, key, Some(value), scratch)?,
-            Write::Delete => store.apply(known, marks, key, None, scratch)?,
-            Write::PutChunks(value) => {
-                let parts: Vec<ChunkPart> = value.parts().collect();
-                let value = NewValue {
-                    head: value.head,
-                    shape: value.shape,
-                    parts: &parts,
-                    ids: None,
-                };
-                store.apply_chunks(known, marks, key, value, scratch)?
-            }
-        };
-        state.add(entries);
-        if fill != LeafFill::Enough {
-            self.replayed.sparse.push((known, key.to_vec(), fill));
-        }
-        Ok(())
-    }
-
-    fn change(
-        &mut self,
-        name: &[u8],
-        (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
-        lsn: Lsn,
-        index: usize,
-    ) -> Result<()> {
-        let name = str::from_utf8(name).map_err(|_| {
-            Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
-        })?;
-        self.tables.clear();
-        // The index is that of the change among changes: they come before all writes.
-        let change = Change {
-            name,
-            old,
-            new,
-            filled,
-        };
-        self.store
-            .apply_change(change, None, lsn, index as u32, &mut self.scratch)
-    }
 }

@@ -143,7 +143,7 @@ fn conflict(place: &Place) -> u64 {
 fn fault_often(place: &Place) -> u64 {
     let root = place.table.state.tree().unwrap().root;
     let mut turns = 0;
-    let step = |_: &mut crate::engine::Blocked<'_>| {
+    let step = |_: &mut crate::blocked::Blocked<'_>| {
         turns += 1;
         match turns {
             8 => Ok(()),

@@ -1,0 +1,101 @@
+//! What a command that has ended adds to the figures: counters, slow log, latency monitor, profile.
+
+use pando_resp::Arguments;
+use pando_sync::time::Duration;
+
+use crate::commands::{Command, Flags};
+use crate::connection::Connection;
+use crate::context::progress::Progress;
+use crate::executor::{Running, nanoseconds};
+use crate::loop_data::Turn;
+use crate::slow_log::{SlowCommand, kept};
+
+impl Connection {
+    /// Counts a command that has ended at the turn's clock, and those inside.
+    #[inline]
+    pub(crate) fn count(&mut self, turn: &mut Turn<'_>, running: &Running) {
+        let statistics = &turn.shared.statistics;
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let Progress {
+            hits,
+            misses,
+            calls,
+            ..
+        } = &mut buffers.progress;
+        let commands = 1 + calls.len() as u64;
+        let found = (u64::from(*hits), u64::from(*misses));
+        turn.counts.ended(commands, found.0, found.1);
+        for call in calls.drain(..) {
+            statistics.commands.called(call.id, call.ns);
+            if let Some(code) = call.error {
+                statistics.commands.failed(call.id);
+                turn.count_error(&code);
+            }
+        }
+        let ns = nanoseconds(turn.clock.duration_since(running.began));
+        statistics.commands.called(running.id, ns);
+        if buffers.output.running().first() == Some(&b'-') {
+            statistics.commands.failed(running.id);
+        }
+        if ns >= turn.shared.settings.watch_ns() {
+            let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+            let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+            let waits = match running.parked {
+                true => buffers.spending.text(),
+                false => String::new(),
+            };
+            let command = (running.id, running.command);
+            self.note_slow(turn, command, arguments, (ns, &waits));
+        }
+        if self.session.profiles.is_some() {
+            self.note_profile(turn, running, ns);
+        }
+    }
+
+    /// Keeps where a command spent its time, for its connection; that of asking for it is not kept.
+    #[cold]
+    fn note_profile(&mut self, turn: &Turn<'_>, running: &Running, ns: u64) {
+        let name = &turn.shared.commands.names()[running.id];
+        let waited = self.buffers.as_ref().filter(|_| running.parked);
+        let Some(profiles) = &mut self.session.profiles else {
+            return;
+        };
+        if name == "pando|profile" {
+            return profiles.forget_runs();
+        }
+        let waited = waited.map(|buffers| &buffers.spending);
+        profiles.end(name, Duration::from_nanos(ns), waited);
+    }
+
+    /// Tells slow log and latency monitor of a command that took `ns`, and what it waited for.
+    #[cold]
+    pub(crate) fn note_slow(
+        &self,
+        turn: &Turn<'_>,
+        (id, command): (usize, &Command),
+        arguments: Arguments<'_>,
+        (ns, waits): (u64, &str),
+    ) {
+        let event = match command.flags.has(Flags::FAST) {
+            true => "fast-command",
+            false => "command",
+        };
+        turn.shared.observe(event, ns, turn.now_ms);
+        let settings = &turn.shared.settings;
+        let micros = ns / 1000;
+        if u64::try_from(settings.slow_us()).is_ok_and(|least| micros >= least) {
+            let command = SlowCommand {
+                id: 0,
+                unix_s: turn.now_ms / 1000,
+                micros,
+                arguments: kept(arguments, command.shown),
+                address: self.record.address.to_string(),
+                client_name: self.record.names.lock().name.clone(),
+            };
+            let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
+            turn.shared.slow_log.add(command, most);
+            let (client, name) = (self.record.address, &turn.shared.commands.names()[id]);
+            (turn.shared.events).slow_command(client, name, micros, waits);
+        }
+    }
+}

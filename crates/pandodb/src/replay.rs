@@ -1,0 +1,186 @@
+//! Replay: the batches of the log, applied to the pages of the last checkpoint one after the other.
+
+use std::collections::HashMap;
+
+use pando_format::chunks::ChunkPart;
+use pando_format::log::{BatchReader, ChunkedValue, Operation};
+use pando_format::{Lsn, TreeId};
+use pando_pool::Marks;
+use pando_sync::Arc;
+use pando_tree::{LeafFill, Scratch, Tree};
+
+use crate::chunks::apply::NewValue;
+use crate::error::{Error, Result};
+use crate::load::tree::Filled;
+use crate::store::Store;
+use crate::structure::Change;
+use crate::tables::TableState;
+
+/// What replay did.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) records: u64,
+    pub(crate) log_bytes: u64,
+    /// Leaves that may have to be merged with others, by one of their keys.
+    pub(crate) sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
+}
+
+/// What a record says of a key.
+enum Write<'a> {
+    Put(&'a [u8]),
+    PutChunks(ChunkedValue<'a>),
+    Delete,
+}
+
+/// Replay of the log into a store that nobody else uses yet.
+pub(crate) struct Replay<'a> {
+    store: &'a Store,
+    scratch: Scratch,
+    tables: HashMap<TreeId, Arc<TableState>>,
+    replayed: &'a mut Replayed,
+}
+
+impl<'a> Replay<'a> {
+    /// What it does is added to `replayed`.
+    pub(crate) fn new(store: &'a Store, replayed: &'a mut Replayed) -> Self {
+        Self {
+            store,
+            scratch: Scratch::new(),
+            tables: HashMap::new(),
+            replayed,
+        }
+    }
+
+    /// Number of records so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.replayed.records
+    }
+
+    /// Applies the batch at `lsn`, unless its pages hold it already.
+    pub(crate) fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
+        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
+        let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
+        let marks = Marks { lsn, multi_lsn };
+        self.make_room(batch.operations(), payload.len());
+        for (index, operation) in batch.enumerate() {
+            match operation.map_err(|damage| damaged(damage.what))? {
+                Operation::Put { tree, key, value } => {
+                    self.write(tree, marks, key, Write::Put(value))?;
+                }
+                Operation::PutChunks { tree, key, value } => {
+                    self.write(tree, marks, key, Write::PutChunks(value))?;
+                }
+                Operation::Delete { tree, key } => self.write(tree, marks, key, Write::Delete)?,
+                Operation::CreateTable { name, tree } => {
+                    self.change(name, (None, Some(tree), None), lsn, index)?;
+                }
+                Operation::DropTable { name, tree } => {
+                    self.change(name, (Some(tree), None, None), lsn, index)?;
+                }
+                Operation::ReplaceTable {
+                    name,
+                    old_tree,
+                    new_tree,
+                } => {
+                    self.change(name, (Some(old_tree), Some(new_tree), None), lsn, index)?;
+                }
+                Operation::TakeTree {
+                    name,
+                    old_tree,
+                    new_tree,
+                    root,
+                    entries,
+                } => {
+                    let tree = Tree { id: new_tree, root };
+                    let filled = Some(Filled { tree, entries });
+                    self.change(name, (Some(old_tree), Some(new_tree), filled), lsn, index)?;
+                }
+                Operation::SwapTables { .. } => {
+                    return Err(damaged(
+                        "swaps tables, which this version never does".into(),
+                    ));
+                }
+            }
+        }
+        self.replayed.records += 1;
+        Ok(())
+    }
+
+    /// Blocks for the pages that the batch may make dirty.
+    fn make_room(&self, operations: u32, bytes: usize) {
+        let store = self.store;
+        let of_values = bytes / (store.pool.page_size().bytes() / 2);
+        let garbage = store.burial_pages(operations.into());
+        let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
+        store.space.want(pages * u64::from(store.page_blocks()));
+        store.space.grow_if_wanted(store.committed_blocks());
+    }
+
+    fn write(&mut self, tree: TreeId, marks: Marks, key: &[u8], write: Write<'_>) -> Result<()> {
+        let state = match self.tables.get(&tree) {
+            Some(state) => state.clone(),
+            None => {
+                let state = self.store.tables.of_tree(tree).ok_or_else(|| {
+                    Error::corrupt(
+                        format!("log at {}", marks.lsn),
+                        format!("{tree} is unknown"),
+                    )
+                })?;
+                self.tables.insert(tree, state.clone());
+                state
+            }
+        };
+        let known = state
+            .tree()
+            .filter(|known| known.id == tree)
+            .ok_or_else(|| {
+                Error::corrupt(
+                    format!("log at {}", marks.lsn),
+                    format!("{tree} was dropped"),
+                )
+            })?;
+        let (store, scratch) = (self.store, &mut self.scratch);
+        let (entries, fill) = match write {
+            Write::Put(value) => store.apply(known, marks, key, Some(value), scratch)?,
+            Write::Delete => store.apply(known, marks, key, None, scratch)?,
+            Write::PutChunks(value) => {
+                let parts: Vec<ChunkPart> = value.parts().collect();
+                let value = NewValue {
+                    head: value.head,
+                    shape: value.shape,
+                    parts: &parts,
+                    ids: None,
+                };
+                store.apply_chunks(known, marks, key, value, scratch)?
+            }
+        };
+        state.add(entries);
+        if fill != LeafFill::Enough {
+            self.replayed.sparse.push((known, key.to_vec(), fill));
+        }
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        name: &[u8],
+        (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
+        lsn: Lsn,
+        index: usize,
+    ) -> Result<()> {
+        let name = str::from_utf8(name).map_err(|_| {
+            Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
+        })?;
+        self.tables.clear();
+        // The index is that of the change among changes: they come before all writes.
+        let change = Change {
+            name,
+            old,
+            new,
+            filled,
+        };
+        self.store
+            .apply_change(change, None, lsn, index as u32, &mut self.scratch)
+    }
+}
