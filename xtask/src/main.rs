@@ -21,7 +21,7 @@ cargo xtask COMMAND
   audit [--cores N | --ablations]
                              cache-line transfers of the engine on N simulated cores, or of the
                              ablations of its reads on 1 to 64
-  mutants [--only TEXT] [--list]
+  mutants [--only TEXT] [--part K/N] [--list]
                              plants known bugs and checks that their tests fail";
 
 fn main() -> ExitCode {

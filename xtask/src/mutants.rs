@@ -3,7 +3,8 @@
 //!
 //! Works on a copy of the tree, never on the tree itself. The tests are run
 //! without a change first: what fails anyway proves nothing. A test that does not end counts as one
-//! that fails.
+//! that fails. Bugs for the same test come one after another, so that little is compiled twice, and
+//! the list can be cut into parts, for more machines or for more than one sitting.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,6 +47,46 @@ enum Verdict {
     Broken(&'static str),
 }
 
+/// `--part K/N`: the Kth of N parts of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    number: usize,
+    parts: usize,
+}
+
+impl Part {
+    /// The part that `arguments` ask for, and what else they say.
+    fn taken_from(arguments: &[String]) -> Result<(Vec<String>, Self)> {
+        let mut rest = arguments.to_vec();
+        let Some(at) = rest.iter().position(|argument| argument == "--part") else {
+            return Ok((
+                rest,
+                Self {
+                    number: 1,
+                    parts: 1,
+                },
+            ));
+        };
+        let words: Vec<String> = rest.drain(at..rest.len().min(at + 2)).collect();
+        let text = words.get(1).map_or("", String::as_str);
+        let numbers = text
+            .split_once('/')
+            .map(|(number, parts)| (number.parse(), parts.parse()));
+        match numbers {
+            Some((Ok(number), Ok(parts))) if (1..=parts).contains(&number) => {
+                Ok((rest, Self { number, parts }))
+            }
+            _ => Err(format!("--part {text}: K/N is needed, with K from 1 to N")),
+        }
+    }
+
+    /// Its share of `all`; shares differ by one entry at most.
+    fn of<T>(self, all: &[T]) -> &[T] {
+        let bound = |number| all.len() * number / self.parts;
+        &all[bound(self.number - 1)..bound(self.number)]
+    }
+}
+
 fn read_list(root: &Path) -> Result<List> {
     let text = fs::read_to_string(root.join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
     toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))
@@ -53,12 +94,15 @@ fn read_list(root: &Path) -> Result<List> {
 
 /// The command.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
-    let only = option(arguments, "--only", &["--list"])?.unwrap_or_default();
+    let (arguments, part) = Part::taken_from(arguments)?;
+    let only = option(&arguments, "--only", &["--list"])?.unwrap_or_default();
     let list = read_list(root)?;
     let chosen = |mutant: &&Mutant| mutant.file.contains(&only) || mutant.test.contains(&only);
-    let mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
+    let mut mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
+    mutants.sort_by_key(|mutant| (&mutant.flags, &mutant.test, &mutant.file));
+    let mutants = part.of(&mutants);
     if arguments.iter().any(|argument| argument == "--list") {
-        for mutant in &mutants {
+        for mutant in mutants {
             eprintln!("{}: {:?} -> {:?}", mutant.file, mutant.old, mutant.new);
         }
         return Ok(());
@@ -76,7 +120,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
             .map_err(|error| format!("without any change: {error}"))?;
     }
     let mut wrong = 0;
-    for mutant in &mutants {
+    for mutant in mutants {
         let (word, fine) = match plant(&tree, mutant)? {
             Verdict::Caught => ("caught", true),
             Verdict::Survived => ("SURVIVED", false),
@@ -155,12 +199,24 @@ fn results(tree: &Path, flags: &str) -> PathBuf {
     tree.with_file_name(format!("target{word}"))
 }
 
+/// Makes `command` build with `flags` what tells right from wrong, soon: these builds are not
+/// measured.
+fn build_soon<'c>(command: &'c mut Command, tree: &Path, flags: &str) -> &'c mut Command {
+    command
+        .env("RUSTFLAGS", flags)
+        .env("CARGO_TARGET_DIR", results(tree, flags))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
+}
+
 fn build(tree: &Path, flags: &str, test: &str) -> Command {
     let arguments = test.split_whitespace().take_while(|word| *word != "--");
     let mut build = cargo(tree, None);
     build.args(["test", "--no-run"]).args(arguments);
-    build.env("RUSTFLAGS", flags);
-    build.env("CARGO_TARGET_DIR", results(tree, flags));
+    build_soon(&mut build, tree, flags);
     build
 }
 
@@ -169,9 +225,8 @@ fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
     let mut limited = command("timeout", tree);
     limited
         .args(["--kill-after=5", TEST_SECONDS, "cargo", "test"])
-        .args(test.split_whitespace())
-        .env("RUSTFLAGS", flags)
-        .env("CARGO_TARGET_DIR", results(tree, flags));
+        .args(test.split_whitespace());
+    build_soon(&mut limited, tree, flags);
     limited
 }
 
@@ -179,6 +234,31 @@ fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
 mod tests {
     use super::*;
     use crate::run::project_root;
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let all: Vec<usize> = (0..330).collect();
+        let mut seen = Vec::new();
+        for number in 1..=7 {
+            let words = ["--only", "x", "--part", &format!("{number}/7")].map(String::from);
+            let (rest, part) = Part::taken_from(&words).unwrap();
+            assert_eq!(rest, ["--only", "x"]);
+            assert!((47..=48).contains(&part.of(&all).len()));
+            seen.extend_from_slice(part.of(&all));
+        }
+        assert_eq!(seen, all);
+        for wrong in [
+            &["--part", "0/7"][..],
+            &["--part", "8/7"],
+            &["--part", "1"],
+            &["--part"],
+        ] {
+            let words: Vec<String> = wrong.iter().copied().map(String::from).collect();
+            assert!(Part::taken_from(&words).is_err(), "{wrong:?}");
+        }
+        let (_, whole) = Part::taken_from(&[]).unwrap();
+        assert_eq!(whole.of(&all), all);
+    }
 
     /// Whoever changes a line that a bug is planted in finds out at once.
     #[test]
