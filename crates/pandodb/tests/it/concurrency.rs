@@ -174,6 +174,12 @@ fn nobody_sees_half_a_batch() {
         .unwrap();
     let table = db.table("t").unwrap();
     let keys: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 300]).collect();
+    // More than a leaf between two of them: what lies in one leaf is written under one latch.
+    for key in &keys {
+        for last in 100..=u8::MAX {
+            table.put(&[&key[..], &[last]].concat(), b"").unwrap();
+        }
+    }
     let write = |value: u64| {
         let mut batch = Batch::new();
         for key in &keys {
@@ -198,11 +204,46 @@ fn nobody_sees_half_a_batch() {
                 }
             });
         }
-        for value in 1..3000 {
+        for value in 1..10_000 {
             write(value);
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn what_is_there_once_is_deleted_once() {
+    let db = Db::builder()
+        .max_memory(4 << 20)
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let (made, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..6 {
+            let (table, made, deleted) = (&table, &made, &deleted);
+            scope.spawn(move || {
+                for turn in 0..60_000_u32 {
+                    let key = [turn as u8 % 2];
+                    if thread % 2 == 0 {
+                        let mut is_new = false;
+                        let make = |old: Option<&[u8]>| {
+                            is_new = old.is_none();
+                            Some(b"value".to_vec())
+                        };
+                        table.update(&key, make).unwrap();
+                        made.fetch_add(is_new.into(), Ordering::Relaxed);
+                    } else if table.delete(&key).unwrap() {
+                        deleted.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let left = made.into_inner() - deleted.into_inner();
+    assert_eq!(left, table.iter().count() as u64);
+    assert_eq!(left, table.len());
 }
 
 #[test]

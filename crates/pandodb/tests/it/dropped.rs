@@ -50,15 +50,16 @@ fn check_read<T>(result: pandodb::Result<T>, check: impl FnOnce(T)) -> bool {
 }
 
 fn check_value(number: u32, found: Option<&[u8]>) {
-    if let Some(found) = found {
-        assert_eq!(found, value(number), "{number}");
-    }
+    assert_eq!(found, Some(&value(number)[..]), "{number}");
 }
 
 fn read_all_ways(table: &Table, number: u32) -> bool {
     let key = number.to_be_bytes();
-    let one = check_read(table.get(&key), |found| {
-        check_value(number, found.as_deref());
+    let ones = (number..number + 60).all(|number| {
+        let number = number % KEYS;
+        check_read(table.get(&number.to_be_bytes()), |found| {
+            check_value(number, found.as_deref());
+        })
     });
     let many = check_read(table.get_many(&[&key, &[0, 0, 0, 7]]), |found| {
         check_value(number, found[0].as_deref());
@@ -74,7 +75,7 @@ fn read_all_ways(table: &Table, number: u32) -> bool {
         .map(|e| check_read(e, entry));
     let forward = scans.all(|there| there);
     let mut scans = table.iter().rev().take(60).map(|e| check_read(e, entry));
-    one && many && forward && scans.all(|there| there)
+    ones && many && forward && scans.all(|there| there)
 }
 
 /// Ends the readers, also when a writer panics.
@@ -90,15 +91,22 @@ impl Drop for StopOnDrop<'_> {
 fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
     let (directory, db) = small(128);
     let (stop, whole) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Odd while the table holds all keys, another number each time.
+    let state = AtomicU64::new(0);
     thread::scope(|scope| {
         let read = |reader: u32| {
-            let (db, stop, whole) = (&db, &stop, &whole);
+            let (db, stop, whole, state) = (&db, &stop, &whole, &state);
             scope.spawn(move || {
                 let mut number = reader;
                 while !stop.load(Ordering::Relaxed) {
-                    let Some(table) = db.existing_table("t") else {
+                    let before = state.load(Ordering::SeqCst);
+                    let table = db.existing_table("t");
+                    let (Some(table), true) = (table, before % 2 == 1) else {
                         continue;
                     };
+                    if state.load(Ordering::SeqCst) != before {
+                        continue;
+                    }
                     // The same handle until it answers that the table is gone.
                     while !stop.load(Ordering::Relaxed) && read_all_ways(&table, number % KEYS) {
                         number = number.wrapping_add(31);
@@ -107,12 +115,13 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
                 }
             })
         };
-        let readers = [read(0), read(1)];
+        let readers: Vec<_> = (0..8).map(read).collect();
         let _stopping = StopOnDrop(&stop);
         // Its pages become those of another tree.
         let other = db.table("other").unwrap();
-        for _ in 0..12 {
+        for _ in 0..120 {
             fill(&db.table("t").unwrap());
+            state.fetch_add(1, Ordering::SeqCst);
             let before = whole.load(Ordering::Relaxed);
             while whole.load(Ordering::Relaxed) == before {
                 // The scope says how one has failed.
@@ -121,6 +130,7 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
                 }
                 thread::yield_now();
             }
+            state.fetch_add(1, Ordering::SeqCst);
             db.drop_table("t").unwrap();
             fill(&other);
             db.clear_tables(&[&other]).unwrap();
