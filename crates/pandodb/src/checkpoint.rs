@@ -287,9 +287,6 @@ impl crate::store::Store {
                 pause(&mut turns);
             }
         }
-        // Or, when it was changed since, is clean of this epoch, whose state of it is lost. An
-        // image is abandoned behind the poison: who sees no image in flight sees the poison.
-        self.check_poison()?;
         let group = Group {
             generation: cut.epoch,
             pairs: epochs.take_pairs(cut.epoch),
@@ -298,6 +295,9 @@ impl crate::store::Store {
         let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
         // What the file grows by from here on is not synced below.
         let data_blocks = self.space.blocks();
+        // Fails when the store is poisoned, too. A frame whose image was abandoned, and that was
+        // changed since, is clean of this epoch, whose state of it is lost. An image is abandoned
+        // behind the poison: who has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
         self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
