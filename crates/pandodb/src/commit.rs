@@ -157,7 +157,8 @@ struct Credits<'a> {
 }
 
 impl Engine {
-    /// One attempt to commit `set`, which changes no table as a whole.
+    /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
+    /// name trees that its tables have no more, and `scratch` what follows from them.
     pub(crate) fn try_commit(
         &self,
         set: &mut WriteSet,
@@ -186,13 +187,6 @@ impl Engine {
             return Err(Stop::Gate.into());
         };
         steps.end(CommitStep::Lock);
-        if !set.trees_unchanged() {
-            drop(pass);
-            drop(locked);
-            set.refresh_trees()?;
-            scratch.reset();
-            return Ok(Outcome::Conflict { watched: false });
-        }
         // Inside the gate: a batch that changes tables is either seen, or comes later.
         if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
             self.statistics.tick(Ticker::CommitConflicts, 1);
@@ -432,7 +426,8 @@ impl Engine {
         }
     }
 
-    /// Whether something that was read (Some(false)) or watched (Some(true)) has changed.
+    /// Whether something that was read, or which tree a table has (Some(false)), or something that
+    /// was watched (Some(true)) has changed.
     pub(crate) fn changed(
         &self,
         set: &WriteSet,

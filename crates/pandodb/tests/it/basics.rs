@@ -175,6 +175,41 @@ fn tables_are_created_listed_cleared_and_dropped() {
 }
 
 #[test]
+fn a_batch_goes_into_what_its_tables_are_when_it_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Db::builder().max_memory(16 << 20).open(directory.path());
+    let db = open().unwrap();
+    let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+    for change in 0..2 {
+        table.put(b"old", b"1").unwrap();
+        let mut batch = Batch::new();
+        batch.put(&table, b"new", b"2");
+        batch.put(&other, b"new", b"3");
+        match change {
+            0 => db.clear_tables(&[&table]).unwrap(),
+            _ => db.drop_table("t").unwrap(),
+        }
+        let written = db.write(&mut batch, WriteOptions::default());
+        if change == 0 {
+            written.unwrap();
+            assert_eq!(table.get(b"new").unwrap().unwrap(), b"2");
+            assert_eq!(table.len(), 1);
+        } else {
+            assert!(matches!(written, Err(Error::NoSuchTable { .. })));
+        }
+        assert_eq!((other.len(), table.iter().count()), (1, 1));
+    }
+    drop((table, other));
+    db.close().unwrap();
+    let db = open().unwrap();
+    assert_eq!(db.tables(), ["other"]);
+    assert_eq!(
+        db.table("other").unwrap().get(b"new").unwrap().unwrap(),
+        b"3"
+    );
+}
+
+#[test]
 fn space_of_dropped_tables_comes_back() {
     let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
     let none = WriteOptions::durability(pandodb::Durability::None);
