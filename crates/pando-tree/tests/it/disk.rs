@@ -318,6 +318,35 @@ fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
 }
 
 #[test]
+fn an_empty_leaf_that_a_checkpoint_has_still_to_write_is_taken_out() {
+    let rig = DiskRig::new(128);
+    let mut session = Session::default();
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..200 {
+        rig.insert(&mut session, &key(number), &[1; 100]);
+    }
+    let removed = (0..200_u32).find(|number| {
+        let (stay, marks) = (rig.stay(), marks(&mut session));
+        let key = key(*number);
+        let scratch = &mut session.scratch;
+        let done = rig.drive(|| (rig.tree).try_remove(&rig.pool, &stay, marks, &key, scratch));
+        done.leaf_fill == LeafFill::Empty
+    });
+    let last = removed.expect("a leaf is empty before all are");
+    let used = || (1 << 16) - rig.pool.page_ids().available();
+    let before = used();
+    rig.checkpoint(&session, || {
+        let (stay, marks) = (rig.stay(), marks(&mut Session::default()));
+        let key = key(last);
+        let done = rig.drive(|| rig.tree.try_remove_empty(&rig.pool, &stay, marks, &key));
+        assert!(done, "it is empty");
+    });
+    assert_eq!(used(), before - 1);
+    let keys: Vec<_> = (last + 1..200).map(|number| key(number).to_vec()).collect();
+    assert_eq!(rig.keys_and_leaves().0, keys);
+}
+
+#[test]
 fn threads_share_a_tree_larger_than_its_pool() {
     let rig = DiskRig::new(256);
     thread::scope(|scope| {
