@@ -157,7 +157,13 @@ impl DamageCase {
         for time in 0..times {
             let _watchdog = Watchdog::new(limit(), self.command());
             let victim = self.victim(&mut random, time).map_err(replay)?;
-            for _ in 0..if written_wrong { 1 } else { 4 } {
+            let places = match (self.file, self.harm) {
+                _ if written_wrong => 1,
+                // Most of the file is of pages that are elsewhere by now.
+                ("data", Harm::Flip | Harm::Zero) => 48,
+                _ => 4,
+            };
+            for _ in 0..places {
                 let device = victim.device.after_crash(1, CrashMode::AllSurvive);
                 let place = self.harm(&device, &mut random).map_err(replay)?;
                 counts.cases += 1;
