@@ -174,7 +174,7 @@ fn who_has_seen_one_key_of_a_batch_sees_the_others() {
                 }
             });
         }
-        for round in 1..400_u64 {
+        for round in 1..3000_u64 {
             let mut batch = Batch::new();
             for key in 0..12 {
                 let mut value = round.to_le_bytes().to_vec();

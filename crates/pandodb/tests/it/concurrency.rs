@@ -204,7 +204,7 @@ fn nobody_sees_half_a_batch() {
                 }
             });
         }
-        for value in 1..10_000 {
+        for value in 1..50_000 {
             write(value);
         }
         stop.store(true, Ordering::Relaxed);
