@@ -81,9 +81,9 @@ impl Values {
         is_own.then_some(version)
     }
 
-    /// True if `head` and `rest` are a value of which nothing repeats, of key `number` in `version`,
-    /// which `head` says. A read is checked in less time than it takes to write its value down, so
-    /// that the benchmark is of the read.
+    /// True if `head` and `rest` are a value of which nothing repeats, of key `number` in
+    /// `version`, which `head` says. Takes less time than to write the value down, so that the
+    /// benchmark is of the read.
     fn is_dense(&self, number: u64, version: u32, head: &[u8], rest: &[u8]) -> bool {
         let (stamp, place) = self.stamp_and_place(number, version);
         let (chunks, last) = rest.as_chunks();
