@@ -159,11 +159,7 @@ struct Credits<'a> {
 impl Engine {
     /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
     /// name trees that its tables have no more, and `scratch` what follows from them.
-    pub(crate) fn try_commit(
-        &self,
-        set: &mut WriteSet,
-        scratch: &mut CommitScratch,
-    ) -> Step<Outcome> {
+    pub(crate) fn try_commit(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<Outcome> {
         if set.is_read_only() {
             return Ok(self.validate_reads(set));
         }

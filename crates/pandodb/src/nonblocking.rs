@@ -461,7 +461,7 @@ impl Transaction {
                 JobEnd::Conflict { watched } => Outcome::Conflict { watched },
             }));
         }
-        let step = self.engine.try_commit(&mut self.set, &mut self.scratch);
+        let step = self.engine.try_commit(&self.set, &mut self.scratch);
         attempt(step, &mut self.scratch.wanted)
     }
 }

@@ -67,7 +67,7 @@ impl Work {
             self.scratch.reset();
             self.looked = true;
         }
-        match engine.try_commit(&mut self.set, &mut self.scratch)? {
+        match engine.try_commit(&self.set, &mut self.scratch)? {
             Outcome::Committed(lsn) => Ok(Some(End { lsn, existed: true })),
             Outcome::Conflict { .. } => {
                 self.looked = false;
