@@ -9,6 +9,14 @@ const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
 };
 
+fn in_memory() -> Db {
+    let builder = Db::builder().max_memory(4 << 20);
+    builder
+        .durability(Durability::None)
+        .open_in_memory()
+        .unwrap()
+}
+
 /// Fails the test when some thread makes no progress for a long time.
 fn watched<R>(progress: &[AtomicU64], work: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
@@ -213,18 +221,14 @@ fn nobody_sees_half_a_batch() {
 
 #[test]
 fn what_is_there_once_is_deleted_once() {
-    let db = Db::builder()
-        .max_memory(4 << 20)
-        .durability(Durability::None)
-        .open_in_memory()
-        .unwrap();
+    let db = in_memory();
     let table = db.table("t").unwrap();
     let (made, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for thread in 0..6 {
             let (table, made, deleted) = (&table, &made, &deleted);
             scope.spawn(move || {
-                for turn in 0..60_000_u32 {
+                for turn in 0..200_000_u32 {
                     let key = [turn as u8 % 2];
                     if thread % 2 == 0 {
                         let mut is_new = false;
@@ -248,11 +252,7 @@ fn what_is_there_once_is_deleted_once() {
 
 #[test]
 fn counters_lose_no_increment() {
-    let db = Db::builder()
-        .max_memory(4 << 20)
-        .durability(Durability::None)
-        .open_in_memory()
-        .unwrap();
+    let db = in_memory();
     let table = db.table("t").unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
