@@ -26,6 +26,8 @@ const SHUTTLED: [&str; 2] = ["pando-space", "pando-tree"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Seeds of the simulation, and kills of the server, for each minute that is given.
 const SEEDS_PER_MINUTE: u64 = 10;
+/// Power cuts of the simulation for each minute.
+const CUTS_PER_MINUTE: u64 = 300;
 
 #[derive(Default)]
 struct Tally {
@@ -57,6 +59,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let mut tally = Tally::default();
     tally.step("release tests with assertions", release_tests(root));
     tally.step("simulation", simulation(root, minutes));
+    tally.step("restarts, then power cuts", restarts(root, minutes));
     tally.step("kill -9", kills(root, minutes));
     full_disk(root, &mut tally);
     tally.step("loom models", models(root));
@@ -89,6 +92,16 @@ fn simulation(root: &Path, minutes: u64) -> Result<()> {
         .args(["--config", "profile.release.debug-assertions=true"])
         .env("PANDO_FULL_STEP", "1")
         .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string()))
+}
+
+/// Processes that end while the kernel goes on, then power cuts.
+fn restarts(root: &Path, minutes: u64) -> Result<()> {
+    let crashes = (minutes * CUTS_PER_MINUTE).to_string();
+    run(cargo(root, None)
+        .args(["run", "--release", "-p", "pando-sim"])
+        .args(["--config", "profile.release.debug-assertions=true"])
+        .args(["--", "restarts", "--crashes", &crashes])
+        .env("CARGO_TARGET_DIR", target(root, "nightly")))
 }
 
 /// Kills the server while clients write, and looks at what is left.

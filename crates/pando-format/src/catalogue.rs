@@ -8,6 +8,7 @@
 //! Trees of users start at [`FIRST_USER_TREE`]. The roots of the system trees are pages 0 and 1.
 
 use crate::bytes::Reader;
+use crate::lost::{GARBAGE_ASIDE, GARBAGE_LEAKED, decode_leaks};
 use crate::{Damage, PageId, TreeId};
 
 /// The catalogue's tree.
@@ -77,6 +78,15 @@ pub enum GarbageRow {
     DroppedTree(TreeRow),
     /// Chunks that no leaf names any more, 1 to [`GARBAGE_CHUNKS_MAX`].
     Chunks(Vec<PageId>),
+    /// What a tree had and nothing names that can be read: see [`crate::lost`].
+    Leaked {
+        /// The tree.
+        tree: TreeId,
+        /// How often something was given up.
+        count: u64,
+    },
+    /// A piece of a write that was put aside: see [`crate::lost`].
+    Aside,
 }
 
 impl GarbageRow {
@@ -104,6 +114,11 @@ impl GarbageRow {
                 let pages = ids.map(|id| PageId(u32::from_le_bytes(*id)));
                 Ok(Self::Chunks(pages.collect()))
             }
+            Some((&GARBAGE_LEAKED, row)) => match decode_leaks(row) {
+                Some((tree, count)) => Ok(Self::Leaked { tree, count }),
+                None => Err(Damage::new("leaks that are not counted".to_owned())),
+            },
+            Some((&GARBAGE_ASIDE, _)) => Ok(Self::Aside),
             _ => Err(Damage::new(format!(
                 "garbage row of unknown kind, {} bytes",
                 value.len()

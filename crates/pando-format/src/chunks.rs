@@ -15,7 +15,7 @@
 //! A list that is too long for its leaf lies in overflow pages, as a value of its length would.
 
 use crate::bytes::{Reader, u32_at};
-use crate::{Damage, Extent, PageId, StoredPage};
+use crate::{Damage, Extent, PageId, StoredKind, StoredPage};
 
 /// Longest value in chunks, without its head.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
@@ -163,7 +163,7 @@ impl NewChunk {
             },
             tag: StoredPage::tag_of(self.checksum),
             names_chunks: false,
-            is_chunk: true,
+            kind: StoredKind::Chunk,
         }
     }
 }

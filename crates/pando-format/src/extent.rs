@@ -8,7 +8,8 @@
 //!     +---------+-----+---------------+------------+------------------+
 //! ```
 //! The state is the pool's (0 on disk: see [`StoredPage`]); the mapping stores words with state
-//! [`STATE_ON_DISK`] for mapped pages, [`STATE_CHUNK`] for chunks, and the word 0 for free ones.
+//! [`STATE_ON_DISK`] for mapped pages, [`STATE_CHUNK`] for chunks, [`STATE_OUT_OF_REACH`] for pages
+//! that nobody reads any more, and the word 0 for free ones.
 
 /// Bits of the state.
 pub const STATE_SHIFT: u32 = 61;
@@ -16,6 +17,8 @@ pub const STATE_SHIFT: u32 = 61;
 pub const STATE_ON_DISK: u64 = 1;
 /// State of a chunk, which has an extent and never a frame.
 pub const STATE_CHUNK: u64 = 4;
+/// State of a page that lacks a write that is in the log: it could not be read when that was due.
+pub const STATE_OUT_OF_REACH: u64 = 5;
 const NAMES_CHUNKS_SHIFT: u32 = 60;
 const TAG_SHIFT: u32 = 40;
 const TAG_BITS: u32 = 20;
@@ -42,8 +45,19 @@ pub struct StoredPage {
     pub tag: u32,
     /// A leaf that names other pages: of long values, or chunks of very large ones.
     pub names_chunks: bool,
+    /// What lies there.
+    pub kind: StoredKind,
+}
+
+/// What lies at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredKind {
+    /// The image of a page.
+    Page,
     /// A piece of a very large value: bytes without a header, which no frame ever holds.
-    pub is_chunk: bool,
+    Chunk,
+    /// An image that is not what the page must be: a write was due when it could not be read.
+    OutOfReach,
 }
 
 impl StoredPage {
@@ -52,13 +66,18 @@ impl StoredPage {
         checksum & ((1 << TAG_BITS) - 1)
     }
 
-    /// The word, with state [`STATE_ON_DISK`] or [`STATE_CHUNK`].
+    /// True for a piece of a very large value.
+    pub fn is_chunk(&self) -> bool {
+        self.kind == StoredKind::Chunk
+    }
+
+    /// The word, with the state that its kind has.
     pub fn encode(self) -> u64 {
         debug_assert!((1..=EXTENT_BLOCKS_MAX).contains(&self.extent.blocks));
-        let state = if self.is_chunk {
-            STATE_CHUNK
-        } else {
-            STATE_ON_DISK
+        let state = match self.kind {
+            StoredKind::Page => STATE_ON_DISK,
+            StoredKind::Chunk => STATE_CHUNK,
+            StoredKind::OutOfReach => STATE_OUT_OF_REACH,
         };
         state << STATE_SHIFT
             | u64::from(self.names_chunks) << NAMES_CHUNKS_SHIFT
@@ -67,11 +86,12 @@ impl StoredPage {
             | u64::from(self.extent.block)
     }
 
-    /// Reads a word; `None` unless its state is [`STATE_ON_DISK`] or [`STATE_CHUNK`].
+    /// Reads a word; `None` unless its state is that of a kind.
     pub fn decode(word: u64) -> Option<Self> {
-        let is_chunk = match word >> STATE_SHIFT {
-            STATE_ON_DISK => false,
-            STATE_CHUNK => true,
+        let kind = match word >> STATE_SHIFT {
+            STATE_ON_DISK => StoredKind::Page,
+            STATE_CHUNK => StoredKind::Chunk,
+            STATE_OUT_OF_REACH => StoredKind::OutOfReach,
             _ => return None,
         };
         Some(Self {
@@ -81,7 +101,7 @@ impl StoredPage {
             },
             tag: (word >> TAG_SHIFT & ((1 << TAG_BITS) - 1)) as u32,
             names_chunks: word >> NAMES_CHUNKS_SHIFT & 1 == 1,
-            is_chunk,
+            kind,
         })
     }
 }
@@ -92,17 +112,17 @@ mod tests {
 
     #[test]
     fn a_stored_page_survives_its_word() {
-        for (block, blocks, tag, names_chunks, is_chunk) in [
-            (0, 1, 0, false, false),
-            (u32::MAX, 256, 0xf_ffff, true, false),
-            (7, 16, 0x1_2345, false, false),
-            (9, 256, 0xf_ffff, false, true),
+        for (block, blocks, tag, names_chunks, kind) in [
+            (0, 1, 0, false, StoredKind::Page),
+            (u32::MAX, 256, 0xf_ffff, true, StoredKind::Page),
+            (7, 16, 0x1_2345, false, StoredKind::OutOfReach),
+            (9, 256, 0xf_ffff, false, StoredKind::Chunk),
         ] {
             let page = StoredPage {
                 extent: Extent { block, blocks },
                 tag,
                 names_chunks,
-                is_chunk,
+                kind,
             };
             assert_eq!(StoredPage::decode(page.encode()), Some(page));
         }

@@ -16,12 +16,13 @@ pub mod compression;
 pub mod extent;
 pub mod ids;
 pub mod log;
+pub mod lost;
 pub mod mapping;
 pub mod page;
 pub mod superblock;
 
 pub use compression::{Codec, Compression, PageDecoder, PageEncoder};
-pub use extent::{Extent, StoredPage};
+pub use extent::{Extent, StoredKind, StoredPage};
 pub use ids::{Epoch, FrameIndex, Lsn, PageId, TreeId};
 pub use page::PageSize;
 

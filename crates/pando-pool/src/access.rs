@@ -8,7 +8,7 @@
 //! latch taken, or the id gone, and gives the hold back.
 
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
-use pando_format::{Epoch, Extent, FrameIndex, Lsn, PageId, TreeId};
+use pando_format::{Epoch, FrameIndex, Lsn, PageId, TreeId};
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
@@ -444,6 +444,9 @@ impl Pool {
                 Place::OnDisk(_) | Place::Loading(_) => return Err(Restart::Fault(page)),
                 Place::Free => return Err(Restart::Damaged(page, "no page has this id")),
                 Place::Chunk(_) => return Err(Restart::Damaged(page, "is a chunk")),
+                Place::OutOfReach(_) => {
+                    return Err(Restart::Damaged(page, crate::unread::OUT_OF_REACH));
+                }
             }
         }
         Err(Restart::Conflict)
@@ -502,35 +505,6 @@ impl Pool {
         Ok(latched)
     }
 
-    /// Frees a page of a tree that is being taken apart, without reading it.
-    ///
-    /// # Errors
-    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
-    pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
-        match self.table().get(page) {
-            Place::Resident(_) => {
-                let mut exclusive = self.exclusive(page)?;
-                exclusive.modify(stay)?;
-                exclusive.unwire();
-                exclusive.free(stay);
-                Ok(())
-            }
-            Place::Loading(_) => Err(Restart::Conflict),
-            Place::Free => Err(Restart::Damaged(page, "freed twice")),
-            Place::OnDisk(stored) => {
-                if !self.table().swap(page, Place::OnDisk(stored), Place::Free) {
-                    return Err(Restart::Conflict);
-                }
-                self.epochs().push_pair(stay.epoch, page, None);
-                // The epoch of its image is not known without reading it: it always waits.
-                self.epochs().retire(stored.extent, None, stay.epoch);
-                self.page_ids().give_back(page);
-                Ok(())
-            }
-            Place::Chunk(stored) => self.free_chunk(stay, page, stored),
-        }
-    }
-
     /// Keeps `page`, looked up as by [`Pool::optimistic`], in memory until the hold is dropped.
     ///
     /// # Errors
@@ -544,16 +518,6 @@ impl Pool {
             })
         } else {
             Err(Restart::Conflict)
-        }
-    }
-
-    /// Where the newest complete image of `page` lies, for `stat`, `verify` and compaction.
-    pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
-        match self.table().get(page) {
-            Place::OnDisk(stored) | Place::Chunk(stored) => Some(stored.extent),
-            Place::Resident(frame) => self.header(frame).stored().map(|stored| stored.extent),
-            Place::Loading(frame) => self.header(frame).stored().map(|stored| stored.extent),
-            Place::Free => None,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! A reserved id is in no list and its page word is free, so a checkpoint knows nothing of it:
 //! after a crash it is a free one. A page that was adopted is like one that was evicted.
 
-use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredPage};
+use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 
@@ -49,7 +49,7 @@ impl Pool {
             },
             tag: sealed.tag,
             names_chunks: sealed.facts.names_pages,
-            is_chunk: false,
+            kind: StoredKind::Page,
         }
     }
 
@@ -64,6 +64,6 @@ impl Pool {
         self.epochs().push_pair(stay.epoch, page, Some(stored));
         // Relaxed: a count that orders nothing.
         self.chunks
-            .fetch_add(u64::from(stored.is_chunk), Ordering::Relaxed);
+            .fetch_add(u64::from(stored.is_chunk()), Ordering::Relaxed);
     }
 }

@@ -27,7 +27,7 @@ impl Pool {
     /// # Panics
     /// When `stored` is no chunk.
     pub fn adopt_chunk(&self, stay: &Stay, stored: StoredPage) -> Attempt<PageId> {
-        assert!(stored.is_chunk, "only chunks live without a frame");
+        assert!(stored.is_chunk(), "only chunks live without a frame");
         let Some(page) = self.page_ids().take() else {
             return Err(Restart::Wait(Resource::PageIds));
         };
@@ -56,7 +56,7 @@ impl Pool {
     /// When `new` is no chunk.
     #[must_use]
     pub fn move_chunk(&self, stay: &Stay, page: PageId, old: StoredPage, new: StoredPage) -> bool {
-        assert!(new.is_chunk, "a chunk stays a chunk");
+        assert!(new.is_chunk(), "a chunk stays a chunk");
         if !self
             .table()
             .swap(page, Place::Chunk(old), Place::Chunk(new))

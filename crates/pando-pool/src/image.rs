@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use pando_device::IoBuf;
 use pando_format::bytes::{put_u32, put_u64};
 use pando_format::page;
-use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredPage};
+use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Mutex, WaitList};
@@ -359,7 +359,7 @@ impl Pool {
             extent,
             tag: image.tag,
             names_chunks: image.facts.names_pages,
-            is_chunk: false,
+            kind: StoredKind::Page,
         };
         let epochs = self.epochs();
         assert_eq!(

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
 //! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`adopt`], [`eviction`],
-//! [`page_ids`], [`pool`].
+//! [`page_ids`], [`pool`], `unread`, [`hold_budget`].
 //!
 //! # Transitions of a page word
 //!
@@ -35,6 +35,7 @@ pub mod chunk;
 pub mod epoch;
 pub mod eviction;
 pub mod frame;
+pub mod hold_budget;
 pub mod image;
 pub mod latch;
 pub mod load;
@@ -44,9 +45,11 @@ pub mod pool;
 pub mod restart;
 pub mod shared;
 mod strife;
+mod unread;
 pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};
+pub use hold_budget::{HoldBudget, HoldShare, StepShare};
 pub use image::{Image, ImageFacts};
 pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
 pub use pool::{Pool, PoolOptions};

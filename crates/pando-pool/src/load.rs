@@ -188,8 +188,9 @@ impl Pool {
             Place::OnDisk(stored) => stored,
             Place::Loading(_) => return Ok(LoadStart::Loading),
             Place::Resident(_) => return Ok(LoadStart::Resident),
-            // A chunk has the id of a page that was freed since it was missed.
-            Place::Free | Place::Chunk(_) => return Ok(LoadStart::Free),
+            // A chunk has the id of a page that was freed since it was missed. Who looks at one out
+            // of reach again learns of it.
+            Place::Free | Place::Chunk(_) | Place::OutOfReach(_) => return Ok(LoadStart::Free),
         };
         let latched = self.take_frame()?;
         let (frame, version) = (latched.frame(), latched.version());
@@ -380,7 +381,7 @@ impl Pool {
         match self.table().get(page) {
             Place::Loading(_) => LoadWait::Loading,
             Place::OnDisk(_) => LoadWait::OnDisk,
-            Place::Resident(_) | Place::Free | Place::Chunk(_) => {
+            Place::Resident(_) | Place::Free | Place::Chunk(_) | Place::OutOfReach(_) => {
                 self.load_waiters().remove(page, waker);
                 if !is_new {
                     // What it was registered for before is over, too.
@@ -403,7 +404,7 @@ impl Pool {
 mod models {
     use std::task::Wake;
 
-    use pando_format::Extent;
+    use pando_format::{Extent, StoredKind};
     use pando_sync::atomic::AtomicBool;
     use pando_sync::{Arc, thread};
 
@@ -412,7 +413,7 @@ mod models {
 
     const PAGE: PageId = PageId(0);
     const STORED: StoredPage = StoredPage {
-        is_chunk: false,
+        kind: StoredKind::Page,
         extent: Extent {
             block: 3,
             blocks: 1,

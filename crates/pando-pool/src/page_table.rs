@@ -3,8 +3,8 @@
 //! A word changes only by the transitions listed in the crate's documentation, from the value that
 //! the owner of the claim or of the exclusive latch last saw.
 
-use pando_format::extent::{STATE_CHUNK, STATE_ON_DISK, STATE_SHIFT};
-use pando_format::{FrameIndex, PageId, StoredPage};
+use pando_format::extent::STATE_SHIFT;
+use pando_format::{FrameIndex, PageId, StoredKind, StoredPage};
 use pando_sync::WordArena;
 use pando_sync::atomic::Ordering;
 
@@ -24,22 +24,26 @@ pub enum Place {
     Resident(FrameIndex),
     /// A chunk: on the device, and never in a frame.
     Chunk(StoredPage),
+    /// On the device, and nobody reads it any more: it lacks a write.
+    OutOfReach(StoredPage),
 }
 
 impl Place {
     /// Where a page is that the mapping knows.
     pub(crate) fn of_stored(stored: StoredPage) -> Self {
-        if stored.is_chunk {
-            Self::Chunk(stored)
-        } else {
-            Self::OnDisk(stored)
+        match stored.kind {
+            StoredKind::Page => Self::OnDisk(stored),
+            StoredKind::Chunk => Self::Chunk(stored),
+            StoredKind::OutOfReach => Self::OutOfReach(stored),
         }
     }
 
     fn encode(self) -> u64 {
         match self {
             Self::Free => 0,
-            Self::OnDisk(stored) | Self::Chunk(stored) => stored.encode(),
+            Self::OnDisk(stored) | Self::Chunk(stored) | Self::OutOfReach(stored) => {
+                stored.encode()
+            }
             Self::Loading(frame) => STATE_LOADING << STATE_SHIFT | u64::from(frame.0),
             Self::Resident(frame) => STATE_RESIDENT << STATE_SHIFT | u64::from(frame.0),
         }
@@ -50,9 +54,7 @@ impl Place {
         match word >> STATE_SHIFT {
             STATE_LOADING => Self::Loading(frame),
             STATE_RESIDENT => Self::Resident(frame),
-            STATE_ON_DISK => StoredPage::decode(word).map_or(Self::Free, Self::OnDisk),
-            STATE_CHUNK => StoredPage::decode(word).map_or(Self::Free, Self::Chunk),
-            _ => Self::Free,
+            _ => StoredPage::decode(word).map_or(Self::Free, Self::of_stored),
         }
     }
 }

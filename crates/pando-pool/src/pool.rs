@@ -129,7 +129,7 @@ impl Pool {
         for (page, stored) in pages {
             self.table.set(page, Place::Free, Place::of_stored(stored));
             self.chunks
-                .fetch_add(u64::from(stored.is_chunk), Ordering::Relaxed);
+                .fetch_add(u64::from(stored.is_chunk()), Ordering::Relaxed);
             high_water = high_water.max(page.0 + 1);
         }
         self.page_ids

@@ -35,7 +35,10 @@ pub(crate) struct ClientRecord {
     pub(crate) version: AtomicU8,
     /// Queued commands, -1 outside MULTI.
     pub(crate) queued: AtomicI64,
+    pub(crate) queued_bytes: AtomicU64,
+    /// Places that are watched: several keys may have one in common.
     pub(crate) watched: AtomicU32,
+    pub(crate) watched_bytes: AtomicU64,
     pub(crate) input_bytes: AtomicU64,
     pub(crate) output_bytes: AtomicU64,
     pub(crate) waiting: AtomicBool,
@@ -67,7 +70,9 @@ impl ClientRecord {
             database: AtomicU32::new(0),
             version: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
+            queued_bytes: AtomicU64::new(0),
             watched: AtomicU32::new(0),
+            watched_bytes: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
@@ -75,6 +80,14 @@ impl ClientRecord {
             names: Mutex::new(Names::default()),
             command: Mutex::new("NULL"),
         }
+    }
+
+    /// Memory of what has come in, is queued, and is to go out.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        // Relaxed throughout: each field is a report of its own.
+        self.input_bytes.load(Ordering::Relaxed)
+            + self.queued_bytes.load(Ordering::Relaxed)
+            + self.output_bytes.load(Ordering::Relaxed)
     }
 
     /// The line of `CLIENT LIST`, without its end.
@@ -96,7 +109,7 @@ impl ClientRecord {
         let _ = write!(
             into,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-             ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 \
+             ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 \
              rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
@@ -109,10 +122,9 @@ impl ClientRecord {
             self.database.load(Ordering::Relaxed),
             self.watched.load(Ordering::Relaxed),
             self.input_bytes.load(Ordering::Relaxed),
+            self.queued_bytes.load(Ordering::Relaxed),
             self.output_bytes.load(Ordering::Relaxed),
-            self.input_bytes.load(Ordering::Relaxed)
-                + self.output_bytes.load(Ordering::Relaxed)
-                + 1024,
+            self.buffer_bytes() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
             *self.command.lock(),
             self.version.load(Ordering::Relaxed),
             names.library,

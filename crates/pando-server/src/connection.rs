@@ -10,7 +10,7 @@ use std::task::Waker;
 use mio::net::TcpStream;
 use pando_resp::{Limits, Parser};
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{Instant, now};
+use pando_sync::time::{Duration, Instant, now};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
@@ -123,8 +123,16 @@ pub(crate) struct Connection {
     starved: bool,
     /// Execution has stopped until replies have left.
     stalled: bool,
+    /// The peer takes nothing any more.
+    pub(crate) gone: bool,
     /// The socket has failed.
     pub(crate) broken: bool,
+    /// When the loop is to wake it; among the loop's timers.
+    pub(crate) timer: Option<Instant>,
+    /// Since when the socket takes nothing of what is to be sent.
+    blocked_since: Option<Instant>,
+    /// Since when the peer sends nothing more of a command that has begun.
+    unfinished_since: Option<Instant>,
     /// When it was decided to close; a peer that does not read is not waited for long.
     pub(crate) closing_since: Option<Instant>,
 }
@@ -163,7 +171,11 @@ impl Connection {
             at_end: false,
             starved: true,
             stalled: false,
+            gone: false,
             broken: false,
+            timer: None,
+            blocked_since: None,
+            unfinished_since: None,
             closing_since: None,
         }
     }
@@ -229,12 +241,12 @@ impl Connection {
         !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD
     }
 
-    /// Reads what there is, up to a turn's share.
-    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) {
+    /// Reads what there is, up to a turn's share. True if there was something.
+    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> bool {
         let mut left = READ_BYTES_PER_TURN;
         while self.readable && left > 0 && !self.at_end && !self.session.closing {
             if self.has_enough() {
-                return;
+                break;
             }
             let room = turn.read_buffer.len().min(left);
             match self.stream.read(&mut turn.read_buffer[..room]) {
@@ -256,10 +268,11 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.broken = true;
-                    return;
+                    break;
                 }
             }
         }
+        left < READ_BYTES_PER_TURN
     }
 
     /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
@@ -267,9 +280,7 @@ impl Connection {
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
         turn.is_clock_new = false;
         let most = turn.shared.settings.output_bytes_max();
-        if self.owed() < self.output_bytes_max(most) {
-            self.fill(turn, spare);
-        }
+        let received = self.owed() < self.output_bytes_max(most) && self.fill(turn, spare);
         let mut left = COMMANDS_PER_TURN;
         let mut next = Next::Wait;
         while self.buffers.is_some() && !self.session.closing && !self.broken {
@@ -322,7 +333,34 @@ impl Connection {
             }
         }
         self.compact();
+        self.note_arrival(received, turn.clock);
         next
+    }
+
+    /// Remembers since when the peer owes the rest of a command: only while nothing else is waited
+    /// for.
+    fn note_arrival(&mut self, received: bool, clock: Instant) {
+        let has_begun = self.buffers.as_ref().is_some_and(|buffers| {
+            buffers.input.len() > buffers.offset || buffers.staging.is_arriving()
+        });
+        let waits = self.running.is_some() || self.stalled || self.at_end;
+        if !has_begun || !self.starved || waits {
+            self.unfinished_since = None;
+        } else if received || self.unfinished_since.is_none() {
+            self.unfinished_since = Some(clock);
+        }
+    }
+
+    /// True if the peer has taken nothing of what is to be sent for longer than `most`.
+    pub(crate) fn takes_nothing(&self, now: Instant, most: Duration) -> bool {
+        let since = self.blocked_since;
+        since.is_some_and(|time| now.saturating_duration_since(time) > most)
+    }
+
+    /// True if the peer has sent nothing more of a command for longer than `most`.
+    pub(crate) fn sends_nothing_more(&self, now: Instant, most: Duration) -> bool {
+        let since = self.unfinished_since;
+        since.is_some_and(|time| now.saturating_duration_since(time) > most)
     }
 
     /// The running command has another turn.
@@ -393,14 +431,22 @@ impl Connection {
                         buffers.output.advance(count);
                     }
                     *sent_bytes += count as u64;
+                    self.blocked_since = None;
                     if self.closing_since.is_some() {
                         self.closing_since = Some(now());
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    self.blocked_since.get_or_insert_with(now);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.broken = true,
             }
+        }
+        if self.writable {
+            // Nothing is left, or the server has to go on first.
+            self.blocked_since = None;
         }
         let goes_on = self.stalled && buffers.output.owed() <= output_bytes_max / 2;
         if goes_on {
@@ -415,6 +461,9 @@ impl Connection {
         if self.broken || self.record.killed.load(Ordering::Relaxed) && !self.session.closing {
             return true;
         }
+        if self.running.is_some() && (self.gone || self.read_closed && self.waits_for_others()) {
+            return true;
+        }
         let Some(buffers) = &self.buffers else {
             return self.session.closing || self.at_end || stopping;
         };
@@ -423,6 +472,13 @@ impl Connection {
             return sent && self.running.is_none();
         }
         (self.at_end && self.starved || stopping) && sent && self.running.is_none()
+    }
+
+    /// True while a command waits for what may never come. The end of what the peer sends is the
+    /// end of such a wait: nothing else would ever tell that the peer is gone.
+    fn waits_for_others(&self) -> bool {
+        let buffers = self.buffers.as_ref();
+        self.running.is_some() && buffers.is_some_and(|buffers| buffers.progress.waiting)
     }
 
     /// Takes the buffers away if nothing is in them.

@@ -2,7 +2,7 @@
 //! its memory.
 
 use pandodb::nonblocking::{Attempt, Opened};
-use pandodb::{Db, Error, Table};
+use pandodb::{Db, Error, Lsn, Table};
 
 use crate::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
 
@@ -27,13 +27,19 @@ impl Database {
         self.elements.len()
     }
 
-    /// Reads the row at `stored` into `out`, or what it has before a string in chunks.
+    /// Reads the row at `stored` into `out`, or what it has before a string in chunks; `shown_from`
+    /// as in [`Table::try_get`].
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn look(&self, stored: &[u8], out: &mut Vec<u8>) -> pandodb::Result<Attempt<bool>> {
-        Ok(match self.keys.try_get(stored, out) {
-            Err(Error::InChunks) => match self.keys.try_open(stored, out)? {
+    pub(crate) fn look(
+        &self,
+        stored: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> pandodb::Result<Attempt<bool>> {
+        Ok(match self.keys.try_get(stored, out, shown_from) {
+            Err(Error::InChunks) => match self.keys.try_open(stored, out, shown_from)? {
                 Attempt::Ready(opened) => Attempt::Ready(!matches!(opened, Opened::Absent)),
                 Attempt::Pending(pending) => Attempt::Pending(pending),
             },
@@ -56,6 +62,10 @@ pub(crate) struct Engine {
     /// Longest request and reply, without what is staged or streamed.
     pub(crate) request_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
+    /// Memory for the places at which iterations have stopped.
+    pub(crate) cursor_bytes_max: u64,
+    /// Memory that all connections together may take for what they watch.
+    pub(crate) watch_bytes_max: u64,
 }
 
 impl Engine {
@@ -71,7 +81,8 @@ impl Engine {
                 elements: db.table(&format!("db/{number}/elements"))?,
             });
         }
-        let quarter = bytes(db.report().max_memory) / 4;
+        let max_memory = bytes(db.report().max_memory);
+        let quarter = max_memory / 4;
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
         let row_bytes_max = db.plain_bytes_max();
         let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
@@ -82,6 +93,9 @@ impl Engine {
             whole_bytes_max,
             request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
             reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
+            // A hundred thousand iterations, if that is possible at all.
+            cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
+            watch_bytes_max: max_memory / 16,
             databases,
             db,
         })

@@ -240,6 +240,7 @@ impl Connection {
         {
             match running.transaction.as_mut() {
                 Some(transaction) if running.waited => transaction.rewind(),
+                Some(transaction) if running.conflicts > 0 => transaction.begin_again(),
                 Some(transaction) => transaction.reset(),
                 None => running.transaction = Some(data.transaction()),
             }
@@ -444,6 +445,9 @@ impl Connection {
             self.pass_looked(&running);
         }
         if let (Some(transaction), Some(data)) = (running.transaction.take(), turn.data.as_mut()) {
+            if let Some(buffers) = &mut self.buffers {
+                buffers.progress.show_from(transaction.shown_from());
+            }
             data.give_back(transaction);
         }
         // One without MULTI has ended nothing, and its client still watches what it watched.
@@ -477,7 +481,9 @@ impl Connection {
         for (offset, source) in buffers.progress.streams.drain(..) {
             buffers.output.push_stream(offset, source);
         }
-        let gate = lsn.filter(|_| turn.shared.settings.durability() == Durability::Durable);
+        // The reply to a write, and one that tells of what others have written.
+        let gate = lsn.max(buffers.progress.shown_from());
+        let gate = gate.filter(|_| turn.shared.settings.durability() == Durability::Durable);
         if gate.is_some()
             && let Some(profiles) = &mut self.session.profiles
         {

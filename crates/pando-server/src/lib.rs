@@ -40,6 +40,7 @@ mod glob;
 mod http_endpoint;
 mod http_request;
 mod intake;
+mod keepalive;
 mod keyspace;
 mod latency_monitor;
 mod log;
@@ -61,6 +62,8 @@ mod spending;
 mod staging;
 mod statistics;
 mod tally;
+mod timers;
+mod watches;
 
 pub use error::Error;
 pub use log::{LogLevel, LogLevelSetter};

@@ -28,7 +28,7 @@ pub(crate) enum Message {
 }
 
 /// Names what can be woken: a connection, or one of the loop's own tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Token {
     /// A place in the slab; the generation tells it from its predecessors there.
     Connection { index: u32, generation: u32 },
@@ -50,6 +50,8 @@ pub(crate) struct LoopHandle {
     woken: Mutex<Vec<Token>>,
     /// Open connections; the acceptor looks for the least.
     pub(crate) connections: AtomicUsize,
+    /// Connections that want to be woken at a time, as of the last round; for reports.
+    pub(crate) timers: AtomicUsize,
     pub(crate) errors: ErrorCodes,
 }
 
@@ -61,6 +63,7 @@ impl LoopHandle {
             inbox: Mutex::new(Vec::new()),
             woken: Mutex::new(Vec::new()),
             connections: AtomicUsize::new(0),
+            timers: AtomicUsize::new(0),
             errors: ErrorCodes::default(),
         }
     }

@@ -1,6 +1,5 @@
 //! Where the memory is: each part of the budget with what is in use.
 
-use pando_sync::atomic::Ordering;
 use pandodb::MemoryShare;
 
 use crate::engine::bytes;
@@ -19,7 +18,11 @@ pub(crate) struct MemoryUse {
     pub(crate) log_buffers: MemoryShare,
     pub(crate) images: MemoryShare,
     pub(crate) chunk_buffers: MemoryShare,
-    /// What is left of the budget for the two below, and for what nobody has counted.
+    /// What connections watch; of the rest.
+    pub(crate) watches: MemoryShare,
+    /// Places at which iterations have stopped; likewise.
+    pub(crate) cursors: MemoryShare,
+    /// What is left of the budget for those around this, and for what nobody has counted.
     pub(crate) rest_budget: u64,
     pub(crate) connections: u64,
     /// At most: pages of counters that nobody touched take nothing.
@@ -42,6 +45,14 @@ impl MemoryUse {
             found.log_buffers = memory.log_buffers;
             found.images = memory.images;
             found.chunk_buffers = memory.chunk_buffers;
+            found.watches = MemoryShare {
+                budget_bytes: engine.watch_bytes_max,
+                used_bytes: shared.watch_bytes.used(),
+            };
+            found.cursors = MemoryShare {
+                budget_bytes: engine.cursor_bytes_max,
+                used_bytes: shared.cursors.lock().bytes(),
+            };
             found.rest_budget = memory.rest_budget();
             found.statistics += memory.statistics_bytes;
         }
@@ -49,7 +60,7 @@ impl MemoryUse {
     }
 
     /// Names of all parts, what they use, and their share of the budget if they have their own.
-    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 7] {
+    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 9] {
         let share = |name, of: MemoryShare| (name, of.used_bytes, Some(of.budget_bytes));
         [
             share("frames", self.frames),
@@ -57,6 +68,8 @@ impl MemoryUse {
             share("log_buffers", self.log_buffers),
             share("images", self.images),
             share("chunk_buffers", self.chunk_buffers),
+            share("watches", self.watches),
+            share("cursors", self.cursors),
             ("connections", self.connections, None),
             ("statistics", self.statistics, None),
         ]
@@ -74,12 +87,9 @@ impl MemoryUse {
 }
 
 fn connections(shared: &Shared) -> u64 {
-    shared.clients.sum(|record| {
-        // Relaxed: reports.
-        CONNECTION_BYTES
-            + record.input_bytes.load(Ordering::Relaxed)
-            + record.output_bytes.load(Ordering::Relaxed)
-    })
+    shared
+        .clients
+        .sum(|record| CONNECTION_BYTES + record.buffer_bytes())
 }
 
 /// Resident memory of the process, as the system counts it.

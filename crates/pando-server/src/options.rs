@@ -27,6 +27,15 @@ impl Durability {
         }
     }
 
+    /// The same, of commits of the engine.
+    pub fn of_engine(self) -> pandodb::Durability {
+        match self {
+            Self::Durable => pandodb::Durability::Durable,
+            Self::Periodic => pandodb::Durability::Periodic,
+            Self::None => pandodb::Durability::None,
+        }
+    }
+
     /// The level of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Durable, Self::Periodic, Self::None]
@@ -56,6 +65,11 @@ pub struct ServerOptions {
     pub maxclients: usize,
     /// Time a client has to authenticate.
     pub handshake_timeout: Duration,
+    /// Seconds of silence after which the system asks a peer whether it is there; 0 is never.
+    pub tcp_keepalive_s: u64,
+    /// Time after which a connection ends whose peer takes nothing of a reply, or sends nothing
+    /// more of a command that has begun; zero is never.
+    pub stall_timeout: Duration,
     /// Unsent bytes of replies at which a connection's commands stop being executed.
     pub output_bytes_max: usize,
     /// Time that running commands and unsent replies have when the server stops.
@@ -84,6 +98,8 @@ impl Default for ServerOptions {
             periodic_ms: 1000,
             maxclients: 10_000,
             handshake_timeout: Duration::from_secs(10),
+            tcp_keepalive_s: 300,
+            stall_timeout: Duration::from_secs(60),
             output_bytes_max: 1024 * 1024,
             shutdown_timeout: Duration::from_secs(10),
             dir: String::new(),

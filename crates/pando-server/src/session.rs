@@ -3,20 +3,11 @@
 use pando_resp::{Arguments, Span, Version};
 use pando_sync::atomic::Ordering;
 use pandodb::Lsn;
-use pandodb::nonblocking::Watch;
 
 use crate::client::ClientRecord;
 use crate::spending::Profiles;
 use crate::staging::Staged;
-
-/// A key of WATCH.
-pub(crate) struct WatchedKey {
-    pub(crate) watch: Watch,
-    pub(crate) database: usize,
-    pub(crate) key: Vec<u8>,
-    /// Deadline of the value that was there: its passing is a change.
-    pub(crate) deadline: Option<u64>,
-}
+use crate::watches::Watches;
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]
@@ -101,7 +92,7 @@ pub(crate) struct Session {
     /// After the replies so far are sent, the connection ends.
     pub(crate) closing: bool,
     pub(crate) multi: Option<Multi>,
-    pub(crate) watches: Vec<WatchedKey>,
+    pub(crate) watches: Watches,
     /// The newest write of this connection.
     pub(crate) last_write: Option<Lsn>,
     /// Where its commands spend their time, if it has asked for that.
@@ -112,7 +103,7 @@ impl Session {
     /// Forgets MULTI and WATCH.
     pub(crate) fn end_transaction(&mut self) {
         self.multi = None;
-        self.watches.clear();
+        self.watches = Watches::default();
     }
 
     /// Shows others what CLIENT LIST tells of this session.
@@ -124,14 +115,21 @@ impl Session {
             .store(small(self.database), Ordering::Relaxed);
         let version = if self.version == Version::Resp3 { 3 } else { 2 };
         record.version.store(version, Ordering::Relaxed);
-        let queued = match &self.multi {
-            Some(multi) => i64::try_from(multi.len()).unwrap_or(i64::MAX),
-            None => -1,
+        let (queued, queued_bytes) = match &self.multi {
+            Some(multi) => (
+                i64::try_from(multi.len()).unwrap_or(i64::MAX),
+                multi.bytes(),
+            ),
+            None => (-1, 0),
         };
         record.queued.store(queued, Ordering::Relaxed);
+        let queued_bytes = queued_bytes as u64;
+        record.queued_bytes.store(queued_bytes, Ordering::Relaxed);
         record
             .watched
             .store(small(self.watches.len()), Ordering::Relaxed);
+        let watched_bytes = self.watches.memory();
+        record.watched_bytes.store(watched_bytes, Ordering::Relaxed);
     }
 
     /// RESET: as after connecting.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pando_sync::RwLock;
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use crate::executor::milliseconds;
 use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 
@@ -18,6 +19,10 @@ pub(crate) struct Settings {
     maxclients: AtomicU64,
     /// Idle time after which a connection is closed; 0 is never.
     timeout_s: AtomicU64,
+    /// Silence after which the system asks whether a peer is there; 0 is never.
+    tcp_keepalive_s: AtomicU64,
+    /// Time after which a peer that stands still is closed, in milliseconds; 0 is never.
+    stall_ms: AtomicU64,
     output_bytes_max: AtomicU64,
     /// Time from which on commands are in the slow log, in microseconds; negative: none are.
     slow_us: AtomicI64,
@@ -39,6 +44,8 @@ impl Settings {
             durability: AtomicU8::new(0),
             maxclients: AtomicU64::new(maxclients as u64),
             timeout_s: AtomicU64::new(0),
+            tcp_keepalive_s: AtomicU64::new(options.tcp_keepalive_s),
+            stall_ms: AtomicU64::new(milliseconds(options.stall_timeout)),
             output_bytes_max: AtomicU64::new(options.output_bytes_max as u64),
             slow_us: AtomicI64::new(0),
             slow_entries_max: AtomicU64::new(128),
@@ -124,6 +131,28 @@ impl Settings {
 
     pub(crate) fn set_timeout_s(&self, seconds: u64) {
         self.timeout_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Silence after which the system asks whether a peer is there; 0 is never. Of connections that
+    /// come from now on.
+    pub(crate) fn tcp_keepalive_s(&self) -> u64 {
+        self.tcp_keepalive_s.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tcp_keepalive_s(&self, seconds: u64) {
+        self.tcp_keepalive_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Time after which a peer that takes nothing of a reply, or sends nothing more of a command,
+    /// is closed.
+    pub(crate) fn stall_timeout(&self) -> Option<Duration> {
+        let ms = self.stall_ms.load(Ordering::Relaxed);
+        (ms > 0).then(|| Duration::from_millis(ms))
+    }
+
+    pub(crate) fn set_stall_timeout_s(&self, seconds: u64) {
+        let ms = seconds.saturating_mul(1000);
+        self.stall_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Time of a command from which on somebody wants to hear of it, in nanoseconds.

@@ -10,7 +10,7 @@ use pando_sync::{Arc, Mutex};
 use crate::client::Registry;
 use crate::commands::CommandIndex;
 use crate::compaction::Compaction;
-use crate::cursor::CursorRing;
+use crate::cursor::Cursors;
 use crate::engine::Engine;
 use crate::latency_monitor::LatencyMonitor;
 use crate::log::Events;
@@ -19,6 +19,7 @@ use crate::options::ServerOptions;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::statistics::ServerStatistics;
+use crate::watches::WatchBytes;
 
 /// How far the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,8 @@ pub(crate) struct Shared {
     pub(crate) commands: CommandIndex,
     pub(crate) clients: Registry,
     /// Guarded by its lock, held for one look-up or insertion.
-    pub(crate) cursors: Mutex<CursorRing>,
+    pub(crate) cursors: Mutex<Cursors>,
+    pub(crate) watch_bytes: Arc<WatchBytes>,
     pub(crate) loops: Vec<Arc<LoopHandle>>,
     stage: AtomicU8,
     /// Loops that serve.
@@ -83,7 +85,8 @@ impl Shared {
             addresses,
             commands,
             clients: Registry::default(),
-            cursors: Mutex::new(CursorRing::new(random())),
+            cursors: Mutex::new(Cursors::new()),
+            watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),
             ready: AtomicUsize::new(0),
@@ -140,7 +143,14 @@ impl Shared {
 
     /// Recovery is done: loops are told to serve.
     pub(crate) fn set_engine(&self, engine: Engine) {
-        *self.engine.lock() = Some(Arc::new(engine));
+        {
+            let mut slot = self.engine.lock();
+            // Under the lock: a level that is set from here on reaches the engine.
+            engine
+                .db
+                .set_durability(self.settings.durability().of_engine());
+            *slot = Some(Arc::new(engine));
+        }
         for handle in &self.loops {
             handle.send(Message::EngineReady);
         }

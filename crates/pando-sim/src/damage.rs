@@ -2,8 +2,9 @@
 //! lost or went elsewhere.
 //!
 //! Either somebody says so, naming the place, or it does not matter: never a wrong value, never a
-//! panic. What the log has lost at its end cannot be told from a torn tail, so of commits behind
-//! the checkpoint a prefix may be there.
+//! panic; and a store that opens goes on (see `damage_writes`). Each is salvaged, too (see
+//! `damage_salvage`). What the log has lost at its end
+//! cannot be told from a torn tail, so of commits behind the checkpoint a prefix may be there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,8 @@ use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
 use pandodb::{Db, Error, VerifyReport};
 
 use crate::crash::limit;
+use crate::damage_salvage::{Before, Salvaged, salvage};
+use crate::damage_writes::live_on;
 use crate::failure::{Failure, Result, fail};
 use crate::history::{self, History};
 use crate::random::Random;
@@ -109,6 +112,8 @@ pub struct DamageCounts {
     pub met: u64,
     /// It did not matter.
     pub harmless: u64,
+    /// Stores that were written to afterwards, and opened again.
+    pub written: u64,
 }
 
 impl DamageCounts {
@@ -118,12 +123,15 @@ impl DamageCounts {
         self.refused += other.refused;
         self.met += other.met;
         self.harmless += other.harmless;
+        self.written += other.written;
     }
 }
 
 /// A store that was used and then closed, or not.
 struct Victim {
     device: FaultyDevice,
+    /// What it held when it was half as old.
+    first: State,
     histories: Vec<History>,
     synced: Vec<u64>,
     /// What it holds undamaged.
@@ -168,7 +176,7 @@ impl DamageCase {
                 let harmed = self.harm(&device, &victim.content, &mut random);
                 let place = harmed.map_err(replay)?;
                 counts.cases += 1;
-                self.judge(&device, &victim, &mut counts)
+                self.judge(&device, &victim, &mut random, &mut counts)
                     .map_err(|failure| replay(failure.within(place)))?;
             }
         }
@@ -225,8 +233,10 @@ impl DamageCase {
             let db = store::open(self.seed, &copy).map_err(failed("opening undamaged"))?;
             store::read_all(&db, 1)?
         };
+        let [first] = initial;
         Ok(Victim {
             device,
+            first,
             histories,
             synced,
             content,
@@ -284,6 +294,7 @@ impl DamageCase {
         &self,
         device: &FaultyDevice,
         victim: &Victim,
+        random: &mut Random,
         counts: &mut DamageCounts,
     ) -> Result<()> {
         let verified = VerifyReport::of_device(&AnyDevice::from(device.clone()));
@@ -291,8 +302,10 @@ impl DamageCase {
             .as_ref()
             .is_ok_and(|report| report.damages.is_empty());
         if let Err(error) = &verified {
-            check_words(error)?;
+            self.check_words(error)?;
         }
+        self.salvage(device, victim)
+            .map_err(|failure| failure.within("salvaged".to_owned()))?;
         let db = match store::open(self.seed, device) {
             Ok(db) => db,
             Err(error) => {
@@ -300,12 +313,15 @@ impl DamageCase {
                 if sound {
                     return fail(format!("verify found nothing, but opening says: {error}"));
                 }
-                return check_words(&error);
+                return self.check_words(&error);
             }
         };
         let met = self.read(&db, victim)?;
         store::check_threads(&db)?;
-        drop(db);
+        let places = places(&victim.histories).into_iter();
+        live_on(self.seed, db, device, places, random)
+            .map_err(|failure| failure.within("written to".to_owned()))?;
+        counts.written += 1;
         match met {
             Some(error) if sound => fail(format!("verify found nothing, but a read says: {error}")),
             Some(_) => {
@@ -319,26 +335,57 @@ impl DamageCase {
         }
     }
 
+    /// Salvages it: what is not on the list of what is lost is as in a store that is read.
+    fn salvage(&self, device: &FaultyDevice, victim: &Victim) -> Result<()> {
+        let exact = self.file != "log";
+        let before = Before {
+            first: &victim.first,
+            histories: &victim.histories,
+            content: victim.content.first().filter(|_| exact),
+        };
+        match salvage(self.seed, device, &before)? {
+            Salvaged::Whole(found) => self.compare(victim, &found),
+            Salvaged::InPart => Ok(()),
+            Salvaged::Refused(error) => self.check_words(&error),
+        }
+    }
+
     /// Reads everything: an error that says what is damaged, or nothing wrong.
     fn read(&self, db: &Db, victim: &Victim) -> Result<Option<Error>> {
         let met = self.read_keys(db, victim)?;
         if met.is_some() {
             return Ok(met);
         }
-        let found = store::read_all(db, 1)?;
+        self.compare(victim, &store::read_all(db, 1)?)?;
+        Ok(None)
+    }
+
+    /// `found`, which nobody says is damaged, is what it must be.
+    fn compare(&self, victim: &Victim, found: &[State]) -> Result<()> {
         let log_may_end_early = self.file == "log";
         match self.harm {
             Harm::Lost | Harm::Misdirected if !log_may_end_early => {
-                history::check(&victim.histories, &victim.synced, &found)?;
+                history::check(&victim.histories, &victim.synced, found)?;
             }
-            _ if log_may_end_early => history::check_any_prefix(&victim.histories, &found)?,
+            _ if log_may_end_early => history::check_any_prefix(&victim.histories, found)?,
             _ if found != victim.content => {
                 let what = victim.content[0].differences(&found[0]);
                 return fail(format!("silently different:\n  {what}"));
             }
             _ => {}
         }
-        Ok(None)
+        Ok(())
+    }
+
+    /// The error is one of damage, or of the file that is missing, and names a place.
+    fn check_words(&self, error: &Error) -> Result<()> {
+        let missing = self.harm == Harm::Missing && matches!(error, Error::Io { .. });
+        let text = error.to_string();
+        let expected = error.is_corruption() || missing && text.contains(self.file);
+        if !expected || text.len() < 12 || text.contains("panicked") {
+            return fail(format!("not what one says of damage: {text}"));
+        }
+        Ok(())
     }
 
     /// Point reads of every key that was ever written.
@@ -357,7 +404,7 @@ impl DamageCase {
                     }
                 }
                 Err(error) if error.is_corruption() => {
-                    check_words(&error)?;
+                    self.check_words(&error)?;
                     met = Some(error);
                 }
                 Err(error) => return fail(format!("{name}: {error}")),
@@ -430,14 +477,4 @@ fn interesting(bytes: &[u8], random: &mut Random) -> u64 {
 
 fn failed(what: &'static str) -> impl Fn(Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
-}
-
-/// The error is one of damage or of a missing file, and names a place.
-fn check_words(error: &Error) -> Result<()> {
-    let expected = error.is_corruption() || matches!(error, Error::Io { .. });
-    let text = error.to_string();
-    if !expected || text.len() < 12 || text.contains("panicked") {
-        return fail(format!("not what one says of damage: {text}"));
-    }
-    Ok(())
 }

@@ -2,8 +2,10 @@
 //!
 //! A read that fails names its page, and nothing else happens. A write or sync that fails poisons:
 //! nothing more is acknowledged, reads go on, and what was acknowledged is there after the next
-//! opening. A full disk refuses writes, loses nothing, and passes.
+//! opening. A full disk refuses writes, loses nothing, and passes. What else fails ends a call, or
+//! nothing. Which errors are right is in `fault_errors`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,9 +17,11 @@ use pandodb::{Batch, Db, Durability, Error, WriteOptions};
 
 use crate::crash::{MODES, limit};
 use crate::failure::{Failure, Result, fail};
+use crate::fault_errors::Struck;
 use crate::history;
 use crate::random::Random;
-use crate::store;
+use crate::state::State;
+use crate::store::{self, Unread};
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 
@@ -44,7 +48,7 @@ pub const STAGES: [(&str, Stage); 3] = [
     ("recover", Stage::Recover),
 ];
 /// Operations by name.
-pub const OPERATIONS: [(&str, Operation); 7] = [
+pub const OPERATIONS: [(&str, Operation); 10] = [
     ("open", Operation::Open),
     ("remove", Operation::Remove),
     ("read", Operation::Read),
@@ -52,6 +56,9 @@ pub const OPERATIONS: [(&str, Operation); 7] = [
     ("sync", Operation::Sync),
     ("sync-directory", Operation::SyncDirectory),
     ("allocate", Operation::Allocate),
+    ("set-len", Operation::SetLen),
+    ("punch", Operation::Punch),
+    ("channel", Operation::Channel),
 ];
 
 /// One failing operation.
@@ -236,9 +243,8 @@ impl FaultCase {
         self.check_open(&db, &device, &run)?;
         let poisoned = db.report().poisoned;
         counts.poisoned += u64::from(poisoned.is_some());
-        let passes = self.full && [Operation::Write, Operation::Allocate].contains(&self.operation);
-        if let Some(cause) = poisoned.filter(|_| passes) {
-            return fail(format!("a full disk has poisoned the store: {cause}"));
+        if let Some(cause) = poisoned {
+            self.fault().check_poison(&cause)?;
         }
         self.check_afterwards(db, &device, &run)
     }
@@ -264,8 +270,8 @@ impl FaultCase {
             Err(error) if device.faults_struck() == 0 => {
                 fail(format!("opening failed without a fault: {error}"))
             }
-            Err(Error::Poisoned { cause }) if cause.contains("panicked") => fail(cause),
-            _ => Ok(()),
+            Err(error) => self.fault().check_opening(&error),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -275,18 +281,10 @@ impl FaultCase {
         let struck = device.faults_struck() > 0;
         let poisoned = db.report().poisoned;
         for error in &run.errors {
-            let expected = match error {
-                Error::Poisoned { .. } => poisoned.is_some(),
-                // A page, or the mapping when a compaction merges it.
-                Error::CorruptPage { .. } | Error::Corrupt { .. } => {
-                    self.operation == Operation::Read
-                }
-                Error::Io { .. } | Error::Full { .. } => true,
-                _ => false,
-            };
-            if !struck || !expected {
-                return fail(format!("{error}; struck: {struck}, poisoned: {poisoned:?}"));
+            if !struck {
+                return fail(format!("without a fault: {error}"));
             }
+            self.fault().check_working(error, poisoned.as_deref())?;
         }
         if let Some(cause) = &poisoned {
             if !struck {
@@ -294,21 +292,56 @@ impl FaultCase {
             }
             no_more_acknowledgements(db)?;
         }
-        let found = store::read_all(db, run.histories.len());
-        // Nobody is shown half of a batch whose other half could not be applied.
-        let half_applied = |failure: &Failure| failure.to_string().contains("writes are refused");
-        match found {
-            Ok(found) => history::check_live(&run.histories, &found)
-                .map_err(|failure| failure.within("while open"))?,
-            Err(failure) if poisoned.is_some() && half_applied(&failure) => {}
-            Err(failure) => return Err(failure.within("reading after the fault")),
-        }
+        self.check_served(db, run, poisoned.is_some())?;
         match probe_patiently(db, struck) {
             Ok(()) if poisoned.is_none() => Ok(()),
             Ok(()) => fail("a poisoned store takes writes"),
             // A thread of the engine may have met the fault only now.
-            Err(_) if struck && db.report().poisoned.is_some() => no_more_acknowledgements(db),
+            Err(error) if struck && db.report().poisoned.is_some() => {
+                let poisoned = db.report().poisoned;
+                self.fault().check_working(&error, poisoned.as_deref())?;
+                no_more_acknowledgements(db)
+            }
             Err(error) => fail(format!("probing: {error}")),
+        }
+    }
+
+    /// Everything is served, and is what was committed. Only when a batch could not be applied
+    /// because a page could not be read, nobody is shown a half of it: then tables that it, or a
+    /// commit beside it, has changed may refuse, and no other one.
+    fn check_served(&self, db: &Db, run: &Run, poisoned: bool) -> Result<()> {
+        if poisoned {
+            // A durable store shows nobody what can never become durable: ask for what is there.
+            db.set_durability(Durability::None);
+        }
+        let half_applied = poisoned && self.operation == Operation::Read;
+        let may_refuse = match half_applied {
+            true => history::changed_beside_failed(&run.histories),
+            false => BTreeSet::new(),
+        };
+        if may_refuse.is_empty() {
+            let found = store::read_all(db, run.histories.len())
+                .map_err(|failure| failure.within("reading after the fault"))?;
+            return history::check_live(&run.histories, &found)
+                .map_err(|failure| failure.within("while open"));
+        }
+        for name in db.tables().iter().filter(|name| *name != store::PROBE) {
+            match store::read_table(db, name) {
+                Ok(entries) if !may_refuse.contains(name) => {
+                    history::check_table(&run.histories, name, &entries)?;
+                }
+                Ok(_) => {}
+                Err(Unread::Error(Error::Poisoned { .. })) if may_refuse.contains(name) => {}
+                Err(unread) => return fail(format!("reading {name}: {unread:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&self) -> Struck {
+        Struck {
+            operation: self.operation,
+            full: self.full,
         }
     }
 
@@ -323,14 +356,31 @@ impl FaultCase {
             let found = store::read_all(&db, run.histories.len())?;
             return history::check_live(&run.histories, &found);
         }
-        if random.once_in(2) {
+        let crashes = random.once_in(2);
+        if crashes {
             device.crash_now();
         }
-        // Closing a poisoned store may fail, and says so.
-        let closed = db.close();
-        if poisoned && closed.is_ok() {
-            return fail("a poisoned store closed as if nothing had happened");
+        // Closing a poisoned store fails, and says so.
+        match db.close() {
+            Ok(()) if poisoned => {
+                return fail("a poisoned store closed as if nothing had happened");
+            }
+            Err(error) if !crashes => {
+                self.fault()
+                    .check_working(&error, Some(&error.to_string()))?;
+            }
+            _ => {}
         }
+        // The next process finds what was written, durable or not, and works on it.
+        let next = device.after_exit(random.number());
+        let db = open(self.seed, &next)?;
+        let found = store::read_all(&db, run.histories.len())?;
+        history::check(&run.histories, &run.synced, &found)
+            .map_err(|failure| failure.within("in the next process"))?;
+        probe(&db).map_err(unexpected("probing in the next process"))?;
+        next.crash_now();
+        drop(db);
+        self.check_survivors(&next, run, &mut random, &found)?;
         for mode in MODES {
             let after = device.after_crash(random.number(), mode);
             store::verify(&after).map_err(|failure| failure.within("before recovery"))?;
@@ -340,6 +390,27 @@ impl FaultCase {
                 .map_err(|failure| failure.within(format!("after recovery, {mode:?}")))?;
             db.close().map_err(unexpected("closing"))?;
             store::verify(&after).map_err(|failure| failure.within("after recovery"))?;
+        }
+        Ok(())
+    }
+
+    /// The power is cut under a process that has opened the store and found `found`: that stays.
+    fn check_survivors(
+        &self,
+        device: &FaultyDevice,
+        run: &Run,
+        random: &mut Random,
+        found: &[State],
+    ) -> Result<()> {
+        for mode in MODES {
+            let after = device.after_crash(random.number(), mode);
+            store::verify(&after).map_err(|failure| failure.within("behind the next process"))?;
+            let db = open(self.seed, &after)?;
+            if store::read_all(&db, run.histories.len())? != found {
+                return fail(format!(
+                    "behind the next process, {mode:?}: not what it found"
+                ));
+            }
         }
         Ok(())
     }

@@ -4,8 +4,11 @@
 //! is there; a commit that was acknowledged as durable is there; and if one that began after
 //! another had returned is there, so is the other, whoever made them.
 
+use std::collections::BTreeSet;
+
 use crate::failure::{Result, fail};
 use crate::state::{Effect, State};
+use crate::store::Entry;
 
 /// One commit.
 #[derive(Debug, Clone)]
@@ -130,6 +133,40 @@ pub fn check_any_prefix(histories: &[History], found: &[State]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The tables that commits without an outcome have changed, or commits that ended behind the
+/// beginning of such a one.
+pub fn changed_beside_failed(histories: &[History]) -> BTreeSet<String> {
+    let steps = || histories.iter().flat_map(History::steps);
+    let failed = steps().filter(|step| step.end.is_none());
+    let Some(first) = failed.map(|step| step.start).min() else {
+        return BTreeSet::new();
+    };
+    let beside = steps().filter(|step| step.end.is_none_or(|end| end > first));
+    beside
+        .flat_map(|step| &step.effects)
+        .map(|effect| effect.table().to_owned())
+        .collect()
+}
+
+/// Checks that `entries` are those of a table whose commits all have an outcome.
+///
+/// # Errors
+/// When they are not.
+pub fn check_table(histories: &[History], table: &str, entries: &[Entry]) -> Result<()> {
+    let mut expected: Vec<(&Vec<u8>, &Vec<u8>)> = histories
+        .iter()
+        .flat_map(|history| history.now.table(table))
+        .map(|((_, key), value)| (key, value))
+        .collect();
+    expected.sort_unstable();
+    match entries.iter().map(|(key, value)| (key, value)).eq(expected) {
+        true => Ok(()),
+        false => fail(format!(
+            "{table}, which no failed commit has changed, differs"
+        )),
+    }
 }
 
 fn summary(effects: &[Effect]) -> String {

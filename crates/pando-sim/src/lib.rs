@@ -11,9 +11,12 @@
 //! | [`workload`] | does random things to a store and notes them                               |
 //! | [`store`]    | the small store under test, and reading all that it holds                  |
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
+//! | [`restart`]  | processes that end while the kernel goes on, then a power cut               |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
+//! | `fault_errors` | which errors are right then                                               |
 //! | [`full`]     | disks that are full, at each write and with every frame dirty                |
 //! | [`full_close`] | closes stores on disks that are full                                    |
+//! | [`full_deletes`] | deletes everything on a disk that is full                         |
 //! | [`full_together`] | threads that find a disk full at the same instant                     |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
@@ -25,16 +28,21 @@
 
 pub mod crash;
 pub mod damage;
+mod damage_salvage;
+mod damage_writes;
 pub mod failure;
+mod fault_errors;
 pub mod faults;
 pub mod full;
 pub mod full_close;
+pub mod full_deletes;
 pub mod full_together;
 pub mod history;
 pub mod kill;
 pub mod linear;
 pub mod random;
 pub mod resp;
+pub mod restart;
 pub mod state;
 pub mod store;
 pub mod watchdog;

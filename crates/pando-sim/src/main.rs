@@ -10,15 +10,19 @@ use pando_sim::failure::{Failure, Result, fail};
 use pando_sim::faults::{FaultCase, FaultCounts};
 use pando_sim::full;
 use pando_sim::full_close;
+use pando_sim::full_deletes;
 use pando_sim::full_together;
 use pando_sim::kill::{self, KillPlan};
 use pando_sim::random::Random;
+use pando_sim::restart::{RestartCase, RestartCounts};
 use pando_sim::store::Shape;
 
 const USAGE: &str = "usage:
   pando-sim crash --seed N [--at sync:N|write:N|end] [--steps 200] [--lives 2] [--repeat 1]
   pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]
   pando-sim matrix [--seed 1] [--crashes 2000] [--points 24] [--steps 200] [--lives 2]
+  pando-sim restart [--seed 1] [--cuts 3] [--steps 100] [--repeat 1]
+  pando-sim restarts [--seed 1] [--crashes 1000] [--cuts 3] [--steps 100]
   pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
   pando-sim faults [--seed 1] [--count 100]
   pando-sim damage [--case SEED:FILE:HARM] [--seed 1] [--count 50] [--repeat 2]
@@ -111,6 +115,41 @@ fn matrix(mut flags: Flags) -> Result<String> {
     ))
 }
 
+fn restart_case(flags: &mut Flags) -> Result<RestartCase> {
+    Ok(RestartCase {
+        seed: flags.get("seed", 1)?,
+        cuts: flags.get("cuts", 3)?,
+        steps: flags.get("steps", 100)?,
+    })
+}
+
+fn restart(mut flags: Flags) -> Result<String> {
+    let case = restart_case(&mut flags)?;
+    let repeat = flags.get("repeat", 1)?;
+    flags.end()?;
+    let mut counts = RestartCounts::default();
+    for _ in 0..repeat {
+        counts.add(case.run()?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
+/// Seeds one after the other, of stores of every shape, until the power was cut often enough.
+fn restarts(mut flags: Flags) -> Result<String> {
+    let case = restart_case(&mut flags)?;
+    let crashes = flags.get("crashes", 1000)?;
+    flags.end()?;
+    let mut counts = RestartCounts::default();
+    for (seed, shape) in (case.seed..).zip(Shape::ALL.into_iter().cycle()) {
+        if counts.cuts >= crashes {
+            break;
+        }
+        let seed = shape.seed(seed);
+        counts.add(RestartCase { seed, ..case }.run()?);
+    }
+    Ok(format!("{counts:?}"))
+}
+
 fn fault(mut flags: Flags) -> Result<String> {
     let case: FaultCase = flags.get("case", String::new())?.parse()?;
     let repeat = flags.get("repeat", 1)?;
@@ -178,6 +217,7 @@ fn full_disks(mut flags: Flags) -> Result<String> {
         counts.add(full::fill_disk(seed)?);
         counts.add(full::fill_frames(seed)?);
         counts.add(full::sweep(seed, step)?);
+        counts.add(full_deletes::empty(seed)?);
         counts.add(full_together::meet(seed)?);
         for file in full_close::FILES {
             full_close::close(seed, file, true)?;
@@ -196,6 +236,8 @@ fn run() -> Result<String> {
         "crash" => crash(flags),
         "sweep" => sweep(flags),
         "matrix" => matrix(flags),
+        "restart" => restart(flags),
+        "restarts" => restarts(flags),
         "fault" => fault(flags),
         "faults" => many_faults(flags),
         "damage" => damage(flags),

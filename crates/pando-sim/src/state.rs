@@ -26,6 +26,16 @@ pub enum Effect {
     Create(String),
 }
 
+impl Effect {
+    /// The table that it changes.
+    pub fn table(&self) -> &str {
+        match self {
+            Self::Put((table, _), _) | Self::Delete((table, _)) => table,
+            Self::Clear(table) | Self::Drop(table) | Self::Create(table) => table,
+        }
+    }
+}
+
 /// The name of a table of thread `owner`.
 pub fn own_table(owner: usize, number: usize) -> String {
     format!("own{owner}.{number}")

@@ -2,7 +2,7 @@
 //! and write checkpoints; and reading all that it holds.
 
 use pando_device::{AnyDevice, FaultyDevice};
-use pandodb::{Builder, Compression, Db, Durability, VerifyReport};
+use pandodb::{Builder, Compression, Db, Durability, Error, VerifyReport};
 
 use crate::failure::{Failure, Result, fail};
 use crate::random::Random;
@@ -16,6 +16,9 @@ const MEMORY_BYTES: u64 = 2 << 20;
 const CHUNK_BYTES: u64 = 4096;
 /// Log of the store.
 const LOG_BYTES: u64 = 1 << 20;
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A table that belongs to no thread: whether a store takes writes is tried out in it.
 pub const PROBE: &str = "probe";
@@ -69,7 +72,7 @@ impl Shape {
 }
 
 /// Options of the store that `seed` asks for, but for the shape of its pages.
-fn options(seed: u64) -> Builder {
+pub(crate) fn options(seed: u64) -> Builder {
     let mut random = Random::new(seed).part(0x0971);
     let durability = match random.below(3) {
         0 => Durability::Durable,
@@ -108,45 +111,70 @@ pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
+/// Why a table could not be read, or what is wrong with it.
+#[derive(Debug)]
+pub enum Unread {
+    /// The store refuses.
+    Error(Error),
+    /// It is not as it must be.
+    Wrong(Failure),
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Error(error) => Self::new(error.to_string()),
+            Unread::Wrong(failure) => failure,
+        }
+    }
+}
+
+/// The entries of a table. Checks order and count on the way.
+///
+/// # Errors
+/// See [`Unread`].
+pub fn read_table(db: &Db, name: &str) -> std::result::Result<Vec<Entry>, Unread> {
+    let wrong = |what: String| Err(Unread::Wrong(Failure::new(what)));
+    let Some(table) = db.existing_table(name) else {
+        return wrong(format!("table {name} is listed and not there"));
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for entry in table.iter() {
+        let (key, value) = entry.map_err(Unread::Error)?;
+        if let Some((last, _)) = entries.last().filter(|(last, _)| *last >= key) {
+            return wrong(format!("{name}: key {key:?} behind {last:?}"));
+        }
+        entries.push((key, value));
+    }
+    let (counted, found) = (table.len(), entries.len());
+    match counted == found as u64 {
+        true => Ok(entries),
+        false => wrong(format!(
+            "{name} counts {counted} entries, {found} are there"
+        )),
+    }
+}
+
 /// All that a store holds, by owner. Checks order and counts on the way.
 ///
 /// # Errors
 /// A damaged page, a wrong count, an entry out of order or without an owner.
 pub fn read_all(db: &Db, threads: usize) -> Result<Vec<State>> {
     let mut states = vec![State::default(); threads];
-    for name in db.tables() {
-        if name == PROBE {
-            continue;
-        }
-        let Some(table) = db.existing_table(&name) else {
-            return fail(format!("table {name} is listed and not there"));
-        };
+    for name in db.tables().into_iter().filter(|name| name != PROBE) {
+        let entries = read_table(db, &name)
+            .map_err(|unread| Failure::from(unread).within(format!("scanning {name}")))?;
         if let Some(owner) = table_owner(&name) {
             match states.get_mut(owner) {
                 Some(state) => state.apply(&Effect::Create(name.clone())),
                 None => return fail(format!("table {name} is nobody's")),
             }
         }
-        let mut count = 0;
-        let mut last: Option<Vec<u8>> = None;
-        for entry in table.iter() {
-            let (key, value) =
-                entry.map_err(|error| Failure::new(format!("scanning {name}: {error}")))?;
-            if last.as_ref().is_some_and(|last| *last >= key) {
-                return fail(format!("{name}: key {key:?} behind {last:?}"));
-            }
+        for (key, value) in entries {
             let Some(state) = owner(&name, &key).and_then(|owner| states.get_mut(owner)) else {
                 return fail(format!("{name}: {key:?} is nobody's"));
             };
-            state.apply(&Effect::Put((name.clone(), key.clone()), value));
-            last = Some(key);
-            count += 1;
-        }
-        if table.len() != count {
-            return fail(format!(
-                "{name} counts {} entries, {count} are there",
-                table.len()
-            ));
+            state.apply(&Effect::Put((name.clone(), key), value));
         }
     }
     Ok(states)

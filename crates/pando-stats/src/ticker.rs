@@ -109,6 +109,8 @@ tickers! {
         GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";
         Checkpoints "checkpoints" "checkpoints" "Checkpoints completed.";
         CheckpointPages "checkpoint_pages" "pages" "Pages written by checkpoints.";
+        WritesAside "writes_aside" "writes" "Writes that are in the log and were put aside, since the page of their key cannot be read.";
+        Leaks "leaks" "times" "Something to free was given up, since what it has cannot be read.";
         GarbagePages "garbage_pages" "pages" "Pages and chunks freed of dropped tables and of large values that are gone.";
         CompactPages "compact_pages" "pages" "Pages that compaction made be written again, further to the front of the data file.";
         CompactChunks "compact_chunks" "chunks" "Chunks of large values that compaction moved further to the front.";

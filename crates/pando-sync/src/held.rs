@@ -15,6 +15,8 @@ pub enum Kind {
     Stripes,
     /// A stay in the gate.
     Gate,
+    /// A share of the hold budget.
+    Share,
 }
 
 /// One thing held by the current thread, until dropped.
@@ -62,7 +64,7 @@ mod count {
     use super::Kind;
 
     thread_local! {
-        static COUNTS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 3] };
+        static COUNTS: [Cell<u32>; 4] = const { [const { Cell::new(0) }; 4] };
     }
 
     // A guard may be dropped while its thread ends: then nobody counts any more.

@@ -10,9 +10,10 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`], [`held`],
-//! [`words`], [`core_local`], `rseq` (the processor's number, additions without a lock prefix),
-//! [`core_words`], [`audit`], [`time`], `courtesy` (background threads let others go on).
+//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`],
+//! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
+//! without a lock prefix), [`core_words`], [`audit`], [`time`], `courtesy` (background threads let
+//! others go on).
 
 pub mod atomic;
 pub mod audit;
@@ -26,6 +27,7 @@ pub mod held;
 pub mod lock;
 pub mod queue;
 mod rseq;
+pub mod stamp_lock;
 pub mod thread;
 pub mod time;
 pub mod waiting;
@@ -37,5 +39,6 @@ pub use courtesy::Courtesy;
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;
+pub use stamp_lock::StampLock;
 pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
 pub use words::WordArena;

@@ -1,6 +1,7 @@
 //! Taking a dropped tree apart, leaf by leaf from the left, so that it stays a whole, smaller tree
 //! for readers in flight and after a crash.
 
+use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Stay};
 
 use crate::approach::Freely;
@@ -9,7 +10,7 @@ use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::remove_empty::Chain;
 use crate::scratch::Scratch;
-use crate::tree::{Tree, counted};
+use crate::tree::{Path, Tree, counted};
 
 /// What one step freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,86 @@ impl Tree {
             pages_freed,
             done: fork.is_none(),
         })
+    }
+
+    /// As a step of [`Tree::try_dismantle`] that could not read `lost`, which is the root or the
+    /// leftmost child of a node on the way to the leftmost leaf: frees it unread. What only that
+    /// page names is leaked. False in `done` and no pages freed: it is neither any more.
+    ///
+    /// # Errors
+    /// As [`Tree::try_dismantle`].
+    pub fn try_dismantle_lost(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        lost: PageId,
+        scratch: &mut Scratch,
+    ) -> Attempt<Dismantled> {
+        let attempt = self.dismantle_lost(pool, stay, lost, scratch);
+        counted(pool, attempt)
+    }
+
+    fn dismantle_lost(
+        &self,
+        pool: &Pool,
+        stay: &Stay,
+        lost: PageId,
+        scratch: &mut Scratch,
+    ) -> Attempt<Dismantled> {
+        let mut freed = 1;
+        let mut done = true;
+        if lost != self.root {
+            let Some((path, parent)) = self.find_lost(pool, lost)? else {
+                return Ok(Dismantled {
+                    pages_freed: 0,
+                    done: false,
+                });
+            };
+            let count = Node::open(parent.words().slice()).count();
+            parent.validate()?;
+            let depth = path.steps().count();
+            let fork = match count {
+                1 => path.fork().map(|(depth, fork)| (depth, fork.node)),
+                _ => Some((depth, parent)),
+            };
+            done = fork.is_none();
+            freed += match fork {
+                Some((depth, fork)) => {
+                    let mut fork_latch = fork.upgrade()?;
+                    let chain = Chain::latch(&path, depth + 1, parent, stay)?;
+                    let mut fork_page = fork_latch.modify(stay)?;
+                    edit::remove(&mut fork_page, 0);
+                    chain.free(pool, stay)
+                }
+                None => Chain::latch(&path, 0, parent, stay)?.free(pool, stay),
+            };
+        }
+        scratch.leaks += 1;
+        scratch.pending_frees.push(lost);
+        // What has to wait is freed by the caller's try_finish.
+        let _later = scratch.try_finish(pool, stay);
+        Ok(Dismantled {
+            pages_freed: freed,
+            done,
+        })
+    }
+
+    /// The node on the leftmost way whose first child is `lost`, and those above it.
+    fn find_lost<'p>(
+        &self,
+        pool: &'p Pool,
+        lost: PageId,
+    ) -> Attempt<Option<(Path<'p>, Optimistic<'p>)>> {
+        let levels = self.try_height(pool)?;
+        for level in (1..levels).rev() {
+            let (path, node) = self.descend_with_path_to(pool, &mut Freely, level, |_| 0)?;
+            let first = Node::open(node.words().slice()).child(0).page();
+            node.validate()?;
+            if first == lost {
+                return Ok(Some((path, node)));
+            }
+        }
+        Ok(None)
     }
 
     /// Removes a value in chunks from a leaf.

@@ -105,8 +105,10 @@ impl Tree {
             }
             node.append_value(slot, out);
         }
+        // Before the validation: behind it the frame may hold another leaf, with smaller marks.
+        let lookup = Lookup::of(&leaf, &node, spot);
         leaf.validate()?;
-        Ok(Some(Lookup::of(&leaf, &node, spot)))
+        Ok(Some(lookup))
     }
 
     /// True when `key` exists.

@@ -1,5 +1,6 @@
 //! Insertion and replacement.
 
+use pando_format::PageId;
 use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
 
@@ -11,7 +12,7 @@ use crate::node::edit::{self, Fit};
 use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::{ChildWord, Node};
-use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids};
+use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids, read_index};
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
@@ -325,12 +326,43 @@ impl Tree {
         };
         if slot.is_chunked() {
             let OldValue { reader, list, .. } = &mut *old;
-            reader.read(pool, self.id, leaf, &description, list)?;
+            let read = reader.read(pool, self.id, leaf, &description, list);
+            if old.is_known(read)?.is_none() {
+                old.list.clear();
+            }
         }
-        let doomed = &mut old.doomed;
-        collect_ids(pool, self.id, &description, doomed).or_else(|restart| {
-            leaf.validate()?;
-            Err(restart)
-        })
+        self.collect_pages(pool, leaf, &description, old)
+    }
+
+    /// Adds the pages of the value behind `description`, index pages included; of those that are
+    /// lost, neither them nor what only they name.
+    fn collect_pages(
+        &self,
+        pool: &Pool,
+        leaf: &Optimistic<'_>,
+        description: &Description,
+        old: &mut OldValue,
+    ) -> Attempt<()> {
+        if old.lost.is_empty() {
+            let collected = collect_ids(pool, self.id, description, &mut old.doomed);
+            let collected = collected.or_else(|restart| {
+                leaf.validate()?;
+                Err(restart)
+            });
+            return old.is_known(collected).map(drop);
+        }
+        let begin = old.doomed.len();
+        old.doomed.extend_from_slice(description.ids());
+        if description.is_indexed() {
+            for index in description.ids() {
+                let read = read_index(pool, self.id, *index, &mut old.doomed);
+                old.is_known(read)?;
+            }
+        }
+        leaf.validate()?;
+        let OldValue { doomed, lost, .. } = old;
+        let behind: Vec<PageId> = doomed.drain(begin..).collect();
+        doomed.extend(behind.into_iter().filter(|page| !lost.contains(page)));
+        Ok(())
     }
 }

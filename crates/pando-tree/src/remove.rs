@@ -59,6 +59,7 @@ impl Tree {
         if !spot.exact {
             leaf.validate()?;
             scratch.old.clear();
+            scratch.end_old();
             return Ok(Removed {
                 existed: false,
                 leaf_fill: LeafFill::Enough,

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use pando_format::{Lsn, PageId};
-use pando_pool::{Attempt, Pool};
+use pando_pool::{Attempt, Marks, Pool};
 
 use crate::approach::{Approach, Freely, insist};
 use crate::node::view::Node;
@@ -131,6 +131,14 @@ impl LeafCopy {
     /// Newest batch that changed the leaf.
     pub fn lsn_max(&self) -> Lsn {
         self.lsn_max
+    }
+
+    /// Both.
+    pub fn marks(&self) -> Marks {
+        Marks {
+            lsn: self.lsn_max,
+            multi_lsn: self.multi_lsn,
+        }
     }
 
     /// Newest batch of several leaves that changed it.

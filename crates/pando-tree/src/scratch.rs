@@ -1,7 +1,7 @@
 //! What a change keeps from one attempt to the next: buffers, and pages that must not leak.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Pool, Stay};
+use pando_pool::{Attempt, Pool, Restart, Stay};
 
 use crate::finger::Finger;
 use crate::node::list::RecordList;
@@ -18,7 +18,9 @@ pub struct Scratch {
     pub(crate) work: Work,
     pub(crate) draft: Draft,
     pub(crate) old: OldValue,
-    pending_frees: Vec<PageId>,
+    pub(crate) pending_frees: Vec<PageId>,
+    /// Values, or parts of trees, that were given up since nobody could read which pages they have.
+    pub(crate) leaks: u64,
 }
 
 /// What the value that an attempt would replace or remove is made of.
@@ -29,12 +31,37 @@ pub(crate) struct OldValue {
     /// Its list of chunks; empty when it has none.
     pub(crate) list: Vec<u8>,
     pub(crate) reader: ValueReader,
+    /// Pages of it that cannot be read, and that the change does without.
+    pub(crate) lost: Vec<PageId>,
+    /// The one that the last attempt has met.
+    blamed: Option<PageId>,
+    /// It has pages or chunks that are not known.
+    is_leaking: bool,
 }
 
 impl OldValue {
     pub(crate) fn clear(&mut self) {
         self.doomed.clear();
         self.list.clear();
+        self.blamed = None;
+        self.is_leaking = false;
+    }
+
+    /// What `read` made of a part of the value: `Ok(None)` if the change does without.
+    pub(crate) fn is_known<T>(&mut self, read: Attempt<T>) -> Attempt<Option<T>> {
+        match read {
+            Ok(part) => Ok(Some(part)),
+            Err(Restart::Fault(page) | Restart::Damaged(page, _)) if self.lost.contains(&page) => {
+                self.is_leaking = true;
+                Ok(None)
+            }
+            Err(restart) => {
+                if let Restart::Fault(page) | Restart::Damaged(page, _) = restart {
+                    self.blamed = Some(page);
+                }
+                Err(restart)
+            }
+        }
     }
 }
 
@@ -114,8 +141,32 @@ impl Scratch {
         std::mem::take(&mut self.old.list)
     }
 
+    /// True if the change can do without `page`, which cannot be read: it is a part of the value
+    /// that is replaced or removed. What only that page names is leaked then.
+    #[must_use]
+    pub fn do_without(&mut self, page: PageId) -> bool {
+        let is_new = self.old.blamed == Some(page) && !self.old.lost.contains(&page);
+        if is_new {
+            self.old.lost.push(page);
+        }
+        is_new
+    }
+
+    /// How often something was leaked since the last call.
+    pub fn take_leaks(&mut self) -> u64 {
+        std::mem::take(&mut self.leaks)
+    }
+
+    /// The change of a value has ended.
+    pub(crate) fn end_old(&mut self) {
+        self.leaks += u64::from(self.old.is_leaking);
+        self.old.is_leaking = false;
+        self.old.lost.clear();
+    }
+
     /// The doomed pages are named by nothing any more.
     pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay) {
+        self.end_old();
         self.pending_frees.append(&mut self.old.doomed);
         // What has to wait is freed by the caller's try_finish.
         let _later = self.try_finish(pool, stay);
@@ -127,7 +178,11 @@ impl Scratch {
     /// As [`Pool::free_unread`]; what is left is kept for the next call.
     pub fn try_finish(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
-            pool.free_unread(stay, *page)?;
+            match pool.free_unread(stay, *page) {
+                // It is no page any more: whatever named it was damaged.
+                Err(Restart::Damaged(..)) => self.leaks += 1,
+                freed => freed?,
+            }
             self.pending_frees.pop();
         }
         Ok(())
@@ -139,6 +194,7 @@ impl Scratch {
     /// As [`Scratch::try_finish`], which then has to be called again.
     pub fn abandon(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
         self.old.clear();
+        self.old.lost.clear();
         self.draft.abandon(&mut self.pending_frees);
         self.try_finish(pool, stay)
     }

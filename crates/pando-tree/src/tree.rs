@@ -200,10 +200,21 @@ impl Tree {
         &self,
         pool: &'p Pool,
         approach: &mut impl Approach<'p>,
+        choose: impl FnMut(&FrameNode<'p>) -> usize,
+    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
+        self.descend_with_path_to(pool, approach, 0, choose)
+    }
+
+    /// As [`Tree::descend_with_path`], to the node of level `stop`.
+    pub(crate) fn descend_with_path_to<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        stop: u8,
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
         let mut path = Path::new();
-        let leaf = self.descend(pool, approach, 0, |here, node| {
+        let leaf = self.descend(pool, approach, stop, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,

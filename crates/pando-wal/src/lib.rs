@@ -59,7 +59,7 @@ pub use credit::LogCredit;
 #[cfg(not(pando_loom))]
 pub use error::{Error, Result};
 #[cfg(not(pando_loom))]
-pub use log::Log;
+pub use log::{Acknowledge, Log, Position};
 #[cfg(not(pando_loom))]
 pub use options::{FlushMethod, LogOptions};
 #[cfg(not(pando_loom))]

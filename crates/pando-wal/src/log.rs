@@ -43,12 +43,45 @@ pub struct Log<D: Device> {
     pub(crate) statistics: Arc<Statistics>,
 }
 
+/// When a commit is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// Once its record is durable: somebody waits for that.
+    WhenDurable,
+    /// At once.
+    AtOnce,
+}
+
+/// How far the log is, at one look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The newest record that was known; not older than `awaited`.
+    pub reserved: Lsn,
+    /// The newest record that somebody waits for.
+    pub awaited: Lsn,
+    /// Up to here everything is durable; looked at last.
+    pub durable: Lsn,
+}
+
+impl Position {
+    /// Nobody waits for a record up to here.
+    pub fn settled(&self) -> Lsn {
+        match self.awaited <= self.durable {
+            true => self.durable.max(self.reserved),
+            false => self.durable,
+        }
+    }
+}
+
 /// What each append and each batch that is applied write: on one line of its own.
 #[derive(Debug)]
 #[repr(C)]
 struct Order {
     /// LSN of the newest record. Written under the tail's lock.
     reserved: AtomicU64,
+    /// LSN of the newest record that somebody waits for. Written under the tail's lock, before
+    /// `reserved`.
+    awaited: AtomicU64,
     applied: Applied,
 }
 
@@ -73,6 +106,7 @@ impl<D: Device> Log<D> {
             group: Group::new(options.start),
             order: CachePadded(Order {
                 reserved: AtomicU64::new(options.start.0),
+                awaited: AtomicU64::new(options.start.0),
                 applied: Applied::new(options.start),
             }),
             requested: AtomicU64::new(options.start.0),
@@ -159,7 +193,7 @@ impl<D: Device> Log<D> {
     }
 
     /// Appends a record against `credit` and enters it in the order of [`Log::mark_applied`]. Waits
-    /// for nothing but a short lock.
+    /// for nothing but a short lock. `acknowledge`: whether its commit is going to wait for it.
     ///
     /// # Panics
     /// When `credit` is of another log or pays for less, or for padding.
@@ -167,7 +201,7 @@ impl<D: Device> Log<D> {
         &self,
         credit: LogCredit<'_>,
         kind: RecordKind,
-        flags: u8,
+        acknowledge: Acknowledge,
         payload: &[u8],
     ) -> Lsn {
         assert!(credit.is_of(&self.shared), "a credit of this log");
@@ -177,8 +211,12 @@ impl<D: Device> Log<D> {
         let payload_crc = crc32c(payload);
         let mut tail = self.shared.tail.lock();
         tail.release(credit.spend());
-        let lsn = tail.append(kind, flags, payload, payload_crc);
+        let lsn = tail.append(kind, 0, payload, payload_crc);
         self.order.applied.reserve_in_order(lsn);
+        if acknowledge == Acknowledge::WhenDurable {
+            // Relaxed: who sees the store below, or a change of the batch, sees this one.
+            self.order.awaited.store(lsn.0, Ordering::Relaxed);
+        }
         // Release: pairs with the Acquire in reserved_end. Under the lock, so that it only grows.
         self.order.reserved.store(lsn.0, Ordering::Release);
         let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
@@ -196,6 +234,19 @@ impl<D: Device> Log<D> {
     pub fn reserved_end(&self) -> Lsn {
         // Acquire: pairs with the Release in append.
         Lsn(self.order.reserved.load(Ordering::Acquire))
+    }
+
+    /// How far the log is. Not of one moment, but in this order: what is awaited of all that was
+    /// reserved, then what is durable.
+    pub fn position(&self) -> Position {
+        let reserved = self.reserved_end();
+        // Relaxed: the Acquire before it orders it; a newer one does no harm.
+        let awaited = Lsn(self.order.awaited.load(Ordering::Relaxed));
+        Position {
+            reserved,
+            awaited,
+            durable: self.durable(),
+        }
     }
 
     /// Every record up to here survives a crash.

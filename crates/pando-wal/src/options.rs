@@ -45,6 +45,9 @@ pub struct LogOptions {
     /// This life of the log: the generation of the checkpoint that ended recovery, durable before
     /// the log is opened.
     pub incarnation: u64,
+    /// What all records of this life carry and nobody knows who writes values: 48 bits. Who reads
+    /// the log has the same in [`crate::ReplayOptions`].
+    pub signature: u64,
     /// Where this life begins: a multiple of the segment size behind everything that any earlier
     /// life wrote ([`crate::ReplayEnd::restart`]); nothing before it is needed any more.
     pub start: Lsn,

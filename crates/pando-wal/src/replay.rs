@@ -4,6 +4,9 @@
 //! looks, and lost or rotten records look the same; so the rest of this life's segments is searched
 //! for a valid record which knew that the end was already durable when it was reserved. One that
 //! did proves that an acknowledged record is gone: damage, never silently the end.
+//!
+//! That search meets bytes of values, which may look like any record. So it believes those alone
+//! that carry the signature of this life, which whoever writes values does not know.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +33,8 @@ pub struct ReplayOptions {
     pub identity: [u8; 16],
     /// The life of the log to read.
     pub incarnation: u64,
+    /// What its records carry.
+    pub signature: u64,
     /// The checkpoint's LSN: the LSN of a record, or where the life began.
     pub from: Lsn,
 }
@@ -83,6 +88,8 @@ pub fn replay<D: Device, E: From<Error>>(
             RecordKind::Padding => {}
         }
         position = header.lsn.0;
+        // A life that an older program has begun has no signature.
+        directory.is_signed &= header.signature != 0;
     }
     directory.search_behind(position)?;
     found.restart = directory.restart(found.end)?;
@@ -93,6 +100,8 @@ pub fn replay<D: Device, E: From<Error>>(
 struct Directory<F> {
     options: ReplayOptions,
     segments: BTreeMap<u64, Window<F>>,
+    /// All records that were read were signed.
+    is_signed: bool,
     /// The first segment that no life has begun.
     unused: u64,
 }
@@ -102,6 +111,7 @@ impl<F: File> Directory<F> {
         let mut directory = Self {
             options: *options,
             segments: BTreeMap::new(),
+            is_signed: true,
             unused: 0,
         };
         for (_, name) in segments::list(device)? {
@@ -190,12 +200,18 @@ impl<F: File> Directory<F> {
     fn search_behind(&mut self, position: u64) -> Result<(), Error> {
         let size = self.segment_bytes();
         let first = position / size;
+        let signature = if self.is_signed {
+            self.options.signature
+        } else {
+            0
+        };
         let numbers: Vec<u64> = self.segments.range(first..).map(|(n, _)| *n).collect();
         for number in numbers {
             let mut place = position.max(number * size + HEADER_BYTES);
             while let Some(candidate) = self.candidate(number, place)? {
                 if let Some((header, _)) = self.record_at(candidate)?
                     && header.durable.0 > position
+                    && header.signature == signature
                 {
                     let what = format!(
                         "the record there is gone, but that at {candidate} was written when \

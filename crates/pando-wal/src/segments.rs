@@ -59,8 +59,8 @@ pub(crate) struct Segments<D: Device> {
 }
 
 impl<D: Device> Segments<D> {
-    /// Opens the files that are ready, and removes those beyond `options.segments`. At least
-    /// [`SEGMENTS_MIN`] are ready on return.
+    /// Opens the files that are ready, and removes those beyond `options.segments` that it can. At
+    /// least [`SEGMENTS_MIN`] are ready on return.
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
         let mut files: Vec<Option<D::File>> = Vec::new();
         files.resize_with(options.segments as usize, || None);
@@ -70,17 +70,13 @@ impl<D: Device> Segments<D> {
             files: Mutex::new(files),
             preparing: Mutex::new(()),
         };
-        let mut removed = false;
         for (slot, name) in list(&segments.device)? {
             if slot >= options.segments as usize {
-                segments.device.remove(&name)?;
-                removed = true;
+                // What stays, or comes back, has dead records only: the next opening tries again.
+                let _ = segments.device.remove(&name);
             } else if let Some(file) = segments.open_ready(&name)? {
                 segments.files.lock()[slot] = Some(file);
             }
-        }
-        if removed {
-            segments.device.sync_directory()?;
         }
         while segments.ready().len() < SEGMENTS_MIN {
             segments.prepare_next()?;

@@ -176,6 +176,7 @@ impl Tail {
             lsn,
             incarnation: self.options.incarnation,
             durable: Lsn(self.durable_position),
+            signature: self.options.signature,
         };
         let record = self.active.extend(bytes as usize);
         record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(payload_crc));
@@ -241,6 +242,7 @@ impl Tail {
             lsn: Lsn(self.position + bytes),
             incarnation: self.options.incarnation,
             durable: Lsn(self.durable_position),
+            signature: self.options.signature,
         };
         debug_assert_eq!(header.bytes(), bytes);
         let record = self.active.extend(stored as usize);
@@ -395,6 +397,7 @@ mod tests {
             buffer_bytes: 16 << 10,
             identity: [1; 16],
             incarnation: 1,
+            signature: 7,
             start: Lsn(0),
             flush_method: crate::options::FlushMethod::Auto,
         };

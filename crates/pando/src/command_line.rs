@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Make the files of a store that nobody has open as small as what it holds; may be killed at
     /// any moment and begun again.
     Compact(CompactFlags),
+    /// Copy everything that can be read of a damaged store into a new one, and list the key ranges
+    /// that are lost; the damaged one is not changed.
+    Salvage(SalvageFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -102,6 +105,18 @@ pub(crate) struct CompactFlags {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SalvageFlags {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Directory of the new store: empty, or not there yet.
+    pub(crate) new: PathBuf,
+    /// The memory budget of the new store [default: 1g, or a quarter of the memory of machine or
+    /// cgroup].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_memory: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ServeFlags {
     /// Configuration file [default: ./pando.toml if it exists].
     #[arg(long, value_name = "FILE")]
@@ -150,6 +165,14 @@ pub(crate) struct ServeFlags {
     /// [default: off].
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
+    /// Seconds of silence after which a peer is asked whether it is there, 0 for never
+    /// [default: 300].
+    #[arg(long, value_name = "N")]
+    tcp_keepalive: Option<String>,
+    /// Seconds after which a peer is closed that takes nothing of a reply, or sends nothing more of
+    /// a command, 0 for never [default: 60].
+    #[arg(long, value_name = "N")]
+    stall_timeout: Option<String>,
     /// What is written to the log on standard error: off, error, warn, info or debug
     /// [default: info].
     #[arg(long, value_name = "LEVEL")]
@@ -176,6 +199,8 @@ impl ServeFlags {
             ("threads", &self.threads),
             ("requirepass", &self.requirepass),
             ("metrics_listen", &self.metrics_listen),
+            ("tcp_keepalive", &self.tcp_keepalive),
+            ("stall_timeout", &self.stall_timeout),
             ("log_level", &self.log_level),
             ("log_format", &self.log_format),
         ];

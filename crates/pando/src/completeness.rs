@@ -10,11 +10,13 @@ use crate::command_line::CommandLine;
 use crate::layers::{KEYS, Layers};
 
 /// Options that only the server has.
-const OF_THE_SERVER: [&str; 6] = [
+const OF_THE_SERVER: [&str; 8] = [
     "listen",
     "threads",
     "requirepass",
     "metrics_listen",
+    "tcp_keepalive",
+    "stall_timeout",
     "log_level",
     "log_format",
 ];

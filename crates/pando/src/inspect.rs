@@ -53,6 +53,12 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
             output::line(format_args!("{place}: {what}"));
         }
         output::line(format_args!("{} pages checked", report.pages_checked));
+        if report.leaked > 0 {
+            output::line(format_args!(
+                "{} pages are used by nothing; 'pando compact' frees them",
+                report.leaked
+            ));
+        }
     }
     match report.damages.len() {
         0 => {
@@ -63,7 +69,10 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
         }
         count => Err(Failure::new(
             Code::Damage,
-            format!("damage in {count} places; restore the directory from a copy"),
+            format!(
+                "damage in {count} places; restore the directory from a copy, or copy what can be \
+                 read with 'pando salvage'"
+            ),
         )),
     }
 }
@@ -142,6 +151,8 @@ fn verify_json(report: &VerifyReport) -> Value {
     json!({
         "sound": report.damages.is_empty(),
         "pages_checked": report.pages_checked,
+        "leaked": report.leaked,
+        "writes_aside": report.writes_aside,
         "damages": report.damages.iter().map(damage).collect::<Vec<_>>(),
         "stat": stat_json(&report.stat, false),
     })

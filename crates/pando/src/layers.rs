@@ -9,7 +9,7 @@ use crate::failure::{Code, Failure};
 use crate::nearest::{distance, nearest};
 
 /// Everything that can be configured; the flags have `-` for `_`.
-pub(crate) const KEYS: [&str; 16] = [
+pub(crate) const KEYS: [&str; 18] = [
     "dir",
     "listen",
     "max_memory",
@@ -24,6 +24,8 @@ pub(crate) const KEYS: [&str; 16] = [
     "threads",
     "requirepass",
     "metrics_listen",
+    "tcp_keepalive",
+    "stall_timeout",
     "log_level",
     "log_format",
 ];

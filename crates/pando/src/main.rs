@@ -2,8 +2,8 @@
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
 //! one set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
-//! `top`, `bench`. The work itself is done in libraries; here it is started, and what goes wrong
-//! becomes a sentence and an exit code.
+//! `salvage`, `top`, `bench`. The work itself is done in libraries; here it is started, and what
+//! goes wrong becomes a sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod nearest;
 mod output;
 mod progress;
 mod quantity;
+mod salvage;
 mod serve;
 mod settings;
 mod top;
@@ -66,6 +67,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Verify(target)) => inspect::verify(&target),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Compact(flags)) => compact::run(&flags),
+        Some(Command::Salvage(flags)) => salvage::run(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use pando_server::{Server, ServerOptions};
+use pando_server::{Handle, Server, ServerOptions};
 use pando_sync::thread;
-use pandodb::{Builder, Compression, Db, Durability, RecoveryProgress, Report};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use pando_sync::time::Duration;
+use pandodb::{Builder, Compression, Db, RecoveryProgress, Report};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::command_line::ServeFlags;
@@ -25,6 +26,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let layers = Layers::read(flags.config.as_deref(), environment, flags.given())?;
     let settings = Settings::new(&layers)?;
+    let signals = take_signals()?;
     let log_level_setter = log::start(settings.log_level, settings.log_format)?;
     tracing::info!(
         version = VERSION,
@@ -35,7 +37,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         log_level_setter: Some(log_level_setter),
         ..server_options(&settings)
     })?;
-    stop_on_signals(&server)?;
+    answer_signals(signals, server.handle())?;
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect();
     let addresses: Vec<String> = texts(server.addresses());
     let metrics: Vec<String> = texts(server.metrics_addresses());
@@ -57,6 +59,8 @@ fn server_options(settings: &Settings) -> ServerOptions {
         requirepass: settings.requirepass.clone(),
         durability: settings.durability,
         periodic_ms: settings.periodic_ms,
+        tcp_keepalive_s: settings.tcp_keepalive_s,
+        stall_timeout: Duration::from_secs(settings.stall_timeout_s),
         dir: dir.display().to_string(),
         config_file: settings.config_file.clone(),
         log_level: settings.log_level,
@@ -66,17 +70,10 @@ fn server_options(settings: &Settings) -> ServerOptions {
 }
 
 fn builder(settings: &Settings) -> Builder {
-    let durability = match settings.durability {
-        pando_server::Durability::Durable => Durability::Durable,
-        pando_server::Durability::Periodic => Durability::Periodic,
-        pando_server::Durability::None => Durability::None,
-    };
     let mut builder = Db::builder()
         .max_memory(settings.max_memory)
-        .durability(durability)
-        .periodic(pando_sync::time::Duration::from_millis(
-            settings.periodic_ms,
-        ))
+        .durability(settings.durability.of_engine())
+        .periodic(Duration::from_millis(settings.periodic_ms))
         .io_backend(settings.io_backend);
     if let Some(bytes) = settings.page_size {
         builder = builder.page_size(bytes);
@@ -115,13 +112,24 @@ fn show_recovery() -> impl FnMut(RecoveryProgress) + Send + 'static {
     }
 }
 
-/// SIGINT and SIGTERM end what runs and close the store.
-fn stop_on_signals(server: &Server) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Code::Io, format!("signals: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    let handle = server.handle();
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::new(Code::Io, format!("signals: {error}"))
+}
+
+/// From here to the end of the process the signals that end a program by themselves are ours.
+fn take_signals() -> Result<Signals, Failure> {
+    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(no_signals)
+}
+
+/// SIGINT and SIGTERM end what runs and close the store. SIGHUP comes when a terminal goes away,
+/// and from whoever turns logs over: it ends nothing.
+fn answer_signals(mut signals: Signals, handle: Handle) -> Result<(), Failure> {
     let wait = move || {
         for signal in signals.forever() {
+            if signal == SIGHUP {
+                tracing::info!(signal, "a signal that changes nothing");
+                continue;
+            }
             tracing::info!(signal, "told to stop");
             handle.shutdown();
         }
@@ -129,7 +137,7 @@ fn stop_on_signals(server: &Server) -> Result<(), Failure> {
     thread::Builder::new()
         .name("pando-signals".to_owned())
         .spawn(wait)
-        .map_err(failed)?;
+        .map_err(no_signals)?;
     Ok(())
 }
 

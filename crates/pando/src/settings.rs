@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     pub(crate) requirepass: Option<String>,
     pub(crate) metrics_listen: Vec<SocketAddr>,
+    pub(crate) tcp_keepalive_s: u64,
+    pub(crate) stall_timeout_s: u64,
     pub(crate) log_level: LogLevel,
     pub(crate) log_format: LogFormat,
     pub(crate) config_file: String,
@@ -60,6 +62,11 @@ fn read<T>(
 fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.trim().parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| format!("'{text}' is no number from 1 on"))
+}
+
+fn parse_seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.trim().parse().ok();
+    seconds.ok_or_else(|| format!("'{text}' is no number of seconds"))
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {
@@ -125,6 +132,8 @@ impl Settings {
             threads: read(layers, "threads", parse_count)?.unwrap_or(0),
             metrics_listen: read(layers, "metrics_listen", parse_optional_addresses)?
                 .unwrap_or_default(),
+            tcp_keepalive_s: read(layers, "tcp_keepalive", parse_seconds)?.unwrap_or(300),
+            stall_timeout_s: read(layers, "stall_timeout", parse_seconds)?.unwrap_or(60),
             requirepass: read(layers, "requirepass", text)?.filter(|word| !word.is_empty()),
             log_level: read(layers, "log_level", log_level)?.unwrap_or_default(),
             log_format: read(layers, "log_format", LogFormat::parse)?.unwrap_or_default(),
@@ -208,6 +217,7 @@ mod tests {
             ("listen", "6379", "--listen: '6379' is no ADDR:PORT"),
             ("durability", "sometimes", "--durability: 'sometimes'"),
             ("threads", "0", "--threads: '0'"),
+            ("tcp_keepalive", "-1", "--tcp-keepalive: '-1'"),
             ("compression", "zip", "--compression: 'zip': there are none"),
             ("io_backend", "disk", "--io-backend 'disk'"),
             (

@@ -1,7 +1,11 @@
 //! Operations that block: driven step by step, the thread parked where a step has to wait.
+//!
+//! One that faults again and again takes a share of the hold budget, the only one that it ever has:
+//! most of it keeps what was fetched in memory, the rest is lent to its steps. So whoever waits for
+//! a share has none, and all that have one come to their end.
 
 use pando_format::PageId;
-use pando_pool::{Hold, Restart};
+use pando_pool::{Hold, HoldShare, Restart};
 use pando_stats::Ticker;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{park, thread_waker};
@@ -9,7 +13,6 @@ use pando_sync::{park, thread_waker};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::halt::{Halt, Step, Stop};
-use crate::holds::HoldShare;
 use crate::profile::{self, Wait};
 use crate::store::pause;
 
@@ -28,7 +31,9 @@ impl Engine {
             faults: 0,
             refusals: 0,
             wanted: Vec::new(),
-            holds: [const { None }; POINT_HOLDS as usize],
+            writes: 0,
+            holds: Vec::new(),
+            places: 0,
             held: 0,
             share: None,
         };
@@ -51,14 +56,28 @@ pub(crate) struct Blocked<'a> {
     refusals: u32,
     /// Pages that the step asks for beside the one it faulted on.
     pub(crate) wanted: Vec<PageId>,
+    /// Writes whose leaves the step is going to hold.
+    writes: u64,
     // Dropped before the share that allows them.
-    holds: [Option<Hold<'a>>; POINT_HOLDS as usize],
+    holds: Vec<Option<Hold<'a>>>,
+    /// Most pages that are held for the steps; what the share has beyond them is lent.
+    places: usize,
     /// Pages that were held so far: the oldest makes room.
     held: usize,
     share: Option<HoldShare<'a>>,
 }
 
 impl<'a> Blocked<'a> {
+    /// Frames that a step which commits `writes` may hold: None while the operation has no share,
+    /// and the step takes its own.
+    pub(crate) fn lend(&mut self, writes: usize) -> Option<u64> {
+        self.writes = writes as u64;
+        let lent = self.share.as_ref()?.frames() - self.places as u64;
+        // When more pages than are held were fetched for it, it was too much at once.
+        let rounds = self.held / self.places;
+        Some(lent >> rounds.min(63)).map(|lent| lent.max(1))
+    }
+
     fn wait(&mut self, stop: &Stop) -> Result<()> {
         match stop {
             Stop::Restart(Restart::Fault(page)) => self.fault(*page),
@@ -95,34 +114,60 @@ impl<'a> Blocked<'a> {
         self.turns = 0;
         self.faults += 1;
         if self.faults > FAULTS_FREE && self.share.is_none() {
-            self.engine.statistics.tick(Ticker::HoldBudgets, 1);
-            loop {
-                self.share = self.engine.holds.try_take(POINT_HOLDS, &mut self.refusals);
-                if self.share.is_some() {
-                    break;
-                }
-                self.park_on(&Stop::Holds(POINT_HOLDS))?;
-            }
+            self.take_share()?;
         }
         let begun = profile::begin();
         if !self.wanted.is_empty() {
-            self.wanted.push(page);
-            self.engine.fetch_many(&self.wanted)?;
-            self.wanted.clear();
+            let mut wanted = std::mem::take(&mut self.wanted);
+            wanted.push(page);
+            self.engine.fetch_many(&wanted)?;
+            // Those of a batch; the pages of a value are copied one after the other.
+            let most = (self.places as u64).min(self.writes) as usize;
+            for page in &wanted[..most.min(wanted.len() - 1)] {
+                self.hold(*page);
+            }
+            wanted.clear();
+            self.wanted = wanted;
         }
         self.engine.fetch(page)?;
         profile::end(begun, Wait::Page);
-        if let Some(share) = &self.share {
-            let place = &mut self.holds[self.held % share.frames()];
-            *place = None;
-            // A page that is gone again is faulted in again.
-            if let Ok(hold) = self.engine.pool.hold(page, 0) {
-                *place = Some(hold);
-                self.held += 1;
-            } else {
-                pause(&mut self.turns);
-            }
+        // A page that is gone again is faulted in again.
+        if self.share.is_some() && !self.hold(page) {
+            pause(&mut self.turns);
         }
         Ok(())
+    }
+
+    /// Takes the operation's share: for the pages of a descent, and of a batch for the leaf of each
+    /// write twice, to be fetched and to be held by the step.
+    fn take_share(&mut self) -> Result<()> {
+        self.engine.statistics.tick(Ticker::HoldBudgets, 1);
+        let frames = POINT_HOLDS + 2 * self.writes;
+        let share = loop {
+            if let Some(share) = self.engine.holds.try_take(frames, &mut self.refusals) {
+                break share;
+            }
+            self.park_on(&Stop::Holds(frames))?;
+        };
+        let lent = match self.writes {
+            0 => 0,
+            _ => (share.frames().saturating_sub(POINT_HOLDS) / 2).max(1),
+        };
+        self.places = (share.frames() - lent) as usize;
+        self.holds.resize_with(self.places, || None);
+        self.share = Some(share);
+        Ok(())
+    }
+
+    /// Holds a page that was fetched, in the place of the oldest one. False if it is gone again.
+    fn hold(&mut self, page: PageId) -> bool {
+        let place = &mut self.holds[self.held % self.places];
+        *place = None;
+        let Ok(hold) = self.engine.pool.hold(page, 0) else {
+            return false;
+        };
+        *place = Some(hold);
+        self.held += 1;
+        true
     }
 }

@@ -7,6 +7,8 @@
 //! 4. Write the superblock, slot by slot.
 //! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
 
+use std::task::Waker;
+
 use pando_format::mapping::Group;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Epoch, Extent, Lsn, TreeId};
@@ -79,6 +81,17 @@ impl CheckpointState {
         self.files.lock()
     }
 
+    /// True once the checkpoint of [`Engine::ask_for_checkpoint`] is durable.
+    pub(crate) fn has_finished(&self, asked: u64) -> bool {
+        // Acquire: pairs with the Release in checkpoint_once: what it freed is seen.
+        self.finished.load(Ordering::Acquire) >= asked
+    }
+
+    /// Has `waker` woken when [`CheckpointState::has_finished`] comes true; look after this.
+    pub(crate) fn register(&self, asked: u64, waker: &Waker) {
+        self.finished_waiters.register(asked, waker);
+    }
+
     /// Wakes all that wait, since nothing will come any more.
     pub(crate) fn stop(&self) {
         self.work.notify_all();
@@ -99,6 +112,13 @@ impl Engine {
     pub(crate) fn checkpoint_wanted(&self) {
         self.checkpoint.wanted.store(true, Ordering::Release);
         self.checkpoint.work.notify_all();
+    }
+
+    /// Asks for a checkpoint that begins after the call; its number.
+    pub(crate) fn ask_for_checkpoint(&self) -> u64 {
+        let mine = self.checkpoint.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.checkpoint_wanted();
+        mine
     }
 
     /// Asks for a checkpoint if enough has happened since the last one.
@@ -125,12 +145,11 @@ impl Engine {
 
     fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
         let state = &self.checkpoint;
-        let mine = state.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        self.checkpoint_wanted();
+        let mine = self.ask_for_checkpoint();
         let waker = thread_waker();
         loop {
             state.finished_waiters.register(mine, &waker);
-            if state.finished.load(Ordering::Acquire) >= mine {
+            if state.has_finished(mine) {
                 return Ok(true);
             }
             if gives_up() {
@@ -202,11 +221,7 @@ impl Engine {
         self.space.look_at_pieces();
         if files.mapping.wants_merge() {
             let pages = u64::from(self.pool.page_ids().high_water());
-            match files.mapping.merge(pages) {
-                // The journal goes on growing until there is room.
-                Ok(()) | Err(Error::Full { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            files.mapping.merge_if_possible(pages);
             self.count_mapping_bytes(&mut files, 0);
         }
         Ok(())
@@ -318,7 +333,7 @@ impl crate::store::Store {
         })?;
         files.superblock = superblock;
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
-        files.mapping.remove_obsolete()?;
+        files.mapping.remove_obsolete();
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));

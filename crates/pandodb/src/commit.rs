@@ -1,8 +1,9 @@
 //! Commit: credits, locks, gate, log, pages, marks, in this order.
 //!
 //! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
-//! 2. Lock the stripes of the written keys.
-//! 3. Enter the gate; check that tables and what was read are unchanged; append the record.
+//! 2. Lock the stripes of the written keys, and share those of the keys that were read.
+//! 3. Enter the gate; check that tables and what was read are unchanged; append the record. From
+//!    here on what was read may be overwritten.
 //! 4. Apply it, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
 //!
@@ -13,7 +14,7 @@
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Hold, Marks};
+use pando_pool::{Hold, Marks, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::time;
@@ -22,18 +23,22 @@ use pando_wal::LogCredit;
 
 use crate::chunks::LargeValue;
 use crate::chunks::apply::NewValue;
+use crate::delete_room::DeleteWait;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
-use crate::holds::HoldShare;
 use crate::profile::{CommitStep, Steps};
+use crate::second_look::{SecondLook, Seen};
 use crate::space_keeper::{IdPromise, Promise};
-use crate::stripes::StripeIndex;
+use crate::stripes::{Locked, NotTaken, Stamp, Wanted};
 use crate::tables::TableState;
 use crate::write_set::{Value, WriteSet};
 
 /// Pages that one write may make dirty: its leaf, a new one, and its part of inner nodes.
 const PAGES_PER_WRITE: u64 = 3;
+/// The same of a write of a batch that only deletes: its leaf. On a full disk it has to fit into
+/// the reserve.
+const PAGES_PER_DELETE: u64 = 1;
 /// Pages that a batch may make dirty on top: splits up to the root.
 const PAGES_PER_BATCH: u64 = 8;
 
@@ -42,15 +47,23 @@ const PAGES_PER_BATCH: u64 = 8;
 pub(crate) struct CommitScratch {
     /// Positions of the writes, by tree and key.
     order: Vec<usize>,
-    stripes: Vec<StripeIndex>,
+    stripes: Vec<Wanted>,
     payload: BatchWriter,
     /// `order`, `stripes` and `payload` are those of the write set.
     ready: bool,
+    /// How many keys it had read and watched then.
+    reads: usize,
     pub(crate) tree: Scratch,
     /// Where the leaves of the first writes are, by the positions of `order`.
     fingers: Vec<Finger>,
     /// How often there was no share of holds.
     refusals: u32,
+    /// Writes, from the first on, whose leaves were looked at.
+    checked: usize,
+    /// How often a writer came first to what was read.
+    stripe_refusals: u32,
+    /// For what it waits when it only deletes, on a full disk.
+    delete_wait: DeleteWait,
     /// After a fault: the other pages that the batch was found to need.
     pub(crate) wanted: Vec<PageId>,
 }
@@ -70,8 +83,10 @@ pub enum Outcome {
 impl CommitScratch {
     /// Forgets all. False if it has grown beyond `bytes_max`, or a change has been left undone.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
-        self.ready = false;
+        self.reset();
         self.refusals = 0;
+        self.stripe_refusals = 0;
+        self.delete_wait = DeleteWait::default();
         self.wanted.clear();
         self.tree.forget_leaf();
         let of_writes = self.order.capacity() * size_of::<usize>()
@@ -79,13 +94,21 @@ impl CommitScratch {
         self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
     }
 
+    /// Another batch comes.
+    pub(crate) fn begin_anew(&mut self) {
+        self.reset();
+        self.delete_wait = DeleteWait::default();
+    }
+
     /// The write set has changed.
     pub(crate) fn reset(&mut self) {
         self.ready = false;
+        self.checked = 0;
     }
 
     fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
-        if self.ready {
+        let reads = set.reads.len() + set.watched.len();
+        if self.ready && self.reads == reads {
             return Ok(());
         }
         set.check_tables()?;
@@ -94,6 +117,7 @@ impl CommitScratch {
             let (table, key, _) = set.write_at(at);
             (tree_of(table), key)
         };
+        self.checked = 0;
         self.order.clear();
         self.order.extend(0..set.len());
         self.order
@@ -106,7 +130,8 @@ impl CommitScratch {
         for at in &self.order {
             let (table, key, value) = set.write_at(*at);
             engine.check_key(key)?;
-            self.stripes.push(engine.stripes.of(tree_of(table), key));
+            let stripe = engine.stripes.of(tree_of(table), key);
+            self.stripes.push(Wanted::write(stripe));
             match value {
                 Some(Value::Bytes(value)) => {
                     let limit = engine.plain_bytes_max();
@@ -124,9 +149,12 @@ impl CommitScratch {
                 None => self.payload.delete(tree_of(table), key),
             }
         }
-        self.stripes.sort_unstable();
-        self.stripes.dedup();
-        self.ready = true;
+        let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
+        let read = set.reads.iter().chain(watched);
+        self.stripes
+            .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+        Wanted::arrange(&mut self.stripes);
+        (self.ready, self.reads) = (true, reads);
         Ok(())
     }
 }
@@ -153,27 +181,33 @@ struct Credits<'a> {
     ids: IdPromise<'a>,
     // Dropped before the share that allows them.
     _holds: Vec<Hold<'a>>,
-    _share: HoldShare<'a>,
+    _share: StepShare<'a>,
 }
 
 impl Engine {
     /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
-    /// name trees that its tables have no more, and `scratch` what follows from them.
-    pub(crate) fn try_commit(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<Outcome> {
+    /// name trees that its tables have no more, and `scratch` what follows from them. `lent` are
+    /// the frames that the operation lends it, if it has a share of the hold budget. `look` is for
+    /// what was read and may have changed.
+    pub(crate) fn try_commit(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Outcome> {
         if set.is_read_only() {
-            return Ok(self.validate_reads(set));
+            return self.validate_reads(set, scratch, look);
         }
         let begun = Sampled::Writes.is_due().then(time::now);
         let mut steps = Steps::new(begun);
         self.check_writable()?;
         scratch.prepare(self, set)?;
-        let credits = self.take_credits(set, scratch);
+        let credits = self.take_credits(set, scratch, lent);
         steps.end(CommitStep::Prepare);
         let credits = credits?;
-        let locked = match self.stripes.try_lock_all(&scratch.stripes) {
-            Ok(locked) => locked,
-            Err(taken) => return Err(Stop::Stripe(taken).into()),
-        };
+        let refusals = &mut scratch.stripe_refusals;
+        let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         if credits.garbage < self.burial_pages(set.len() as u64) {
             // Values in chunks came since the promise. What the keys have now cannot change any
             // more, so a promise that is made now holds.
@@ -184,7 +218,13 @@ impl Engine {
         };
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either seen, or comes later.
-        if let Some(watched) = self.changed(set, |stripe| locked.holds(stripe)) {
+        let unchanged = |stamp| {
+            assert!(locked.holds(stamp), "what was read is not held");
+            self.stripes.unchanged_held(stamp)
+        };
+        if let Some(watched) = changed(set, unchanged)
+            && (watched || self.look_again(set, &locked, look)? != Seen::Same)
+        {
             self.statistics.tick(Ticker::CommitConflicts, 1);
             return Ok(Outcome::Conflict { watched });
         }
@@ -195,14 +235,16 @@ impl Engine {
         // Inside the gate, where nobody else can name them any more.
         self.name_chunks(set)?;
         let payload = scratch.payload.payload();
-        let lsn = self.log.append(credits.log, RecordKind::Batch, 0, payload);
+        let acknowledge = self.acknowledge(set.durability);
+        let lsn = self
+            .log
+            .append(credits.log, RecordKind::Batch, acknowledge, payload);
+        locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
         self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
-        for stripe in &scratch.stripes {
-            self.stripes.stamp_with(*stripe, lsn);
-        }
+        locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
         drop(pass);
         drop(locked);
@@ -214,7 +256,12 @@ impl Engine {
     }
 
     /// Step 1.
-    fn take_credits(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<Credits<'_>> {
+    fn take_credits(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+    ) -> Step<Credits<'_>> {
         self.sparse_leaves.check_room(self)?;
         let bytes = scratch.payload.payload_bytes();
         let limit = self.log.max_batch_bytes();
@@ -233,13 +280,15 @@ impl Engine {
         if self.is_stuck() && !(urgent && self.dirty_room(pages)) {
             return Err(self.stuck_error().into());
         }
+        if let Some(stop) = self.awaited_room(&scratch.delete_wait) {
+            return Err(stop.into());
+        }
         let Some(promise) = self
             .space
             .try_promise(blocks, || self.committed_blocks(), urgent)
         else {
             if self.space.is_full() {
-                self.checkpoint_wanted();
-                return Err(self.space.full_error().into());
+                return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
             return Err(Stop::Blocks(blocks).into());
         };
@@ -248,16 +297,23 @@ impl Engine {
         }
         let ids = self.promise_ids(set)?;
         let frames = scratch.order.len() as u64;
-        let Some(share) = self.holds.try_take(frames, &mut scratch.refusals) else {
+        let share = self.holds.try_for_step(lent, frames, &mut scratch.refusals);
+        let Some(share) = share else {
             return Err(Stop::Holds(frames).into());
         };
         let CommitScratch {
             order,
             fingers,
+            checked,
             wanted,
             ..
         } = scratch;
-        let holds = self.hold_leaves(set, order, share.frames(), fingers, wanted)?;
+        let most = share.frames() as usize;
+        let holds = self.hold_leaves(set, order, most, fingers, wanted)?;
+        if order.len() > most {
+            *checked = (*checked).max(most);
+            self.check_leaves(set, order, checked, wanted)?;
+        }
         Ok(Credits {
             log,
             garbage,
@@ -305,8 +361,11 @@ impl Engine {
             .values_beyond(page / 4)
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
-        let writes = set.len() as u64;
-        PAGES_PER_WRITE * writes + PAGES_PER_BATCH + overflow as u64 + garbage
+        let per_write = match set.only_deletes() {
+            true => PAGES_PER_DELETE,
+            false => PAGES_PER_WRITE,
+        };
+        per_write * set.len() as u64 + PAGES_PER_BATCH + overflow as u64 + garbage
     }
 
     /// Step 4. The caller is in the gate.
@@ -412,41 +471,58 @@ impl Engine {
     }
 
     /// A batch that writes nothing commits if all it read was of one moment.
-    fn validate_reads(&self, set: &WriteSet) -> Outcome {
-        match self.changed(set, |_| false) {
-            Some(watched) => {
-                self.statistics.tick(Ticker::CommitConflicts, 1);
-                Outcome::Conflict { watched }
-            }
-            None => Outcome::Committed(None),
-        }
-    }
-
-    /// Whether something that was read, or which tree a table has (Some(false)), or something that
-    /// was watched (Some(true)) has changed.
-    pub(crate) fn changed(
+    fn validate_reads(
         &self,
         set: &WriteSet,
-        holds: impl Fn(StripeIndex) -> bool,
-    ) -> Option<bool> {
-        let unchanged = |stamp| {
-            let stamp: crate::stripes::Stamp = stamp;
-            if holds(stamp.stripe) {
-                self.stripes.unchanged_locked(stamp)
-            } else {
-                self.stripes.unchanged(stamp)
-            }
+        scratch: &mut CommitScratch,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Outcome> {
+        let Some(watched) = changed(set, |stamp| self.stripes.unchanged(stamp)) else {
+            return Ok(Outcome::Committed(None));
         };
-        let tables = set
-            .watched
-            .iter()
-            .all(|(state, tree, _)| state.tree() == *tree);
-        if !tables || !set.watched.iter().all(|(_, _, stamp)| unchanged(*stamp)) {
-            return Some(true);
+        if !watched && look.is_some() && set.watched.is_empty() {
+            scratch.reset();
+            Wanted::shares(&set.reads, &mut scratch.stripes);
+            let locked = self.try_stripes(&scratch.stripes, &mut scratch.stripe_refusals)?;
+            if self.look_again(set, &locked, look)? == Seen::Same {
+                return Ok(Outcome::Committed(None));
+            }
         }
-        if !set.reads.iter().all(|stamp| unchanged(*stamp)) || !set.trees_unchanged() {
-            return Some(false);
-        }
-        None
+        self.statistics.tick(Ticker::CommitConflicts, 1);
+        Ok(Outcome::Conflict { watched })
     }
+
+    fn look_again(
+        &self,
+        set: &WriteSet,
+        locked: &Locked<'_>,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Seen> {
+        look.map_or(Ok(Seen::Unknown), |look| look.run(self, set, locked))
+    }
+
+    fn try_stripes<'a>(&'a self, wanted: &'a [Wanted], refusals: &mut u32) -> Step<Locked<'a>> {
+        self.stripes
+            .try_lock_all(wanted, refusals)
+            .map_err(|refused| match refused {
+                NotTaken::Held(stripe, how) => Stop::Stripe(stripe, how).into(),
+                NotTaken::WriterWaits => Restart::Conflict.into(),
+            })
+    }
+}
+
+/// Whether something that was read, or which tree a table has (Some(false)), or something that
+/// was watched (Some(true)) has changed, as `unchanged` says of a stripe.
+pub(crate) fn changed(set: &WriteSet, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
+    let tables = set
+        .watched
+        .iter()
+        .all(|(state, tree, _)| state.tree() == *tree);
+    if !tables || !set.watched.iter().all(|(_, _, stamp)| unchanged(*stamp)) {
+        return Some(true);
+    }
+    if !set.reads.iter().all(|stamp| unchanged(*stamp)) || !set.trees_unchanged() {
+        return Some(false);
+    }
+    None
 }

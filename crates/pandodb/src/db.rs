@@ -10,6 +10,7 @@ use pando_stats::{Histogram, Measure, Sampled, Snapshot};
 use pando_sync::atomic::Ordering;
 use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
 use pando_sync::{Arc, Mutex, time};
+use pando_wal::Acknowledge;
 
 use crate::batch::{Batch, WriteOptions};
 use crate::commit::{CommitScratch, Outcome};
@@ -19,6 +20,7 @@ use crate::halt::{Halt, Stop};
 use crate::io_backend::IoBackend;
 use crate::jobs::{Job, JobEnd};
 use crate::options::{Builder, Durability};
+use crate::read_bounds::Debt;
 use crate::table::Table;
 use crate::tables::TableState;
 use crate::write_buffers::Own;
@@ -205,23 +207,22 @@ impl Db {
     /// # Errors
     /// [`Error::InvalidTableName`], or why it cannot be created.
     pub fn table(&self, name: &str) -> Result<Table> {
-        if let Some(table) = self.existing_table(name) {
-            return Ok(table);
+        loop {
+            if let Some(table) = self.existing_table(name) {
+                return Ok(table);
+            }
+            if name.is_empty() || name.len() > pando_format::catalogue::TABLE_NAME_BYTES_MAX {
+                return Err(Error::InvalidTableName {
+                    name: name.to_owned(),
+                });
+            }
+            let mut set = WriteSet::default();
+            let state = Arc::new(TableState::absent(name.to_owned()));
+            let index = set.table(&state);
+            set.change_table(index, TableChange::Create);
+            // A conflict: somebody else has created it meanwhile, and may have dropped it again.
+            let _committed = self.run_job(set)?;
         }
-        if name.is_empty() || name.len() > pando_format::catalogue::TABLE_NAME_BYTES_MAX {
-            return Err(Error::InvalidTableName {
-                name: name.to_owned(),
-            });
-        }
-        let mut set = WriteSet::default();
-        let state = Arc::new(TableState::absent(name.to_owned()));
-        let index = set.table(&state);
-        set.change_table(index, TableChange::Create);
-        // A conflict: somebody else has created it meanwhile.
-        self.run_job(set)?;
-        self.existing_table(name).ok_or_else(|| Error::NoSuchTable {
-            name: name.to_owned(),
-        })
     }
 
     /// The table called `name`, if it exists.
@@ -256,7 +257,9 @@ impl Db {
         let mut set = WriteSet::default();
         let index = set.table(&table.state);
         set.change_table(index, TableChange::Drop);
-        self.run_job(set)
+        let committed = self.run_job(set)?;
+        assert!(committed, "a drop takes the table as it is");
+        Ok(())
     }
 
     /// Empties tables together, in one small write, whatever they hold. Blocks.
@@ -269,14 +272,20 @@ impl Db {
             let index = set.table(&table.state);
             set.change_table(index, TableChange::Clear);
         }
-        self.run_job(set)
+        let committed = self.run_job(set)?;
+        assert!(committed, "an emptying takes tables as they are");
+        Ok(())
     }
 
-    /// Runs a batch that changes tables, as durable as the store's default.
-    fn run_job(&self, set: WriteSet) -> Result<()> {
+    /// Runs a batch that changes tables, as durable as the store's default. False: a table is there
+    /// that it was to create, and nothing was done.
+    fn run_job(&self, set: WriteSet) -> Result<bool> {
         match self.end_of_job(set)? {
-            JobEnd::Committed(lsn) => self.acknowledge(lsn, WriteOptions::default()),
-            JobEnd::Conflict { .. } => Ok(()),
+            JobEnd::Committed(lsn) => {
+                self.acknowledge(lsn, Debt::NONE, WriteOptions::default())?;
+                Ok(true)
+            }
+            JobEnd::Conflict { .. } => Ok(false),
         }
     }
 
@@ -316,27 +325,35 @@ impl Db {
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
+        set.durability = options.durability;
         Engine::spill(engine, set)?;
         let mut scratch = Own::<CommitScratch>::take();
         let scratch = &mut *scratch;
         let outcome = engine.block(|blocked| {
-            let outcome = engine.try_commit(set, scratch);
+            let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), None);
             blocked.wanted.append(&mut scratch.wanted);
             outcome
         })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
-            self.acknowledge(lsn, options)?;
+            self.acknowledge(lsn, set.debt, options)?;
             begun.map(|begun| engine.statistics.record_since(Measure::PutSampled, begun));
         }
         Ok(outcome)
     }
 
-    fn acknowledge(&self, lsn: Lsn, options: WriteOptions) -> Result<()> {
+    /// Waits for the batch of `lsn` as `options` ask; `debt` is that of what it has read.
+    fn acknowledge(&self, lsn: Lsn, debt: Debt, options: WriteOptions) -> Result<()> {
         let engine = self.engine();
-        match options.durability.unwrap_or(engine.options.durability) {
-            Durability::Durable => engine.wait_durable(lsn),
-            Durability::Periodic | Durability::None => Ok(()),
+        match engine.acknowledge(options.durability) {
+            Acknowledge::WhenDurable => engine.wait_durable(lsn),
+            Acknowledge::AtOnce => engine.pay(debt),
         }
+    }
+
+    /// How durable commits are from now on that do not ask for anything else: at first what
+    /// [`Builder::durability`] has said.
+    pub fn set_durability(&self, durability: Durability) {
+        self.engine().read_bounds.set_durability(durability);
     }
 
     /// Makes every commit so far durable. Blocks.

@@ -4,13 +4,13 @@ use std::ops::Deref;
 use std::task::Waker;
 
 use pando_device::AnyDevice;
-use pando_format::Lsn;
-use pando_pool::{Attempt, Restart};
+use pando_format::{Lsn, TreeId};
+use pando_pool::{Attempt, HoldBudget, Marks, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, CoreLocal, Gate, Mutex, audit, time};
-use pando_tree::{Fate, GROUP_MAX, Tree, ValueReader};
+use pando_sync::{Arc, Gate, Mutex, audit, time};
+use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
 use pando_wal::Log;
 
 use crate::checkpoint::CheckpointState;
@@ -18,16 +18,16 @@ use crate::chunks::room::ChunkRoom;
 use crate::error::{Error, Result};
 use crate::futures::{Helper, KeyBuffers};
 use crate::halt::{Halt, Step, Stop};
-use crate::holds::HoldBudget;
 use crate::jobs::Jobs;
 use crate::lending::Fetchers;
 use crate::load::tree::Loads;
 use crate::maintenance::SparseLeaves;
 use crate::options::{Budget, Builder};
 use crate::profile::{self, Wait};
+use crate::read_bounds::{Debt, ReadBounds};
 use crate::reads::Reads;
 use crate::store::Store;
-use crate::stripes::Stripes;
+use crate::stripes::{StripeUse, Stripes};
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
 
@@ -57,8 +57,8 @@ pub(crate) struct Engine {
     pub(crate) outgoing: Arc<ChunkRoom>,
     pub(crate) key_buffers: KeyBuffers,
     pub(crate) loads: Loads,
-    /// A copy of `log.applied()` for each core: read by every reader, written when it is too old.
-    applied_copies: CoreLocal<AtomicU64>,
+    /// Up to where reads may show what they have found.
+    pub(crate) read_bounds: ReadBounds,
     pub(crate) closed: AtomicBool,
     /// Held by the one who compacts.
     pub(crate) compacting: Mutex<()>,
@@ -90,14 +90,17 @@ pub(crate) struct Parts {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
-        let applied = parts.log.applied();
         Self {
             gate: Gate::new(),
             stripes: Stripes::new(parts.hash_key[0]),
             holds: HoldBudget::new(parts.store.pool.frames()),
             jobs: Jobs::default(),
             sparse_leaves: SparseLeaves::default(),
-            applied_copies: CoreLocal::new("applied copies", |_| AtomicU64::new(applied.0)),
+            read_bounds: ReadBounds::new(
+                parts.options.durability,
+                parts.options.durable_reads,
+                parts.log.applied(),
+            ),
             closed: AtomicBool::new(false),
             compacting: Mutex::new(()),
             fetchers: Fetchers::default(),
@@ -195,15 +198,14 @@ impl Engine {
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<bool> {
-        let (found, mark) = self.look_up(table, key, reader, out)?;
-        self.check_mark(mark)?;
+    ) -> Step<(bool, Debt)> {
+        let copied = self.look_up(table, key, reader, out)?;
+        let debt = self.check_copied(copied, key)?;
         self.statistics.tick(Ticker::Gets, 1);
-        Ok(found)
+        Ok((copied.found, debt))
     }
 
-    /// Copies the value of `key`, and says up to which mark batches must be applied before the
-    /// copy may be shown.
+    /// Copies the value of `key`, and says what must come before the copy may be shown.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -211,7 +213,7 @@ impl Engine {
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<(bool, Lsn)> {
+    ) -> Step<Copied> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
@@ -219,51 +221,35 @@ impl Engine {
         if lookup.chunked {
             return Err(Stop::Chunks.into());
         }
-        Ok((lookup.found, lookup.multi_lsn))
+        Ok(Copied::of(tree.id, &lookup))
     }
 
-    /// As [`Engine::look_up`], of up to [`GROUP_MAX`] keys at once: values are appended to
-    /// `values`.
+    /// The debt of a copy of the value of `key`, once its mark is applied.
+    #[inline]
+    pub(crate) fn check_copied(&self, copied: Copied, key: &[u8]) -> Step<Debt> {
+        self.check_marks(copied.marks, Some((copied.tree, key)))
+    }
+
+    /// As [`Engine::look_up`], of up to [`GROUP_MAX`] keys of one tree at once: values are appended
+    /// to `values`.
     pub(crate) fn look_up_group(
         &self,
         table: &TableState,
         keys: &[&[u8]],
         values: &mut Vec<u8>,
-    ) -> Step<[Fate; GROUP_MAX]> {
+    ) -> Step<(TreeId, [Fate; GROUP_MAX])> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let start = values.len();
         let fates = tree.get_group(&self.pool, keys, values);
-        on_tree(table, tree, Ok(fates)).map_err(|restart| {
-            values.truncate(start);
-            restart.into()
-        })
-    }
-
-    /// Goes on once all batches up to `mark` are applied.
-    #[inline]
-    pub(crate) fn check_mark(&self, mark: Lsn) -> Step<()> {
-        let copy = self.applied_copies.here();
-        // Acquire: pairs with the Release below: reads that come after this one find the whole
-        // batch. A copy that is too old only leads to a look at the original.
-        if mark.0 > copy.load(Ordering::Acquire) {
-            let applied = self.log.applied();
-            // Release: pairs with the Acquire above, and in applied_seen.
-            copy.fetch_max(applied.0, Ordering::Release);
-            if mark > applied {
-                return Err(Stop::Applied(mark).into());
+        match on_tree(table, tree, Ok(fates)) {
+            Ok(fates) => Ok((tree.id, fates)),
+            Err(restart) => {
+                values.truncate(start);
+                Err(restart.into())
             }
         }
-        Ok(())
-    }
-
-    /// An LSN up to which all batches are applied, as this core knows: reads that begin afterwards
-    /// find all of them.
-    #[inline]
-    pub(crate) fn applied_seen(&self) -> Lsn {
-        // Acquire: pairs with the Release in check_mark, behind the look at the original.
-        Lsn(self.applied_copies.here().load(Ordering::Acquire))
     }
 
     /// Counts a get that has ended.
@@ -299,6 +285,9 @@ impl Engine {
         }
         let lookup = looked_up.map_err(Some)?.ok_or(None)?;
         self.check_mark(lookup.multi_lsn).map_err(|_| None)?;
+        if self.debt(lookup.lsn_max, Some((tree.id, key))) != Debt::NONE {
+            return Err(None);
+        }
         self.statistics.tick(Ticker::Gets, 1);
         Ok(lookup.found)
     }
@@ -369,7 +358,7 @@ impl Engine {
                 (None, Some(restart)) => Err(restart.into()),
                 (None, None) => self.look_up(table, key, reader, out),
             };
-            let (found, mark) = match looked_up {
+            let now = match looked_up {
                 Ok(copied) => copied,
                 Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
                 Err(halt) => {
@@ -378,12 +367,16 @@ impl Engine {
                     return Err(halt);
                 }
             };
-            copied = Some((found, mark));
-            self.check_mark(mark)?;
+            copied = Some(now);
+            let debt = self.check_copied(now, key)?;
             self.statistics.tick(Ticker::Gets, 1);
-            Ok(Some(found))
+            Ok(Some((now.found, debt)))
         })?;
-        found.map_or_else(|| self.read_whole(table, key, out), Ok)
+        let Some((found, debt)) = found else {
+            return self.read_whole(table, key, out);
+        };
+        self.pay(debt)?;
+        Ok(found)
     }
 
     /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
@@ -403,10 +396,11 @@ impl Engine {
         };
         let stripe = self.stripes.of(tree.id, key);
         let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe).into());
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
         };
-        let found = self.try_get(state, key, reader, out)?;
+        let (found, debt) = self.try_get(state, key, reader, out)?;
         set.reads.push(stamp);
+        set.debt.add(debt);
         Ok(found)
     }
 
@@ -425,13 +419,37 @@ impl Engine {
         };
         let stripe = self.stripes.of(tree.id, key);
         let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe).into());
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
         };
         let lookup = on_tree(state, tree, tree.try_contains(&self.pool, key))?;
-        self.check_mark(lookup.multi_lsn)?;
+        let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
         self.statistics.tick(Ticker::Gets, 1);
         set.reads.push(stamp);
+        set.debt.add(debt);
         Ok(lookup.found)
+    }
+}
+
+/// A value was copied, or found not to be there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copied {
+    pub(crate) found: bool,
+    pub(crate) tree: TreeId,
+    /// Those of its leaf.
+    pub(crate) marks: Marks,
+}
+
+impl Copied {
+    #[inline]
+    pub(crate) fn of(tree: TreeId, lookup: &Lookup) -> Self {
+        Self {
+            found: lookup.found,
+            tree,
+            marks: Marks {
+                lsn: lookup.lsn_max,
+                multi_lsn: lookup.multi_lsn,
+            },
+        }
     }
 }
 

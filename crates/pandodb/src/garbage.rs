@@ -2,12 +2,17 @@
 //! values that are gone, a row at a time. A step is one stay in the gate; the row goes in the stay
 //! that frees the last of what it names, so a checkpoint holds both or neither.
 
+use std::ops::Bound;
+
+use pando_format::PageId;
 use pando_format::catalogue::{GarbageRow, garbage_lsn};
-use pando_format::{Lsn, PageId};
+use pando_format::lost::decode_aside_key;
 use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 
+use crate::aside::READS_MAX;
+use crate::chunks::registry::Verdict;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::Step;
@@ -24,17 +29,23 @@ const STEP_PAGES: u64 = 48;
 #[derive(Debug)]
 enum Garbage {
     Tree(Tree),
-    Chunks(Vec<PageId>),
+    /// Chunks of one row: what may be freed, and what is still read.
+    Chunks {
+        free: Vec<PageId>,
+        read: Vec<PageId>,
+    },
 }
 
 /// What a row says.
 #[derive(Debug)]
 enum Row {
     Free(Garbage),
-    /// It waits for the reader that registered then.
-    Kept(Lsn),
-    /// It names the tree of a load, which says itself when it is garbage.
-    Filling,
+    /// It waits for somebody who looks.
+    Looked,
+    /// It waits for readers, or names the tree of a load: both say themselves when it is garbage.
+    Left,
+    /// It is a note of something that was lost.
+    Note,
 }
 
 impl Engine {
@@ -58,9 +69,11 @@ impl Engine {
             return Ok(false);
         }
         let wanted = self.registry.wanted();
+        self.registry.take_released(&mut kept.released);
+        kept.begin(self.log.applied());
         for _ in 0..STEPS {
             let Some((key, garbage)) = self.look_for_garbage(kept)? else {
-                self.registry.serve(wanted, kept.count());
+                self.registry.serve(wanted, kept.looked());
                 return Ok(false);
             };
             let ended = match garbage {
@@ -71,8 +84,8 @@ impl Engine {
                     }
                     done
                 }
-                Garbage::Chunks(chunks) => {
-                    self.has_room() && self.free_chunks(&chunks, &key, scratch)?
+                Garbage::Chunks { free, read } => {
+                    self.has_room() && self.free_chunks(&free, &read, &key, scratch)?
                 }
             };
             if !ended {
@@ -109,21 +122,52 @@ impl Engine {
     /// Frees one leaf of `tree`, or one value in chunks; with the last leaf its row. True if
     /// nothing is left.
     fn dismantle_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+        let (mut lost, mut tries) = (None, 0);
+        loop {
+            let step = self.dismantle_once(tree, key, lost, scratch);
+            let page = match &step {
+                Err(Error::CorruptPage { page, .. }) if lost.is_none() => *page,
+                _ => return step,
+            };
+            tries += 1;
+            if tries < READS_MAX {
+                // Some errors pass.
+                continue;
+            }
+            // A part of a value, or else a page on the way to the leftmost leaf.
+            if !scratch.do_without(page) {
+                lost = Some(page);
+            }
+            tries = 0;
+            tracing::error!(%page, tree = %tree.id, "a page of a dropped table leaks what it names");
+        }
+    }
+
+    fn dismantle_once(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        lost: Option<PageId>,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
         self.in_gate(|engine| {
             let stay = engine.stay();
-            let step = tree.try_dismantle(&engine.pool, &stay, scratch)?;
+            let step = match lost {
+                None => tree.try_dismantle(&engine.pool, &stay, scratch)?,
+                Some(lost) => tree.try_dismantle_lost(&engine.pool, &stay, lost, scratch)?,
+            };
             engine
                 .statistics
                 .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
             // From here on something has changed: the stay ends only when all of it is done.
             let lsn = engine.background_marks().lsn;
-            let finished = engine
-                .drive(|| scratch.try_finish(&engine.pool, &stay))
-                .and_then(|()| engine.bury(lsn, None, scratch))
-                .and_then(|()| match step.done {
-                    true => engine.remove_row(key, scratch),
-                    false => Ok(()),
-                });
+            let finished =
+                engine
+                    .end_change(tree, lsn, None, scratch)
+                    .and_then(|()| match step.done {
+                        true => engine.remove_row(key, scratch),
+                        false => Ok(()),
+                    });
             if let Err(error) = finished {
                 engine.poison(error);
             }
@@ -131,28 +175,44 @@ impl Engine {
         })
     }
 
-    /// Frees the chunks of a row, and the row.
-    fn free_chunks(&self, chunks: &[PageId], key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+    /// Frees chunks of a row. The row goes with the last of them, and names those that are still
+    /// read until then.
+    fn free_chunks(
+        &self,
+        free: &[PageId],
+        read: &[PageId],
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
         self.in_gate(|engine| {
             let stay = engine.stay();
             let marks = engine.background_marks();
-            // Refused, it has changed nothing.
-            let removed = GARBAGE.try_remove(&engine.pool, &stay, marks, key, scratch)?;
-            assert!(removed.existed, "rows of chunks are removed here only");
+            // Refused, either has changed nothing.
+            let fill = if read.is_empty() {
+                let removed = GARBAGE.try_remove(&engine.pool, &stay, marks, key, scratch)?;
+                assert!(removed.existed, "rows of chunks are removed here only");
+                removed.leaf_fill
+            } else {
+                let row = GarbageRow::encode_chunks(read);
+                let inserted =
+                    GARBAGE.try_insert(&engine.pool, &stay, marks, key, &row, scratch)?;
+                assert!(inserted.replaced, "rows of chunks are removed here only");
+                LeafFill::Enough
+            };
             let finished = engine
                 .drive(|| scratch.try_finish(&engine.pool, &stay))
                 .and_then(|()| {
-                    chunks.iter().try_for_each(|chunk| {
+                    free.iter().try_for_each(|chunk| {
                         engine.drive(|| engine.pool.free_unread(&stay, *chunk))
                     })
                 });
             if let Err(error) = finished {
                 engine.poison(error);
             }
-            engine.note_row(key, removed.leaf_fill);
+            engine.note_row(key, fill);
             engine
                 .statistics
-                .tick(Ticker::GarbagePages, chunks.len() as u64);
+                .tick(Ticker::GarbagePages, free.len() as u64);
             Ok(true)
         })
     }
@@ -172,26 +232,39 @@ impl Engine {
         }
     }
 
-    /// The oldest row that nothing stands against. Those before it are `kept`.
+    /// The oldest row that nothing stands against. Those that this look has passed are `kept`.
     fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
         if let Some((key, tree)) = self.loads.given_up() {
             return Ok(Some((key, Garbage::Tree(tree))));
         }
         let mut leaf = LeafCopy::new();
-        // Before any row is read: what waits for a reader that goes meanwhile is looked at again.
-        let mut from = kept.begin(self.registry.oldest());
+        while let Some(key) = kept.released.front() {
+            // It leaves the queue when nothing of it is left to be freed.
+            let found = self.scan_rows(Bound::Included(key), &mut leaf)?;
+            let row = found.then(|| leaf.iter().next()).flatten();
+            let row = row.filter(|(found, _)| *found == &key[..]);
+            let row = row
+                .map(|(key, row)| self.look_at_row(key, row))
+                .transpose()?;
+            match row {
+                Some(Row::Free(garbage)) => return Ok(Some((key.to_vec(), garbage))),
+                // Somebody who looks may have to be waited for: then it is met again from there.
+                Some(Row::Looked) => kept.unsettle(),
+                Some(Row::Left | Row::Note) | None => {}
+            }
+            kept.released.pop_front();
+        }
+        let mut from = kept.position();
         loop {
-            self.block(|_| -> Step<()> {
-                let bound = from.as_ref().map(|key| &key[..]);
-                GARBAGE.try_scan_leaf(&self.pool, bound, Direction::Forward, &mut leaf)?;
-                Ok(())
-            })?;
+            let bound = from.as_ref().map(|key| &key[..]);
+            self.scan_rows(bound, &mut leaf)?;
             // The rows were read: who registers from here on does not want what they name.
             for (key, row) in leaf.iter() {
                 match self.look_at_row(key, row)? {
                     Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
-                    Row::Kept(reader) => kept.keep(key, reader),
-                    Row::Filling => {}
+                    Row::Left => kept.leave(key),
+                    Row::Looked => kept.leave_looked(key),
+                    Row::Note => {}
                 }
             }
             match leaf.next_bound() {
@@ -201,9 +274,21 @@ impl Engine {
         }
     }
 
+    /// Copies the rows of one leaf from `from` on. True if there is one.
+    fn scan_rows(&self, from: Bound<&[u8]>, leaf: &mut LeafCopy) -> Result<bool> {
+        self.block(|_| -> Step<()> {
+            GARBAGE.try_scan_leaf(&self.pool, from, Direction::Forward, leaf)?;
+            Ok(())
+        })?;
+        Ok(!leaf.is_empty())
+    }
+
     /// What a row names, or who may be reading it.
     fn look_at_row(&self, key: &[u8], row: ScanValue<'_>) -> Result<Row> {
         let damaged = |what: String| Error::corrupt("garbage table", what);
+        if decode_aside_key(key).is_some() {
+            return Ok(Row::Note);
+        }
         let (Some(lsn), ScanValue::Inline(row)) = (garbage_lsn(key), row) else {
             return Err(damaged(
                 "a row that is too long, or its key too short".into(),
@@ -211,17 +296,31 @@ impl Engine {
         };
         let row = GarbageRow::decode(row).map_err(|damage| damaged(damage.what))?;
         if self.loads.owns(lsn, &row) {
-            return Ok(Row::Filling);
+            return Ok(Row::Left);
         }
         Ok(match row {
             GarbageRow::DroppedTree(row) => Row::Free(Garbage::Tree(Tree {
                 id: row.tree,
                 root: row.root,
             })),
-            GarbageRow::Chunks(chunks) => match self.registry.waits_for(lsn) {
-                Some(reader) => Row::Kept(reader),
-                None => Row::Free(Garbage::Chunks(chunks)),
-            },
+            GarbageRow::Leaked { .. } | GarbageRow::Aside => Row::Note,
+            GarbageRow::Chunks(chunks) => {
+                let block = |page| self.pool.chunk(page).map(|stored| stored.extent.block);
+                let named = chunks.iter().map(|page| (*page, block(*page)));
+                match self.registry.judge(key, lsn, named) {
+                    Verdict::Looked => Row::Looked,
+                    Verdict::Free(mut free, mut read) => {
+                        // The row's key names the first: its id is not given out again before.
+                        if !read.is_empty() && free.first() == chunks.first() {
+                            read.insert(0, free.remove(0));
+                        }
+                        match free.is_empty() {
+                            true => Row::Left,
+                            false => Row::Free(Garbage::Chunks { free, read }),
+                        }
+                    }
+                }
+            }
         })
     }
 }

@@ -9,11 +9,12 @@ use pando_format::Lsn;
 use pando_pool::{Resource, Restart};
 use pando_stats::Ticker;
 use pando_sync::Arc;
+use pando_sync::held::{Kind, assert_none};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::jobs::Job;
-use crate::stripes::StripeIndex;
+use crate::stripes::{StripeIndex, StripeUse};
 
 /// What a step waits for.
 #[derive(Debug, Clone)]
@@ -22,14 +23,16 @@ pub(crate) enum Stop {
     Restart(Restart),
     /// The apply gate.
     Gate,
-    /// The lock of a stripe.
-    Stripe(StripeIndex),
+    /// A stripe that somebody else holds, and what it is wanted for.
+    Stripe(StripeIndex, StripeUse),
     /// Room for so many bytes in the log.
     LogSpace(usize),
     /// Credit for so many blocks.
     Blocks(u64),
     /// So many free blocks in a row, though enough are free.
     Run(u32),
+    /// The checkpoint of this number, which makes room for deletes, or its waiting for room.
+    Checkpoint(u64),
     /// The value lies in chunks: read it in another way. Never waited for.
     Chunks,
     /// Fewer dirty frames: until [`crate::store::Store::is_dirty_high`] ends.
@@ -38,6 +41,8 @@ pub(crate) enum Stop {
     Holds(u64),
     /// All batches up to the LSN to be applied.
     Applied(Lsn),
+    /// The record of the LSN to be durable.
+    Durable(Lsn),
     /// A job of an engine thread.
     Job(Arc<Job>),
 }
@@ -93,10 +98,10 @@ impl Stop {
             Self::Restart(Restart::Wait(resource)) => ticker_of(*resource),
             Self::Restart(_) => Ticker::RestartsConflict,
             Self::Gate => Ticker::RestartsGate,
-            Self::Stripe(_) => Ticker::RestartsStripe,
+            Self::Stripe(..) => Ticker::RestartsStripe,
             Self::LogSpace(_) => Ticker::RestartsLog,
-            Self::Blocks(_) | Self::Run(_) => Ticker::RestartsBlocks,
-            Self::Chunks => return None,
+            Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Ticker::RestartsBlocks,
+            Self::Chunks | Self::Durable(_) => return None,
             Self::Dirty => Ticker::RestartsDirty,
             Self::Holds(_) => Ticker::RestartsHolds,
             Self::Applied(_) => Ticker::RestartsApplied,
@@ -129,6 +134,28 @@ impl Engine {
         }
     }
 
+    fn register_for_frames(&self, resource: Resource, waker: &Waker) -> Result<bool> {
+        let is_image = resource == Resource::Images;
+        match is_image {
+            true => self.pool.image_waiters().register(waker),
+            false => self.pool.frame_waiters().register(waker),
+        }
+        self.check_poison()?;
+        self.pool.work().notify_all();
+        Ok(match is_image {
+            true => self.pool.epochs().images_total() == 0,
+            false => self.pool.free_count() > 0,
+        })
+    }
+
+    /// For the checkpoint that was asked for, or its waiting for room.
+    fn register_for_checkpoint(&self, asked: u64, waker: &Waker) -> Result<bool> {
+        self.stuck_waiters.register(waker);
+        self.checkpoint.register(asked, waker);
+        self.check_served()?;
+        Ok(self.checkpoint.has_finished(asked) || self.is_checkpoint_stuck())
+    }
+
     /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
     /// try again at once.
     ///
@@ -144,26 +171,17 @@ impl Engine {
         // registration: what comes before it has woken nobody.
         Ok(match stop {
             Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
-            Stop::Restart(Restart::Wait(Resource::Frames)) => {
-                self.pool.frame_waiters().register(waker);
-                self.check_poison()?;
-                self.pool.work().notify_all();
-                self.pool.free_count() > 0
-            }
-            Stop::Restart(Restart::Wait(Resource::Images)) => {
-                self.pool.image_waiters().register(waker);
-                self.check_poison()?;
-                self.pool.work().notify_all();
-                self.pool.epochs().images_total() == 0
+            Stop::Restart(Restart::Wait(resource @ (Resource::Frames | Resource::Images))) => {
+                self.register_for_frames(*resource, waker)?
             }
             Stop::Restart(_) => true,
             Stop::Gate => {
                 self.gate.waiters().register(waker);
                 !self.gate.is_closed()
             }
-            Stop::Stripe(stripe) => {
+            Stop::Stripe(stripe, how) => {
                 self.stripes.waiters_of(*stripe).register(waker);
-                self.stripes.stamp(*stripe).is_some()
+                self.stripes.looks_free(*stripe, *how)
             }
             Stop::LogSpace(bytes) => {
                 self.log.space_waiters().register(waker);
@@ -188,6 +206,7 @@ impl Engine {
                 self.space.want_run(*blocks);
                 false
             }
+            Stop::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
             Stop::Chunks => return Err(Error::InChunks),
             Stop::Dirty => {
                 self.pool.image_waiters().register(waker);
@@ -196,7 +215,9 @@ impl Engine {
                 !self.is_dirty_high()
             }
             Stop::Holds(frames) => {
-                self.holds.waiters.register(waker);
+                // Those who have shares and wait for others wait for each other.
+                assert_none(&[Kind::Share]);
+                self.holds.waiters().register(waker);
                 self.holds.has_room(*frames)
             }
             Stop::Applied(lsn) => {
@@ -204,6 +225,7 @@ impl Engine {
                 self.check_poison()?;
                 applied.map_err(|error| self.log_failed(error))?
             }
+            Stop::Durable(lsn) => self.when_durable(*lsn, waker)?,
             Stop::Job(job) => job.register(waker),
         })
     }
@@ -229,7 +251,11 @@ mod tests {
     /// The same of a store that is closed meanwhile: the threads that would see to it have ended.
     #[test]
     fn nobody_waits_for_a_store_that_is_closed() {
-        let kinds: [fn() -> Stop; 2] = [|| Stop::Run(1 << 20), || Stop::Blocks(1 << 40)];
+        let kinds: [fn() -> Stop; 3] = [
+            || Stop::Run(1 << 20),
+            || Stop::Blocks(1 << 40),
+            || Stop::Checkpoint(1 << 40),
+        ];
         for (turn, kind) in kinds.into_iter().cycle().take(60).enumerate() {
             let options = crate::Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
             let device = pando_device::MemoryDevice::new(32 << 20);
@@ -254,10 +280,11 @@ mod tests {
     /// the moment at which it begins to wait.
     #[test]
     fn nobody_waits_for_a_poisoned_engine() {
-        let kinds: [fn() -> Stop; 3] = [
+        let kinds: [fn() -> Stop; 4] = [
             || Stop::Run(1 << 20),
             || Stop::Applied(Lsn(1 << 40)),
             || Stop::Blocks(1 << 40),
+            || Stop::Checkpoint(1 << 40),
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
             let options = crate::Db::builder().max_memory(8 << 20);

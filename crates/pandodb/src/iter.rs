@@ -217,7 +217,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
         direction: *direction,
     };
     let mut missed = false;
-    engine.block(|_| {
+    let debt = engine.block(|_| {
         let Some(tree) = table.state.tree() else {
             return Err(no_such_table(&table.state));
         };
@@ -230,8 +230,9 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
             ahead.missed(engine, position, page);
         }
         on_tree(&table.state, tree, step)?;
-        engine.check_mark(leaf.multi_lsn())
+        engine.check_marks(leaf.marks(), None)
     })?;
+    engine.pay(debt)?;
     ahead.loaded(engine, position);
     if end.leaf.is_empty()
         && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =

@@ -1,94 +1,113 @@
-//! Rows at the front of the garbage table that wait for the oldest reader of chunks, so that each
-//! look at the table begins behind them.
+//! How far the garbage table was looked at: rows that wait for readers of chunks are not looked at
+//! again before these have gone.
 //!
-//! A row waits while a reader is registered at an LSN before its own. As long as the oldest one is
-//! the one that all of them were seen to wait for, they still do. A row of chunks that comes to lie
-//! before the last of them is of a batch that was applied since that reader registered, so it waits
-//! too. The batch of a dropped tree runs alone: its LSN is not below those of the rows there are.
-//! Should its row come to lie before one of the same LSN, it is freed when that reader has gone.
+//! A row that comes later has an LSN that was not applied before: what lies below all that was
+//! applied when a look began, and was seen by it, is settled. Rows that wait for somebody who
+//! merely looks are settled only when they were looked at again.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use pando_format::Lsn;
+use pando_format::catalogue::garbage_lsn;
 
 /// Owned by the maintenance thread.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRows {
-    /// The oldest reader when they were looked at: all of them wait for it.
-    oldest: Option<Lsn>,
-    /// Key of the last one.
-    last: Vec<u8>,
-    count: u64,
+    /// Key of the last row that is settled.
+    settled: Option<Vec<u8>>,
+    /// Key of the last row that this look has left.
+    last: Option<Vec<u8>>,
+    /// Everything up to here was applied when this look began.
+    applied: Lsn,
+    /// Rows that this look has left since somebody looks.
+    looked: u64,
+    /// Keys of rows whose readers have gone.
+    pub(crate) released: VecDeque<Box<[u8]>>,
 }
 
 impl KeptRows {
-    /// Where a look begins, when `oldest` is the oldest reader.
-    pub(crate) fn begin(&mut self, oldest: Option<Lsn>) -> Bound<Vec<u8>> {
-        if oldest.is_none() || self.oldest != oldest {
-            self.oldest = oldest;
-            self.count = 0;
-        }
-        match self.count {
-            0 => Bound::Unbounded,
-            _ => Bound::Excluded(self.last.clone()),
+    /// A look begins; everything up to `applied` is applied.
+    pub(crate) fn begin(&mut self, applied: Lsn) {
+        self.last.clone_from(&self.settled);
+        self.applied = applied;
+        self.looked = 0;
+    }
+
+    /// Where the look goes on.
+    pub(crate) fn position(&self) -> Bound<Vec<u8>> {
+        self.last.clone().map_or(Bound::Unbounded, Bound::Excluded)
+    }
+
+    /// The row at `key` is left: its readers say when they have gone, or it is not looked for here.
+    pub(crate) fn leave(&mut self, key: &[u8]) {
+        self.last = Some(key.to_vec());
+        if self.looked == 0 && garbage_lsn(key).is_some_and(|lsn| lsn < self.applied) {
+            self.settled.clone_from(&self.last);
         }
     }
 
-    /// The row behind them, with `key`, waits for `reader`: maybe not the one that was the oldest
-    /// when the look began.
-    pub(crate) fn keep(&mut self, key: &[u8], reader: Lsn) {
-        let oldest = self.oldest.map_or(reader, |oldest| oldest.min(reader));
-        self.oldest = Some(oldest);
-        self.count += 1;
-        self.last.clear();
-        self.last.extend_from_slice(key);
+    /// The row at `key` is left until nobody looks any more who began before it.
+    pub(crate) fn leave_looked(&mut self, key: &[u8]) {
+        self.last = Some(key.to_vec());
+        self.looked += 1;
     }
 
-    /// How many they are.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
+    /// A row that was settled waits for somebody who looks.
+    pub(crate) fn unsettle(&mut self) {
+        self.settled = None;
+        self.looked += 1;
+    }
+
+    /// How many rows wait for somebody who looks.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pando_format::PageId;
+    use pando_format::catalogue::chunk_garbage_key;
 
-    #[test]
-    fn a_look_begins_behind_what_waits_for_the_same_reader() {
-        let mut kept = KeptRows::default();
-        assert_eq!(kept.begin(Some(Lsn(7))), Bound::Unbounded);
-        kept.keep(b"a", Lsn(7));
-        kept.keep(b"b", Lsn(7));
-        assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"b".to_vec()));
-        kept.keep(b"c", Lsn(7));
-        assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"c".to_vec()));
-        assert_eq!(kept.count(), 3);
-        // The reader is gone, another one is the oldest.
-        assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
-        assert_eq!(kept.count(), 0);
-        kept.keep(b"b", Lsn(8));
-        assert_eq!(kept.begin(None), Bound::Unbounded);
-        assert_eq!(kept.count(), 0);
+    fn key(lsn: u64) -> Vec<u8> {
+        chunk_garbage_key(Lsn(lsn), PageId(1)).to_vec()
     }
 
-    /// Who registers takes the newest LSN first, and may be overtaken in between.
     #[test]
-    fn a_row_that_waits_for_another_reader_is_looked_at_when_that_one_is_gone() {
+    fn a_look_begins_behind_what_was_applied_and_left() {
         let mut kept = KeptRows::default();
-        assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
-        // An older reader has registered since; it goes.
-        kept.keep(b"a", Lsn(7));
-        assert_eq!(kept.begin(Some(Lsn(8))), Bound::Unbounded);
-        // It stays.
-        kept.keep(b"a", Lsn(7));
-        assert_eq!(kept.begin(Some(Lsn(7))), Bound::Excluded(b"a".to_vec()));
-        // The oldest one has gone since, and what comes first may be free.
-        kept.keep(b"b", Lsn(9));
-        assert_eq!(kept.begin(Some(Lsn(9))), Bound::Unbounded);
-        // The first one of all.
-        assert_eq!(kept.begin(None), Bound::Unbounded);
-        kept.keep(b"a", Lsn(9));
-        assert_eq!(kept.begin(Some(Lsn(9))), Bound::Excluded(b"a".to_vec()));
+        kept.begin(Lsn(20));
+        assert_eq!(kept.position(), Bound::Unbounded);
+        for lsn in [8, 16, 20, 24] {
+            kept.leave(&key(lsn));
+            assert_eq!(kept.position(), Bound::Excluded(key(lsn)));
+        }
+        // Another row of 20 may come.
+        kept.begin(Lsn(30));
+        assert_eq!(kept.position(), Bound::Excluded(key(16)));
+        kept.leave(&key(20));
+        kept.leave(&key(24));
+        kept.begin(Lsn(30));
+        assert_eq!(kept.position(), Bound::Excluded(key(24)));
+    }
+
+    #[test]
+    fn what_waits_for_a_look_is_looked_at_again_with_all_behind_it() {
+        let mut kept = KeptRows::default();
+        kept.begin(Lsn(100));
+        kept.leave(&key(8));
+        kept.leave_looked(&key(16));
+        kept.leave(&key(24));
+        assert_eq!(kept.looked(), 1);
+        assert_eq!(kept.position(), Bound::Excluded(key(24)));
+        kept.begin(Lsn(100));
+        assert_eq!(kept.looked(), 0);
+        assert_eq!(kept.position(), Bound::Excluded(key(8)));
+        kept.unsettle();
+        kept.leave(&key(16));
+        kept.begin(Lsn(100));
+        assert_eq!(kept.position(), Bound::Unbounded);
     }
 }

@@ -72,13 +72,13 @@ impl Engine {
             if shelf.made < most {
                 shelf.made += 1;
                 drop(shelf);
-                match Fetcher::new(self, ChannelOptions::new(self.fetch_depth())) {
-                    Ok(fetcher) => break fetcher,
-                    Err(error) => {
-                        self.fetchers.shelf.lock().made -= 1;
-                        return Err(error);
-                    }
+                let made = Fetcher::new(self, ChannelOptions::new(self.fetch_depth()));
+                if made.is_err() {
+                    self.fetchers.shelf.lock().made -= 1;
+                    // Who waits may find no fetcher, but it may make one.
+                    self.fetchers.returned.notify_one();
                 }
+                break made?;
             }
             shelf = self.fetchers.returned.wait(shelf);
         };
@@ -89,12 +89,15 @@ impl Engine {
     }
 
     /// Reads pages that an operation is going to need, at the same time. Those that find no free
-    /// frame are left out. Blocks.
+    /// frame are left out, and all of them when there is no channel: whoever needs a page reads it
+    /// by itself. Blocks.
     ///
     /// # Errors
     /// The first read that failed.
     pub(crate) fn fetch_many(&self, pages: &[PageId]) -> Result<()> {
-        let mut fetcher = self.borrow_fetcher()?;
+        let Ok(mut fetcher) = self.borrow_fetcher() else {
+            return Ok(());
+        };
         let mut failed = Ok(());
         for page in pages {
             if fetcher.room() == 0 {

@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod batch;
 mod blocked;
 mod checkpoint;
@@ -46,6 +47,7 @@ mod commit;
 mod compact;
 mod data_sync;
 mod db;
+mod delete_room;
 mod discards;
 mod engine;
 mod error;
@@ -54,12 +56,12 @@ mod fetcher;
 pub mod futures;
 mod garbage;
 mod halt;
-mod holds;
 mod io_backend;
 mod iter;
 mod jobs;
 mod kept_rows;
 mod layout;
+mod leaf_checks;
 mod leaf_holds;
 mod lending;
 mod load;
@@ -73,6 +75,7 @@ mod open;
 mod options;
 mod profile;
 mod read_ahead;
+mod read_bounds;
 mod read_context;
 mod read_group;
 mod read_log;
@@ -80,6 +83,8 @@ mod reads;
 mod recovery_progress;
 mod replay;
 mod report;
+mod salvage;
+mod second_look;
 mod space_keeper;
 #[cfg(test)]
 mod statistics_tests;
@@ -111,6 +116,7 @@ pub use options::{Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE
 pub use profile::{CommitStep, Profile, Spent, Wait, profiled};
 pub use recovery_progress::RecoveryProgress;
 pub use report::{Report, StoreStat, StoredStat, TableStat};
+pub use salvage::{LostRange, SalvageReport, SalvagedTable, salvage};
 pub use table::Table;
 pub use tree_stat::{FILL_STEPS, LevelStat};
 pub use verify::{Damage, VerifyReport, stat, verify};

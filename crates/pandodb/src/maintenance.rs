@@ -24,6 +24,9 @@ const SPARSE_LEAVES_MAX: usize = 1 << 14;
 const SPARSE_LEAVES_WAKE: usize = 32;
 /// Sparse leaves that are looked at before the thread looks for other work.
 const SPARSE_STEPS: usize = 256;
+/// Pages that the removal of an empty leaf makes dirty at most: the node that loses a child and
+/// the heir of the leaf; and as many to spare.
+const REMOVAL_PAGES: u64 = 4;
 /// Pages that merging the leaf of one note may make dirty.
 const MERGE_PAGES: u64 = 8;
 
@@ -81,11 +84,22 @@ impl SparseLeaves {
     }
 }
 
+/// Room for what the removal of an empty leaf makes dirty.
+enum RemovalRoom<'a> {
+    Promised(Promise<'a>),
+    /// When the file has grown, or not at all: the store ends.
+    Later,
+    /// No checkpoint makes any.
+    Never,
+}
+
 impl Engine {
     /// Body of the maintenance thread.
     pub(crate) fn run_maintenance(&self) {
         let mut scratch = Scratch::new();
         let mut kept = KeptRows::default();
+        // It was told once.
+        let mut damaged = false;
         if let Err(error) = self.log.prepare_segments() {
             // The budget stays what it is; ENOSPC here is no failure.
             self.space.want(0);
@@ -103,6 +117,13 @@ impl Engine {
                 Ok(true) => continue,
                 Ok(false) => true,
                 Err(Error::Full { .. }) => false,
+                // Of a system tree. What is to be freed stays; whoever needs the page learns of it.
+                Err(error) if error.is_corruption() => {
+                    if !std::mem::replace(&mut damaged, true) {
+                        tracing::error!(%error, "garbage stays until the store is salvaged");
+                    }
+                    false
+                }
                 Err(error) => {
                     self.poison(error);
                     false
@@ -132,17 +153,39 @@ impl Engine {
             let Some((tree, key)) = self.sparse_leaves.pop() else {
                 return Ok(false);
             };
-            let unknown = self.in_gate(|engine| engine.remove_empty(tree, &key))?;
-            if unknown || self.space.is_full() {
+            let room = match self.wait_for_room_to_remove() {
+                RemovalRoom::Promised(room) => room,
+                RemovalRoom::Later => {
+                    self.sparse_leaves.put_back((tree, key));
+                    return Ok(true);
+                }
+                // The leaf stays as it is; who scans it notes it again.
+                RemovalRoom::Never => continue,
+            };
+            let unknown =
+                self.leave_damaged(self.in_gate(|engine| engine.remove_empty(tree, &key)))?;
+            drop(room);
+            if unknown.unwrap_or(true) || self.space.is_full() {
                 continue;
             }
             let Some(_promise) = self.wait_for_room_to_merge() else {
                 self.sparse_leaves.put_back((tree, key));
                 return Ok(true);
             };
-            self.in_gate(|engine| engine.merge(tree, &key, scratch))?;
+            self.leave_damaged(self.in_gate(|engine| engine.merge(tree, &key, scratch)))?;
         }
         Ok(true)
+    }
+
+    /// None: a page that work needs which may be left undone cannot be read.
+    fn leave_damaged<T>(&self, worked: Result<T>) -> Result<Option<T>> {
+        match worked {
+            Err(error) if error.is_corruption() => {
+                tracing::error!(%error, "sparse leaves beside it stay as they are");
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// The same at close, before the last checkpoint, for all that is noted, since notes are not
@@ -154,15 +197,48 @@ impl Engine {
             other => Err(other),
         };
         while let Some((tree, key)) = self.sparse_leaves.pop() {
-            self.in_gate(|engine| {
+            let Some(_room) = self.room_to_remove() else {
+                return Ok(());
+            };
+            self.leave_damaged(self.in_gate(|engine| {
                 let done = engine.remove_empty(tree, &key);
                 done.map(drop).or_else(no_reads)
-            })?;
+            }))?;
             if let Some(_promise) = self.room_to_merge() {
-                self.in_gate(|engine| engine.merge(tree, &key, &mut scratch).or_else(no_reads))?;
+                self.leave_damaged(
+                    self.in_gate(|engine| engine.merge(tree, &key, &mut scratch).or_else(no_reads)),
+                )?;
             }
         }
         Ok(())
+    }
+
+    /// Blocks for what the removal of an empty leaf makes dirty.
+    fn room_to_remove(&self) -> Option<Promise<'_>> {
+        let blocks = REMOVAL_PAGES * u64::from(self.page_blocks());
+        let urgent = true;
+        self.space
+            .try_promise(blocks, || self.committed_blocks(), urgent)
+    }
+
+    /// As [`Engine::room_to_remove`]; waits for the checkpoint that makes room on a full disk, as
+    /// deletes do.
+    fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
+        let mut turns = 0;
+        loop {
+            if let Some(promise) = self.room_to_remove() {
+                return RemovalRoom::Promised(promise);
+            }
+            let is_full = self.space.is_full();
+            if self.is_stopping() || self.check_poison().is_err() || !is_full {
+                return RemovalRoom::Later;
+            }
+            if self.is_checkpoint_stuck() {
+                return RemovalRoom::Never;
+            }
+            self.checkpoint_wanted();
+            pause(&mut turns);
+        }
     }
 
     /// Waits for the cleaner to make room; `None` when the file has to grow first, or at the end.

@@ -11,17 +11,18 @@
 
 use std::cell::RefCell;
 
-use pando_format::PageId;
+use pando_format::{PageId, TreeId};
 use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_tree::{Fate, GROUP_MAX, ValueReader};
 
-use crate::engine::{Engine, SoFar};
+use crate::engine::{Copied, Engine, SoFar};
 use crate::error::Result;
 use crate::fetcher::Started;
 use crate::halt::{Halt, Stop};
 use crate::lending::Borrowed;
 use crate::profile::{self, Wait};
+use crate::read_bounds::Debt;
 use crate::table::Table;
 use crate::tables::TableState;
 
@@ -61,6 +62,8 @@ struct Scratch {
     values: Vec<u8>,
     reader: ValueReader,
     value: Vec<u8>,
+    /// Of what was found.
+    debt: Debt,
 }
 
 /// A key that is done.
@@ -110,6 +113,7 @@ impl Scratch {
         self.faults = 0;
         self.found.clear();
         self.values.clear();
+        self.debt = Debt::NONE;
     }
 
     fn is_done(&self) -> bool {
@@ -153,6 +157,8 @@ struct Gathering<'a> {
     scratch: &'a mut Scratch,
     /// Borrowed with the first fault.
     fetcher: Option<Borrowed<'a>>,
+    /// The device has not refused one.
+    has_channels: bool,
     /// Gets of the group that have ended, and that are not counted yet.
     gets: u64,
 }
@@ -205,18 +211,21 @@ impl Gathering<'_> {
             return self.try_key(key);
         }
         let values = &mut self.scratch.values;
-        let fates = match self
+        let (tree, fates) = match self
             .engine
             .look_up_group(self.table, &texts[..count], values)
         {
-            Ok(fates) => fates,
-            Err(Halt::Stop(_)) => [Fate::Restart(Restart::Conflict); GROUP_MAX],
+            Ok(looked_up) => looked_up,
+            Err(Halt::Stop(_)) => {
+                let again = Fate::Restart(Restart::Conflict);
+                (TreeId::default(), [again; GROUP_MAX])
+            }
             Err(Halt::Error(error)) => return Err(error),
         };
         self.scratch.reader.wanted.clear();
         let mut went = Went::On;
         for (key, fate) in group.into_iter().zip(fates).take(count) {
-            if self.end_try(key, fate)? == Went::Full {
+            if self.end_try(key, tree, fate)? == Went::Full {
                 went = Went::Full;
             }
         }
@@ -226,14 +235,18 @@ impl Gathering<'_> {
     }
 
     /// Does what follows from the fate of a key of a group.
-    fn end_try(&mut self, key: u32, fate: Fate) -> Result<Went> {
+    fn end_try(&mut self, key: u32, tree: TreeId, fate: Fate) -> Result<Went> {
         match fate {
             Fate::Read {
                 lookup,
                 start,
                 bytes,
-            } => match self.engine.check_mark(lookup.multi_lsn) {
-                Ok(()) => {
+            } => match self
+                .engine
+                .check_copied(Copied::of(tree, &lookup), self.keys[key as usize])
+            {
+                Ok(debt) => {
+                    self.scratch.debt.add(debt);
                     self.gets += 1;
                     let bytes = lookup.found.then_some(bytes);
                     self.scratch.found.push(Found { key, start, bytes });
@@ -264,8 +277,9 @@ impl Gathering<'_> {
                     self.engine.count_miss(halt, missed);
                 });
             match step {
-                Ok(found) => {
+                Ok((found, debt)) => {
                     self.scratch.keep(key, found);
+                    self.scratch.debt.add(debt);
                     return Ok(Went::On);
                 }
                 Err(Halt::Stop(Stop::Restart(Restart::Fault(page)))) => {
@@ -288,14 +302,19 @@ impl Gathering<'_> {
         }
         let fetcher = match &mut self.fetcher {
             Some(fetcher) => fetcher,
-            None => match self.engine.borrow_fetcher() {
-                Ok(fetcher) => self.fetcher.insert(fetcher),
-                Err(_) => {
+            None => {
+                let fetcher = match self.has_channels {
+                    true => self.engine.borrow_fetcher().ok(),
+                    false => None,
+                };
+                self.has_channels = fetcher.is_some();
+                let Some(fetcher) = fetcher else {
                     // Without a channel keys are read one by one.
                     self.scratch.later.push(key);
                     return Ok(Went::On);
-                }
-            },
+                };
+                self.fetcher.insert(fetcher)
+            }
         };
         if !self.scratch.reader.wanted.is_empty() {
             // A long value: its pages are read at the same time, the value is put together later.
@@ -397,10 +416,12 @@ impl Table {
                     keys,
                     scratch: &mut *scratch,
                     fetcher: None,
+                    has_channels: true,
                     gets: 0,
                 };
                 gathering.run()?;
                 drop(gathering);
+                engine.pay(std::mem::take(&mut scratch.debt))?;
                 for found in scratch.found.drain(..) {
                     let value = found
                         .bytes

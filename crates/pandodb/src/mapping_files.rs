@@ -17,10 +17,12 @@ pub(crate) const DATA: &str = "data";
 pub(crate) const CREATING: &str = "creating";
 /// Pages whose words are merged at a time: 1 MiB of memory.
 const WINDOW_SECTIONS: u64 = 256;
-/// Bytes by which a journal is allocated ahead of its use.
+/// Bytes by which a journal is allocated ahead of its use; half of them are never used up.
 const JOURNAL_STEP: u64 = 1 << 20;
 /// Smallest journal that is worth merging.
 const MERGE_MIN_BYTES: u64 = 4 << 20;
+/// What a journal grows by until a merge that has failed is tried again.
+const MERGE_AGAIN_BYTES: u64 = 1 << 20;
 
 pub(crate) fn base_name(number: u64) -> String {
     format!("map.{number}")
@@ -194,8 +196,12 @@ pub(crate) struct MappingFiles {
     journal: AnyFile,
     pub(crate) journal_bytes: u64,
     allocated: u64,
+    /// A merge has failed: the next one waits until the journal is longer.
+    merge_above: u64,
     /// Files that no superblock names once the next one is durable.
     obsolete: Vec<String>,
+    /// It was told that one of them cannot be removed.
+    told: bool,
     /// Bytes written since somebody asked.
     written_bytes: u64,
 }
@@ -224,7 +230,9 @@ impl MappingFiles {
             journal,
             journal_bytes: superblock.journal_bytes,
             allocated,
+            merge_above: 0,
             obsolete: Vec::new(),
+            told: false,
             written_bytes: 0,
         })
     }
@@ -243,6 +251,9 @@ impl MappingFiles {
             .sync()
             .map_err(Error::io_fatal("syncing the mapping journal"))?;
         self.journal_bytes = end;
+        // On a full disk the next groups are those that make room; they are met with what was
+        // taken before. Whether there is more is no question of this one.
+        let _ahead = self.allocate_to(end + JOURNAL_STEP / 2);
         Ok(())
     }
 
@@ -264,7 +275,20 @@ impl MappingFiles {
     /// True if the journal is worth being merged into its base.
     pub(crate) fn wants_merge(&self) -> bool {
         let base_bytes = sections(self.base_pages) * SECTION_BYTES as u64;
-        self.journal_bytes > base_bytes.max(MERGE_MIN_BYTES)
+        self.journal_bytes > base_bytes.max(MERGE_MIN_BYTES).max(self.merge_above)
+    }
+
+    /// Merges if nothing is in the way. A merge saves space and time; nothing is lost without it,
+    /// and its files are named by nothing until it has ended. On a full disk every checkpoint tries
+    /// again, after another failure one that finds the journal somewhat longer.
+    pub(crate) fn merge_if_possible(&mut self, page_count: u64) {
+        match self.merge(page_count) {
+            Ok(()) | Err(Error::Full { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the mapping was not merged; it is tried again");
+                self.merge_above = self.journal_bytes + MERGE_AGAIN_BYTES;
+            }
+        }
     }
 
     /// Merges base and journal into files of the next number, from disk, a window at a time. The
@@ -297,6 +321,7 @@ impl MappingFiles {
         files.base_pages = page_count;
         let base_bytes = sections(page_count) * SECTION_BYTES as u64;
         files.written_bytes = self.written_bytes + base_bytes;
+        files.told = self.told;
         files.obsolete = std::mem::take(&mut self.obsolete);
         files.obsolete.extend([base_name(self.number), old_name]);
         *self = files;
@@ -316,7 +341,9 @@ impl MappingFiles {
             journal,
             journal_bytes: 0,
             allocated: JOURNAL_STEP,
+            merge_above: 0,
             obsolete: Vec::new(),
+            told: false,
             written_bytes: 0,
         })
     }
@@ -361,14 +388,30 @@ impl MappingFiles {
         Ok(())
     }
 
-    /// Removes what the superblock that is durable now does not name.
-    pub(crate) fn remove_obsolete(&mut self) -> Result<()> {
-        for name in std::mem::take(&mut self.obsolete) {
-            self.device
-                .remove(&name)
-                .map_err(Error::io("removing an old mapping"))?;
+    /// Removes what the superblock that is durable now does not name. What cannot be removed is in
+    /// nobody's way: it is tried again behind the next checkpoint, and when the store is opened.
+    pub(crate) fn remove_obsolete(&mut self) {
+        let Self {
+            device,
+            obsolete,
+            told,
+            ..
+        } = self;
+        obsolete.retain(|name| !remove_stray(device, name, told));
+    }
+}
+
+/// Removes a mapping file that nothing names; false if it is still there. Tells of the first one
+/// that cannot be removed.
+pub(crate) fn remove_stray(device: &AnyDevice, name: &str, told: &mut bool) -> bool {
+    match device.remove(name) {
+        Err(error) if !error.is_not_found() => {
+            if !std::mem::replace(told, true) {
+                tracing::warn!(%error, "an old file of the mapping cannot be removed");
+            }
+            false
         }
-        Ok(())
+        _ => true,
     }
 }
 
@@ -376,4 +419,84 @@ fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
     device
         .open(name, OpenOptions::create(Create::New))
         .map_err(Error::io("creating a mapping file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::{Epoch, Lsn};
+
+    fn superblock(generation: u64) -> Superblock {
+        Superblock {
+            generation: Epoch(generation),
+            incarnation: 1,
+            checkpoint_lsn: Lsn(0),
+            page_bytes: 4096,
+            block_bytes: 4096,
+            segment_bytes: 1 << 16,
+            next_tree: 16,
+            mapping: 1,
+            base_pages: 0,
+            journal_bytes: 0,
+            data_blocks: 0,
+            identity: [1; 16],
+            hash_key: [1, 2],
+        }
+    }
+
+    /// Slots as the process before has left them: `slots[0]` is written and not synced.
+    fn left(slots: [Option<u64>; 2]) -> FaultyDevice {
+        let device = FaultyDevice::new(1);
+        let any = AnyDevice::from(device.clone());
+        let file = create_file(&any, SUPERBLOCK).unwrap();
+        any.sync_directory().unwrap();
+        file.allocate(0, 2 * SLOT_BYTES as u64).unwrap();
+        for slot in [1, 0] {
+            let bytes = slots[slot].map_or([7; SLOT_BYTES], |g| superblock(g).encode());
+            file.write_at(&bytes, (slot * SLOT_BYTES) as u64).unwrap();
+            if slot == 1 {
+                file.sync().unwrap();
+            }
+        }
+        device
+    }
+
+    fn read(device: &FaultyDevice) -> Result<Superblock> {
+        let device = AnyDevice::from(device.clone());
+        read_superblock(&device.open(SUPERBLOCK, OpenOptions::write()).unwrap())
+    }
+
+    /// Wherever the process ends, and whatever of its writes is lost or torn, one slot is whole.
+    fn check(slots: [Option<u64>; 2], durable: u64) {
+        let left = left(slots);
+        let chosen = read(&left).unwrap();
+        for (operation, nth) in [
+            (Operation::Write, 1),
+            (Operation::Sync, 1),
+            (Operation::Write, 2),
+            (Operation::Sync, 2),
+            (Operation::Sync, 3),
+        ] {
+            let device = left.after_exit(1);
+            device.fail(FaultPlan::once(operation, SUPERBLOCK, nth, Fault::Crash));
+            let any = AnyDevice::from(device.clone());
+            let file = any.open(SUPERBLOCK, OpenOptions::write()).unwrap();
+            let done = write_superblock(&file, &chosen);
+            assert_eq!(done.is_ok(), nth == 3);
+            for seed in 0..50 {
+                let after = device.after_crash(seed, CrashMode::TornSectors);
+                let found = read(&after).map(|found| found.generation.0);
+                let found = found.unwrap_or_else(|error| panic!("{slots:?}, {nth}: {error}"));
+                assert!(found == chosen.generation.0 || found == durable && nth < 3);
+            }
+        }
+    }
+
+    #[test]
+    fn one_slot_is_whole_wherever_a_superblock_that_was_read_is_written_again() {
+        check([Some(5), Some(4)], 4);
+        check([None, Some(4)], 4);
+        check([Some(4), Some(4)], 4);
+    }
 }

@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::task::Waker;
 
 use pando_device::ChannelOptions;
-use pando_format::PageId;
+use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::Restart;
 use pando_pool::access::HoldToken;
 use pando_stats::Ticker;
@@ -31,7 +31,7 @@ use crate::jobs::{Job, JobEnd};
 use crate::profile::Wait;
 pub use crate::read_group::GroupValues;
 use crate::read_log::{Played, ReadLog};
-use crate::stripes::Stamp;
+use crate::stripes::{Stamp, StripeIndex, StripeUse};
 use crate::table::{Table, with_reader};
 use crate::tables::TableState;
 use crate::write_set::{Own, TableChange, WriteSet};
@@ -276,6 +276,11 @@ pub struct Transaction {
     pub(crate) log: ReadLog,
     /// The commit, once an engine thread has it.
     job: Option<Arc<Job>>,
+    /// Conflicts since it was empty.
+    pub(crate) conflicts: u32,
+    /// After a second look that found something changed: how many reads the log has as they were
+    /// at that moment.
+    pub(crate) refreshed: Option<usize>,
 }
 
 /// A key as it was when [`Transaction::watch`] looked.
@@ -284,6 +289,27 @@ pub struct Watch {
     state: Arc<TableState>,
     tree: Option<Tree>,
     stamp: Stamp,
+}
+
+/// Where a watch looks. A change of one of its keys is a change to all watches of the place, so the
+/// oldest of them stands for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WatchPlace {
+    /// Address of the table's state, which the watch keeps.
+    table: usize,
+    tree: Option<TreeId>,
+    stripe: StripeIndex,
+}
+
+impl Watch {
+    /// Where it looks.
+    pub fn place(&self) -> WatchPlace {
+        WatchPlace {
+            table: std::ptr::from_ref::<TableState>(&self.state).addr(),
+            tree: self.tree.map(|tree| tree.id),
+            stripe: self.stamp.stripe,
+        }
+    }
 }
 
 impl Transaction {
@@ -296,6 +322,8 @@ impl Transaction {
             reader: ValueReader::new(),
             log: ReadLog::default(),
             job: None,
+            conflicts: 0,
+            refreshed: None,
         }
     }
 
@@ -305,7 +333,23 @@ impl Transaction {
         self.job = None;
         self.set.clear();
         self.log.clear();
-        self.scratch.reset();
+        self.scratch.begin_anew();
+        self.conflicts = 0;
+        self.refreshed = None;
+    }
+
+    /// Forgets reads and writes, for another run from its beginning after a conflict. After a few
+    /// of them a commit compares the values themselves that were read, and reads that it found
+    /// changed are answered with what it found: so the runs come to an end also beside writers that
+    /// never rest, those of a transaction that writes nothing in any case.
+    pub fn begin_again(&mut self) {
+        if self.refreshed.is_some() {
+            self.rewind();
+            return;
+        }
+        let conflicts = self.conflicts;
+        self.reset();
+        self.conflicts = conflicts;
     }
 
     /// Forgets the writes, for another run from its beginning after a read was pending: reads that
@@ -333,6 +377,12 @@ impl Transaction {
         self.set.is_read_only()
     }
 
+    /// LSN that must be durable before what was read may be shown: see [`Table::try_get`]. A commit
+    /// has a larger one.
+    pub fn shown_from(&self) -> Option<Lsn> {
+        self.set.debt.lsn()
+    }
+
     /// Reads `key` into `out`, its own writes first; true if it exists.
     ///
     /// # Errors
@@ -355,8 +405,11 @@ impl Transaction {
         };
         let step = self.read(&table.state, key, out);
         if let Ok(found) = step {
-            let value = found.then_some(&out[..]);
-            self.log.note(index, key, value, is_new);
+            let (read, value) = (self.set.reads.len() - 1, found.then_some(&out[..]));
+            match is_new {
+                true => self.log.note(read, index, key, value),
+                false => self.log.pass(),
+            }
         }
         attempt(step, &mut self.reader.wanted)
     }
@@ -367,10 +420,11 @@ impl Transaction {
         };
         let stripe = self.engine.stripes.of(tree.id, key);
         let Some(stamp) = self.engine.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe).into());
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
         };
-        let found = self.engine.try_get(state, key, &mut self.reader, out)?;
+        let (found, debt) = self.engine.try_get(state, key, &mut self.reader, out)?;
         self.set.reads.push(stamp);
+        self.set.debt.add(debt);
         Ok(found)
     }
 
@@ -421,7 +475,7 @@ impl Transaction {
                 stamp,
             }),
             None => Attempt::Pending(Pending {
-                stop: Stop::Stripe(stripe),
+                stop: Stop::Stripe(stripe, StripeUse::Read),
                 wanted: Vec::new(),
             }),
         }
@@ -461,19 +515,29 @@ impl Transaction {
                 JobEnd::Conflict { watched } => Outcome::Conflict { watched },
             }));
         }
-        let step = self.engine.try_commit(&self.set, &mut self.scratch);
-        attempt(step, &mut self.scratch.wanted)
+        self.commit_writes()
     }
 }
 
 impl Table {
-    /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing.
+    /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing. Raises
+    /// `shown_from` to the LSN that must be durable before what was found may be shown, if that is
+    /// to be waited for ([`crate::Builder::durable_reads`]): ask [`Db::when_durable`].
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<bool>> {
+    pub fn try_get(
+        &self,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Attempt<bool>> {
         with_reader(|reader| {
             let step = self.db.engine().try_get(&self.state, key, reader, out);
+            let step = step.map(|(found, debt)| {
+                *shown_from = (*shown_from).max(debt.lsn());
+                found
+            });
             attempt(step, &mut reader.wanted)
         })
     }
@@ -507,7 +571,9 @@ impl Table {
             let forward = Direction::Forward;
             let leaf = tree.try_scan_leaf(&engine.pool, from, forward, &mut page.leaf);
             on_tree(&self.state, tree, leaf)?;
-            engine.check_mark(page.leaf.multi_lsn())
+            let debt = engine.check_marks(page.leaf.marks(), None)?;
+            page.shown_from = debt.lsn();
+            Ok(())
         };
         let done = attempt(step(), &mut Vec::new())?;
         page.next = match page.leaf.next_bound() {
@@ -525,6 +591,8 @@ pub struct ScanPage {
     leaf: LeafCopy,
     /// Where to go on (this key included); None at the end.
     pub next: Option<Vec<u8>>,
+    /// LSN that must be durable before the entries may be shown: see [`Table::try_get`].
+    pub shown_from: Option<Lsn>,
 }
 
 impl ScanPage {

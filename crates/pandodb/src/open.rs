@@ -6,10 +6,12 @@
 //! any point: until its checkpoint is durable it writes to blocks only that the old one does not
 //! use, and no record behind it names.
 
+use std::hash::Hasher;
 use std::ops::Bound;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
+use pando_format::log::SIGNATURE_BITS;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize};
 use pando_stats::Statistics;
@@ -17,6 +19,7 @@ use pando_sync::Arc;
 use pando_sync::time;
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
+use siphasher::sip::SipHasher24;
 
 use crate::checkpoint::{CheckpointState, Files};
 use crate::engine::{Engine, Parts};
@@ -24,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, create_data, open_data, pool_of, space_keeper};
 use crate::mapping_files::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
+    remove_stray, write_superblock,
 };
 use crate::options::{Budget, Builder};
 use crate::recovery_progress::Meter;
@@ -106,10 +110,11 @@ fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
 fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
     if !leftovers.iter().any(|name| name == CREATING) {
         create_file(device, CREATING)?;
-        device
-            .sync_directory()
-            .map_err(Error::io("creating the store"))?;
     }
+    // Also when it is there: the try before may have ended before its name was durable.
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
     for name in leftovers
         .iter()
         .filter(|name| *name != CREATING && *name != BENCH_FILE)
@@ -168,7 +173,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         journal_bytes: 0,
         data_blocks: store.space.blocks(),
         identity: identity(),
-        hash_key: hash_key(),
+        hash_key: options.hash_key.unwrap_or_else(hash_key),
     };
     let files = Files {
         superblock_file,
@@ -244,6 +249,7 @@ fn finish(
         buffer_bytes: budget.log_buffer_bytes,
         identity: superblock.identity,
         incarnation,
+        signature: log_signature(superblock.hash_key, incarnation),
         start,
         flush_method: FlushMethod::Auto,
     };
@@ -384,6 +390,32 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
     Ok(())
 }
 
+/// The log behind the checkpoint of `superblock`.
+pub(crate) fn log_behind(superblock: &Superblock) -> ReplayOptions {
+    ReplayOptions {
+        segment_bytes: superblock.segment_bytes,
+        identity: superblock.identity,
+        incarnation: superblock.incarnation,
+        signature: log_signature(superblock.hash_key, superblock.incarnation),
+        from: superblock.checkpoint_lsn,
+    }
+}
+
+/// What the records of a life of the log carry: it follows from the key of the store, which nobody
+/// learns who uses it.
+fn log_signature(hash_key: [u64; 2], incarnation: u64) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(hash_key[0], hash_key[1]);
+    hasher.write(b"signature of the log");
+    hasher.write_u64(incarnation.to_le());
+    hasher.finish() >> (u64::BITS - SIGNATURE_BITS)
+}
+
+/// Sets the length of a file to what it is, so that its next sync makes the length durable: a sync
+/// of the process before may have failed, after which the length is seen and not on disk.
+fn state_length(file: &AnyFile) -> pando_device::Result<()> {
+    file.set_len(file.len()?)
+}
+
 fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let began = time::now();
     let mut options = options;
@@ -400,6 +432,10 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
     budget.segments = (allowed_bytes / budget.segment_bytes).max(2) as u32;
+    // What was read may be in the page cache only, and extents of the checkpoint before are free
+    // from here on. Written, not only synced: the pages are clean if the sync before has failed.
+    write_superblock(&superblock_file, &superblock)?;
+    state_length(store.space.file()).map_err(Error::io("opening the data file"))?;
     // The life before may have ended before its last names were durable: the mark of creation must
     // not come back.
     device
@@ -407,12 +443,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
     let mut replay = Replay::new(&store, &mut replayed);
-    let how = ReplayOptions {
-        segment_bytes: superblock.segment_bytes,
-        identity: superblock.identity,
-        incarnation: superblock.incarnation,
-        from: superblock.checkpoint_lsn,
-    };
+    let how = log_behind(&superblock);
     // Extents that records name are taken before anything may be allocated: replay writes images.
     let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
@@ -433,23 +464,22 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         mapping,
     };
     let engine = finish(store, files, options, budget, end.restart, replayed, began)?;
-    remove_strays(&device, &superblock)?;
+    remove_strays(&device, &superblock);
     Ok(engine)
 }
 
-/// Removes mapping files that the superblock does not name: of a merge that was cut off.
-fn remove_strays(device: &AnyDevice, superblock: &Superblock) -> Result<()> {
+/// Removes mapping files that the superblock does not name: of a merge that was cut off. What
+/// cannot be removed is left to the next opening.
+fn remove_strays(device: &AnyDevice, superblock: &Superblock) {
     let kept = [
         base_name(superblock.mapping),
         journal_name(superblock.mapping),
     ];
-    for name in device.list().map_err(Error::io("listing the directory"))? {
-        let mapping = name.starts_with("map.") || name.starts_with("journal.");
-        if mapping && !kept.contains(&name) {
-            device
-                .remove(&name)
-                .map_err(Error::io("removing an unfinished mapping"))?;
-        }
+    let names = device.list().unwrap_or_default();
+    let mapping = |name: &&String| name.starts_with("map.") || name.starts_with("journal.");
+    let strays = names.iter().filter(mapping);
+    let mut told = false;
+    for name in strays.filter(|name| !kept.contains(name)) {
+        remove_stray(device, name, &mut told);
     }
-    Ok(())
 }

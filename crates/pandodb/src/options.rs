@@ -51,6 +51,7 @@ pub struct Builder {
     pub(crate) block_size: usize,
     pub(crate) compression: Compression,
     pub(crate) durability: Durability,
+    pub(crate) durable_reads: bool,
     pub(crate) periodic: Duration,
     pub(crate) io_backend: IoBackend,
     pub(crate) queue_depth: usize,
@@ -63,6 +64,8 @@ pub struct Builder {
     pub(crate) plain_bytes_max: Option<usize>,
     /// A directory without a store is an error.
     pub(crate) must_exist: bool,
+    /// Of a store that is made; None: a random one.
+    pub(crate) hash_key: Option<[u64; 2]>,
     pub(crate) on_recovery: Option<Listener>,
 }
 
@@ -74,6 +77,7 @@ impl Default for Builder {
             block_size: 4096,
             compression: Compression::None,
             durability: Durability::Durable,
+            durable_reads: true,
             periodic: Duration::from_millis(1000),
             io_backend: IoBackend::Auto,
             queue_depth: 128,
@@ -85,6 +89,7 @@ impl Default for Builder {
             chunk_bytes: None,
             plain_bytes_max: None,
             must_exist: false,
+            hash_key: None,
             on_recovery: None,
         }
     }
@@ -128,6 +133,17 @@ impl Builder {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Whether reads of a store with [`Durability::Durable`] wait until what they have found is
+    /// durable: default true. Without it a read may show what a power cut, or the end of the
+    /// process, takes back before its writer was told that it stays. Nobody waits for longer than
+    /// a sync that the writer asked for. After the log has failed such a read is an error.
+    /// Commits that ask for less than the store has are shown at once.
+    #[must_use]
+    pub fn durable_reads(mut self, wanted: bool) -> Self {
+        self.durable_reads = wanted;
         self
     }
 

@@ -93,13 +93,14 @@ impl Wait {
             Stop::Restart(Restart::Wait(Resource::Frames | Resource::Images)) => Self::Frames,
             Stop::Restart(_) | Stop::Chunks => Self::Conflict,
             Stop::Gate => Self::Gate,
-            Stop::Stripe(_) => Self::Stripe,
+            Stop::Stripe(..) => Self::Stripe,
             Stop::LogSpace(_) => Self::LogSpace,
-            Stop::Blocks(_) | Stop::Run(_) => Self::Blocks,
+            Stop::Blocks(_) | Stop::Run(_) | Stop::Checkpoint(_) => Self::Blocks,
             Stop::Dirty => Self::Dirty,
             Stop::Holds(_) => Self::Holds,
             Stop::Applied(_) => Self::Applied,
             Stop::Job(_) => Self::Job,
+            Stop::Durable(_) => Self::Durable,
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use pando_format::Lsn;
 use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_tree::{Fate, GROUP_MAX};
@@ -40,10 +41,11 @@ impl Engine {
         keys: &[&[u8]],
         bytes: &mut Vec<u8>,
         values: &mut GroupValues,
+        shown_from: &mut Option<Lsn>,
     ) -> Result<Tried> {
         let before = self.applied_seen();
-        let fates = match self.look_up_group(table, keys, bytes) {
-            Ok(fates) => fates,
+        let (tree, fates) = match self.look_up_group(table, keys, bytes) {
+            Ok(looked_up) => looked_up,
             Err(Halt::Stop(_)) => {
                 return Ok(Tried {
                     count: 0,
@@ -59,6 +61,8 @@ impl Engine {
                     start,
                     bytes,
                 } if lookup.multi_lsn <= before => {
+                    let debt = self.debt(lookup.lsn_max, Some((tree, keys[count])));
+                    *shown_from = (*shown_from).max(debt.lsn());
                     values.push(lookup.found.then_some(*start..start + bytes));
                     continue;
                 }
@@ -95,12 +99,13 @@ impl Table {
         keys: &[&[u8]],
         bytes: &mut Vec<u8>,
         values: &mut GroupValues,
+        shown_from: &mut Option<Lsn>,
     ) -> Result<()> {
         let engine = self.db.engine();
         let before = values.len();
         let mut done = 0;
         for _ in 0..TRIES {
-            let tried = engine.try_group(&self.state, &keys[done..], bytes, values)?;
+            let tried = engine.try_group(&self.state, &keys[done..], bytes, values, shown_from)?;
             done += tried.count;
             if !tried.again {
                 break;

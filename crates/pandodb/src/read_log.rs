@@ -12,6 +12,8 @@ const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 struct Entry {
+    /// The place of its stamp among those of the transaction.
+    read: usize,
     table: usize,
     key: Range<usize>,
     value: Value,
@@ -81,27 +83,86 @@ impl ReadLog {
         }
     }
 
-    /// Ends a read that was not played back.
-    pub(crate) fn note(&mut self, table: usize, key: &[u8], value: Option<&[u8]>, is_new: bool) {
-        if is_new {
-            let key = self.append(key);
-            let value = match value {
-                None => Value::Absent,
-                Some(value) if value.len() > VALUE_BYTES_MAX => Value::TooLong,
-                Some(value) => Value::Kept(self.append(value)),
-            };
-            self.entries.push(Entry { table, key, value });
-        }
+    /// Ends a read that was not played back, and whose stamp is at the place `read`.
+    pub(crate) fn note(&mut self, read: usize, table: usize, key: &[u8], value: Option<&[u8]>) {
+        let key = self.append(key);
+        let value = self.keep(value);
+        self.entries.push(Entry {
+            read,
+            table,
+            key,
+            value,
+        });
         self.next += 1;
     }
 
-    /// As [`ReadLog::note`], of a value that lies in chunks.
-    pub(crate) fn note_long(&mut self, table: usize, key: &[u8], is_new: bool) {
-        if is_new {
-            let key = self.append(key);
-            let value = Value::TooLong;
-            self.entries.push(Entry { table, key, value });
+    /// Ends a read of a value that is too long to be played back.
+    pub(crate) fn pass(&mut self) {
+        self.next += 1;
+    }
+
+    fn keep(&mut self, value: Option<&[u8]>) -> Value {
+        match value {
+            Some(bytes) if Self::keeps(value) => Value::Kept(self.append(bytes)),
+            Some(_) => Value::TooLong,
+            None => Value::Absent,
         }
+    }
+
+    /// True if what was read is not too long to be kept.
+    pub(crate) fn keeps(value: Option<&[u8]>) -> bool {
+        value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
+    }
+
+    /// The entry whose stamp is at the place `read`, if it is known what was read; `from` is where
+    /// to look, and moves on: places are asked for in ascending order.
+    pub(crate) fn entry_of(&self, read: usize, from: &mut usize) -> Option<usize> {
+        let behind = &self.entries[*from..];
+        *from += behind.iter().take_while(|entry| entry.read < read).count();
+        let entry = self.entries.get(*from)?;
+        let is_known = !matches!(entry.value, Value::TooLong);
+        (entry.read == read && is_known).then_some(*from)
+    }
+
+    /// Table and key of an entry.
+    pub(crate) fn key_of(&self, at: usize) -> (usize, &[u8]) {
+        let entry = &self.entries[at];
+        (entry.table, &self.bytes[entry.key.clone()])
+    }
+
+    /// True if `value` is what was read.
+    pub(crate) fn is(&self, at: usize, value: Option<&[u8]>) -> bool {
+        match &self.entries[at].value {
+            Value::Kept(kept) => value == Some(&self.bytes[kept.clone()]),
+            Value::Absent => value.is_none(),
+            Value::TooLong => false,
+        }
+    }
+
+    /// The read of an entry finds `value` from here on.
+    pub(crate) fn replace(&mut self, at: usize, value: Option<&[u8]>) {
+        let value = match (&self.entries[at].value, value) {
+            // Else a log that is replaced again and again would grow.
+            (Value::Kept(kept), Some(new)) if new.len() <= kept.len() => {
+                let place = kept.start..kept.start + new.len();
+                self.bytes[place.clone()].copy_from_slice(new);
+                Value::Kept(place)
+            }
+            _ => self.keep(value),
+        };
+        self.entries[at].value = value;
+    }
+
+    /// As [`ReadLog::note`], of a value that lies in chunks.
+    pub(crate) fn note_long(&mut self, read: usize, table: usize, key: &[u8]) {
+        let key = self.append(key);
+        let value = Value::TooLong;
+        self.entries.push(Entry {
+            read,
+            table,
+            key,
+            value,
+        });
         self.next += 1;
     }
 
@@ -132,7 +193,7 @@ mod tests {
         ];
         for (table, key, value) in reads {
             assert_eq!(log.play(table, key, &mut Vec::new()), NEW);
-            log.note(table, key, value, true);
+            log.note(0, table, key, value);
         }
         for _ in 0..2 {
             log.rewind();
@@ -142,7 +203,7 @@ mod tests {
                     Played::Read(found) => assert_eq!(found.then_some(&out[..]), value),
                     Played::Unknown { is_new } => {
                         assert!(!is_new && key == b"long");
-                        log.note(table, key, value, is_new);
+                        log.pass();
                     }
                 }
             }
@@ -152,7 +213,7 @@ mod tests {
         assert_eq!(log.play(0, b"a", &mut Vec::new()), Played::Read(true));
         // Something else from here on.
         assert_eq!(log.play(0, b"b", &mut Vec::new()), NEW);
-        log.note(0, b"b", None, true);
+        log.note(0, 0, b"b", None);
         assert_eq!(log.play(0, b"long", &mut Vec::new()), NEW);
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct SpaceKeeper {
     promised_ids: AtomicU64,
     /// The last attempt to grow the file met a full disk.
     full: AtomicBool,
+    /// Promises to deletes while the disk was full.
+    deletes_served: AtomicU64,
     /// Blocks that somebody waits for.
     wanted: AtomicU64,
     /// Blocks in a row that somebody waits for, however many are free.
@@ -143,6 +145,7 @@ impl SpaceKeeper {
             promised: AtomicU64::new(0),
             promised_ids: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             run_wanted: AtomicU64::new(0),
             waiters: WaitList::new(),
@@ -243,7 +246,17 @@ impl SpaceKeeper {
         if free < taken + self.low_water() {
             self.want(blocks);
         }
-        (taken <= free).then_some(promise)
+        let has_room = taken <= free;
+        if has_room && urgent && (self.is_full() || free - taken < self.reserve(false)) {
+            // Relaxed: a count that orders nothing.
+            self.deletes_served.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room.then_some(promise)
+    }
+
+    /// How many deletes have found room while there was none for puts.
+    pub(crate) fn deletes_served(&self) -> u64 {
+        self.deletes_served.load(Ordering::Relaxed)
     }
 
     /// Promise first, look after: two callers may both be refused, never both be let through.

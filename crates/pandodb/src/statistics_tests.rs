@@ -6,20 +6,23 @@ use std::task::Waker;
 
 use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
+use pando_format::lost::AsideChange;
 use pando_format::page::PageKind;
 use pando_format::{Extent, FrameIndex, Lsn, PageId};
 use pando_pool::{Resource, Restart};
 use pando_space::{Space, SpaceOptions};
 use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
 use pando_sync::{Arc, thread, time};
-use pando_tree::{Direction, LeafCopy, ValueReader};
+use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
 use crate::commit::Outcome;
+use crate::error::Error;
 use crate::halt::Stop;
 use crate::jobs::Job;
 use crate::nonblocking::{Attempt, Reactor, Transaction};
 use crate::read_context::ReadContext;
 use crate::space_keeper::SpaceKeeper;
+use crate::stripes::StripeUse;
 use crate::structure::GARBAGE;
 use crate::write_set::WriteSet;
 use crate::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
@@ -207,7 +210,7 @@ fn get_cold(place: &Place) -> u64 {
     1
 }
 
-const ENGINE: [Drive; 40] = [
+const ENGINE: [Drive; 42] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -267,7 +270,7 @@ const ENGINE: [Drive; 40] = [
     ("restarts_stripe", warm, |place| {
         let tree = place.table.state.tree().unwrap().id;
         let stripe = place.db.engine().stripes.of(tree, b"known");
-        register(place, Stop::Stripe(stripe))
+        register(place, Stop::Stripe(stripe, StripeUse::Read))
     }),
     ("restarts_log", warm, |place| {
         register(place, Stop::LogSpace(64))
@@ -311,6 +314,23 @@ const ENGINE: [Drive; 40] = [
         checkpoint(place);
         // A section of the journal holds such a group; a superblock has two slots.
         3 * 4096
+    }),
+    ("writes_aside", warm, |place| {
+        let engine = place.db.engine();
+        let tree = place.table.state.tree().unwrap();
+        let change = (&b"key"[..], AsideChange::Delete);
+        let error = Error::corrupt("a page", "a test");
+        let lsn = engine.log.reserved_end();
+        let mut scratch = Scratch::new();
+        let put = engine.put_aside(tree, lsn, change, &error, &mut scratch);
+        put.unwrap();
+        1
+    }),
+    ("leaks", warm, |place| {
+        let engine = place.db.engine();
+        let tree = place.table.state.tree().unwrap();
+        engine.note_leaks(tree.id, 3, &mut Scratch::new()).unwrap();
+        3
     }),
     ("garbage_pages", warm, drop_a_table),
     ("extents_allocated", warm, checkpoint),

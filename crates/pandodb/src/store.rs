@@ -2,12 +2,14 @@
 //! nothing of commits; the engine and recovery stand on it.
 
 use pando_device::{AnyDevice, AnyFile, Device};
-use pando_format::{Epoch, PageDecoder, PageEncoder, PageId};
+use pando_format::chunks::ChunkList;
+use pando_format::lost::AsideChange;
+use pando_format::{Epoch, Lsn, PageDecoder, PageEncoder, PageId};
 use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Arc, Mutex, park, thread, thread_waker};
+use pando_sync::{Arc, Mutex, WaitList, park, thread, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::chunks::registry::Registry;
@@ -44,6 +46,8 @@ pub(crate) struct Store {
     /// Readers of chunks, and what waits for them.
     pub(crate) registry: Arc<Registry>,
     pub(crate) statistics: Arc<Statistics>,
+    /// The number of the next write that is put aside.
+    pub(crate) aside_number: AtomicU32,
     /// Errors for those who waited for somebody else's read.
     pub(crate) failed_reads: FailedReads,
     /// The current epoch; changed with the gate closed, read inside it.
@@ -60,6 +64,8 @@ pub(crate) struct Store {
     stuck: AtomicU64,
     /// A checkpoint waits for room for what names its pages.
     unnamed: AtomicBool,
+    /// Those who wait for a checkpoint, as long as it does not wait for room itself.
+    pub(crate) stuck_waiters: WaitList,
     /// When waiting for room ends, in milliseconds since 1970; 0 for never. Set by close.
     patient_until: AtomicU64,
 }
@@ -98,6 +104,7 @@ impl Store {
             tables: Tables::default(),
             registry: Arc::default(),
             statistics,
+            aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),
             epoch,
             next_tree: AtomicU64::new(u64::from(next_tree)),
@@ -107,6 +114,7 @@ impl Store {
             serving: AtomicBool::new(false),
             stuck: AtomicU64::new(0),
             unnamed: AtomicBool::new(false),
+            stuck_waiters: WaitList::new(),
             patient_until: AtomicU64::new(0),
         }
     }
@@ -176,6 +184,7 @@ impl Store {
         self.pool.work().notify_all();
         self.space.waiters().notify_all();
         self.space.growth.notify_all();
+        self.stuck_waiters.notify_all();
         self.registry.work.notify_all();
     }
 
@@ -219,13 +228,17 @@ impl Store {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// False while the store is opened.
+    pub(crate) fn is_serving(&self) -> bool {
+        // Acquire: pairs with the Release of the opening that has ended.
+        self.serving.load(Ordering::Acquire)
+    }
+
     /// True if a write that found the disk full may wait for room: not while the store is opened,
     /// whose caller is told so, and not for long while it is closed.
     pub(crate) fn is_patient(&self) -> bool {
         let until = self.patient_until.load(Ordering::Relaxed);
-        self.serving.load(Ordering::Acquire)
-            && !self.is_stopping()
-            && (until == 0 || time::unix_ms() < until)
+        self.is_serving() && !self.is_stopping() && (until == 0 || time::unix_ms() < until)
     }
 
     /// The store is being closed: waiting for room ends soon. Returns when, in milliseconds since
@@ -256,6 +269,7 @@ impl Store {
                 true => tracing::warn!("the disk or a quota is full: a checkpoint waits for room"),
                 false => tracing::info!("the checkpoint waits for room no more"),
             }
+            self.tell_of_room();
         }
     }
 
@@ -281,6 +295,7 @@ impl Store {
         self.pool.image_waiters().notify_all();
         self.pool.work().notify_all();
         self.space.waiters().notify_all();
+        self.stuck_waiters.notify_all();
     }
 
     /// Where the stored bytes of a page begin in the data file, and how many they are.
@@ -468,28 +483,62 @@ impl Store {
         value: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
-        let stay = self.stay();
-        let done = match value {
-            Some(value) => {
-                self.statistics.tick(Ticker::Puts, 1);
-                let bytes = key.len() + value.len();
-                self.statistics.tick(Ticker::WriteBytes, bytes as u64);
-                let inserted =
-                    self.drive(|| tree.try_insert(&self.pool, &stay, marks, key, value, scratch))?;
-                (i64::from(!inserted.replaced), LeafFill::Enough)
-            }
-            None => {
-                self.statistics.tick(Ticker::Deletes, 1);
-                let bytes = key.len() as u64;
-                self.statistics.tick(Ticker::WriteBytes, bytes);
-                let removed =
-                    self.drive(|| tree.try_remove(&self.pool, &stay, marks, key, scratch))?;
-                (-i64::from(removed.existed), removed.leaf_fill)
+        let (ticker, bytes) = match value {
+            Some(value) => (Ticker::Puts, key.len() + value.len()),
+            None => (Ticker::Deletes, key.len()),
+        };
+        self.statistics.tick(ticker, 1);
+        self.statistics.tick(Ticker::WriteBytes, bytes as u64);
+        let done = loop {
+            let error = match self.try_apply(tree, marks, key, value, scratch) {
+                Ok(done) => break done,
+                Err(error) => error,
+            };
+            if self.give_page_up(tree, &error)? {
+                let change = value.map_or(AsideChange::Delete, AsideChange::Put);
+                self.put_aside(tree, marks.lsn, (key, change), &error, scratch)?;
+                return Ok((0, LeafFill::Enough));
             }
         };
-        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
-        self.bury(marks.lsn, None, scratch)?;
+        self.end_change(tree, marks.lsn, None, scratch)?;
         Ok(done)
+    }
+
+    fn try_apply(
+        &self,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
+        let stay = self.stay();
+        let Some(value) = value else {
+            let removed = self.change(scratch, |scratch| {
+                tree.try_remove(&self.pool, &stay, marks, key, scratch)
+            })?;
+            return Ok((-i64::from(removed.existed), removed.leaf_fill));
+        };
+        let inserted = self.change(scratch, |scratch| {
+            tree.try_insert(&self.pool, &stay, marks, key, value, scratch)
+        })?;
+        Ok((i64::from(!inserted.replaced), LeafFill::Enough))
+    }
+
+    /// A value of `tree` was replaced or removed: frees what it had, but for the chunks that `new`
+    /// goes on naming.
+    pub(crate) fn end_change(
+        &self,
+        tree: Tree,
+        lsn: Lsn,
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let stay = self.stay();
+        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
+        let leaks = scratch.take_leaks();
+        self.bury(lsn, new, scratch)?;
+        self.note_leaks(tree.id, leaks, scratch)
     }
 }
 

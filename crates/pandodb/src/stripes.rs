@@ -1,45 +1,115 @@
 //! Striped key locks, each with the LSN of the last commit that wrote one of its keys.
 //!
-//! A stripe is one word: `LSN << 1 | locked`. A read-modify-write remembers the stamp it read
-//! before the value; its commit takes the lock and compares. Locks are taken in ascending order,
-//! tried and never waited for while another is held.
+//! A stripe is a [`StampLock`]. A transaction remembers the stamps of what it reads. Its commit
+//! holds the stripes of what it writes alone, from before its record to behind its last change;
+//! and those of what it has read shared, while it compares stamps and takes its LSN. So whoever has
+//! read a value has a smaller LSN than whoever overwrites it: the order of the log is a serial
+//! order of all batches, and what they were up to any LSN is the state of a serial execution.
+//!
+//! All stripes of a commit are tried in ascending order; who is refused gives all back before it
+//! waits for the one that it was refused.
 
 use pando_format::{Lsn, TreeId};
-use pando_sync::WaitList;
-use pando_sync::atomic::{AtomicU64, Ordering, fence};
 use pando_sync::audit;
 use pando_sync::held::{Held, Kind};
+use pando_sync::stamp_lock::Refused;
+use pando_sync::{StampLock, WaitList};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-const LOCKED: u64 = 1;
 const STRIPES: usize = 1 << 14;
 const WAIT_LISTS: usize = 64;
+/// LSNs are multiples of it: stamps leave these bits out.
+const LSN_STEP: u64 = 8;
+/// How often a commit gives way to a writer that waits for a stripe which nobody holds: some
+/// pauses, so that the writer gets a processor.
+const PATIENCE: u32 = 64;
 
 /// Index of a stripe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StripeIndex(u32);
 
 /// LSN of the last commit on a stripe, as a reader saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) stripe: StripeIndex,
-    lsn: u64,
+    stamp: u64,
+}
+
+impl Stamp {
+    /// LSN of the last commit on the stripe.
+    pub(crate) fn lsn(self) -> Lsn {
+        Lsn(self.stamp * LSN_STEP)
+    }
+}
+
+/// What a stripe is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StripeUse {
+    /// A commit writes its keys.
+    Write,
+    /// A commit has read its keys.
+    Share,
+    /// Its stamp is wanted.
+    Read,
+}
+
+/// A stripe that a commit takes. In ascending order those that are written come before those that
+/// were only read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wanted {
+    stripe: StripeIndex,
+    how: StripeUse,
+}
+
+impl Wanted {
+    pub(crate) fn write(stripe: StripeIndex) -> Self {
+        let how = StripeUse::Write;
+        Self { stripe, how }
+    }
+
+    pub(crate) fn share(stripe: StripeIndex) -> Self {
+        let how = StripeUse::Share;
+        Self { stripe, how }
+    }
+
+    /// What a commit that only reads takes for a second look.
+    pub(crate) fn shares(stamps: &[Stamp], wanted: &mut Vec<Self>) {
+        wanted.clear();
+        wanted.extend(stamps.iter().map(|stamp| Self::share(stamp.stripe)));
+        Self::arrange(wanted);
+    }
+
+    /// Brings what a commit wants into the order in which it is taken, each stripe once.
+    pub(crate) fn arrange(wanted: &mut Vec<Self>) {
+        wanted.sort_unstable();
+        // Of two of one stripe the first is the one that writes.
+        wanted.dedup_by_key(|wanted| wanted.stripe);
+    }
+}
+
+/// Why the stripes of a commit were not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// Somebody holds this one.
+    Held(StripeIndex, StripeUse),
+    /// A writer is about to take one: in a moment again.
+    WriterWaits,
 }
 
 /// All stripes of one engine.
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    words: Box<[AtomicU64]>,
+    locks: Box<[StampLock]>,
     waiters: Box<[WaitList]>,
     secrets: RapidSecrets,
 }
 
 impl Stripes {
     pub(crate) fn new(seed: u64) -> Self {
-        let words: Box<[_]> = (0..STRIPES).map(|_| AtomicU64::new(0)).collect();
-        audit::name("stripes", &*words);
+        let locks: Box<[_]> = (0..STRIPES).map(|_| StampLock::new()).collect();
+        audit::name("stripes", &*locks);
         Self {
-            words,
+            locks,
             waiters: (0..WAIT_LISTS).map(|_| WaitList::new()).collect(),
             secrets: RapidSecrets::seed(seed),
         }
@@ -53,111 +123,162 @@ impl Stripes {
         StripeIndex((hash.wrapping_add(of_tree) % STRIPES as u64) as u32)
     }
 
-    fn word(&self, stripe: StripeIndex) -> &AtomicU64 {
-        &self.words[stripe.0 as usize]
+    fn lock(&self, stripe: StripeIndex) -> &StampLock {
+        &self.locks[stripe.0 as usize]
     }
 
-    /// The stamp to remember before the key is read; None while a commit holds the stripe.
+    /// The stamp to remember before the key is read; None while a commit writes the stripe.
     pub(crate) fn stamp(&self, stripe: StripeIndex) -> Option<Stamp> {
-        // Acquire: pairs with the Release in unlock: what the commit wrote is seen.
-        let word = self.word(stripe).load(Ordering::Acquire);
-        (word & LOCKED == 0).then_some(Stamp {
-            stripe,
-            lsn: word >> 1,
-        })
+        let stamp = self.lock(stripe).stamp();
+        stamp.map(|stamp| Stamp { stripe, stamp })
+    }
+
+    /// The stamp of a stripe that the caller holds.
+    pub(crate) fn stamp_held(&self, stripe: StripeIndex) -> Stamp {
+        let stamp = self.lock(stripe).held_stamp();
+        Stamp { stripe, stamp }
     }
 
     /// True if no commit has written the stripe since, and none is about to.
     pub(crate) fn unchanged(&self, stamp: Stamp) -> bool {
-        // Acquire: the reads that the stamp covers come before this look.
-        fence(Ordering::Acquire);
-        self.word(stamp.stripe).load(Ordering::Relaxed) == stamp.lsn << 1
+        self.lock(stamp.stripe).is_unchanged(stamp.stamp)
     }
 
-    /// As [`Stripes::unchanged`], for a stripe that the caller has locked.
-    pub(crate) fn unchanged_locked(&self, stamp: Stamp) -> bool {
-        self.word(stamp.stripe).load(Ordering::Relaxed) == stamp.lsn << 1 | LOCKED
+    /// True if no commit has written the stripe since; the caller holds it, or has closed the gate.
+    pub(crate) fn unchanged_held(&self, stamp: Stamp) -> bool {
+        self.lock(stamp.stripe).has_stamp(stamp.stamp)
     }
 
-    /// Takes the lock if it is free.
-    pub(crate) fn try_lock(&self, stripe: StripeIndex) -> bool {
-        // Acquire: pairs with the Release in unlock.
-        self.word(stripe).fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0
-    }
-
-    /// Stamps a stripe; the caller holds its lock, or closed the gate.
+    /// Stamps a stripe; the caller holds it alone, or closed the gate.
     pub(crate) fn stamp_with(&self, stripe: StripeIndex, lsn: Lsn) {
-        let word = self.word(stripe);
-        let mut old = word.load(Ordering::Relaxed);
-        loop {
-            let new = (lsn.0 << 1).max(old & !LOCKED) | old & LOCKED;
-            // Release: pairs with the Acquire in stamp.
-            match word.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => old = seen,
-            }
-        }
-    }
-
-    /// Gives the lock back.
-    pub(crate) fn unlock(&self, stripe: StripeIndex) {
-        // Release: pairs with the Acquire in try_lock and stamp.
-        let old = self.word(stripe).fetch_and(!LOCKED, Ordering::Release);
-        assert!(old & LOCKED != 0, "a stripe that nobody holds was unlocked");
-        self.waiters_of(stripe).notify_all();
+        assert!(lsn.0.is_multiple_of(LSN_STEP), "{lsn} ends no record");
+        self.lock(stripe).set(lsn.0 / LSN_STEP);
     }
 
     /// Wakers of those that wait for the stripe, and for others that share the list.
     pub(crate) fn waiters_of(&self, stripe: StripeIndex) -> &WaitList {
         &self.waiters[stripe.0 as usize % WAIT_LISTS]
     }
+
+    /// For who was refused, and has registered since: true if it may try again.
+    pub(crate) fn looks_free(&self, stripe: StripeIndex, how: StripeUse) -> bool {
+        let lock = self.lock(stripe);
+        match how {
+            StripeUse::Write => lock.looks_free(),
+            StripeUse::Share => lock.looks_shareable(),
+            StripeUse::Read => !lock.is_exclusive(),
+        }
+    }
+
+    fn try_take(&self, wanted: Wanted, is_patient: bool) -> Result<(), NotTaken> {
+        let Wanted { stripe, how } = wanted;
+        let lock = self.lock(stripe);
+        if how == StripeUse::Write {
+            return match lock.try_exclusive() {
+                true => Ok(()),
+                false => Err(NotTaken::Held(stripe, how)),
+            };
+        }
+        match lock.try_shared(is_patient) {
+            Ok(()) if is_patient => Ok(()),
+            Ok(()) => {
+                // A writer that waits has to ask again.
+                self.waiters_of(stripe).notify_all();
+                Ok(())
+            }
+            Err(Refused::Held) => Err(NotTaken::Held(stripe, how)),
+            Err(Refused::WriterWaits) => Err(NotTaken::WriterWaits),
+        }
+    }
+
+    fn give_back(&self, taken: Wanted) {
+        let lock = self.lock(taken.stripe);
+        let somebody_waits = match taken.how {
+            StripeUse::Write => {
+                lock.release_exclusive();
+                true
+            }
+            StripeUse::Share | StripeUse::Read => lock.release_shared(),
+        };
+        if somebody_waits {
+            self.waiters_of(taken.stripe).notify_all();
+        }
+    }
 }
 
-/// Locks of the stripes of one commit; unlocked on drop.
+/// The stripes of one commit; given back on drop.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     stripes: &'a Stripes,
-    held: &'a [StripeIndex],
+    held: &'a [Wanted],
+    /// Those that were only read were given back.
+    shares_ended: bool,
     _held: Held,
 }
 
 impl Stripes {
-    /// Takes all of `wanted`, which is ascending and free of repetitions, or none.
+    /// Takes all of `wanted`, which is ascending and free of repetitions, or none. `refusals`
+    /// counts for one commit how often it gave way to writers.
     ///
     /// # Errors
-    /// The first one that is taken.
+    /// What stands against it.
     pub(crate) fn try_lock_all<'a>(
         &'a self,
-        wanted: &'a [StripeIndex],
-    ) -> Result<Locked<'a>, StripeIndex> {
-        debug_assert!(wanted.is_sorted_by(|a, b| a < b), "ascending");
-        for (count, stripe) in wanted.iter().enumerate() {
-            if !self.try_lock(*stripe) {
+        wanted: &'a [Wanted],
+        refusals: &mut u32,
+    ) -> Result<Locked<'a>, NotTaken> {
+        let ascending = |a: &Wanted, b: &Wanted| a.stripe < b.stripe;
+        debug_assert!(wanted.is_sorted_by(ascending), "ascending");
+        let is_patient = *refusals < PATIENCE;
+        for (count, one) in wanted.iter().enumerate() {
+            if let Err(refused) = self.try_take(*one, is_patient) {
                 for taken in &wanted[..count] {
-                    self.unlock(*taken);
+                    self.give_back(*taken);
                 }
-                return Err(*stripe);
+                *refusals += u32::from(refused == NotTaken::WriterWaits);
+                return Err(refused);
             }
         }
+        *refusals = 0;
         Ok(Locked {
             stripes: self,
             held: wanted,
+            shares_ended: false,
             _held: Held::new(Kind::Stripes),
         })
     }
 }
 
 impl Locked<'_> {
-    /// True if the stripe is among those held.
-    pub(crate) fn holds(&self, stripe: StripeIndex) -> bool {
-        self.held.binary_search(&stripe).is_ok()
+    /// The commit has its LSN: what it has read may be overwritten.
+    pub(crate) fn end_shares(&mut self) {
+        assert!(!self.shares_ended, "shares end once");
+        self.shares_ended = true;
+        for share in self.held.iter().filter(|one| one.how == StripeUse::Share) {
+            self.stripes.give_back(*share);
+        }
+    }
+
+    /// Stamps what the commit has written.
+    pub(crate) fn stamp_with(&self, lsn: Lsn) {
+        for write in self.held.iter().filter(|one| one.how == StripeUse::Write) {
+            self.stripes.stamp_with(write.stripe, lsn);
+        }
+    }
+
+    /// True if what follows from `stamp` may be compared: the stripe is held.
+    pub(crate) fn holds(&self, stamp: Stamp) -> bool {
+        let place = |one: &Wanted| one.stripe.cmp(&stamp.stripe);
+        !self.shares_ended && self.held.binary_search_by(place).is_ok()
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        for stripe in self.held {
-            self.stripes.unlock(*stripe);
+        for one in self.held {
+            if one.how == StripeUse::Write || !self.shares_ended {
+                self.stripes.give_back(*one);
+            }
         }
     }
 }
@@ -172,13 +293,13 @@ mod tests {
         let stripe = stripes.of(TreeId(16), b"key");
         let stamp = stripes.stamp(stripe).unwrap();
         assert!(stripes.unchanged(stamp));
-        let held = [stripe];
-        let locked = stripes.try_lock_all(&held).unwrap();
-        assert!(locked.holds(stripe));
+        let held = [Wanted::write(stripe)];
+        let locked = stripes.try_lock_all(&held, &mut 0).unwrap();
+        assert!(locked.holds(stamp));
         assert_eq!(stripes.stamp(stripe), None);
         assert!(!stripes.unchanged(stamp), "somebody is about to write");
-        assert!(stripes.unchanged_locked(stamp));
-        stripes.stamp_with(stripe, Lsn(7));
+        assert!(stripes.unchanged_held(stamp));
+        locked.stamp_with(Lsn(16));
         drop(locked);
         assert!(!stripes.unchanged(stamp));
         assert!(
@@ -192,8 +313,61 @@ mod tests {
     fn a_taken_stripe_leaves_none_locked() {
         let stripes = Stripes::new(1);
         let (low, high) = (StripeIndex(1), StripeIndex(2));
-        assert!(stripes.try_lock(high));
-        assert_eq!(stripes.try_lock_all(&[low, high]).err(), Some(high));
-        assert!(stripes.try_lock(low), "given back");
+        let other = [Wanted::write(high)];
+        let other = stripes.try_lock_all(&other, &mut 0).unwrap();
+        for first in [Wanted::write(low), Wanted::share(low)] {
+            let wanted = [first, Wanted::write(high)];
+            let refused = stripes.try_lock_all(&wanted, &mut 0).err();
+            assert_eq!(refused, Some(NotTaken::Held(high, StripeUse::Write)));
+            assert!(stripes.looks_free(low, StripeUse::Write), "given back");
+        }
+        drop(other);
+    }
+
+    #[test]
+    fn what_was_read_is_kept_from_writers_until_the_record_has_its_lsn() {
+        let stripes = Stripes::new(1);
+        let (read, written) = (StripeIndex(1), StripeIndex(2));
+        let mut wanted = vec![
+            Wanted::share(written),
+            Wanted::write(written),
+            Wanted::share(read),
+            Wanted::share(read),
+        ];
+        Wanted::arrange(&mut wanted);
+        assert_eq!(wanted, [Wanted::share(read), Wanted::write(written)]);
+        let mut locked = stripes.try_lock_all(&wanted, &mut 0).unwrap();
+        let overwrite = [Wanted::write(read)];
+        let refused = stripes.try_lock_all(&overwrite, &mut 0).err();
+        assert_eq!(refused, Some(NotTaken::Held(read, StripeUse::Write)));
+        locked.end_shares();
+        assert!(stripes.try_lock_all(&overwrite, &mut 0).is_ok());
+        assert!(!stripes.looks_free(written, StripeUse::Read));
+        drop(locked);
+        assert!(stripes.looks_free(written, StripeUse::Write));
+    }
+
+    #[test]
+    fn a_writer_gets_a_stripe_that_is_always_shared() {
+        let stripes = Stripes::new(1);
+        let stripe = StripeIndex(1);
+        let (share, write) = ([Wanted::share(stripe)], [Wanted::write(stripe)]);
+        let reader = stripes.try_lock_all(&share, &mut 0).unwrap();
+        assert!(stripes.try_lock_all(&write, &mut 0).is_err());
+        let mut refusals = 0;
+        let refused = stripes.try_lock_all(&share, &mut refusals).err();
+        assert_eq!(refused, Some(NotTaken::Held(stripe, StripeUse::Share)));
+        drop(reader);
+        let refused = stripes.try_lock_all(&share, &mut refusals).err();
+        assert_eq!((refused, refusals), (Some(NotTaken::WriterWaits), 1));
+        drop(stripes.try_lock_all(&write, &mut 0).expect("its turn"));
+        assert!(stripes.try_lock_all(&share, &mut refusals).is_ok());
+        assert_eq!(refusals, 0);
+        // One that has given up keeps others away for a while only.
+        let reader = stripes.try_lock_all(&share, &mut 0).unwrap();
+        assert!(stripes.try_lock_all(&write, &mut 0).is_err());
+        drop(reader);
+        let tries = (0..).take_while(|_| stripes.try_lock_all(&share, &mut refusals).is_err());
+        assert_eq!(tries.count(), PATIENCE as usize);
     }
 }

@@ -9,13 +9,14 @@ use pando_format::catalogue::{
 };
 use pando_format::log::{BatchWriter, Operation, RecordKind};
 use pando_format::{Lsn, TreeId};
-use pando_pool::Marks;
+use pando_pool::{Hold, Marks};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, park, thread_waker};
 use pando_tree::{Scratch, Tree};
 
-use crate::commit::put_chunks;
+use crate::commit::{changed, put_chunks};
+use crate::delete_room::DeleteWait;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::Stop;
@@ -39,6 +40,9 @@ pub(crate) const GARBAGE: Tree = Tree {
 
 /// Pages that a change of one table may make dirty.
 const PAGES_PER_CHANGE: u64 = 16;
+
+/// Leaves that stay in memory between the look at them and the change.
+const HELD_MAX: usize = 8;
 
 /// One change of a table, as the log tells it.
 #[derive(Debug, Clone, Copy)]
@@ -184,7 +188,11 @@ impl Engine {
         if self.is_stuck() && !set.only_deletes() {
             return Err(self.stuck_error());
         }
+        let mut delete_wait = DeleteWait::default();
         let (credit, promise) = self.block(|_| {
+            if let Some(stop) = self.awaited_room(&delete_wait) {
+                return Err(stop.into());
+            }
             let credit = match self.log.try_reserve(payload.len()) {
                 Ok(Some(credit)) => credit,
                 Ok(None) => return Err(Stop::LogSpace(payload.len()).into()),
@@ -195,18 +203,24 @@ impl Engine {
                 .try_promise(blocks, || self.committed_blocks(), set.only_deletes())
             {
                 Some(promise) => Ok((credit, promise)),
-                None if self.space.is_full() => Err(self.space.full_error().into()),
+                None if self.space.is_full() => {
+                    Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
+                }
                 None => Err(Stop::Blocks(blocks).into()),
             }
         })?;
         let ids = self.promise_ids(set)?;
         let closed = self.gate.close();
-        if let Some(watched) = self.changed(set, |_| false) {
+        // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
+        if let Some(watched) = changed(set, |stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(JobEnd::Conflict { watched });
         }
         self.check_empty(set)?;
+        let _held = self.hold_for_changes(set)?;
         self.name_chunks(set)?;
-        let lsn = self.log.append(credit, RecordKind::Batch, 0, &payload);
+        let lsn = self
+            .log
+            .append(credit, RecordKind::Batch, self.acknowledge(None), &payload);
         self.apply_structure(set, &new_trees, lsn, &ids, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;
         self.log.mark_applied(lsn);
@@ -239,6 +253,37 @@ impl Engine {
             });
         };
         Ok(TreeId(id))
+    }
+
+    /// Reads the leaves that the batch changes and holds those of the system trees, so that what
+    /// is damaged is found before the batch is logged; the gate is closed.
+    fn hold_for_changes(&self, set: &WriteSet) -> Result<Vec<Hold<'_>>> {
+        let mut held = Vec::new();
+        for (table, change) in &set.table_changes {
+            let name = set.tables[*table].state.name.as_bytes();
+            held.push(self.hold_leaf(CATALOGUE, name)?);
+            held.truncate(HELD_MAX);
+            if matches!(change, TableChange::Take(_)) {
+                held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
+            }
+        }
+        // Where the row of a tree that is dropped now goes: behind those of all batches.
+        held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
+        for (table, key, _) in set.writes() {
+            if let Some(tree) = set.tables[table].state.tree()
+                && !set.changes_table(table)
+            {
+                self.drive(|| tree.try_locate(&self.pool, key))?;
+            }
+        }
+        Ok(held)
+    }
+
+    fn hold_leaf(&self, tree: Tree, key: &[u8]) -> Result<Hold<'_>> {
+        self.drive(|| {
+            let finger = tree.try_locate(&self.pool, key)?.finger;
+            self.pool.hold(finger.page(), finger.hint())
+        })
     }
 
     /// Tables that take a filled tree have no entries; the gate is closed.

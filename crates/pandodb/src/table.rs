@@ -166,6 +166,7 @@ impl Table {
         let mut set = Own::<WriteSet>::take();
         loop {
             if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
+                engine.pay(set.debt)?;
                 return Ok(false);
             }
             let table = set.table(&self.state);
@@ -247,7 +248,7 @@ impl Table {
             };
             let table = set.table(&self.state);
             match f(found.then_some(&value[..])) {
-                Change::Keep => return Ok(()),
+                Change::Keep => return engine.pay(set.debt),
                 Change::Put(new) => set.write(table, key, Some(&new)),
                 Change::Delete => set.write(table, key, None),
             }

@@ -13,14 +13,15 @@ use pando_format::bytes::u32_at;
 use pando_format::catalogue::GarbageRow;
 use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::log::BatchReader;
+use pando_format::lost::decode_aside_key;
 use pando_format::page::{HEADER_BYTES, PageKind};
 use pando_format::superblock::Superblock;
-use pando_format::{Codec, Extent, Lsn, PageId};
+use pando_format::{Codec, Extent, Lsn, PageId, TreeId};
 use pando_tree::{NodeSummary, Tree};
-use pando_wal::{ReplayEnd, ReplayOptions};
+use pando_wal::ReplayEnd;
 
 use crate::error::{Error, Result};
-use crate::open::{Loaded, load};
+use crate::open::{Loaded, load, log_behind};
 use crate::options::{Budget, Builder};
 use crate::report::{StoreStat, StoredStat, TableStat};
 use crate::store::Store;
@@ -44,6 +45,12 @@ pub struct VerifyReport {
     pub stat: StoreStat,
     /// Pages that were read and checked.
     pub pages_checked: u64,
+    /// Pages and chunks that nothing names any more, since what named them could not be read when
+    /// it was freed. No damage: they only take room, until the store is compacted.
+    pub leaked: u64,
+    /// Writes that are in no table: the page of their key could not be read when they were due.
+    /// Each is damage, too.
+    pub writes_aside: u64,
     /// All that is wrong; empty for a sound store.
     pub damages: Vec<Damage>,
 }
@@ -98,6 +105,9 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         store: &store,
         superblock,
         seen: BTreeMap::new(),
+        leaks: BTreeSet::new(),
+        leaked: 0,
+        writes_aside: 0,
         damages: Vec::new(),
         progress,
         done: 0,
@@ -113,7 +123,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     let used = space.blocks() - space.free_blocks();
     let free = space.survey();
     let (chunks, chunk_bytes) = walk.chunks();
-    let (log, damages, done) = (walk.log(), walk.damages, walk.done);
+    let log = walk.log();
     let stat = StoreStat {
         generation: superblock.generation.0,
         checkpoint_lsn: superblock.checkpoint_lsn.0,
@@ -133,8 +143,10 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     };
     Ok(VerifyReport {
         stat,
-        pages_checked: done,
-        damages,
+        pages_checked: walk.done,
+        leaked: walk.leaked,
+        writes_aside: walk.writes_aside,
+        damages: walk.damages,
     })
 }
 
@@ -143,6 +155,10 @@ pub(crate) struct Walk<'a, P> {
     superblock: Superblock,
     /// Pages met, with the tree that owns them.
     seen: BTreeMap<PageId, String>,
+    /// Trees of which something was leaked.
+    leaks: BTreeSet<TreeId>,
+    leaked: u64,
+    writes_aside: u64,
     damages: Vec<Damage>,
     progress: P,
     done: u64,
@@ -259,7 +275,11 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 let forward = pando_tree::Direction::Forward;
                 GARBAGE.try_scan_leaf(&self.store.pool, bound, forward, &mut leaf)
             })?;
-            for (_, value) in leaf.iter() {
+            for (key, value) in leaf.iter() {
+                if let Some((lsn, number, piece)) = decode_aside_key(key) {
+                    self.aside(lsn, number, piece);
+                    continue;
+                }
                 let pando_tree::ScanValue::Inline(value) = value else {
                     continue;
                 };
@@ -271,6 +291,11 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                         self.dead_chunks(&chunks);
                         continue;
                     }
+                    GarbageRow::Leaked { tree, .. } => {
+                        self.leaks.insert(tree);
+                        continue;
+                    }
+                    GarbageRow::Aside => continue,
                 };
                 let name = format!("dropped {}", row.tree);
                 trees.push((
@@ -286,6 +311,15 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 Some(next) => from = next.map(<[u8]>::to_vec),
                 None => return Ok(trees),
             }
+        }
+    }
+
+    /// A piece of a write that was put aside.
+    fn aside(&mut self, lsn: Lsn, number: u32, piece: u16) {
+        if piece == 0 {
+            self.writes_aside += 1;
+            let what = "is in no table: the page of its key could not be read; salvage finds it";
+            self.damage(format!("write {number} of the batch at {lsn}"), what);
         }
     }
 
@@ -447,22 +481,30 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             .iter()
             .map(|damage| damage.place.clone())
             .collect();
-        // A damaged inner page hides what lies below it.
-        if damaged.is_empty() {
-            for page in orphans {
+        for page in orphans {
+            if self.is_leaked(page) {
+                self.leaked += 1;
+            } else if damaged.is_empty() {
+                // A damaged inner page hides what lies below it.
                 self.damage(page.to_string(), "belongs to no tree");
             }
         }
     }
 
+    /// True for a page that belongs to no tree since something that named it was given up. Nobody
+    /// knows whose a chunk is, or a page that cannot be read.
+    fn is_leaked(&self, page: PageId) -> bool {
+        let pool = &self.store.pool;
+        if self.leaks.is_empty() || pool.chunk(page).is_some() {
+            return !self.leaks.is_empty();
+        }
+        let tree = self.store.drive(|| pool.tree_of(page));
+        tree.map_or(true, |tree| self.leaks.contains(&tree))
+    }
+
     /// Reads the log behind the checkpoint.
     fn log(&mut self) -> Option<ReplayEnd> {
-        let how = ReplayOptions {
-            segment_bytes: self.superblock.segment_bytes,
-            identity: self.superblock.identity,
-            incarnation: self.superblock.incarnation,
-            from: self.superblock.checkpoint_lsn,
-        };
+        let how = log_behind(&self.superblock);
         let checked = pando_wal::replay(&self.store.device, &how, |lsn: Lsn, payload| {
             let damaged =
                 |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);

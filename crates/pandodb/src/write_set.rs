@@ -11,6 +11,8 @@ use pando_tree::Tree;
 use crate::chunks::LargeValue;
 use crate::error::{Error, Result};
 use crate::load::tree::Filled;
+use crate::options::Durability;
+use crate::read_bounds::Debt;
 use crate::stripes::Stamp;
 use crate::tables::TableState;
 
@@ -83,6 +85,10 @@ pub(crate) struct WriteSet {
     pub(crate) table_changes: Vec<(usize, TableChange)>,
     pub(crate) reads: Vec<Stamp>,
     pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
+    /// Of what was read.
+    pub(crate) debt: Debt,
+    /// What its caller asks for; None: what the store has.
+    pub(crate) durability: Option<Durability>,
 }
 
 /// A table that a batch touches, and its tree when it first did.
@@ -115,6 +121,8 @@ impl Default for WriteSet {
             table_changes: Vec::new(),
             reads: Vec::new(),
             watched: Vec::new(),
+            debt: Debt::NONE,
+            durability: None,
         }
     }
 }
@@ -126,6 +134,7 @@ impl WriteSet {
         }
         self.forget_writes();
         self.reads.clear();
+        self.debt = Debt::NONE;
     }
 
     /// Forgets all but a table. False if it has grown beyond `bytes_max`.
@@ -405,7 +414,10 @@ impl WriteSet {
     /// matter to the batch.
     pub(crate) fn refresh_trees_of_changes(&mut self) {
         for (table, change) in &self.table_changes {
-            if matches!(change, TableChange::Clear | TableChange::Take(_)) {
+            if matches!(
+                change,
+                TableChange::Clear | TableChange::Drop | TableChange::Take(_)
+            ) {
                 let table = &mut self.tables[*table];
                 table.tree = table.state.tree();
             }

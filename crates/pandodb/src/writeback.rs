@@ -102,7 +102,8 @@ impl Store {
                 for image in images {
                     self.pool.abandon_image(image);
                 }
-                return Err(poisoned);
+                // Who opens the store learns of the failure itself: a full disk may have room soon.
+                return Err(if self.is_serving() { poisoned } else { error });
             }
         };
         self.statistics.tick(Ticker::WritebackBatches, 1);

@@ -15,7 +15,7 @@ use pando_pool::page_table::Place;
 use pando_pool::{Attempt, Content, Image, ImageFacts, Pool, PoolOptions, Restart, Stay};
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
-use pando_wal::{FlushMethod, Log, LogOptions};
+use pando_wal::{Acknowledge, FlushMethod, Log, LogOptions};
 
 use super::options::AblationOptions;
 use crate::alloc::allocator::Allocator;
@@ -109,6 +109,7 @@ impl<A: Allocator> Overwritten<A> {
             buffer_bytes: LOG_BUFFER_BYTES,
             identity: [7; 16],
             incarnation: 1,
+            signature: 1,
             start: Lsn(0),
             flush_method: FlushMethod::Buffered,
         };
@@ -228,7 +229,9 @@ impl<A: Allocator> Overwritten<A> {
     fn log(&self, payload: &[u8]) -> Result<Lsn> {
         loop {
             if let Some(credit) = self.log.try_reserve(payload.len()).map_err(of_log)? {
-                let lsn = self.log.append(credit, RecordKind::Batch, 0, payload);
+                let lsn =
+                    self.log
+                        .append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload);
                 self.log.mark_applied(lsn);
                 return Ok(lsn);
             }

@@ -1,6 +1,6 @@
 //! The device, and the levers of those who test with it.
 
-use pando_sync::{Arc, Mutex, thread};
+use pando_sync::{Arc, Mutex, MutexGuard, thread};
 
 use super::channel::FaultyChannel;
 use super::file::FaultyFile;
@@ -51,6 +51,18 @@ impl FaultyDevice {
         self.state.lock().crash_at_sync = Some(n);
     }
 
+    /// How many operations that may change something have begun: all but reads and the making of
+    /// channels.
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// Crashes when the `n`-th operation that may change something since the device was made
+    /// begins (from 1), before it takes effect.
+    pub fn crash_at_change(&self, n: u64) {
+        self.state.lock().crash_at_change = Some(n);
+    }
+
     /// Crashes when `n` writes since the device was made have been done. The last of them ends with
     /// `Crashed` and may survive, as any write that was not synced.
     pub fn crash_after_writes(&self, n: u64) {
@@ -73,6 +85,14 @@ impl FaultyDevice {
         Self::from_state(self.state.lock().survivors(seed, mode))
     }
 
+    /// A new directory as the next process finds this one, which stays as it is: a process has
+    /// ended, after a crash or by itself, and the kernel goes on. All that was written is seen,
+    /// and no more of it is durable. `seed` decides of which files the kernel drops what it takes
+    /// for clean, a sync that failed among it. Plans do not carry over, the capacity does.
+    pub fn after_exit(&self, seed: u64) -> Self {
+        Self::from_state(self.state.lock().as_found(seed))
+    }
+
     /// Adds a fault to come.
     pub fn fail(&self, plan: FaultPlan) {
         self.state.lock().plans.add(plan);
@@ -87,6 +107,16 @@ impl FaultyDevice {
     /// Forgets all faults to come (not a crash that is planned).
     pub fn clear_faults(&self) {
         self.state.lock().plans.clear();
+    }
+
+    /// Forgets the crashes that are planned, of plans too. False if one has happened.
+    pub fn clear_crashes(&self) -> bool {
+        let mut state = self.state.lock();
+        state.crash_at_change = None;
+        state.crash_at_sync = None;
+        state.crash_after_writes = None;
+        state.plans.clear_crashes();
+        !state.crashed
     }
 
     /// What the lengths of all files may sum to; less than they do only stops growth.
@@ -142,6 +172,15 @@ impl FaultyDevice {
             .map_or_else(Vec::new, |image| image.safe().to_vec())
     }
 
+    /// Lets others go on for a turn.
+    fn give_way<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+        drop(state);
+        thread::yield_now();
+        let state = self.state.lock();
+        state.check_alive()?;
+        Ok(state)
+    }
+
     /// Counts an operation and calls `perform` under the lock, after the fault's delay.
     pub(super) fn operate<T>(
         &self,
@@ -151,11 +190,24 @@ impl FaultyDevice {
     ) -> Result<T> {
         let mut state = self.state.lock();
         let fault = state.begin(operation, name)?;
-        if let Some(Fault::Yield(times)) = fault {
-            drop(state);
-            (0..times).for_each(|_| thread::yield_now());
-            state = self.state.lock();
-            state.check_alive()?;
+        match fault {
+            Some(Fault::Yield(times)) => {
+                for _ in 0..times {
+                    state = self.give_way(state)?;
+                }
+            }
+            Some(Fault::CrashLater { changes, turns }) => {
+                let end = state.changes.saturating_add(changes);
+                let (mut seen, mut idle) = (state.changes, 0);
+                while state.changes < end && idle < turns {
+                    state = self.give_way(state)?;
+                    idle = if state.changes == seen { idle + 1 } else { 0 };
+                    seen = state.changes;
+                }
+                state.crashed = true;
+                state.check_alive()?;
+            }
+            _ => {}
         }
         perform(&mut state, fault)
     }

@@ -72,7 +72,7 @@ fn punch(content: &mut [u8], range: &Range<u64>) {
 }
 
 /// One file.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Image {
     seen: Vec<u8>,
     durable: Vec<u8>,
@@ -156,10 +156,16 @@ impl Image {
     }
 
     /// A sync that fails: some of the changes are durable, the others are forgotten, and no later
-    /// sync will bring them back.
+    /// sync will bring them back. Programs go on to see all of them.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         self.durable = self.survivors(random, CrashMode::RandomSubset);
         self.changes.clear();
+    }
+
+    /// The kernel drops what it takes for clean: of changes that a failed sync has forgotten,
+    /// programs see from now on what the disk has.
+    pub(super) fn drop_clean(&mut self) {
+        self.seen = self.prefix(self.changes.len());
     }
 
     /// What a crash at this moment leaves.

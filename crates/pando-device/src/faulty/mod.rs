@@ -3,10 +3,12 @@
 //! For every file there is what programs see, what is durable, and the changes between the two.
 //! A crash throws away an arbitrary part of those changes, sector by sector; what remains is a new
 //! device. Names behave alike: made and removed ones are durable after `sync_directory` only.
+//! A process that ends while the kernel goes on leaves all three to the next one.
 //!
 //! ```text
 //! write, set_len, allocate, punch          sync                     crash
 //!   program ----> seen content ... changes ----> durable content ... changes ----> survivors
+//!   next process <---- seen content, durable content, changes: an exit
 //! ```
 //!
 //! Nothing depends on time or on the addresses of memory: one thread that does the same over the

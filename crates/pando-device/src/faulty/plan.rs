@@ -66,6 +66,14 @@ pub enum Fault {
     Yield(u32),
     /// The machine crashes before the operation does anything.
     Crash,
+    /// The same, while the operation is under way and others go on: when they have begun so many
+    /// changes, or none for so many turns of the thread, or with a crash that comes first.
+    CrashLater {
+        /// Operations that may change something.
+        changes: u64,
+        /// How often the thread gives way meanwhile.
+        turns: u32,
+    },
 }
 
 /// A fault and when it strikes.
@@ -120,6 +128,12 @@ impl Plans {
 
     pub(crate) fn clear(&mut self) {
         self.list.clear();
+    }
+
+    /// Forgets those that crash.
+    pub(crate) fn clear_crashes(&mut self) {
+        let crashes = |fault| matches!(fault, Fault::Crash | Fault::CrashLater { .. });
+        self.list.retain(|(plan, _)| !crashes(plan.fault));
     }
 
     /// Counts an operation and says what happens to it.

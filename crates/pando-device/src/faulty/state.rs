@@ -44,6 +44,9 @@ pub(super) struct State {
     pub(super) syncs: u64,
     /// Writes begun.
     pub(super) writes: u64,
+    /// Operations begun that may change something: all but reads and the making of channels.
+    pub(super) changes: u64,
+    pub(super) crash_at_change: Option<u64>,
     pub(super) crash_at_sync: Option<u64>,
     pub(super) crash_after_writes: Option<u64>,
     pub(super) contexts: ContextsSeen,
@@ -74,6 +77,8 @@ impl State {
             crashed: false,
             syncs: 0,
             writes: 0,
+            changes: 0,
+            crash_at_change: None,
             crash_at_sync: None,
             crash_after_writes: None,
             contexts: ContextsSeen::default(),
@@ -92,6 +97,13 @@ impl State {
     /// Counts an operation; fails it, or says what else happens to it.
     pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Option<Fault>> {
         self.check_alive()?;
+        if !matches!(operation, Operation::Read | Operation::Channel) {
+            self.changes += 1;
+            if self.crash_at_change == Some(self.changes) {
+                self.crashed = true;
+                return Err(Error::Crashed);
+            }
+        }
         if matches!(operation, Operation::Sync | Operation::SyncDirectory) {
             self.syncs += 1;
             if self.crash_at_sync == Some(self.syncs) {
@@ -237,6 +249,30 @@ impl State {
         let Self { random, files, .. } = self;
         let entry = files.get_mut(&id).expect("an open file has an entry");
         entry.image.fail_sync(random);
+    }
+
+    /// What the next process finds, as a directory of its own: names, content and what is not
+    /// durable of them stay as they are. Of some files the kernel has dropped what it takes for
+    /// clean.
+    pub(super) fn as_found(&self, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut after = Self::new(random.next());
+        after.capacity = self.capacity;
+        after.direct_alignment = self.direct_alignment;
+        after.seen = self.seen.clone();
+        after.durable = self.durable.clone();
+        after.file_next = self.file_next;
+        for (id, entry) in &self.files {
+            let mut image = entry.image.clone();
+            if random.once_in(4) {
+                image.drop_clean();
+            }
+            after.files.insert(*id, Entry { image, handles: 0 });
+        }
+        after.forget_unreachable();
+        let named = after.seen.values().map(|id| after.files[id].image.len());
+        after.used = named.sum();
+        after
     }
 
     /// What a crash at this moment leaves, as a directory of its own.

@@ -82,7 +82,7 @@ pub(super) fn error_of(fault: Fault, operation: Operation, name: &str) -> Error 
     match fault {
         Fault::Full => system(libc::ENOSPC),
         Fault::Denied => system(libc::EACCES),
-        Fault::Crash => Error::Crashed,
+        Fault::Crash | Fault::CrashLater { .. } => Error::Crashed,
         Fault::Io | Fault::Short(_) | Fault::Lost | Fault::Misdirected(_) | Fault::Yield(_) => {
             system(libc::EIO)
         }

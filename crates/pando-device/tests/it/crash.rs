@@ -1,7 +1,7 @@
 //! What a crash leaves, against a twin that keeps every state the file ever had.
 
-use pando_device::faulty::{CrashMode, SECTOR_BYTES};
-use pando_device::{Create, Device, FaultyDevice, File, OpenOptions};
+use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation, SECTOR_BYTES};
+use pando_device::{Create, Device, Error, FaultyDevice, File, OpenOptions};
 use proptest::prelude::*;
 
 const NEW: OpenOptions = OpenOptions {
@@ -261,7 +261,7 @@ fn a_crash_at_a_sync_comes_before_its_effect() {
                 file.write_at(&[step + 1; 10], u64::from(step) * 10)?;
                 file.sync()?;
             }
-            Ok::<(), pando_device::Error>(())
+            Ok::<(), Error>(())
         };
         assert!(run().unwrap_err().is_crashed());
         assert_eq!(device.sync_points(), crash_at);
@@ -314,4 +314,83 @@ fn nothing_works_after_a_crash() {
         assert!(result.unwrap_err().is_crashed(), "operation {index}");
     }
     assert_eq!(device.snapshot_file("data"), [1; 10]);
+}
+
+/// Of a file `data` with a sync behind `old`, and none behind `new`.
+fn half_durable() -> (FaultyDevice, Vec<u8>, Vec<u8>) {
+    let (old, new) = (vec![1; 1024], vec![2; 1024]);
+    let device = FaultyDevice::new(1);
+    let file = device.open("data", NEW).unwrap();
+    device.sync_directory().unwrap();
+    file.write_at(&old, 0).unwrap();
+    file.sync().unwrap();
+    file.write_at(&new, 0).unwrap();
+    (device, old, new)
+}
+
+#[test]
+fn the_next_process_sees_all_that_was_written_and_a_crash_takes_what_was_not_synced() {
+    let (device, old, new) = half_durable();
+    device.open("made", NEW).unwrap();
+    device.crash_now();
+    let next = device.after_exit(7);
+    assert!(!next.is_crashed());
+    assert_eq!(next.list().unwrap(), ["data", "made"]);
+    assert_eq!(next.snapshot_file("data"), new);
+    assert_eq!(next.durable_file("data"), old);
+    let after = next.after_crash(7, CrashMode::AllLost);
+    assert_eq!(after.list().unwrap(), ["data"]);
+    assert_eq!(after.snapshot_file("data"), old);
+    // The next process makes durable what the one before has written.
+    next.open("data", OpenOptions::read())
+        .unwrap()
+        .sync()
+        .unwrap();
+    next.sync_directory().unwrap();
+    let after = next.after_crash(7, CrashMode::AllLost);
+    assert_eq!(after.list().unwrap(), ["data", "made"]);
+    assert_eq!(after.snapshot_file("data"), new);
+    assert_eq!(device.durable_file("data"), old, "the first one stays");
+}
+
+#[test]
+fn what_a_failed_sync_has_lost_is_seen_until_the_kernel_drops_it_and_has_to_be_written_again() {
+    let (device, old, new) = half_durable();
+    let file = device.open("data", OpenOptions::write()).unwrap();
+    let (mut lost, mut dropped) = (0, 0);
+    device.fail(FaultPlan::once(Operation::Sync, "data", 1, Fault::Io));
+    file.sync().unwrap_err();
+    for seed in 0..40 {
+        let next = device.after_exit(seed);
+        let file = next.open("data", OpenOptions::write()).unwrap();
+        dropped += u32::from(next.snapshot_file("data") != new);
+        file.sync().unwrap();
+        lost += u32::from(next.durable_file("data") != new);
+        file.write_at(&new, 0).unwrap();
+        file.sync().unwrap();
+        let after = next.after_crash(seed, CrashMode::AllLost);
+        assert_eq!(after.snapshot_file("data"), new);
+    }
+    assert_eq!(lost, 40, "{:?}", device.durable_file("data") == old);
+    assert!((1..40).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn a_crash_comes_before_any_operation_that_changes_something() {
+    let device = FaultyDevice::new(1);
+    device.crash_at_change(4);
+    let file = device.open("data", NEW).unwrap();
+    file.write_at(b"1", 0).unwrap();
+    file.read_at(&mut [0], 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(device.changes(), 3);
+    assert!(matches!(file.allocate(0, 9), Err(Error::Crashed)));
+    assert_eq!(device.snapshot_file("data"), b"1");
+    let next = device.after_exit(1);
+    assert!(next.clear_crashes() && !device.clear_crashes());
+    next.fail(FaultPlan::once(Operation::Sync, "", 1, Fault::Crash));
+    assert!(next.clear_crashes());
+    next.sync_directory().unwrap();
+    let file = next.open("data", OpenOptions::write()).unwrap();
+    file.sync().unwrap();
 }

@@ -13,5 +13,5 @@ pub mod record;
 pub mod segment;
 
 pub use batch::{BatchReader, BatchWriter, ChunkedValue, Operation};
-pub use record::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, record_bytes};
+pub use record::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SIGNATURE_BITS, record_bytes};
 pub use segment::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, SegmentHeader};

@@ -6,7 +6,7 @@
 //!   4..8    bytes of the payload
 //!   8       kind: 1 batch, 2 padding, 3 void
 //!   9       flags, free for the writer
-//!  10..16   zero
+//!  10..16   signature of this life of the log: 0 in logs of older programs
 //!  16..24   LSN: position just behind the record
 //!  24..32   incarnation of the log
 //!  32..40   position up to which everything was durable when the record was reserved
@@ -15,7 +15,8 @@
 //!
 //! The payload of padding is not stored: whatever lies there belongs to nobody. Position and
 //! incarnation together keep a record of an earlier life of the file from being taken for one of
-//! this life, even where both have the same length. A position that leaves less than
+//! this life, even where both have the same length. All of that can be guessed by who may write
+//! values, which lie in the log as they are; the signature cannot. A position that leaves less than
 //! [`RECORD_HEADER_BYTES`] to the end of its segment holds no record.
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
@@ -24,6 +25,8 @@ use crate::{Damage, Lsn};
 
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 40;
+/// Bits of the signature of a life of the log.
+pub const SIGNATURE_BITS: u32 = 48;
 /// Records begin at multiples of this.
 pub const RECORD_ALIGNMENT: u64 = 8;
 
@@ -82,6 +85,9 @@ pub struct RecordHeader {
     pub incarnation: u64,
     /// Position up to which everything was durable when the record was reserved.
     pub durable: Lsn,
+    /// What nobody knows who writes values: [`SIGNATURE_BITS`] bits, the same in all records of one
+    /// life.
+    pub signature: u64,
 }
 
 impl RecordHeader {
@@ -98,6 +104,8 @@ impl RecordHeader {
         put_u32(&mut bytes, 4, self.length);
         bytes[8] = self.kind.encode();
         bytes[9] = self.flags;
+        debug_assert!(self.signature >> SIGNATURE_BITS == 0, "a longer signature");
+        bytes[10..16].copy_from_slice(&self.signature.to_le_bytes()[..6]);
         put_u64(&mut bytes, 16, self.lsn.0);
         put_u64(&mut bytes, 24, self.incarnation);
         put_u64(&mut bytes, 32, self.durable.0);
@@ -131,6 +139,7 @@ impl RecordHeader {
             lsn: Lsn(u64_at(bytes, 16)),
             incarnation: u64_at(bytes, 24),
             durable: Lsn(u64_at(bytes, 32)),
+            signature: u64_at(bytes, 8) >> 16,
         };
         let refuse = |why: &str| Err(Damage::new(format!("log record at {position}: {why}")));
         if header.incarnation != incarnation {
@@ -184,6 +193,7 @@ mod tests {
             lsn: Lsn(POSITION + record_bytes(payload.len())),
             incarnation,
             durable: Lsn(POSITION - 8),
+            signature: 0xfedc_ba98_7654,
         };
         let mut bytes = header.encode(crc32c(payload)).to_vec();
         bytes.extend_from_slice(payload);
@@ -229,6 +239,7 @@ mod tests {
             lsn: Lsn(POSITION + record_bytes(4000)),
             incarnation: 1,
             durable: Lsn(0),
+            signature: (1 << SIGNATURE_BITS) - 1,
         };
         let bytes = header.encode(crc32c(&[]));
         assert!(accepted(&bytes, POSITION, 1));

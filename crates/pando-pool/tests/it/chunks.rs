@@ -1,6 +1,6 @@
 //! Chunks that move.
 
-use pando_format::{Extent, Lsn, StoredPage};
+use pando_format::{Extent, Lsn, StoredKind, StoredPage};
 use pando_pool::Stay;
 
 use crate::rig::Rig;
@@ -10,7 +10,7 @@ fn at(block: u32) -> StoredPage {
         extent: Extent { block, blocks: 4 },
         tag: 7,
         names_chunks: false,
-        is_chunk: true,
+        kind: StoredKind::Chunk,
     }
 }
 

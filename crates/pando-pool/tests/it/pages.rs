@@ -397,7 +397,7 @@ fn load_with_marks(epoch: u64, lsn_max: u64, multi_lsn: u64) -> Result<(), Strin
     let checksum = checksum(&image);
     put_u32(&mut image, 0, checksum);
     let stored = StoredPage {
-        is_chunk: false,
+        kind: pando_format::StoredKind::Page,
         extent: Extent {
             block: 7,
             blocks: 1,

@@ -1,7 +1,7 @@
 //! A burst of GETs: group after group goes down the tree.
 
 use pando_resp::Writer;
-use pandodb::Table;
+use pandodb::{Lsn, Table};
 
 use super::Done;
 use super::run::Burst;
@@ -20,7 +20,7 @@ impl Connection {
         while done.count < burst.len() && !done.cut {
             let from = done.count;
             let count = (burst.len() - from).min(Table::GROUP_MAX);
-            if !self.look_up(turn, burst, from, count) {
+            if !self.look_up(turn, burst, (from, count), &mut done.shown_from) {
                 done.cut = true;
                 break;
             }
@@ -39,7 +39,13 @@ impl Connection {
     }
 
     /// Looks the keys of `count` commands up, from the one at `from` on.
-    fn look_up(&self, turn: &Turn<'_>, burst: &mut Burst, from: usize, count: usize) -> bool {
+    fn look_up(
+        &self,
+        turn: &Turn<'_>,
+        burst: &mut Burst,
+        (from, count): (usize, usize),
+        shown_from: &mut Option<Lsn>,
+    ) -> bool {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let rest = &buffers.input[buffers.offset..];
         let engine = &turn.data.as_ref().expect("bursts have an engine").engine;
@@ -54,7 +60,8 @@ impl Connection {
         burst.values.clear();
         let table = &engine.databases[self.session.database].keys;
         // What is wrong is said by the command that meets it.
-        let read = table.try_get_group(&keys[..count], &mut burst.bytes, &mut burst.values);
+        let Burst { bytes, values, .. } = burst;
+        let read = table.try_get_group(&keys[..count], bytes, values, shown_from);
         read.is_ok()
     }
 

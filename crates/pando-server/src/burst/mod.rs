@@ -35,6 +35,8 @@ struct Done {
     hits: u64,
     misses: u64,
     lsn: Option<Lsn>,
+    /// What was read may be shown when this is durable.
+    shown_from: Option<Lsn>,
     /// The next one waits for a page, or is something else: not for lack of room.
     cut: bool,
 }
@@ -45,6 +47,7 @@ impl Done {
         hits: 0,
         misses: 0,
         lsn: None,
+        shown_from: None,
         cut: true,
     };
 }
@@ -141,7 +144,8 @@ impl Connection {
         }
         let durable = turn.shared.settings.durability() == Durability::Durable;
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-        buffers.output.release(done.lsn.filter(|_| durable));
+        let gate = done.lsn.max(done.shown_from);
+        buffers.output.release(gate.filter(|_| durable));
         buffers.offset += consumed;
         self.position += consumed as u64;
         buffers.parser.clear();

@@ -140,7 +140,14 @@ const PARAMETERS: &[(&str, Value)] = &[
         "slowlog-max-len",
         Value::Settable(slow_entries_max, set_slow_entries_max),
     ),
-    ("tcp-keepalive", Value::Fixed("0")),
+    (
+        "stall-timeout",
+        Value::Settable(stall_timeout, set_stall_timeout),
+    ),
+    (
+        "tcp-keepalive",
+        Value::Settable(tcp_keepalive, set_tcp_keepalive),
+    ),
     ("timeout", Value::Settable(timeout, set_timeout)),
     ("zset-max-listpack-entries", Value::Fixed("128")),
     ("zset-max-listpack-value", Value::Fixed("64")),
@@ -202,6 +209,9 @@ fn set_durability(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'st
         .ok_or("argument must be one of the following: durable, periodic, none")?;
     if apply {
         shared.settings.set_durability(level);
+        if let Some(engine) = shared.engine() {
+            engine.db.set_durability(level.of_engine());
+        }
     }
     Ok(())
 }
@@ -242,6 +252,31 @@ fn set_timeout(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'stati
     let seconds = number(value)?;
     if apply {
         shared.settings.set_timeout_s(seconds);
+    }
+    Ok(())
+}
+
+fn stall_timeout(shared: &Shared) -> String {
+    let timeout = shared.settings.stall_timeout();
+    timeout.map_or(0, |timeout| timeout.as_secs()).to_string()
+}
+
+fn set_stall_timeout(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let seconds = number(value)?;
+    if apply {
+        shared.settings.set_stall_timeout_s(seconds);
+    }
+    Ok(())
+}
+
+fn tcp_keepalive(shared: &Shared) -> String {
+    shared.settings.tcp_keepalive_s().to_string()
+}
+
+fn set_tcp_keepalive(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let seconds = number(value)?;
+    if apply {
+        shared.settings.set_tcp_keepalive_s(seconds);
     }
     Ok(())
 }

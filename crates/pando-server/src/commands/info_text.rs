@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 use pando_stats::{Histogram, Layer, Measure, Ticker};
+use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
@@ -10,6 +11,7 @@ use super::auth::REDIS_VERSION;
 use crate::compaction::{Ended, Running};
 use crate::engine::bytes;
 use crate::gauges::gauges;
+use crate::loop_handle::LoopHandle;
 use crate::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
@@ -132,7 +134,9 @@ fn clients(shared: &Shared, text: &mut String) {
     field(text, "blocked_clients", waiting);
     field(text, "tracking_clients", 0);
     field(text, "pubsub_clients", 0);
-    field(text, "clients_in_timeout_table", 0);
+    let timers = |handle: &Arc<LoopHandle>| handle.timers.load(Ordering::Relaxed);
+    let timers = shared.loops.iter().map(timers).sum::<usize>();
+    field(text, "clients_in_timeout_table", timers);
     field(text, "total_blocking_keys", 0);
 }
 

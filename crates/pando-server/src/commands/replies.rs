@@ -30,6 +30,10 @@ pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode becau
      --requirepass. NOTE: You only need to do one of the above things in order for the server to \
      start accepting connections from the outside.";
 
+/// WATCH was refused: nothing of it is watched.
+pub(crate) const TOO_MANY_WATCHES: &str =
+    "ERR too many watched keys: all memory that connections have for them is taken";
+
 /// EXEC itself was refused, for the reason in `text`.
 pub(crate) fn exec_aborted(text: &str) -> String {
     let reason = text.strip_prefix("ERR ").unwrap_or(text);

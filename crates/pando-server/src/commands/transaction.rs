@@ -10,16 +10,17 @@ use pandodb::nonblocking::Attempt;
 
 use super::{Command, Flags, Group, Keys, Kind, replies};
 use crate::context::overlay::Overlay;
-use crate::context::progress::InnerCall;
+use crate::context::progress::{InnerCall, Watching};
 use crate::context::{Context, Halt, Run};
 use crate::error_codes::code_of;
 use crate::executor::nanoseconds;
 use crate::keyspace::Row;
-use crate::session::{Multi, Session, WatchedKey};
+use crate::session::{Multi, Session};
 use crate::staging::Staged;
+use crate::watches::{TooMany, Watches};
 
-/// Most keys that one connection watches.
-const WATCHES_MAX: usize = 65_536;
+/// Keys that WATCH looks at before others get their turn.
+const WATCHES_PER_TURN: usize = 512;
 
 const FLAGS: Flags = Flags::FAST.and(Flags::LOADING).and(Flags::NOSCRIPT);
 
@@ -120,8 +121,11 @@ fn discard(context: &mut Context<'_>) -> Run {
     context.ok()
 }
 
+/// EXEC forgets what is watched at its end, and not before: it may run again.
 fn unwatch(context: &mut Context<'_>) -> Run {
-    context.session.watches.clear();
+    if context.exec_index.is_none() {
+        context.session.watches = Watches::default();
+    }
     context.ok()
 }
 
@@ -129,52 +133,66 @@ fn watch(context: &mut Context<'_>) -> Run {
     if context.session.multi.is_some() {
         return context.fail("ERR WATCH inside MULTI is not allowed");
     }
-    if context.session.watches.len() + context.count() > WATCHES_MAX {
-        return context.fail("ERR too many watched keys");
+    let mut watching = context.progress.watching.take().unwrap_or_default();
+    match look_at(context, &mut watching) {
+        Ok(Ok(())) => {
+            context.session.watches.append(watching.watches);
+            context.ok()
+        }
+        Ok(Err(TooMany)) => context.fail(replies::TOO_MANY_WATCHES),
+        Err(halt) => {
+            context.progress.watching = Some(watching);
+            Err(halt)
+        }
     }
-    let number = context.session.database;
-    let database = context.database();
-    let now_ms = context.now_ms;
-    let mut watches: Vec<WatchedKey> = Vec::new();
-    for key in context.arguments.from(1) {
-        let known = context.session.watches.iter().chain(&watches);
-        if known
-            .into_iter()
-            .any(|known| known.database == number && known.key == key)
-        {
-            continue;
+}
+
+/// Looks at the keys of WATCH, from the first that it has not looked at.
+fn look_at(
+    context: &mut Context<'_>,
+    watching: &mut Watching,
+) -> Result<Result<(), TooMany>, Halt> {
+    let (database, now_ms) = (context.database(), context.now_ms);
+    let bytes = &context.shared.watch_bytes;
+    for turn in 0.. {
+        let Some(key) = context.arguments.get(1 + watching.keys) else {
+            break;
+        };
+        if turn == WATCHES_PER_TURN {
+            return Err(Halt::Yield);
         }
         let data = context.data();
-        let scratch = &mut *data.scratch;
-        data.engine.folder.store(key, &mut scratch.stored);
+        let most = data.engine.watch_bytes_max;
+        data.engine.folder.store(key, &mut data.scratch.stored);
         let transaction = data.transaction.as_deref_mut();
         let transaction = transaction.expect("WATCH has a transaction");
         // Registered before the look: a change in between is a change.
-        let watch = match transaction.watch(&database.keys, &scratch.stored) {
+        let watch = match transaction.watch(&database.keys, &data.scratch.stored) {
             Attempt::Ready(watch) => watch,
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
         };
+        let is_known = context.session.watches.has(&watch);
+        if !is_known && watching.watches.add(watch, bytes, most) == Err(TooMany) {
+            return Ok(Err(TooMany));
+        }
+        let scratch = &mut *context.data().scratch;
         scratch.value.clear();
-        let found = match database.look(&scratch.stored, &mut scratch.value)? {
+        // Nothing of it is shown.
+        let looked = database.look(&scratch.stored, &mut scratch.value, &mut None)?;
+        let found = match looked {
             Attempt::Ready(found) => found,
             Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
         };
-        let row = match found {
-            true => Some(Row::decode(&scratch.stored, &scratch.value)?),
-            false => None,
-        };
-        let expiry = row
-            .filter(|row| !row.is_over(now_ms))
-            .and_then(|row| row.expiry);
-        watches.push(WatchedKey {
-            watch,
-            database: number,
-            key: key.to_vec(),
-            deadline: expiry.map(|expiry| expiry.deadline),
-        });
+        if found {
+            let row = Row::decode(&scratch.stored, &scratch.value)?;
+            let expiry = row.expiry.filter(|_| !row.is_over(now_ms));
+            if let Some(expiry) = expiry {
+                watching.watches.ends_at(expiry.deadline);
+            }
+        }
+        watching.keys += 1;
     }
-    context.session.watches.append(&mut watches);
-    context.ok()
+    Ok(Ok(()))
 }
 
 fn exec(context: &mut Context<'_>) -> Run {
@@ -186,11 +204,7 @@ fn exec(context: &mut Context<'_>) -> Run {
         return context.fail(replies::EXEC_ABORT);
     }
     let now_ms = context.now_ms;
-    let watches = &context.session.watches;
-    if watches
-        .iter()
-        .any(|key| key.deadline.is_some_and(|deadline| deadline <= now_ms))
-    {
+    if context.session.watches.is_over(now_ms) {
         context.session.end_transaction();
         context.reply().null_array();
         return Ok(());
@@ -198,9 +212,7 @@ fn exec(context: &mut Context<'_>) -> Run {
     if let Some(data) = context.data.as_mut()
         && let Some(transaction) = data.transaction.as_deref_mut()
     {
-        for key in &context.session.watches {
-            transaction.expect(&key.watch);
-        }
+        context.session.watches.expect(transaction);
     }
     // Run again, it begins as the first time.
     multi.enter(context.session);

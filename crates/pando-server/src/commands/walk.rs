@@ -12,7 +12,6 @@ use pandodb::nonblocking::Attempt;
 use super::{Command, Flags, Group, Keys, Kind, replies};
 use crate::context::progress::{Position, Walk};
 use crate::context::{Context, Halt, Run};
-use crate::cursor::Place;
 use crate::glob;
 use crate::keyspace::Row;
 
@@ -20,6 +19,8 @@ use crate::keyspace::Row;
 const LEAVES_PER_TURN: usize = 8;
 /// Keys that SCAN looks at if not told.
 const SCAN_COUNT: u64 = 10;
+/// Bytes of keys that SCAN replies, whatever it is told: about so many.
+const SCAN_BYTES_MAX: usize = 1024 * 1024;
 
 const fn over_all(
     name: &'static str,
@@ -74,6 +75,8 @@ struct Request<'a> {
     pattern: Option<&'a [u8]>,
     /// Keys to look at.
     limit: u64,
+    /// Bytes of keys after which no more are looked at.
+    bytes_max: usize,
     /// Nothing has the type that is asked for.
     nothing: bool,
 }
@@ -134,13 +137,14 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
     if let Attempt::Pending(pending) = scanned {
         return Err(Halt::Pending(pending));
     }
+    walk.shown_from = walk.shown_from.max(scratch.page.shown_from);
     for (stored, value) in scratch.page.iter() {
         // A long value is not in the leaf; its head is needed all the same.
         let value = match value {
             Some(value) => Some(value),
             None => {
                 scratch.value.clear();
-                match database.look(stored, &mut scratch.value)? {
+                match database.look(stored, &mut scratch.value, &mut walk.shown_from)? {
                     Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
                     Attempt::Ready(true) => Some(scratch.value.as_slice()),
                     Attempt::Ready(false) => None,
@@ -159,7 +163,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
         }
         walk.position = Some(Position::Behind(stored.to_vec()));
         walk.examined += 1;
-        if walk.examined >= request.limit {
+        if walk.examined >= request.limit || walk.found.len() >= request.bytes_max {
             walk.done = true;
             return Ok(());
         }
@@ -179,6 +183,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
 
 /// Replies the keys of a finished iteration; those that EXEC made in its range included.
 fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Request<'_>) -> Run {
+    context.progress.show_from(walk.shown_from);
     let number = context.session.database;
     let version = context.session.version;
     let (mut extra, mut extra_count) = (Vec::new(), 0);
@@ -213,6 +218,7 @@ fn keys(context: &mut Context<'_>) -> Run {
     let request = Request {
         pattern: (pattern != b"*").then_some(pattern),
         limit: u64::MAX,
+        bytes_max: usize::MAX,
         nothing: false,
     };
     let walk = advance(context, request, |_| None)?;
@@ -229,6 +235,7 @@ fn scan(context: &mut Context<'_>) -> Run {
     let mut request = Request {
         pattern: None,
         limit: SCAN_COUNT,
+        bytes_max: SCAN_BYTES_MAX,
         nothing: false,
     };
     for at in (2..context.count()).step_by(2) {
@@ -251,17 +258,14 @@ fn scan(context: &mut Context<'_>) -> Run {
         }
     }
     let walk = advance(context, request, |context| {
-        let cursors = context.shared.cursors.lock();
-        let place = cursors.find(cursor, context.session.database);
-        place.map(|place| place.last.clone())
+        let mut cursors = context.shared.cursors.lock();
+        cursors.find(cursor, context.session.database)
     })?;
     let next = match &walk.position {
         Some(Position::Behind(last)) if !walk.at_end => {
-            let place = Place {
-                database: context.session.database,
-                last: last.clone(),
-            };
-            context.shared.cursors.lock().insert(place)
+            let (database, most) = (context.session.database, context.engine().cursor_bytes_max);
+            let mut cursors = context.shared.cursors.lock();
+            cursors.insert(database, last, most)
         }
         _ => 0,
     };
@@ -287,7 +291,8 @@ fn size(context: &mut Context<'_>) -> Run {
                 false
             } else {
                 data.scratch.value.clear();
-                match database.look(stored, &mut data.scratch.value)? {
+                // Inside EXEC, whose commit is shown, if at all, from an LSN behind it.
+                match database.look(stored, &mut data.scratch.value, &mut None)? {
                     Attempt::Ready(found) => found,
                     Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
                 }

@@ -5,9 +5,11 @@ use std::task::Waker;
 
 use pando_sync::time::Instant;
 use pando_sync::{Arc, Mutex};
+use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
+use crate::watches::Watches;
 
 /// An iteration over a database that has come some way.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ pub(crate) struct Walk {
     pub(crate) count: usize,
     /// Encoded replies of the keys that match.
     pub(crate) found: Vec<u8>,
+    /// They may be shown when this is durable.
+    pub(crate) shown_from: Option<Lsn>,
     /// The end of the database is reached.
     pub(crate) at_end: bool,
     /// Began, so `start` is decided.
@@ -46,6 +50,14 @@ impl Position {
             Self::Behind(key) => Bound::Excluded(key),
         }
     }
+}
+
+/// A WATCH that has come some way: a change behind any of its looks is a change.
+#[derive(Debug, Default)]
+pub(crate) struct Watching {
+    /// Keys that it has looked at.
+    pub(crate) keys: usize,
+    pub(crate) watches: Watches,
 }
 
 /// Work that a thread of its own does for a connection.
@@ -81,6 +93,8 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
+    /// What a WATCH has looked at so far.
+    pub(crate) watching: Option<Box<Watching>>,
     pub(crate) job: Option<Arc<Job>>,
     /// When the command stops waiting; the loop wakes it then.
     pub(crate) deadline: Option<Instant>,
@@ -95,6 +109,8 @@ pub(crate) struct Progress {
     pub(crate) streams: Vec<(usize, ValueSource)>,
     /// Memory that they take.
     pub(crate) stream_bytes: usize,
+    /// What its current run has read may be shown when this is durable.
+    shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
 }
@@ -122,6 +138,18 @@ impl Progress {
         self.walks.push((index, walk));
     }
 
+    /// Something was read that may be shown when `lsn` is durable.
+    #[inline]
+    pub(crate) fn show_from(&mut self, lsn: Option<Lsn>) {
+        self.shown_from = self.shown_from.max(lsn);
+    }
+
+    /// When all that was read may be shown.
+    #[inline]
+    pub(crate) fn shown_from(&self) -> Option<Lsn> {
+        self.shown_from
+    }
+
     /// Forgets everything; keeps no memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
@@ -137,6 +165,7 @@ impl Progress {
         if !self.walks.is_empty() {
             self.walks = Vec::new();
         }
+        self.watching = None;
         self.job = None;
         self.deadline = None;
         self.waiting = false;
@@ -148,6 +177,7 @@ impl Progress {
     #[inline]
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);
+        self.shown_from = None;
         self.calls.clear();
         self.edits.rewind();
         if !self.streams.is_empty() {

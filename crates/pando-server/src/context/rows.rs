@@ -41,7 +41,13 @@ impl Context<'_> {
             Some(transaction) => {
                 transaction.get(&database.keys, &scratch.stored, &mut scratch.value)
             }
-            None => database.keys.try_get(&scratch.stored, &mut scratch.value),
+            None => {
+                let mut shown_from = None;
+                let attempt =
+                    (database.keys).try_get(&scratch.stored, &mut scratch.value, &mut shown_from);
+                self.progress.show_from(shown_from);
+                attempt
+            }
         };
         let mut large = None;
         match attempt {
@@ -78,7 +84,13 @@ impl Context<'_> {
             Some(transaction) => {
                 transaction.open(&database.keys, &scratch.stored, &mut scratch.value)?
             }
-            None => (database.keys).try_open(&scratch.stored, &mut scratch.value)?,
+            None => {
+                let mut shown_from = None;
+                let attempt =
+                    (database.keys).try_open(&scratch.stored, &mut scratch.value, &mut shown_from);
+                self.progress.show_from(shown_from);
+                attempt?
+            }
         };
         match attempt {
             Attempt::Ready(opened) => Ok(opened),

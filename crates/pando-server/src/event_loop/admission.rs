@@ -16,6 +16,7 @@ use super::{EventLoop, WAKER};
 use crate::cleaner::Cleaner;
 use crate::client::ClientRecord;
 use crate::connection::Connection;
+use crate::keepalive::keep_alive;
 use crate::keyspace::DATABASES;
 use crate::loop_data::LoopData;
 use crate::loop_handle::{Message, Token, TokenWake};
@@ -52,6 +53,8 @@ impl EventLoop {
     pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
         let local_address = stream.local_addr()?;
         stream.set_nodelay(true)?;
+        // One that is not asked is served all the same.
+        let _: io::Result<()> = keep_alive(&stream, self.shared.settings.tcp_keepalive_s());
         let (shared, handle, loop_index) = (&self.shared, &self.handle, self.index);
         let registry = self.poll.registry();
         let mut registered = Ok(());

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{Duration, Instant, unix_ms};
 
@@ -23,6 +24,7 @@ impl EventLoop {
         let Some(mut connection) = self.connections.remove(token) else {
             return;
         };
+        self.timers.set(token, &mut connection.timer, None);
         self.shared.clients.remove(connection.record.id);
         let address = connection.record.address;
         self.shared.events.connection(address, false);
@@ -59,6 +61,23 @@ impl EventLoop {
         }
     }
 
+    /// Tries once more to send: the system says that there is room only when there is much of it.
+    fn takes_something(&mut self, token: Token, now: Instant) -> bool {
+        let Some(connection) = self.connections.get(token) else {
+            return false;
+        };
+        connection.writable = true;
+        let mut sent_bytes = 0;
+        let most = self.shared.settings.output_bytes_max();
+        let goes_on = connection.flush(&mut sent_bytes, most);
+        let takes = !connection.broken && !connection.takes_nothing(now, Duration::ZERO);
+        (self.shared.statistics).tick(Ticker::OutputBytes, sent_bytes);
+        if goes_on {
+            self.enqueue(token);
+        }
+        takes
+    }
+
     /// Closes connections that take too long.
     pub(super) fn patrol(&mut self, now: Instant) {
         if now < self.next_patrol {
@@ -71,19 +90,23 @@ impl EventLoop {
             self.shared.statistics.memory_peak(used);
         }
         let idle_timeout = self.shared.settings.timeout();
+        let stall_timeout = self.shared.settings.stall_timeout();
         let handshake = self.shared.options.handshake_timeout;
         for index in 0..self.connections.places() {
             let Some((token, connection)) = self.connections.at(index) else {
                 continue;
             };
             let since = |time: Instant| now.saturating_duration_since(time);
-            let idle = connection.running.is_none() && connection.unsent() == 0;
+            // Who waits for the server is not idle; who does not read what was sent is.
+            let idle = connection.running.is_none() && !connection.gated;
             let late = !connection.session.authenticated && since(connection.opened) > handshake
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
                 || connection
                     .closing_since
                     .is_some_and(|time| since(time) > CLOSING_TIMEOUT);
-            if late {
+            let deaf = stall_timeout.is_some_and(|most| connection.takes_nothing(now, most));
+            let mute = stall_timeout.is_some_and(|most| connection.sends_nothing_more(now, most));
+            if late || mute || deaf && !self.takes_something(token, now) {
                 self.close(token);
             }
         }

@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use mio::{Events, Poll};
 use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
 use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
@@ -23,6 +24,7 @@ use crate::loop_data::{LoopData, RoundCounts, Turn};
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::shared::Shared;
 use crate::slab::Slab;
+use crate::timers::Timers;
 
 /// Token of the loop's own waker; connections follow.
 pub(crate) const WAKER: mio::Token = mio::Token(0);
@@ -46,7 +48,7 @@ pub(crate) struct EventLoop {
     /// Connections whose replies wait for the log.
     pub(super) gated: Vec<Token>,
     /// Connections that want to be woken at a time.
-    pub(super) timers: Vec<(Instant, Token)>,
+    pub(super) timers: Timers,
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
     /// The engine has completions that nobody has taken.
@@ -84,7 +86,7 @@ impl EventLoop {
             runnable: VecDeque::new(),
             touched: Vec::new(),
             gated: Vec::new(),
-            timers: Vec::new(),
+            timers: Timers::default(),
             data: None,
             cleaner: None,
             completions: false,
@@ -170,10 +172,8 @@ impl EventLoop {
             return Some(Duration::ZERO);
         }
         let now = now();
-        let times = self.timers.iter().map(|(time, _)| *time);
-        let times = times
-            .chain([self.next_patrol, self.next_clean])
-            .chain(self.stop_at);
+        let times = [self.next_patrol, self.next_clean].into_iter();
+        let times = times.chain(self.timers.next()).chain(self.stop_at);
         let next = times.min()?;
         // One millisecond more: the wait is cut to milliseconds, and must not end too early.
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
@@ -199,7 +199,8 @@ impl EventLoop {
             connection.readable |= event.is_readable() || event.is_read_closed();
             connection.read_closed |= event.is_read_closed();
             connection.writable |= event.is_writable();
-            if event.is_error() {
+            if event.is_error() || event.is_write_closed() {
+                connection.gone = true;
                 connection.readable = true;
                 connection.writable = true;
             }
@@ -238,18 +239,14 @@ impl EventLoop {
     }
 
     fn take_timers(&mut self) {
-        if self.timers.is_empty() {
+        if self.timers.next().is_none() {
             return;
         }
         let now = now();
-        let mut due = Vec::new();
-        self.timers.retain(|(time, token)| {
-            if *time <= now {
-                due.push(*token);
+        while let Some(token) = self.timers.pop_due(now) {
+            if let Some(connection) = self.connections.get(token) {
+                connection.timer = None;
             }
-            *time > now
-        });
-        for token in due {
             self.enqueue(token);
         }
     }
@@ -288,11 +285,8 @@ impl EventLoop {
                 self.runnable.push_back(token);
             }
             let progress = connection.buffers.as_ref().map(|buffers| &buffers.progress);
-            if let Some(deadline) = progress.and_then(|progress| progress.deadline)
-                && !self.timers.contains(&(deadline, token))
-            {
-                self.timers.push((deadline, token));
-            }
+            let deadline = progress.and_then(|progress| progress.deadline);
+            self.timers.set(token, &mut connection.timer, deadline);
             self.touched.push(token);
         }
         turn.tick();
@@ -331,6 +325,12 @@ impl EventLoop {
             }
         }
         self.touched = touched;
+        // Relaxed: a report. Written only when it changes.
+        if self.handle.timers.load(Ordering::Relaxed) != self.timers.len() {
+            self.handle
+                .timers
+                .store(self.timers.len(), Ordering::Relaxed);
+        }
         if output_bytes > 0 {
             self.shared
                 .statistics

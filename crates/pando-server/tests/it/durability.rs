@@ -1,6 +1,8 @@
 //! Replies and the log.
 
 use pando_server::{Durability, ServerOptions};
+use pando_sync::{Arc, Mutex};
+use pandodb::nonblocking::{Attempt, Outcome, Reactor, Transaction};
 
 use crate::client::{encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
@@ -71,4 +73,72 @@ fn saves_are_taken_and_dated() {
     let now = i64::try_from(pando_sync::time::unix_ms() / 1000).unwrap();
     let saved = client.integer("LASTSAVE");
     assert!((now - 100..=now + 1).contains(&saved), "{saved}");
+}
+
+/// Somebody else has committed a value, and the log has not been flushed yet.
+#[test]
+fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
+    let store = Arc::new(Mutex::new(None));
+    let slot = store.clone();
+    let server = Fixture::opened_by(options(), move |directory| {
+        let db = open_on_disk(directory)?;
+        *slot.lock() = Some(db.clone());
+        Ok(db)
+    });
+    let mut client = server.client();
+    let db = store.lock().take().expect("the store is open");
+    client.check(&[("SET a 1", "+OK"), ("SET b x", "+OK"), ("SET a 2", "+OK")]);
+    let keys = db.existing_table("db/0/keys").expect("it is there");
+    let row = keys.get(b"\0a").unwrap().expect("it is set");
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let reads = [
+        ("GET a", "\"2\""),
+        ("EXISTS a b", ":2"),
+        ("MGET b a", "[\"x\" \"2\"]"),
+        ("STRLEN a", ":1"),
+        ("KEYS a", "[\"a\"]"),
+        ("SCAN 0 MATCH a", "[\"0\" [\"a\"]]"),
+        ("SETNX a 9", ":0"),
+        ("MULTI", "+OK"),
+        ("GET a", "+QUEUED"),
+        ("EXEC", "[\"2\"]"),
+    ];
+    let (mut waited, mut lsn) = (0, None);
+    for (read, reply) in reads {
+        if !matches!((read, reply), ("EXEC", _) | (_, "+QUEUED")) {
+            let mut transaction = Transaction::new(&db);
+            transaction.put(&keys, b"\0a", &row).unwrap();
+            let outcome = transaction.try_commit(&mut reactor).unwrap();
+            let Attempt::Ready(Outcome::Committed(committed)) = outcome else {
+                panic!("{read}: nothing is in the way");
+            };
+            lsn = committed;
+        }
+        client.check(&[(read, reply)]);
+        if !matches!(reply, "+OK" | "+QUEUED") {
+            assert!(Some(db.durable_lsn()) >= lsn, "{read} was not waited for");
+            waited += 1;
+        }
+    }
+    assert_eq!(waited, 8);
+    // GETs that run together.
+    let mut transaction = Transaction::new(&db);
+    transaction.put(&keys, b"\0a", &row).unwrap();
+    let outcome = transaction.try_commit(&mut reactor).unwrap();
+    let Attempt::Ready(Outcome::Committed(lsn)) = outcome else {
+        panic!("nothing is in the way");
+    };
+    client.send(&encode(&["GET", "a"]).repeat(8));
+    (0..8).for_each(|_| assert_eq!(show(&client.answer()), "\"2\""));
+    assert!(Some(db.durable_lsn()) >= lsn);
+    // Nobody waits any more.
+    client.check(&[("CONFIG SET durability none", "+OK")]);
+    let mut transaction = Transaction::new(&db);
+    transaction.put(&keys, b"\0a", &row).unwrap();
+    let outcome = transaction.try_commit(&mut reactor).unwrap();
+    let Attempt::Ready(Outcome::Committed(lsn)) = outcome else {
+        panic!("nothing is in the way");
+    };
+    client.check(&[("GET a", "\"2\"")]);
+    assert!(Some(db.durable_lsn()) < lsn);
 }

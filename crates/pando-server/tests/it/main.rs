@@ -23,6 +23,8 @@ mod failures;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod gone;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod introspection;
@@ -40,6 +42,8 @@ mod pipeline;
 mod profile;
 #[cfg(test)]
 mod scan;
+#[cfg(test)]
+mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]

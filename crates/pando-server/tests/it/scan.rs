@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use pando_resp::Answer;
-use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
+use pando_sync::time::{Duration, now};
 
-use crate::client::{Client, words};
-use crate::fixture::Fixture;
+use crate::client::{Client, encode, show, words};
+use crate::fixture::{Fixture, options};
 
 /// One call: the next cursor and the keys.
 fn step(client: &mut Client, cursor: &str, options: &str) -> (String, Vec<String>) {
@@ -32,7 +33,7 @@ fn all(client: &mut Client, options: &str) -> Vec<String> {
         if next == "0" {
             return keys;
         }
-        assert!(next.parse::<u64>().unwrap() < 1 << 63);
+        assert!(next.parse::<u64>().unwrap() < 1 << 53);
         cursor = next;
     }
 }
@@ -118,15 +119,191 @@ fn an_unknown_cursor_starts_over() {
     client.run("SELECT 1");
     client.run("SET elsewhere 1");
     assert_eq!(step(&mut client, &cursor, "").1, ["elsewhere"]);
-    // Another connection may go on with it, until the ring has forgotten it.
+    // Another connection may go on with it.
     let (_, second) = step(&mut other, &cursor, "COUNT 10");
     assert!(first.iter().all(|key| !second.contains(key)));
+    // As often as anybody likes.
     for _ in 0..4200 {
         step(&mut other, "0", "COUNT 1");
     }
-    assert_eq!(step(&mut other, &cursor, "COUNT 10").1, first);
+    assert_eq!(step(&mut other, &cursor, "COUNT 10").1, second);
     for cursor in ["12345", "9223372036854775807", "18446744073709551615"] {
         let (_, found) = step(&mut other, cursor, "COUNT 1000");
         assert_eq!(found.len(), keys.len());
     }
+}
+
+/// How long a fast iteration is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server with `max_memory` bytes.
+fn with_memory(max_memory: u64) -> Fixture {
+    Fixture::opened_by(options(), move |_| {
+        pandodb::Db::builder()
+            .max_memory(max_memory)
+            .open_in_memory()
+    })
+}
+
+/// Sets `count` keys that begin with `prefix`.
+fn fill_quickly(client: &mut Client, prefix: &str, count: usize) {
+    for from in (0..count).step_by(1000) {
+        let batch = from..count.min(from + 1000);
+        for number in batch.clone() {
+            client.send(&encode(&["SET", &format!("{prefix}{number:06}"), "v"]));
+        }
+        for _ in batch {
+            assert_eq!(show(&client.answer()), "+OK");
+        }
+    }
+}
+
+#[test]
+fn a_slow_iteration_beside_fast_ones_ends() {
+    // Room for fewer places than a fast one leaves behind between two steps of the slow one.
+    let server = with_memory(16 << 20);
+    let mut slow = server.client();
+    fill_quickly(&mut slow, "key:", 200);
+    slow.run("SELECT 1");
+    fill_quickly(&mut slow, &"x".repeat(300), 8000);
+    slow.run("SELECT 0");
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut fast = server.client();
+            fast.run("SELECT 1");
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(all(&mut fast, "COUNT 1").len(), 8000);
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut found = Vec::new();
+        let mut cursor = "0".to_owned();
+        for _ in 0..5 {
+            let (next, mut keys) = step(&mut slow, &cursor, "COUNT 50");
+            found.append(&mut keys);
+            cursor = next;
+            let (before, limit) = (rounds.load(Ordering::Relaxed), now() + PATIENCE);
+            while cursor != "0" && rounds.load(Ordering::Relaxed) < before + 2 && now() < limit {
+                thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(cursor, "0", "the iteration has an end");
+        assert_eq!(found.len(), 200);
+    });
+    let memory = slow.text("INFO memory");
+    let used = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("memory_cursors:"));
+    let used: u64 = used.unwrap().parse().unwrap();
+    assert!((1 << 20..=2 << 20).contains(&used), "{used}");
+}
+
+#[test]
+fn an_iteration_among_a_hundred_thousand_that_are_open_ends() {
+    const EACH: usize = 25_000;
+    let server = with_memory(64 << 20);
+    let mut slow = server.client();
+    fill_quickly(&mut slow, "key:", 100);
+    let (mut cursor, mut found) = step(&mut slow, "0", "COUNT 30");
+    thread::scope(|scope| {
+        for database in 1..=4 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.client();
+                client.run(&format!("SELECT {database}"));
+                fill_quickly(&mut client, "key:", EACH);
+                // Two iterations go on from each place, and one of them stops behind it.
+                let (mut cursor, mut steps) = ("0".to_owned(), 0);
+                loop {
+                    let command = encode(&["SCAN", &cursor, "COUNT", "1"]);
+                    client.send(&command.repeat(2));
+                    let next = |answer| match answer {
+                        Answer::Array(reply) => show(&reply[0]).trim_matches('"').to_owned(),
+                        other => panic!("{other:?}"),
+                    };
+                    let (one, other) = (next(client.answer()), next(client.answer()));
+                    assert_eq!(one, other);
+                    if one == "0" {
+                        break;
+                    }
+                    cursor = one;
+                    steps += 1;
+                }
+                assert!(steps >= EACH - 1, "{steps} places");
+            });
+        }
+    });
+    while cursor != "0" {
+        let (next, mut keys) = step(&mut slow, &cursor, "COUNT 30");
+        found.append(&mut keys);
+        cursor = next;
+    }
+    assert_eq!(found.len(), 100, "each key once");
+}
+
+#[test]
+fn a_cursor_from_before_a_restart_starts_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = || {
+        let path = directory.path().to_owned();
+        Fixture::opened_by(options(), move |_| {
+            pandodb::Db::builder().max_memory(32 << 20).open(&path)
+        })
+    };
+    let mut server = start();
+    let mut client = server.client();
+    let keys = fill(&mut client, 50);
+    let (cursor, first) = step(&mut client, "0", "COUNT 20");
+    server.handle.shutdown();
+    server.join().unwrap();
+    let server = start();
+    let mut client = server.client();
+    // Places that are in the slots of those before.
+    let mut cursor_of_now = "0".to_owned();
+    for _ in 0..2 {
+        cursor_of_now = step(&mut client, &cursor_of_now, "COUNT 20").0;
+    }
+    let (next, again) = step(&mut client, &cursor, "COUNT 20");
+    assert_eq!(again, first);
+    let mut found: BTreeSet<String> = again.into_iter().collect();
+    let mut cursor = next;
+    while cursor != "0" {
+        let (next, keys) = step(&mut client, &cursor, "COUNT 20");
+        found.extend(keys);
+        cursor = next;
+    }
+    assert_eq!(found, keys);
+}
+
+#[test]
+fn replies_over_many_keys_are_bounded_however_many_are_asked_for() {
+    const COUNT: usize = 70_000;
+    let server = with_memory(64 << 20);
+    let mut client = server.client();
+    fill_quickly(&mut client, &"x".repeat(250), COUNT);
+    let (mut cursor, mut found, mut before) = ("0".to_owned(), 0, client.received);
+    loop {
+        let (next, keys) = step(&mut client, &cursor, "COUNT 1000000000");
+        found += keys.len();
+        let bytes = client.received - before;
+        assert!(bytes < 1_200_000, "a reply of {bytes} bytes");
+        before = client.received;
+        cursor = next;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found, COUNT);
+    // What fits into no call is found all the same, one call for all of it.
+    let (next, keys) = step(&mut client, "0", "COUNT 1000000000 MATCH *0700");
+    assert_eq!((next.as_str(), keys.len()), ("0", COUNT.div_ceil(10_000)));
+    let reply = client.run("KEYS *");
+    assert!(
+        reply.starts_with("-ERR"),
+        "{}",
+        &reply[..reply.len().min(100)]
+    );
+    assert_eq!(client.run("PING"), "+PONG");
 }

@@ -4,7 +4,8 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
-use crate::fixture::Fixture;
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
 
 #[test]
@@ -272,4 +273,126 @@ fn optimistic_counting_loses_nothing() {
         }
     });
     assert_eq!(server.client().run("GET n"), "\"150\"");
+}
+
+/// Memory that all connections take for what they watch.
+fn watched_bytes(client: &mut Client) -> u64 {
+    fields(client, "memory")["memory_watches"].parse().unwrap()
+}
+
+#[test]
+fn long_keys_are_watched_without_being_kept() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let key = |number: usize| format!("{}{number}", "k".repeat(900_000));
+    let resident =
+        |of: &mut Client| -> u64 { fields(of, "memory")["used_memory_rss"].parse().unwrap() };
+    let before = resident(&mut other);
+    for number in 0..600 {
+        let reply = client.call(&["WATCH", &key(number)]);
+        assert_eq!(show(&reply), "+OK");
+    }
+    // Beside tests that run at the same time: the keys are 540 MB.
+    let grown = resident(&mut other).saturating_sub(before);
+    assert!(grown < 300_000_000, "{grown} bytes");
+    let used = watched_bytes(&mut other);
+    assert!((600..1_000_000).contains(&used), "{used}");
+    other.call(&["SET", &key(77), "v"]);
+    client.check(&[("MULTI", "+OK"), ("EXEC", "nil")]);
+    assert_eq!(watched_bytes(&mut other), 0);
+}
+
+/// A WATCH of `count` keys that begin alike.
+fn watch_many(prefix: &str, count: usize) -> Vec<u8> {
+    let mut words = vec!["WATCH".to_owned()];
+    words.extend((0..count).map(|number| format!("{prefix}{number}")));
+    encode(&words)
+}
+
+#[test]
+fn many_keys_are_watched_in_time_and_all_of_them() {
+    let open = |_: &std::path::Path| pandodb::Db::builder().max_memory(64 << 20).open_in_memory();
+    let server = Fixture::opened_by(options(), open);
+    let (mut client, mut other) = (server.client(), server.client());
+    let prefix = "x".repeat(100);
+    // The client gives up after 20 seconds.
+    for changed in [0, 31_234, 59_999] {
+        client.send(&watch_many(&prefix, 60_000));
+        assert_eq!(show(&client.answer()), "+OK");
+        other.run(&format!("SET {prefix}{changed} v"));
+        client.check(&[("MULTI", "+OK"), ("EXEC", "nil")]);
+    }
+    client.send(&watch_many(&prefix, 60_000));
+    assert_eq!(show(&client.answer()), "+OK");
+    client.check(&[("MULTI", "+OK"), ("EXEC", "[]")]);
+}
+
+#[test]
+fn what_all_connections_watch_is_bounded_and_given_back() {
+    let open = |_: &std::path::Path| pandodb::Db::builder().max_memory(16 << 20).open_in_memory();
+    let server = Fixture::opened_by(options(), open);
+    let (mut first, mut second) = (server.client(), server.client());
+    let watch = |client: &mut Client, prefix: &str| {
+        client.send(&watch_many(prefix, 5000));
+        show(&client.answer())
+    };
+    assert_eq!(watch(&mut first, "a"), "+OK");
+    let used = watched_bytes(&mut second);
+    assert_eq!(watch(&mut first, "a"), "+OK");
+    assert_eq!(watched_bytes(&mut second), used, "the same keys");
+    let refused = watch(&mut second, "b");
+    assert!(
+        refused.starts_with("-ERR too many watched keys"),
+        "{refused}"
+    );
+    assert_eq!(
+        watched_bytes(&mut second),
+        used,
+        "none of those that were refused"
+    );
+    second.check(&[("WATCH one", "+OK"), ("UNWATCH", "+OK")]);
+    first.check(&[("UNWATCH", "+OK")]);
+    assert_eq!(watch(&mut second, "b"), "+OK");
+    drop(second);
+    let limit = pando_sync::time::now() + Duration::from_secs(20);
+    while watched_bytes(&mut first) > 0 {
+        assert!(
+            pando_sync::time::now() < limit,
+            "a connection that is gone watches"
+        );
+    }
+    // In a transaction it counts as well.
+    let list = first.text("CLIENT LIST");
+    assert!(list.contains("multi-mem=0 "), "{list}");
+    first.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED")]);
+    let list = first_of(&server, "CLIENT LIST");
+    assert!(
+        !list.lines().next().unwrap().contains("multi-mem=0 "),
+        "{list}"
+    );
+}
+
+fn first_of(server: &Fixture, command: &str) -> String {
+    server.client().text(command)
+}
+
+#[test]
+fn an_unwatch_that_is_queued_ends_no_watch_of_its_own_transaction() {
+    let server = Fixture::opened_by(options(), open_small);
+    let (mut client, mut other) = (server.client(), server.client());
+    for number in 0..3000 {
+        let value = format!("{number:0>1000}");
+        other.send(&encode(&["SET", &format!("key:{number}"), &value]));
+    }
+    for _ in 0..3000 {
+        assert_eq!(show(&other.answer()), "+OK");
+    }
+    client.check(&[("WATCH k", "+OK")]);
+    other.check(&[("SET k 1", "+OK")]);
+    client.check(&[("MULTI", "+OK"), ("UNWATCH", "+QUEUED")]);
+    // Pages that are not in memory: EXEC runs again.
+    for number in (0..3000).step_by(100) {
+        assert_eq!(client.run(&format!("GET key:{number}")), "+QUEUED");
+    }
+    client.check(&[("EXEC", "nil")]);
 }

@@ -4,6 +4,7 @@ use pando_device::faulty::Operation;
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
 use pando_sim::full::{self, fill_disk};
 use pando_sim::full_close;
+use pando_sim::full_deletes;
 use pando_sim::full_together;
 use pando_sim::random::Random;
 use pando_sim::store::Shape;
@@ -27,6 +28,9 @@ fn the_first_operations_of_each_kind_fail_at_every_stage() {
             Operation::Write,
             Operation::Sync,
             Operation::Allocate,
+            Operation::SetLen,
+            Operation::Punch,
+            Operation::Channel,
         ] {
             for nth in [1, 2, 3, 5, 8, 13] {
                 let full = nth % 2 == 0 && operation != Operation::Read;
@@ -46,6 +50,22 @@ fn the_first_operations_of_each_kind_fail_at_every_stage() {
         }
     }
     assert!(counts.struck > 40 && counts.poisoned > 5, "{counts:?}");
+}
+
+/// Cases that were met once.
+#[test]
+fn what_fails_is_told_and_the_rest_is_served() {
+    let mut counts = FaultCounts::default();
+    for text in [
+        // Who opens a store on a full disk is told of that, and not to open it again.
+        "241805:recover:write:full:once:3",
+        // A store that is poisoned reads.
+        "2:work:sync:io:once:3",
+        "3:work:write:io:once:5",
+    ] {
+        run(text.parse().unwrap(), &mut counts);
+    }
+    assert!(counts.poisoned > 1, "{counts:?}");
 }
 
 #[test]
@@ -111,6 +131,17 @@ fn threads_that_find_a_disk_full_at_once_are_all_refused_and_all_go_on() {
         match full_together::meet(seed) {
             Ok(counts) => assert!(counts.struck >= counts.cases, "{counts:?}"),
             Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+#[test]
+fn everything_on_a_full_disk_can_be_deleted_at_once() {
+    for shape in Shape::ALL {
+        for seed in 0..number("PANDO_SEEDS", 2).min(20) {
+            if let Err(failure) = full_deletes::empty(shape.seed(seed)) {
+                panic!("{failure}");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod growth;
 mod large;
 mod linear;
 mod merge;
+mod restart;
 
 /// A number from the environment: how much to do.
 fn number(name: &str, default: u64) -> u64 {

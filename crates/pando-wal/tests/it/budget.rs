@@ -5,7 +5,7 @@ use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
-use pando_wal::{Error, Log};
+use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{Random, Report, SEGMENT, TestDevice, append_waiting, open, options, read};
 
@@ -93,7 +93,12 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
         if random.below(20) == 0 {
             continue;
         }
-        let lsn = log.append(credit, RecordKind::Batch, 0, &vec![1; bytes]);
+        let lsn = log.append(
+            credit,
+            RecordKind::Batch,
+            Acknowledge::WhenDurable,
+            &vec![1; bytes],
+        );
         log.mark_applied(lsn);
         if flushes == 0 || flushes == 1 && random.below(4) == 0 {
             log.flush_now().unwrap();
@@ -158,7 +163,12 @@ fn truncation_frees_only_what_is_durable() {
     let log = open(&device, options);
     let mut count = 0;
     while let Some(credit) = log.try_reserve(2_000).unwrap() {
-        let lsn = log.append(credit, RecordKind::Batch, 0, &[3; 2_000]);
+        let lsn = log.append(
+            credit,
+            RecordKind::Batch,
+            Acknowledge::WhenDurable,
+            &[3; 2_000],
+        );
         log.mark_applied(lsn);
         // Not flushed: the checkpoint's word alone frees nothing.
         log.truncate_below(lsn);
@@ -176,7 +186,12 @@ fn what_is_behind_a_checkpoint_stays_until_the_next() {
         let log = open(&device, options(2, 1, 0));
         let append = |bytes: usize| {
             let credit = log.try_reserve(bytes).unwrap()?;
-            let lsn = log.append(credit, RecordKind::Batch, 0, &vec![3; bytes]);
+            let lsn = log.append(
+                credit,
+                RecordKind::Batch,
+                Acknowledge::WhenDurable,
+                &vec![3; bytes],
+            );
             log.mark_applied(lsn);
             log.flush_now().unwrap();
             Some(lsn)
@@ -218,7 +233,7 @@ fn batches_are_applied_in_any_order_and_counted_in_lsn_order() {
         let mut open: Vec<Lsn> = (0..20)
             .map(|_| {
                 let credit = log.try_reserve(8).unwrap().unwrap();
-                log.append(credit, RecordKind::Batch, 0, &[0; 8])
+                log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, &[0; 8])
             })
             .collect();
         let all = open.clone();

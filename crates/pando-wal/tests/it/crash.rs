@@ -7,7 +7,7 @@ use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
-use pando_wal::{Error, Log};
+use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{Random, Records, options, read};
 
@@ -42,7 +42,12 @@ impl Life {
                 continue;
             };
             let payload = vec![step; bytes];
-            let lsn = log.append(credit, RecordKind::Batch, 0, &payload);
+            let lsn = log.append(
+                credit,
+                RecordKind::Batch,
+                Acknowledge::WhenDurable,
+                &payload,
+            );
             log.mark_applied(lsn);
             self.appended.push((lsn, payload));
             if random.below(3) == 0 {
@@ -143,7 +148,12 @@ fn committers_that_a_crash_interrupts_keep_what_they_were_told() {
                             break;
                         };
                         let payload = [number, round];
-                        let lsn = log.append(credit, RecordKind::Batch, 0, &payload);
+                        let lsn = log.append(
+                            credit,
+                            RecordKind::Batch,
+                            Acknowledge::WhenDurable,
+                            &payload,
+                        );
                         log.mark_applied(lsn);
                         if log.wait_durable(lsn).is_err() {
                             break;

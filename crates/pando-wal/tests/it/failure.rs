@@ -4,7 +4,7 @@ use pando_device::Device;
 use pando_format::log::RecordKind;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, thread, thread_waker};
-use pando_wal::{Error, Log};
+use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{Report, TestDevice, append, append_waiting, open, options, read};
 
@@ -162,7 +162,12 @@ fn poison_wakes_those_that_wait_for_applied_and_for_space() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
     let credit = log.try_reserve(5).unwrap().unwrap();
-    let lsn = log.append(credit, RecordKind::Batch, 0, b"never");
+    let lsn = log.append(
+        credit,
+        RecordKind::Batch,
+        Acknowledge::WhenDurable,
+        b"never",
+    );
     let (applied, waker) = Report::new();
     assert!(!log.request_applied(lsn, &waker).unwrap());
     let (space, waker) = Report::new();

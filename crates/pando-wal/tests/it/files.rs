@@ -5,7 +5,7 @@ use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
-use pando_wal::{FlushMethod, Log};
+use pando_wal::{Acknowledge, FlushMethod, Log};
 
 use crate::support::{append_waiting, options, read};
 
@@ -43,7 +43,7 @@ fn committers_and_lives_work_on_files_by_every_flush_method() {
             committer.join().unwrap();
         }
         let lost = log.try_reserve(4).unwrap().unwrap();
-        log.append(lost, RecordKind::Batch, 0, b"lost");
+        log.append(lost, RecordKind::Batch, Acknowledge::WhenDurable, b"lost");
         drop(log);
         let (records, end) = read(&device, incarnation, start.0).unwrap();
         assert_eq!(records.len(), 160);

@@ -42,10 +42,6 @@ fn check(threads: u64, each: u64, sync_us: u64) -> u64 {
     assert_eq!(statistics.get(Ticker::LogBytes), commits * 48);
     assert_eq!(statistics.get(Ticker::LogFlushedRecords), commits);
     assert_eq!(commits, read_all(&device).len() as u64);
-    eprintln!(
-        "XX {threads} {commits} {}",
-        statistics.get(Ticker::LogFlushes)
-    );
     statistics.get(Ticker::LogFlushes)
 }
 
@@ -54,6 +50,7 @@ fn read_all(device: &TestDevice) -> std::collections::BTreeSet<u64> {
         segment_bytes: 1 << 20,
         identity: crate::support::IDENTITY,
         incarnation: 1,
+        signature: crate::support::signature_of(1),
         from: pando_format::Lsn(0),
     };
     let mut found = std::collections::BTreeSet::new();

@@ -1,6 +1,7 @@
 //! Random lives of a log against a vector: whatever was flushed is replayed, nothing else.
 
 use pando_format::Lsn;
+use pando_wal::Acknowledge;
 use proptest::prelude::*;
 
 use crate::support::{Records, TestDevice, append, open, options, read};
@@ -146,7 +147,7 @@ fn void_records_are_passed_over_and_ordered() {
     let log = open(&device, options(2, 1, 0));
     let first = append(&log, b"first");
     let credit = log.try_reserve(0).unwrap().unwrap();
-    let void = log.append(credit, RecordKind::Void, 0, b"");
+    let void = log.append(credit, RecordKind::Void, Acknowledge::WhenDurable, b"");
     assert_eq!(log.applied(), first);
     log.mark_applied(void);
     log.flush_now().unwrap();

@@ -13,7 +13,9 @@ use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, park, thread, thread_waker};
-use pando_wal::{Error, FlushMethod, Log, LogOptions, ReplayEnd, ReplayOptions, replay};
+use pando_wal::{
+    Acknowledge, Error, FlushMethod, Log, LogOptions, ReplayEnd, ReplayOptions, replay,
+};
 
 pub(crate) const SEGMENT: u64 = 64 << 10;
 pub(crate) const IDENTITY: [u8; 16] = *b"identity of test";
@@ -212,6 +214,11 @@ impl File for TestFile {
     }
 }
 
+/// Not what a client knows.
+pub(crate) fn signature_of(incarnation: u64) -> u64 {
+    0x5ec2_e700_0000 + incarnation
+}
+
 pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions {
     LogOptions {
         segment_bytes: SEGMENT as u32,
@@ -219,6 +226,7 @@ pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions
         buffer_bytes: 48 << 10,
         identity: IDENTITY,
         incarnation,
+        signature: signature_of(incarnation),
         start: Lsn(start),
         flush_method: FlushMethod::Auto,
     }
@@ -234,7 +242,7 @@ pub(crate) fn open<D: Device>(device: &D, options: LogOptions) -> Arc<Log<D>> {
 /// Appends where room is certain, and marks as applied.
 pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
     let credit = log.try_reserve(payload.len()).unwrap().expect("room");
-    let lsn = log.append(credit, RecordKind::Batch, 0, payload);
+    let lsn = log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload);
     log.mark_applied(lsn);
     lsn
 }
@@ -243,11 +251,11 @@ pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
 pub(crate) fn append_waiting<D: Device>(log: &Log<D>, payload: &[u8]) -> Result<Lsn, Error> {
     loop {
         if let Some(credit) = log.try_reserve(payload.len())? {
-            return Ok(log.append(credit, RecordKind::Batch, 0, payload));
+            return Ok(log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload));
         }
         log.space_waiters().register(&thread_waker());
         if let Some(credit) = log.try_reserve(payload.len())? {
-            return Ok(log.append(credit, RecordKind::Batch, 0, payload));
+            return Ok(log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload));
         }
         park();
     }
@@ -264,6 +272,7 @@ pub(crate) fn read<D: Device>(
         segment_bytes: SEGMENT as u32,
         identity: IDENTITY,
         incarnation,
+        signature: signature_of(incarnation),
         from: Lsn(from),
     };
     let mut records = Vec::new();

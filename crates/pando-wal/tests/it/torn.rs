@@ -1,8 +1,10 @@
 //! What a crash tears off is not replayed; what rots behind an acknowledgement is not hidden.
 
 use pando_format::Lsn;
+use pando_format::checksum::crc32c;
+use pando_format::log::{RECORD_HEADER_BYTES, RecordHeader, RecordKind};
 
-use crate::support::{Records, SEGMENT, TestDevice, append, open, options, read};
+use crate::support::{Records, SEGMENT, TestDevice, append, open, options, read, signature_of};
 
 const FILE: &str = "log/0000000000000000";
 
@@ -148,5 +150,42 @@ fn a_file_cut_short_is_damage_or_the_end_but_no_panic() {
         let (found, _) = read(&cut, 1, 0).unwrap();
         assert!(found.len() < records.len() || length == 7000);
         assert_eq!(found, records[..found.len()]);
+    }
+}
+
+/// A client writes a value that looks like a record behind a torn tail which claims that the tail
+/// was durable.
+#[test]
+fn a_record_inside_of_a_value_proves_nothing() {
+    for signature in [0, signature_of(2), u64::MAX >> 16] {
+        let device = TestDevice::new();
+        let log = open(&device, options(2, 1, 0));
+        let kept = (append(&log, b"acknowledged"), b"acknowledged".to_vec());
+        log.flush_now().unwrap();
+        // Where its record begins can be guessed: behind the sector of the one before.
+        let torn = kept.0.0.next_multiple_of(512);
+        let place = torn + RECORD_HEADER_BYTES as u64 + 472;
+        let header = RecordHeader {
+            length: 0,
+            kind: RecordKind::Batch,
+            flags: 0,
+            lsn: Lsn(place + RECORD_HEADER_BYTES as u64),
+            incarnation: 1,
+            durable: Lsn(torn + 8),
+            signature,
+        };
+        let mut value = vec![0; 2000];
+        value[472..472 + RECORD_HEADER_BYTES].copy_from_slice(&header.encode(crc32c(&[])));
+        append(&log, &value);
+        log.flush_now().unwrap();
+        assert_eq!(
+            read(&device, 1, 0).unwrap().0.len(),
+            2,
+            "it is where it was guessed"
+        );
+        // Its first sector is lost, the others are there.
+        device.overwrite(FILE, torn, &[0; 512]);
+        let (records, _) = read(&device, 1, 0).expect("a torn tail");
+        assert_eq!(records, [kept]);
     }
 }

@@ -6,6 +6,7 @@
 mod compact;
 mod log;
 mod running;
+mod salvage;
 mod terminal;
 mod tools;
 mod top;

@@ -28,38 +28,56 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `pando` with `arguments` in `directory` and waits until it has said all.
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let log = directory.join("log");
-        let stderr = File::options().create(true).append(true).open(&log);
-        Self::start_with(directory, arguments, stderr.unwrap().into())
+        let mut running = Self::spawn(directory, arguments);
+        running.read_report();
+        running
+    }
+
+    /// As [`Running::start`], and does not wait.
+    fn spawn(directory: &Path, arguments: &[&str]) -> Self {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("log"));
+        Self::spawn_with(directory, arguments, log.unwrap().into())
     }
 
     /// As [`Running::start`], with its standard error elsewhere.
     pub(crate) fn start_with(directory: &Path, arguments: &[&str], stderr: Stdio) -> Self {
-        let mut child = pando(directory)
+        let mut running = Self::spawn_with(directory, arguments, stderr);
+        running.read_report();
+        running
+    }
+
+    fn spawn_with(directory: &Path, arguments: &[&str], stderr: Stdio) -> Self {
+        let child = pando(directory)
             .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
             .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let mut report = Vec::new();
-        for line in out.lines() {
-            report.push(line.unwrap());
-            if report.last().unwrap().starts_with("Connect") {
-                break;
-            }
-        }
-        let address = report
-            .iter()
-            .find_map(|line| line.trim().strip_prefix("address"));
-        let address = address.expect("the server has started").trim().to_owned();
         Self {
             child,
             log: directory.join("log"),
-            report,
-            address,
+            report: Vec::new(),
+            address: String::new(),
         }
+    }
+
+    /// Waits until it has said all.
+    fn read_report(&mut self) {
+        let out = BufReader::new(self.child.stdout.take().unwrap());
+        for line in out.lines() {
+            self.report.push(line.unwrap());
+            if self.report.last().unwrap().starts_with("Connect") {
+                break;
+            }
+        }
+        let mut lines = self.report.iter();
+        let address = lines.find_map(|line| line.trim().strip_prefix("address"));
+        let address = address.expect("the server has started").trim();
+        self.address = address.to_owned();
     }
 
     /// Sends `request`, lines of an inline command, and reads as many bytes as `reply` has; of an
@@ -149,6 +167,55 @@ fn a_stop_by_either_signal_keeps_every_write_at_every_durability() {
         server.expect("GET key", "$5\r\nvalue\r\n");
         assert_eq!(server.stop(signal).code(), Some(0));
     }
+}
+
+/// Lines of the log that say that a signal has changed nothing.
+fn ignored(server: &Running) -> usize {
+    let says = |line: &String| line.contains("changes nothing") && line.contains("signal=1");
+    server.log().into_iter().filter(says).count()
+}
+
+#[test]
+fn a_hangup_changes_nothing_but_one_line_in_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--durability", "none"];
+    let server = Running::start(directory.path(), &flags);
+    server.expect("SET key value", "+OK\r\n");
+    server.signal("HUP");
+    while ignored(&server) == 0 {
+        server.expect("PING", "+PONG\r\n");
+    }
+    server.expect("GET key", "$5\r\nvalue\r\n");
+    assert_eq!(ignored(&server), 1);
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    let server = Running::start(directory.path(), &flags);
+    server.expect("GET key", "$5\r\nvalue\r\n");
+}
+
+#[test]
+fn hangups_while_a_store_is_opened_and_closed_end_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("SET key value", "+OK\r\n");
+    server.stop("KILL");
+    // From its first word on.
+    let starts = |log: &str| log.matches("the server starts").count() == 2;
+    let mut server = Running::spawn(directory.path(), &[]);
+    while !starts(&std::fs::read_to_string(&server.log).unwrap()) {}
+    server.signal("HUP");
+    server.read_report();
+    server.expect("GET key", "$5\r\nvalue\r\n");
+    assert!(ignored(&server) > 0);
+    server.signal("TERM");
+    let ended = loop {
+        match server.child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => server.signal("HUP"),
+        }
+    };
+    assert_eq!(ended.code(), Some(0));
+    let server = Running::start(directory.path(), &[]);
+    server.expect("GET key", "$5\r\nvalue\r\n");
 }
 
 #[test]

@@ -6,11 +6,13 @@ use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key}
 use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
+use pando_format::lost::AsideChange;
 use pando_format::{Extent, Lsn, PageId};
 use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 
+use crate::aside::unless_damaged;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::space_keeper::IdPromise;
@@ -56,7 +58,14 @@ impl Store {
     ) -> Result<(i64, LeafFill)> {
         let stay = self.stay();
         let old = match value.parts.contains(&ChunkPart::Kept) {
-            true => self.list_of(tree, key)?,
+            true => match self.old_list(tree, key)? {
+                Ok(old) => old,
+                Err(error) => {
+                    let change = (key, AsideChange::PutUnknown);
+                    self.put_aside(tree, marks.lsn, change, &error, scratch)?;
+                    return Ok((0, LeafFill::Enough));
+                }
+            },
             false => None,
         };
         let mut list = ChunkList {
@@ -84,11 +93,40 @@ impl Store {
         let mut bytes = Vec::new();
         list.encode(&mut bytes);
         self.statistics.tick(Ticker::Puts, 1);
-        let inserted =
-            self.drive(|| tree.try_insert_chunked(&self.pool, &stay, marks, key, &bytes, scratch))?;
-        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
-        self.bury(marks.lsn, Some(&list), scratch)?;
+        let inserted = loop {
+            let inserted = self.change(scratch, |scratch| {
+                tree.try_insert_chunked(&self.pool, &stay, marks, key, &bytes, scratch)
+            });
+            let error = match inserted {
+                Ok(inserted) => break inserted,
+                Err(error) => error,
+            };
+            if self.give_page_up(tree, &error)? {
+                let change = (key, AsideChange::PutChunks(&bytes));
+                self.put_aside(tree, marks.lsn, change, &error, scratch)?;
+                return Ok((0, LeafFill::Enough));
+            }
+        };
+        self.end_change(tree, marks.lsn, Some(&list), scratch)?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
+    }
+
+    /// The list of the value that `key` has, of which chunks are kept; what stands in the way of
+    /// reading it for good.
+    fn old_list(
+        &self,
+        tree: Tree,
+        key: &[u8],
+    ) -> Result<std::result::Result<Option<ChunkList>, Error>> {
+        loop {
+            let error = match self.list_of(tree, key) {
+                Ok(list) => return Ok(Ok(list)),
+                Err(error) => error,
+            };
+            if self.give_page_up(tree, &error)? {
+                return Ok(Err(error));
+            }
+        }
     }
 
     /// The list of the value that `key` has in `tree`, if it lies in chunks.
@@ -112,7 +150,18 @@ impl Store {
         if bytes.is_empty() {
             return Ok(());
         }
-        let old = decode_list(&bytes)?;
+        let buried = self.bury_list(lsn, &bytes, new, scratch);
+        unless_damaged(buried, "chunks of a value that is gone are leaked")
+    }
+
+    fn bury_list(
+        &self,
+        lsn: Lsn,
+        bytes: &[u8],
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let old = decode_list(bytes)?;
         let is_kept = |index: usize, chunk: &ChunkRef| {
             new.is_some_and(|new| new.chunks.get(index).is_some_and(|new| new == chunk))
         };

@@ -97,6 +97,14 @@ impl Draft {
         self.base.as_ref()
     }
 
+    /// First blocks of its own chunks.
+    pub(crate) fn new_blocks(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().filter_map(|part| match part {
+            ChunkPart::New(chunk) => Some(chunk.block),
+            ChunkPart::Kept => None,
+        })
+    }
+
     /// True if nothing of the value before stays.
     pub(crate) fn is_new(&self) -> bool {
         self.kept.is_empty()

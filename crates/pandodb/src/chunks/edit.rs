@@ -39,11 +39,12 @@ impl Engine {
     fn old_value(&self, state: &TableState, key: &[u8]) -> Result<Old> {
         let mut reader = ValueReader::new();
         let mut value = Vec::new();
-        let (found, stamp) = self.block(|blocked| {
+        let (found, debt, stamp) = self.block(|blocked| {
             let found = self.try_look_stamped(state, key, &mut reader, &mut value);
             blocked.wanted.append(&mut reader.wanted);
             found
         })?;
+        self.pay(debt)?;
         let (head, bytes) = match found {
             Found::Nothing => (Vec::new(), OldBytes::Value(Vec::new())),
             Found::Value => (Vec::new(), OldBytes::Value(value)),
@@ -65,12 +66,13 @@ impl Engine {
         set: &mut WriteSet,
     ) -> Result<bool> {
         let mut reader = ValueReader::new();
-        let (found, stamp) = self.block(|blocked| {
+        let (found, debt, stamp) = self.block(|blocked| {
             let found = self.try_look_stamped(state, key, &mut reader, out);
             blocked.wanted.append(&mut reader.wanted);
             found
         })?;
         set.reads.push(stamp);
+        set.debt.add(debt);
         match found {
             Found::Nothing => Ok(false),
             Found::Value => Ok(true),

@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
+use pando_format::Lsn;
 use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
 use crate::chunks::edit::NewBytes;
 use crate::chunks::look::Found;
-use crate::chunks::registry::Registry;
 use crate::chunks::stream::{OldBytes, ValueStream};
 use crate::chunks::writer::{LargeValue, ValueWriter};
 use crate::db::Db;
@@ -56,14 +56,20 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_open(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<Opened>> {
+    pub fn try_open(
+        &self,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Attempt<Opened>> {
         let engine = self.db.engine();
         with_reader(|reader| {
             let step = engine.try_look(&self.state, key, reader, out);
-            let step = step.map(|found| Opened::of(engine, found, out));
-            if step.is_ok() {
+            let step = step.map(|(found, debt)| {
+                *shown_from = (*shown_from).max(debt.lsn());
                 engine.count_get();
-            }
+                Opened::of(engine, found, out)
+            });
             attempt(step, &mut reader.wanted)
         })
     }
@@ -88,10 +94,7 @@ impl Transaction {
                 return Ok(Attempt::Ready(Opened::Value));
             }
             Own::Large(value) => {
-                // Before the commit: whoever replaces it afterwards leaves its chunks to readers.
-                let applied = self.engine.log.applied();
-                let registration = Registry::register(&self.engine.registry, applied);
-                let stream = ValueStream::of_handed(&self.engine, value, registration);
+                let stream = ValueStream::of_handed(&self.engine, value);
                 out.extend_from_slice(stream.head());
                 return Ok(Attempt::Ready(Opened::Large(stream)));
             }
@@ -106,14 +109,17 @@ impl Transaction {
         let step = self
             .engine
             .try_look_stamped(&table.state, key, &mut self.reader, out);
-        let step = step.map(|(found, stamp)| {
+        let step = step.map(|(found, debt, stamp)| {
             self.set.reads.push(stamp);
+            self.set.debt.add(debt);
             self.engine.count_get();
             let opened = Opened::of(&self.engine, found, out);
+            let read = self.set.reads.len() - 1;
             match opened {
-                Opened::Large(_) => self.log.note_long(index, key, is_new),
-                Opened::Value => self.log.note(index, key, Some(out), is_new),
-                Opened::Absent => self.log.note(index, key, None, is_new),
+                _ if !is_new => self.log.pass(),
+                Opened::Large(_) => self.log.note_long(read, index, key),
+                Opened::Value => self.log.note(read, index, key, Some(out)),
+                Opened::Absent => self.log.note(read, index, key, None),
             }
             opened
         });

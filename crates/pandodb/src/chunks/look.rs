@@ -7,10 +7,11 @@ use pando_tree::{Lookup, ValueReader};
 use crate::chunks::apply::decode_list;
 use crate::chunks::registry::Registration;
 use crate::chunks::registry::Registry;
-use crate::engine::{Engine, no_such_table, on_tree};
+use crate::engine::{Copied, Engine, no_such_table, on_tree};
 use crate::error::Result;
 use crate::halt::{Step, Stop};
-use crate::stripes::Stamp;
+use crate::read_bounds::Debt;
+use crate::stripes::{Stamp, StripeUse};
 use crate::tables::TableState;
 
 /// What a key has.
@@ -31,24 +32,30 @@ impl Engine {
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<Found> {
-        let first = self.look_at(table, key, reader, out)?;
+    ) -> Step<(Found, Debt)> {
+        let (first, copied) = self.look_at(table, key, reader, out)?;
         if !first.chunked {
-            self.check_mark(first.multi_lsn)?;
-            return Ok(match first.found {
+            let debt = self.check_copied(copied, key)?;
+            let found = match first.found {
                 true => Found::Value,
                 false => Found::Nothing,
-            });
+            };
+            return Ok((found, debt));
         }
         // Register, then look: from here on what the leaf names stays.
-        let registration = Registry::register(&self.registry, self.log.applied());
-        let second = self.look_at(table, key, reader, out)?;
-        self.check_mark(second.multi_lsn)?;
-        Ok(match (second.found, second.chunked) {
+        let look = Registry::look(&self.registry, self.log.applied());
+        let (second, copied) = self.look_at(table, key, reader, out)?;
+        let debt = self.check_copied(copied, key)?;
+        let found = match (second.found, second.chunked) {
             (false, _) => Found::Nothing,
             (true, false) => Found::Value,
-            (true, true) => Found::Chunks(decode_list(out)?, registration),
-        })
+            (true, true) => {
+                let list = decode_list(out)?;
+                let registration = look.read(list.chunks.iter().map(|chunk| chunk.page));
+                Found::Chunks(list, registration)
+            }
+        };
+        Ok((found, debt))
     }
 
     fn look_at(
@@ -57,12 +64,13 @@ impl Engine {
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<Lookup> {
+    ) -> Step<(Lookup, Copied)> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let lookup = tree.try_get(&self.pool, key, reader, out);
-        Ok(on_tree(table, tree, lookup)?)
+        let lookup = on_tree(table, tree, lookup)?;
+        Ok((lookup, Copied::of(tree.id, &lookup)))
     }
 
     /// As [`Engine::try_look`], with the stamp of the key's stripe from before the look.
@@ -72,25 +80,28 @@ impl Engine {
         key: &[u8],
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<(Found, Stamp)> {
+    ) -> Step<(Found, Debt, Stamp)> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let stripe = self.stripes.of(tree.id, key);
         let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe).into());
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
         };
-        Ok((self.try_look(table, key, reader, out)?, stamp))
+        let (found, debt) = self.try_look(table, key, reader, out)?;
+        Ok((found, debt, stamp))
     }
 
-    /// Opens the value of `key`. Blocks.
+    /// Opens the value of `key`, which may be shown then. Blocks.
     pub(crate) fn look(&self, table: &TableState, key: &[u8], out: &mut Vec<u8>) -> Result<Found> {
         let mut reader = ValueReader::new();
-        self.block(|blocked| {
+        let (found, debt) = self.block(|blocked| {
             let found = self.try_look(table, key, &mut reader, out);
             blocked.wanted.append(&mut reader.wanted);
             found
-        })
+        })?;
+        self.pay(debt)?;
+        Ok(found)
     }
 
     /// Reads the whole value of `key`, which was found to lie in chunks. Blocks.

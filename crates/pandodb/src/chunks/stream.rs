@@ -12,13 +12,17 @@ use pando_sync::Arc;
 
 use crate::chunks::draft::Draft;
 use crate::chunks::look::Found;
-use crate::chunks::registry::Registration;
+use crate::chunks::registry::{Registration, Registry};
 use crate::chunks::room::{ChunkRoom, ChunkTurn};
 use crate::chunks::writer::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::table::Table;
+
+/// Memory that a chunk takes in the list of a value that is open, and where it is kept from being
+/// freed.
+const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
 
 impl Store {
     /// Bytes of a buffer for chunks of `shape`.
@@ -94,7 +98,7 @@ impl Store {
     }
 
     /// Reads `bytes` bytes of a chunk and checks them.
-    fn read_extent(
+    pub(crate) fn read_extent(
         &self,
         extent: Extent,
         bytes: usize,
@@ -162,8 +166,9 @@ struct Chunks {
 enum Source {
     /// By the list of a leaf.
     Stored(ChunkList, Registration),
-    /// In a value that was handed over. Registered since before any record named its extents: who
-    /// replaces it then does not free them as long as this lives, and nobody moves them.
+    /// In a value that was handed over. Registered since before any record named its extents, by
+    /// their places: they are not freed as long as this lives, and nobody moves them. What stays of
+    /// another value is kept by the draft.
     Handed(Arc<Draft>, Registration),
 }
 
@@ -202,13 +207,12 @@ impl ValueStream {
         Self::of_source(engine, head, Source::Stored(list, registration))
     }
 
-    /// The bytes of a value that was handed over; `registration` is from before it is put.
-    pub(crate) fn of_handed(
-        engine: &Shared,
-        value: &LargeValue,
-        registration: Registration,
-    ) -> Self {
-        let source = Source::Handed(value.draft.clone(), registration.by_place());
+    /// The bytes of a value that was handed over and is not put yet: whoever replaces it afterwards
+    /// leaves its chunks to this.
+    pub(crate) fn of_handed(engine: &Shared, value: &LargeValue) -> Self {
+        let draft = value.draft.clone();
+        let registration = Registry::read_by_place(&engine.registry, draft.new_blocks());
+        let source = Source::Handed(draft, registration);
         Self::of_source(engine, value.head.clone(), source)
     }
 
@@ -245,7 +249,7 @@ impl ValueStream {
     pub fn idle_bytes(&self) -> usize {
         let list = self.list().map_or(0, |list| list.chunks.len());
         let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<Chunks>());
-        size_of::<Self>() + self.head.len() + chunks + list * size_of::<ChunkRef>()
+        size_of::<Self>() + self.head.len() + chunks + list * CHUNK_BYTES
     }
 
     /// Bytes of the value.

@@ -10,6 +10,7 @@
 //! read: the file is cut when both slots of the superblock name a shorter one.
 
 mod files;
+mod leaks;
 mod places;
 mod progress;
 mod run;

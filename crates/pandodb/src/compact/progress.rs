@@ -55,6 +55,8 @@ pub struct CompactReport {
     pub pages_moved: u64,
     /// Chunks of large values that were written again for it.
     pub chunks_moved: u64,
+    /// Pages and chunks of which nobody knew any more, since what named them could not be read.
+    pub reclaimed: u64,
     /// Bytes that the log gave back at most; 0 where the file system cannot take them.
     pub log_bytes_given_back: u64,
     /// How long it took.

@@ -134,6 +134,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     fn parts(&mut self, report: &mut CompactReport) -> Part<()> {
         self.go_on(CompactPhase::Garbage, 0.0)?;
         self.wait_for_garbage()?;
+        report.reclaimed = self.reclaim_leaks()?;
         self.go_on(CompactPhase::Pack, PACK_FROM)?;
         let _low = self.engine.space.begin_low();
         self.pack_trees(PACK_FROM, MOVE_FROM)?;

@@ -4,16 +4,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use pando_format::Lsn;
+use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 
-use crate::engine::{Engine, SoFar};
+use crate::engine::{Copied, Engine, SoFar};
 use crate::error::Result;
 use crate::futures::help::Answer;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
-use crate::halt::{Halt, Step};
+use crate::halt::{Halt, Step, Stop};
+use crate::read_bounds::Debt;
 use crate::table::{Table, with_reader, with_value};
 use crate::tables::TableState;
 
@@ -31,9 +32,10 @@ struct PendingGet {
     state: Arc<TableState>,
     waits: Waits,
     missed: bool,
-    /// A copy that may be shown when all batches up to the mark are applied: reading again might
-    /// meet the next batch, and so on for ever.
-    copied: Option<(bool, Lsn, Vec<u8>)>,
+    /// A copy that may be shown when all batches up to its mark are applied, and its debt is paid:
+    /// reading again might meet the next batch, and so on for ever.
+    copied: Option<(Copied, Vec<u8>)>,
+    debt: Debt,
     helped: Option<Arc<Answer<Option<Vec<u8>>>>>,
 }
 
@@ -48,12 +50,18 @@ fn begin<T>(
     let engine = table.db.engine();
     let mut missed = false;
     let copied = look_up(engine, &table.state, key, &mut missed, out);
-    let stop = match copied.and_then(|(found, mark)| engine.check_mark(mark).map(|()| found)) {
+    let step = copied.and_then(|copied| {
+        let debt = engine.check_copied(copied, key)?;
+        engine.check_paid(debt).map(|()| copied.found)
+    });
+    let stop = match step {
         Ok(found) => {
             engine.statistics.tick(Ticker::Gets, 1);
             return Begun::Ended(Some(Ok(end(found, out))));
         }
         Err(Halt::Error(error)) => return Begun::Ended(Some(Err(error))),
+        // It is read again first: what is waited for then is that of the copy that is kept.
+        Err(Halt::Stop(Stop::Durable(_))) => Stop::Restart(Restart::Conflict),
         Err(Halt::Stop(stop)) => stop,
     };
     Begun::Pending(PendingGet {
@@ -65,6 +73,7 @@ fn begin<T>(
         },
         missed,
         copied: None,
+        debt: Debt::NONE,
         helped: None,
     })
 }
@@ -75,7 +84,7 @@ fn look_up(
     key: &[u8],
     missed: &mut bool,
     out: &mut Vec<u8>,
-) -> Step<(bool, Lsn)> {
+) -> Step<Copied> {
     with_reader(|reader| {
         engine.look_up(state, key, reader, out).inspect_err(|halt| {
             engine.count_miss(halt, missed);
@@ -127,19 +136,17 @@ impl PendingGet {
         let engine = self.key.engine();
         if self.copied.is_none() {
             let (missed, key) = (&mut self.missed, self.key.bytes());
-            let (found, mark) = look_up(engine, &self.state, key, missed, out)?;
-            if let Err(halt) = engine.check_mark(mark) {
-                self.copied = Some((found, mark, std::mem::take(out)));
-                return Err(halt);
-            }
-            engine.statistics.tick(Ticker::Gets, 1);
-            return Ok(found);
+            let copied = look_up(engine, &self.state, key, missed, out)?;
+            self.copied = Some((copied, std::mem::take(out)));
         }
-        let (found, mark, value) = self.copied.as_mut().expect("it was just looked at");
-        engine.check_mark(*mark)?;
+        let (copied, value) = self.copied.as_mut().expect("it was just copied");
+        if self.debt == Debt::NONE {
+            self.debt = engine.check_copied(*copied, self.key.bytes())?;
+        }
+        engine.check_paid(self.debt)?;
         std::mem::swap(out, value);
         engine.statistics.tick(Ticker::Gets, 1);
-        Ok(*found)
+        Ok(copied.found)
     }
 
     fn ask_for_help(&mut self) {

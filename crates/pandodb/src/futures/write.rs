@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use pando_format::Lsn;
 use pando_sync::Arc;
+use pando_wal::Acknowledge;
 
 use crate::batch::{Batch, WriteOptions};
 use crate::commit::{CommitScratch, Outcome};
@@ -17,7 +18,6 @@ use crate::futures::help::Answer;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::halt::{Halt, Step};
-use crate::options::Durability;
 use crate::table::Table;
 use crate::tables::TableState;
 use crate::write_set::WriteSet;
@@ -36,6 +36,7 @@ struct Work {
 /// How a batch ended.
 #[derive(Debug, Clone, Copy)]
 struct End {
+    /// What is waited for in the log, if that is asked for: the batch, or what it has read.
     lsn: Option<Lsn>,
     /// The key of a delete existed.
     existed: bool,
@@ -49,8 +50,9 @@ impl Work {
         }
     }
 
-    /// One attempt. `None`: something came between, and another one makes sense at once.
-    fn step(&mut self, engine: &Engine) -> Step<Option<End>> {
+    /// One attempt; `lent` as in [`Engine::try_commit`]. `None`: something came between, and
+    /// another one makes sense at once.
+    fn step(&mut self, engine: &Engine, lent: Option<u64>) -> Step<Option<End>> {
         if let Some((state, key)) = &self.look
             && !self.looked
         {
@@ -58,7 +60,7 @@ impl Work {
             let set = &mut self.set;
             if !found {
                 return Ok(Some(End {
-                    lsn: None,
+                    lsn: set.debt.lsn(),
                     existed: false,
                 }));
             }
@@ -67,7 +69,7 @@ impl Work {
             self.scratch.reset();
             self.looked = true;
         }
-        match engine.try_commit(&self.set, &mut self.scratch)? {
+        match engine.try_commit(&self.set, &mut self.scratch, lent, None)? {
             Outcome::Committed(lsn) => Ok(Some(End { lsn, existed: true })),
             Outcome::Conflict { .. } => {
                 self.looked = false;
@@ -84,7 +86,8 @@ impl Work {
     fn run(mut self, engine: &Engine) -> Result<End> {
         loop {
             let end = engine.block(|blocked| {
-                let end = self.step(engine);
+                let writes = self.set.len().max(1);
+                let end = self.step(engine, blocked.lend(writes));
                 blocked.wanted.append(&mut self.scratch.wanted);
                 end
             })?;
@@ -117,14 +120,14 @@ struct PendingWrite {
 }
 
 impl PendingWrite {
-    fn new(db: &Db, work: Work, options: WriteOptions) -> Self {
+    fn new(db: &Db, mut work: Work, options: WriteOptions) -> Self {
         let engine = db.engine().clone();
-        let durability = options.durability.unwrap_or(engine.options.durability);
+        work.set.durability = options.durability;
         Self {
-            engine,
             phase: Phase::Commit(work),
             waits: Waits::default(),
-            durable: durability == Durability::Durable,
+            durable: engine.acknowledge(options.durability) == Acknowledge::WhenDurable,
+            engine,
         }
     }
 
@@ -168,7 +171,7 @@ impl PendingWrite {
                             continue;
                         }
                     }
-                    let step = work.step(&self.engine);
+                    let step = work.step(&self.engine, None);
                     for page in work.scratch.wanted.drain(..) {
                         self.engine.wish_page(page);
                     }

@@ -68,7 +68,7 @@ impl Loads {
     pub(crate) fn owns(&self, lsn: Lsn, row: &GarbageRow) -> bool {
         match row {
             GarbageRow::DroppedTree(row) => lsn == Lsn(0) && u64::from(row.tree.0) >= self.first,
-            GarbageRow::Chunks(_) => false,
+            GarbageRow::Chunks(_) | GarbageRow::Leaked { .. } | GarbageRow::Aside => false,
         }
     }
 

@@ -237,6 +237,86 @@ fn a_slow_reader_sees_the_value_that_it_opened() {
     assert_eq!(verified(directory.path()).stat.chunks, 0);
 }
 
+/// Waits until no more than `most` bytes of the data file are used.
+fn wait_for_use(db: &Db, most: u64) {
+    let limit = time::now() + Duration::from_secs(20);
+    loop {
+        db.checkpoint().unwrap();
+        let report = db.report();
+        let used = report.data_bytes - report.data_free_bytes;
+        if used <= most {
+            return;
+        }
+        assert!(time::now() < limit, "{used} bytes are used, {most} at most");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_reader_that_stops_keeps_what_it_reads_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    const BYTES: usize = 200 * CHUNK;
+    let old = value(1, BYTES);
+    table.put(b"k", &old).unwrap();
+    let mut reader = table.get_reader(b"k").unwrap().unwrap();
+    let mut seen = vec![0; 100];
+    reader.read_exact(&mut seen).unwrap();
+    // What it reads is changed in part, then as a whole; other values follow, also of other keys.
+    let part = value(2, CHUNK);
+    for chunk in [3, 60, 61, 199] {
+        table
+            .put_range(b"k", (chunk * CHUNK) as u64, &part)
+            .unwrap();
+    }
+    for round in 10..40 {
+        table.put(b"k", &value(round, BYTES)).unwrap();
+        table.put(b"other", &value(round, BYTES)).unwrap();
+    }
+    // Two values that are there, and the one that is read.
+    wait_for_use(&db, 3 * BYTES as u64 + (1 << 20));
+    assert!(db.garbage_left());
+    reader.read_to_end(&mut seen).unwrap();
+    assert!(seen == old);
+    drop(reader);
+    wait_for_garbage(&db);
+    wait_for_use(&db, 2 * BYTES as u64 + (1 << 20));
+    drop(table);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).damages, []);
+}
+
+/// Rows that wait for one reader are in nobody's way, and go one by one as readers do.
+#[test]
+fn each_reader_that_goes_frees_what_only_it_has_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    const BYTES: usize = 500 * CHUNK;
+    let mut readers = Vec::new();
+    for round in 0..10 {
+        table.put(b"k", &value(round, BYTES)).unwrap();
+        readers.push(table.get_reader(b"k").unwrap().unwrap());
+    }
+    table.delete(b"k").unwrap();
+    for left in (0..10_u64).rev() {
+        // From both ends.
+        let at = if left % 2 == 0 { 0 } else { readers.len() - 1 };
+        let mut reader = readers.remove(at);
+        let mut seen = Vec::new();
+        reader.read_to_end(&mut seen).unwrap();
+        assert_eq!(seen.len(), BYTES);
+        drop(reader);
+        wait_for_use(&db, left * BYTES as u64 + (1 << 20));
+        assert!(db.garbage_left() || left == 0);
+    }
+    wait_for_garbage(&db);
+    drop(table);
+    db.close().unwrap();
+    assert_eq!(verified(directory.path()).stat.chunks, 0);
+}
+
 #[test]
 fn readers_and_writers_of_one_key_never_mix_values() {
     const ROUNDS: u64 = 150;

@@ -5,10 +5,12 @@ use std::task::{Wake, Waker};
 use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, WakerArc, thread};
-use pandodb::device::faulty::{Fault, FaultPlan, Operation};
+use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{Attempt, Reactor};
-use pandodb::{Batch, Builder, Db, Durability, Error, IoBackend, Table, WriteOptions};
+use pandodb::{Batch, Builder, Db, Durability, Error, IoBackend, Occupancy, Table, WriteOptions};
+
+use crate::progress::Progress;
 
 const WAYS: [IoBackend; 4] = [
     IoBackend::Auto,
@@ -233,9 +235,76 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
     device.fail(FaultPlan::sticky(Operation::Channel, "", 1, Fault::Io));
     // Pages are read one by one meanwhile.
     read_all(&table);
-    assert!(device.faults_struck() > 0, "a channel was wanted");
+    let struck = device.faults_struck();
+    assert!(struck > 0, "a channel was wanted");
+    // Leaves that lie apart, few of them in memory.
+    for first in 0..20 {
+        let mut batch = Batch::new();
+        for number in (first..KEYS).step_by(200) {
+            batch.put(&table, &key(number), &value(number));
+        }
+        db.write(&mut batch, unsafely()).unwrap();
+    }
+    assert!(device.faults_struck() > struck, "pages were read ahead");
     device.clear_faults();
     read_all(&table);
+}
+
+#[test]
+fn a_load_without_a_channel_writes_all() {
+    let (_directory, device) = faulty(IoBackend::Auto);
+    let db = Db::open_device(small(), device.clone().into()).unwrap();
+    let table = db.table("data").unwrap();
+    device.fail(FaultPlan::sticky(Operation::Channel, "", 1, Fault::Io));
+    let mut loader = table.loader().unwrap();
+    for number in 0..KEYS {
+        loader.put(&key(number), &value(number)).unwrap();
+    }
+    loader.finish().unwrap();
+    assert!(device.faults_struck() > 0, "a channel was wanted");
+    read_all(&table);
+}
+
+/// Those who wait for a channel that others make are told that there is none.
+#[test]
+fn nobody_waits_for_a_channel_that_cannot_be_made() {
+    const THREADS: u32 = 48;
+    const ROUNDS: u32 = 50;
+    let device = FaultyDevice::new(3);
+    let slow = InjectorDevice::new(AnyDevice::from(device.clone()), 3);
+    let db = Db::open_device(small(), slow.clone().into()).unwrap();
+    let table = db.table("data").unwrap();
+    fill(&table);
+    // It takes a while to find out, and others come meanwhile.
+    slow.fail(FaultPlan::sticky(
+        Operation::Channel,
+        "",
+        1,
+        Fault::Yield(100),
+    ));
+    device.fail(FaultPlan::sticky(Operation::Channel, "", 1, Fault::Io));
+    let progress = Arc::new(Progress::default());
+    let readers: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (table, progress) = (table.clone(), progress.clone());
+            thread::spawn(move || {
+                for round in 0..ROUNDS {
+                    let numbers = (0..16).map(|at| (thread * 61 + round * 977 + at * 251) % KEYS);
+                    let keys: Vec<Vec<u8>> = numbers.clone().map(key).collect();
+                    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                    let values = table.get_many(&keys).unwrap();
+                    assert!(values.into_iter().eq(numbers.map(|at| Some(value(at)))));
+                    progress.step();
+                }
+            })
+        })
+        .collect();
+    progress.wait_for(u64::from(THREADS * ROUNDS));
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert!(device.faults_struck() > 0, "a channel was wanted");
+    assert_eq!(db.occupancy(), Occupancy::default());
 }
 
 struct Called(AtomicU32);
@@ -252,7 +321,7 @@ fn get_by_loop(reactor: &mut Reactor, table: &Table, key: &[u8]) -> bool {
     let waker = Waker::from(called.clone());
     let mut out = Vec::new();
     loop {
-        match table.try_get(key, &mut out).unwrap() {
+        match table.try_get(key, &mut out, &mut None).unwrap() {
             Attempt::Ready(found) => return found,
             Attempt::Pending(pending) => reactor.park(pending, &waker).unwrap(),
         }

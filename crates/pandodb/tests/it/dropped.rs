@@ -205,3 +205,60 @@ fn roots_are_wired_up_to_the_cap_and_unwired_once_when_their_tables_go() {
     assert_eq!(db.report().wired_frames, of_the_store + 1);
     db.close().unwrap();
 }
+
+/// A drop and an emptying that meet happen one after the other.
+#[test]
+fn a_table_that_is_emptied_meanwhile_is_dropped() {
+    let builder = Db::builder().max_memory(4 << 20);
+    let db = builder.durability(Durability::None).open_in_memory();
+    let db = db.unwrap();
+    for round in 0..600 {
+        let table = db.table("t").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let cleared = (0..).find_map(|_| db.clear_tables(&[&table]).err());
+                assert!(matches!(cleared, Some(Error::NoSuchTable { .. })));
+            });
+            db.drop_table("t").unwrap();
+            assert_eq!(db.tables(), [""; 0], "round {round}");
+        });
+    }
+}
+
+/// Whoever asks for a table gets one, also if others drop what they find under its name.
+#[test]
+fn a_table_that_others_drop_is_made_again() {
+    const DROPS: u32 = 500;
+    let builder = Db::builder().max_memory(4 << 20);
+    let db = builder.durability(Durability::None).open_in_memory();
+    let db = db.unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut dropped = 0;
+                while dropped < DROPS && !done.load(Ordering::Relaxed) {
+                    match db.drop_table("t") {
+                        Ok(()) => dropped += 1,
+                        Err(Error::NoSuchTable { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        let makers = [(); 4].map(|()| {
+            scope.spawn(|| {
+                let mut made = Ok(());
+                while made.is_ok() && !done.load(Ordering::Relaxed) {
+                    made = db.table("t").map(drop);
+                }
+                done.store(true, Ordering::Relaxed);
+                made
+            })
+        });
+        for maker in makers {
+            maker.join().unwrap().unwrap();
+        }
+    });
+}

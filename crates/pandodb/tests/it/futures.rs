@@ -18,7 +18,7 @@ const NONE: WriteOptions = WriteOptions {
 const KEYS: u32 = 3000;
 
 /// Polls a future on this thread until it ends.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = thread_waker();
     loop {

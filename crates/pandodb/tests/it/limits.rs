@@ -1,6 +1,10 @@
 //! Limits are named, and said when they are met.
 
-use pandodb::{Batch, Compression, Db, Error, WriteOptions};
+use pando_sync::{Arc, thread};
+use pandodb::device::MemoryDevice;
+use pandodb::{Batch, Compression, Db, Durability, Error, WriteOptions};
+
+use crate::progress::Progress;
 
 #[test]
 fn too_long_keys_and_values_are_refused_with_the_limit() {
@@ -96,4 +100,47 @@ fn foreign_files_are_not_touched() {
         std::fs::read(directory.path().join("letter.txt")).unwrap(),
         b"dear"
     );
+}
+
+/// A batch of deletes that is larger than what any checkpoint makes room for is refused; smaller
+/// ones are taken, and the room that they leave is its own.
+#[test]
+fn a_batch_of_deletes_that_never_fits_is_refused() {
+    let device = MemoryDevice::new(24 << 20);
+    let options = Db::builder().max_memory(16 << 20).log_bytes(2 << 20);
+    let db = Db::open_device(options, device.into()).unwrap();
+    let table = db.table("t").unwrap();
+    let none = WriteOptions::durability(Durability::None);
+    // Two to a page.
+    let stored = (0_u32..).find(|number| {
+        let put = table.put_with(&number.to_be_bytes(), &[1; 1900], none);
+        put.inspect_err(|error| assert!(matches!(error, Error::Full { .. }), "{error}"))
+            .is_err()
+    });
+    let stored = stored.unwrap();
+    let progress = Arc::new(Progress::default());
+    let deleter = thread::spawn({
+        let progress = progress.clone();
+        move || {
+            let of = |numbers: std::ops::Range<u32>| {
+                let mut batch = Batch::new();
+                numbers.for_each(|number| batch.delete(&table, &number.to_be_bytes()));
+                batch
+            };
+            let refused = db.write(&mut of(0..stored), none);
+            progress.step();
+            assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+            assert_eq!(table.len(), u64::from(stored));
+            for first in (0..stored / 2).step_by(100) {
+                db.write(&mut of(first..first + 100), none).unwrap();
+            }
+            db.checkpoint().unwrap();
+            // More than the reserve has room for.
+            db.write(&mut of(stored / 2..stored / 2 + 1000), none)
+                .unwrap();
+            progress.step();
+        }
+    });
+    progress.wait_for(2);
+    deleter.join().unwrap();
 }

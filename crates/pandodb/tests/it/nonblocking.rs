@@ -6,7 +6,7 @@ use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, ScanPage, Transac
 use pandodb::{Db, Durability, Error, Table, WriteOptions};
 
 /// Runs an operation as a loop with one connection would.
-fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
+pub(crate) fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
     let waker = pando_sync::thread_waker();
     loop {
         match step(reactor) {
@@ -56,7 +56,7 @@ fn cold_reads_and_scans_complete_without_blocking() {
     for number in (0..3000_u32).rev() {
         let key = number.to_be_bytes();
         assert!(run(&mut reactor, |_| table
-            .try_get(&key, &mut out)
+            .try_get(&key, &mut out, &mut None)
             .unwrap()));
         assert_eq!(out, [number as u8; 200]);
     }
@@ -153,7 +153,7 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
         let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
         let mut out = Vec::new();
         let waker = pando_sync::thread_waker();
-        if let Attempt::Pending(pending) = table.try_get(&key, &mut out).unwrap() {
+        if let Attempt::Pending(pending) = table.try_get(&key, &mut out, &mut None).unwrap() {
             reactor.park(pending, &waker).unwrap();
         }
         // Nobody polls: the commit frees pages that are being read for the parked get.
@@ -188,7 +188,9 @@ fn a_group_is_read_as_far_as_single_reads_would_get() {
         while !keys.is_empty() {
             bytes.clear();
             values.clear();
-            table.try_get_group(&keys, &mut bytes, &mut values).unwrap();
+            table
+                .try_get_group(&keys, &mut bytes, &mut values, &mut None)
+                .unwrap();
             assert!(values.len() <= keys.len());
             for (key, value) in keys.iter().zip(&values) {
                 let value = value.clone().map(|range| bytes[range].to_vec());
@@ -199,7 +201,9 @@ fn a_group_is_read_as_far_as_single_reads_would_get() {
             keys.drain(..values.len());
             if !keys.is_empty() {
                 let key = keys.remove(0);
-                let found = run(&mut reactor, |_| table.try_get(key, &mut out).unwrap());
+                let found = run(&mut reactor, |_| {
+                    table.try_get(key, &mut out, &mut None).unwrap()
+                });
                 assert_eq!(found.then_some(&out), table.get(key).unwrap().as_ref());
                 alone += 1;
             }
@@ -216,6 +220,6 @@ fn a_group_of_a_table_that_is_gone_is_an_error() {
     let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
     let table = db.table("t").unwrap();
     db.drop_table("t").unwrap();
-    let read = table.try_get_group(&[b"a", b"b"], &mut Vec::new(), &mut Vec::new());
+    let read = table.try_get_group(&[b"a", b"b"], &mut Vec::new(), &mut Vec::new(), &mut None);
     assert!(matches!(read, Err(Error::NoSuchTable { .. })));
 }

@@ -1,0 +1,101 @@
+//! Pages that nobody reads for what is done with them: freed, given up, asked where they are.
+
+use pando_format::page::WORD_KIND;
+use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
+use pando_sync::atomic::Ordering;
+
+use crate::access::Stay;
+use crate::page_table::Place;
+use crate::pool::Pool;
+use crate::restart::{Attempt, Restart};
+
+/// What is said of a page that is out of reach.
+pub(crate) const OUT_OF_REACH: &str =
+    "is out of reach: it could not be read when a write to it was due";
+
+impl Pool {
+    /// Frees a page of a tree that is being taken apart, without reading it.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
+    pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
+        match self.table().get(page) {
+            Place::Resident(_) => {
+                let mut exclusive = self.exclusive(page)?;
+                exclusive.modify(stay)?;
+                exclusive.unwire();
+                exclusive.free(stay);
+                Ok(())
+            }
+            Place::Loading(_) => Err(Restart::Conflict),
+            Place::Free => Err(Restart::Damaged(page, "freed twice")),
+            place @ (Place::OnDisk(stored) | Place::OutOfReach(stored)) => {
+                if !self.table().swap(page, place, Place::Free) {
+                    return Err(Restart::Conflict);
+                }
+                self.epochs().push_pair(stay.epoch, page, None);
+                // The epoch of its image is not known without reading it: it always waits.
+                self.epochs().retire(stored.extent, None, stay.epoch);
+                self.page_ids().give_back(page);
+                Ok(())
+            }
+            Place::Chunk(stored) => self.free_chunk(stay, page, stored),
+        }
+    }
+
+    /// True if there is a page or a chunk with this id.
+    pub fn is_used(&self, page: PageId) -> bool {
+        self.table().get(page) != Place::Free
+    }
+
+    /// The tree that `page` says it belongs to.
+    ///
+    /// # Errors
+    /// As [`Pool::optimistic`].
+    pub fn tree_of(&self, page: PageId) -> Attempt<TreeId> {
+        let seen = self.optimistic(page, 0)?;
+        let word = seen.words().slice()[WORD_KIND].load(Ordering::Relaxed);
+        seen.validate()?;
+        Ok(TreeId(word as u32))
+    }
+
+    /// Sees to it that nobody reads `page` any more, which could not be read when a write to it was
+    /// due: should it be readable later, that write would be missing. It keeps its id and extent,
+    /// so that what it holds can be looked at by other means. False if it is in memory or was
+    /// freed meanwhile: the write may be tried again.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`] while somebody reads it.
+    pub fn put_out_of_reach(&self, stay: &Stay, page: PageId) -> Attempt<bool> {
+        let stored = match self.table().get(page) {
+            Place::OnDisk(stored) => stored,
+            Place::OutOfReach(_) => return Ok(true),
+            Place::Loading(_) => return Err(Restart::Conflict),
+            Place::Resident(_) | Place::Free | Place::Chunk(_) => return Ok(false),
+        };
+        let lost = StoredPage {
+            kind: StoredKind::OutOfReach,
+            ..stored
+        };
+        if !self
+            .table()
+            .swap(page, Place::OnDisk(stored), Place::OutOfReach(lost))
+        {
+            return Err(Restart::Conflict);
+        }
+        self.epochs().push_pair(stay.epoch, page, Some(lost));
+        Ok(true)
+    }
+
+    /// Where the newest complete image of `page` lies, for `stat`, `verify` and compaction.
+    pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
+        match self.table().get(page) {
+            Place::OnDisk(stored) | Place::Chunk(stored) | Place::OutOfReach(stored) => {
+                Some(stored.extent)
+            }
+            Place::Resident(frame) => self.header(frame).stored().map(|stored| stored.extent),
+            Place::Loading(frame) => self.header(frame).stored().map(|stored| stored.extent),
+            Place::Free => None,
+        }
+    }
+}

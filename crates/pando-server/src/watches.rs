@@ -1,0 +1,194 @@
+//! What a connection watches, and the memory that all connections may take for it.
+//!
+//! The engine tells changes apart by stripe, so one look stands for all keys of a stripe: the
+//! oldest, which fails whenever a later one would. A connection keeps a few bytes for each stripe,
+//! however many keys there are and however long, and finds one in a hash table.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pandodb::nonblocking::{Transaction, Watch, WatchPlace};
+
+/// What a place takes: in a table that has just grown, and in the transaction of EXEC.
+const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watch)>() + size_of::<Watch>()) as u64;
+
+/// Bytes that all connections have taken. Relaxed throughout: a count that orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct WatchBytes(AtomicU64);
+
+impl WatchBytes {
+    /// As of now.
+    pub(crate) fn used(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn try_take(&self, most: u64) -> bool {
+        let taken = self.0.fetch_add(PLACE_BYTES, Ordering::Relaxed) + PLACE_BYTES;
+        if taken > most {
+            self.0.fetch_sub(PLACE_BYTES, Ordering::Relaxed);
+        }
+        taken <= most
+    }
+}
+
+/// All memory for watches is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+/// The keys that a connection watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    /// Places, each with the oldest look at it.
+    places: HashMap<WatchPlace, Watch>,
+    /// Whom its memory is counted by, once it has taken some.
+    bytes: Option<Arc<WatchBytes>>,
+    /// When the first of the values that were there ends: that is a change.
+    deadline: Option<u64>,
+}
+
+impl Watches {
+    /// How many places are watched.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Memory that they take.
+    pub(crate) fn memory(&self) -> u64 {
+        self.places.len() as u64 * PLACE_BYTES
+    }
+
+    /// True if the place of `watch` is watched, since before that look.
+    pub(crate) fn has(&self, watch: &Watch) -> bool {
+        self.places.contains_key(&watch.place())
+    }
+
+    /// Watches the place of `watch`, unless it does already.
+    ///
+    /// # Errors
+    /// All connections together would take more than `most`.
+    pub(crate) fn add(
+        &mut self,
+        watch: Watch,
+        bytes: &Arc<WatchBytes>,
+        most: u64,
+    ) -> Result<(), TooMany> {
+        if self.has(&watch) {
+            return Ok(());
+        }
+        if !bytes.try_take(most) {
+            return Err(TooMany);
+        }
+        self.bytes.get_or_insert_with(|| bytes.clone());
+        self.places.insert(watch.place(), watch);
+        Ok(())
+    }
+
+    /// A value that is watched ends then.
+    pub(crate) fn ends_at(&mut self, deadline: u64) {
+        let first = self.deadline.unwrap_or(u64::MAX);
+        self.deadline = Some(first.min(deadline));
+    }
+
+    /// True if a value that was there has ended.
+    pub(crate) fn is_over(&self, now_ms: u64) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now_ms)
+    }
+
+    /// Takes over what `later` watches: where both do, the older look stays.
+    pub(crate) fn append(&mut self, mut later: Self) {
+        if let Some(deadline) = later.deadline {
+            self.ends_at(deadline);
+        }
+        if self.places.is_empty() {
+            std::mem::swap(&mut self.places, &mut later.places);
+            std::mem::swap(&mut self.bytes, &mut later.bytes);
+            return;
+        }
+        for (place, watch) in std::mem::take(&mut later.places) {
+            match self.places.entry(place) {
+                Entry::Occupied(_) => release(later.bytes.as_ref(), 1),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(watch);
+                }
+            }
+        }
+    }
+
+    /// `transaction` is committed only if nothing has changed.
+    pub(crate) fn expect(&self, transaction: &mut Transaction) {
+        for watch in self.places.values() {
+            transaction.expect(watch);
+        }
+    }
+}
+
+fn release(bytes: Option<&Arc<WatchBytes>>, places: usize) {
+    if let Some(bytes) = bytes {
+        let count = places as u64 * PLACE_BYTES;
+        let before = bytes.0.fetch_sub(count, Ordering::Relaxed);
+        assert!(before >= count, "what is given back was taken");
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        release(self.bytes.as_ref(), self.places.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pandodb::nonblocking::Attempt;
+    use pandodb::{Db, Table};
+
+    fn look(table: &Table, db: &Db, key: &[u8]) -> Watch {
+        match Transaction::new(db).watch(table, key) {
+            Attempt::Ready(watch) => watch,
+            Attempt::Pending(_) => panic!("nobody writes"),
+        }
+    }
+
+    #[test]
+    fn each_place_is_counted_once_and_until_it_is_dropped() {
+        let db = Db::builder()
+            .max_memory(16 << 20)
+            .open_in_memory()
+            .expect("a store in memory");
+        let table = db.table("t").expect("a table");
+        let bytes = Arc::new(WatchBytes::default());
+        let most = 3 * PLACE_BYTES;
+        let (mut first, mut second) = (Watches::default(), Watches::default());
+        for key in [&b"a"[..], b"b", b"a", b"b"] {
+            assert_eq!(first.add(look(&table, &db, key), &bytes, most), Ok(()));
+        }
+        assert_eq!((first.len(), bytes.used()), (2, 2 * PLACE_BYTES));
+        // More than anybody holds: places are few.
+        for number in 0..100_000_u32 {
+            let watch = look(&table, &db, &number.to_be_bytes());
+            let place = watch.place();
+            let known = second.places.contains_key(&place);
+            let is_first = second.len() == 0;
+            let expected = if known || is_first {
+                Ok(())
+            } else {
+                Err(TooMany)
+            };
+            assert_eq!(second.add(watch, &bytes, most), expected);
+        }
+        assert_eq!((second.len(), bytes.used()), (1, most));
+        assert_eq!(
+            second.add(look(&table, &db, b"a"), &bytes, u64::MAX),
+            Ok(())
+        );
+        first.ends_at(9);
+        second.ends_at(7);
+        first.append(second);
+        assert_eq!((first.len(), bytes.used()), (3, most));
+        assert!(first.is_over(7) && !first.is_over(6));
+        drop(first);
+        assert_eq!(bytes.used(), 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which errors are right when an operation of the device has failed.
+//!
+//! | failed                  | a call that meets it says                          | poisons      |
+//! |-------------------------|----------------------------------------------------|--------------|
+//! | read                    | what is damaged: a page, a file; a chunk: `Io`     | a batch may  |
+//! | write, sync             | `Io`, or nothing but `Poisoned` from then on       | yes          |
+//! | sync of a full disk     | the same; `Full` for files that were just made     | yes          |
+//! | anything of a full disk | `Full`                                             | never        |
+//! | anything else           | `Io`                                               | never        |
+//!
+//! Whatever it is, its text names the operation and its cause. An opening never says `Poisoned`.
+
+use pando_device::faulty::Operation;
+use pandodb::Error;
+
+use crate::failure::{Result, fail};
+
+/// What has failed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Struck {
+    pub(crate) operation: Operation,
+    /// For lack of room.
+    pub(crate) full: bool,
+}
+
+impl Struck {
+    fn verb(self) -> &'static str {
+        match self.operation {
+            Operation::Open => "cannot open",
+            Operation::Remove => "cannot remove",
+            Operation::Read => "cannot read",
+            Operation::Write => "cannot write",
+            Operation::Sync => "cannot sync",
+            Operation::SyncDirectory => "cannot sync the directory",
+            Operation::Allocate => "cannot allocate",
+            Operation::SetLen => "cannot set the length",
+            Operation::Punch => "cannot punch",
+            Operation::Channel => "cannot make a channel",
+        }
+    }
+
+    /// The text names the operation and its cause.
+    fn check_text(self, text: &str) -> Result<()> {
+        let cause = match self.full {
+            true => "no space is left",
+            false => "Input/output error",
+        };
+        match text.contains(self.verb()) && text.contains(cause) && !text.contains("panicked") {
+            true => Ok(()),
+            false => fail(format!("not what one says of {self:?}: {text}")),
+        }
+    }
+
+    fn may_poison(self) -> bool {
+        match self.operation {
+            // Of a batch that is in the log, or of background work.
+            Operation::Read | Operation::Sync => true,
+            Operation::Write => !self.full,
+            _ => false,
+        }
+    }
+
+    /// A store may be poisoned by it, and says so.
+    pub(crate) fn check_poison(self, cause: &str) -> Result<()> {
+        if !self.may_poison() {
+            return fail(format!("poisoned by {self:?}: {cause}"));
+        }
+        self.check_text(cause)
+    }
+
+    /// The kind of an error that is no poison is right.
+    fn is_kind(self, error: &Error) -> bool {
+        match (self.operation, error) {
+            (Operation::Read, Error::Full { .. }) => self.full,
+            (Operation::Read, _) => error.is_corruption() || matches!(error, Error::Io { .. }),
+            (Operation::Sync, Error::Full { .. }) => self.full,
+            (Operation::Sync, Error::Io { .. }) => true,
+            (_, Error::Full { .. }) => self.full,
+            (_, Error::Io { .. }) => !self.full,
+            _ => false,
+        }
+    }
+
+    /// An opening failed with the right error.
+    pub(crate) fn check_opening(self, error: &Error) -> Result<()> {
+        if !self.is_kind(error) {
+            return fail(format!("opening, {self:?}: {error}"));
+        }
+        self.check_text(&error.to_string())
+    }
+
+    /// A call on an open store failed with the right error; `poisoned` says why the store is.
+    pub(crate) fn check_working(self, error: &Error, poisoned: Option<&str>) -> Result<()> {
+        match (error, poisoned) {
+            (Error::Poisoned { cause }, Some(_)) => self.check_poison(cause),
+            (Error::Poisoned { cause }, None) => fail(format!("not poisoned, but: {cause}")),
+            _ if self.is_kind(error) => self.check_text(&error.to_string()),
+            _ => fail(format!("{self:?}, poisoned {poisoned:?}: {error}")),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! A lock of many readers or one writer that carries the number of its last change, in one word.
+//! All is tried, nothing waits; who is refused registers in a [`WaitList`](crate::WaitList) of its
+//! own and tries again.
+//!
+//! ```text
+//!  63            8 7        3 2          1               0
+//! +---------------+----------+----------+---------------+-----------+
+//! | stamp         | holders  | reserved | writer waits  | exclusive |
+//! +---------------+----------+----------+---------------+-----------+
+//! ```
+//!
+//! | transition | function |
+//! |---|---|
+//! | nobody holds it: exclusive; "writer waits" ends | [`StampLock::try_exclusive`] |
+//! | shared: "writer waits" begins | the same, refused |
+//! | nobody, or up to 30 others, share it: one more | [`StampLock::try_shared`] |
+//! | exclusive: a larger stamp | [`StampLock::set`] |
+//! | exclusive: nobody | [`StampLock::release_exclusive`] |
+//! | shared: one less | [`StampLock::release_shared`] |
+//!
+//! # The ordering argument
+//!
+//! A transaction reads a value under a stamp, takes the lock shared, sees that the stamp is the
+//! same, takes its place in an order (the log), and only then gives the lock back. Who changes the
+//! value takes the lock exclusively before it takes its place, and sets the stamp before it gives
+//! the lock back. Both are changes of one word: if the share comes first, the other takes its place
+//! behind the release (Acquire behind Release), so behind the reader; if the change comes first,
+//! the reader is refused, or sees its stamp. So who reads stands before who overwrites.
+//!
+//! Sharers could keep a writer away for ever. A writer that is refused by them says so in the word,
+//! and no share is given until it has come; who was turned away often enough while nobody held
+//! the lock goes on, takes the note away, and tells all who wait: that writer may have given up.
+
+use crate::atomic::{AtomicU64, Ordering, fence};
+
+const EXCLUSIVE: u64 = 1;
+const WRITER_WAITS: u64 = 1 << 1;
+/// Bit 2 is reserved.
+const SHARED_SHIFT: u32 = 3;
+const SHARED_ONE: u64 = 1 << SHARED_SHIFT;
+const SHARED: u64 = (1 << STAMP_SHIFT) - SHARED_ONE;
+const STAMP_SHIFT: u32 = 8;
+/// Largest stamp.
+pub const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
+
+const _: () = assert!(EXCLUSIVE | WRITER_WAITS | 1 << 2 | SHARED == (1 << STAMP_SHIFT) - 1);
+
+/// Why a share was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It is held: a release wakes.
+    Held,
+    /// Nobody holds it, and a writer is about to: try again in a moment, nobody wakes.
+    WriterWaits,
+}
+
+/// The lock and its stamp.
+#[derive(Debug, Default)]
+pub struct StampLock(AtomicU64);
+
+impl StampLock {
+    /// Free, with stamp 0.
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The stamp, to be remembered before something is read; None while a writer holds the lock.
+    pub fn stamp(&self) -> Option<u64> {
+        // Acquire: pairs with the Release in release_exclusive: what the writer did is seen.
+        let word = self.0.load(Ordering::Acquire);
+        (word & EXCLUSIVE == 0).then_some(word >> STAMP_SHIFT)
+    }
+
+    /// True if nobody has changed anything since `stamp`, and no writer is about to.
+    pub fn is_unchanged(&self, stamp: u64) -> bool {
+        // Acquire: the reads that the stamp covers come before this look.
+        fence(Ordering::Acquire);
+        let word = self.0.load(Ordering::Relaxed);
+        word & EXCLUSIVE == 0 && word >> STAMP_SHIFT == stamp
+    }
+
+    /// The stamp, for who holds the lock.
+    pub fn held_stamp(&self) -> u64 {
+        // Relaxed: the holder has acquired the word.
+        self.0.load(Ordering::Relaxed) >> STAMP_SHIFT
+    }
+
+    /// True if the stamp is still `stamp`; the caller holds the lock, or knows that nobody who
+    /// holds it has taken its place without a stamp.
+    pub fn has_stamp(&self, stamp: u64) -> bool {
+        // Relaxed: the holder has acquired the word.
+        self.0.load(Ordering::Relaxed) >> STAMP_SHIFT == stamp
+    }
+
+    /// True while a writer holds it.
+    pub fn is_exclusive(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// True while somebody shares it.
+    pub fn is_shared(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// Takes the lock alone. Refused by sharers it asks them to let it in.
+    pub fn try_exclusive(&self) -> bool {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if seen & EXCLUSIVE != 0 {
+                return false;
+            }
+            let refused = seen & SHARED != 0;
+            let new = match refused {
+                true => seen | WRITER_WAITS,
+                false => (seen & !WRITER_WAITS) | EXCLUSIVE,
+            };
+            if new == seen {
+                return false;
+            }
+            // Acquire: pairs with the Releases of both kinds of holder.
+            let swap =
+                self.0
+                    .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
+            match swap {
+                Ok(_) => return !refused,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Takes a share. `is_patient`: gives way to a writer that waits. One that is not has to wake
+    /// all who wait for the lock when it was given a share.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn try_shared(&self, is_patient: bool) -> Result<(), Refused> {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let waits = seen & WRITER_WAITS != 0;
+            if seen & EXCLUSIVE != 0 || seen & SHARED == SHARED || waits && seen & SHARED != 0 {
+                return Err(Refused::Held);
+            }
+            if waits && is_patient {
+                return Err(Refused::WriterWaits);
+            }
+            let new = (seen & !WRITER_WAITS) + SHARED_ONE;
+            // Acquire: pairs with the Release in release_exclusive.
+            let swap =
+                self.0
+                    .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
+            match swap {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Raises the stamp; the caller holds the lock alone, or nobody else changes stamps.
+    ///
+    /// # Panics
+    /// When `stamp` is beyond [`STAMP_MAX`].
+    pub fn set(&self, stamp: u64) {
+        assert!(stamp <= STAMP_MAX, "a stamp of more than 56 bits");
+        let mut old = self.0.load(Ordering::Relaxed);
+        loop {
+            let low = old & ((1 << STAMP_SHIFT) - 1);
+            let new = (old >> STAMP_SHIFT).max(stamp) << STAMP_SHIFT | low;
+            // Release: pairs with the Acquire in stamp.
+            match self
+                .0
+                .compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Gives the lock back; the caller wakes all who wait.
+    ///
+    /// # Panics
+    /// When nobody held it alone.
+    pub fn release_exclusive(&self) {
+        // Release: pairs with the Acquires in stamp and the tries.
+        let old = self.0.fetch_and(!EXCLUSIVE, Ordering::Release);
+        assert!(old & EXCLUSIVE != 0, "a lock that nobody held was released");
+        assert!(old & SHARED == 0, "shared and exclusive at once");
+    }
+
+    /// Gives a share back. True if the caller has to wake all who wait.
+    ///
+    /// # Panics
+    /// When nobody shared it.
+    #[must_use]
+    pub fn release_shared(&self) -> bool {
+        // Release: pairs with the Acquire in try_exclusive.
+        let old = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
+        assert!(old & SHARED != 0, "a share that nobody had was given back");
+        assert!(old & EXCLUSIVE == 0, "shared and exclusive at once");
+        old & SHARED == SHARED || old & SHARED == SHARED_ONE && old & WRITER_WAITS != 0
+    }
+
+    /// For who was refused the lock alone and has registered: true if it may try again, else it
+    /// is going to be woken.
+    pub fn looks_free(&self) -> bool {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if seen & EXCLUSIVE != 0 {
+                return false;
+            }
+            if seen & SHARED == 0 {
+                return true;
+            }
+            // Its note may be gone: without one those who share it wake nobody.
+            let new = seen | WRITER_WAITS;
+            match self
+                .0
+                .compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The same for who was refused a share.
+    pub fn looks_shareable(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        let is_kept = word & WRITER_WAITS != 0 && word & SHARED != 0;
+        word & EXCLUSIVE == 0 && word & SHARED != SHARED && !is_kept
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writer_or_many_readers_hold_it() {
+        let lock = StampLock::new();
+        assert!(lock.try_exclusive());
+        assert_eq!(lock.stamp(), None);
+        assert!(!lock.is_unchanged(0), "somebody is about to write");
+        assert!(lock.has_stamp(0));
+        assert!(!lock.try_exclusive());
+        assert_eq!(lock.try_shared(true), Err(Refused::Held));
+        lock.set(7);
+        lock.set(5);
+        lock.release_exclusive();
+        assert_eq!(lock.stamp(), Some(7), "stamps never go back");
+        for _ in 0..31 {
+            lock.try_shared(true).unwrap();
+        }
+        assert_eq!(lock.try_shared(true), Err(Refused::Held), "the 32nd waits");
+        assert!(!lock.looks_shareable());
+        assert!(lock.is_unchanged(7), "those who share it change nothing");
+        assert!(lock.release_shared(), "the 32nd is woken");
+        assert!((0..29).all(|_| !lock.release_shared()));
+        assert!(!lock.release_shared(), "nobody waits");
+        assert!(lock.try_exclusive());
+    }
+
+    #[test]
+    fn a_writer_that_waits_is_let_in_before_more_readers() {
+        let lock = StampLock::new();
+        lock.try_shared(true).unwrap();
+        assert!(!lock.try_exclusive());
+        assert_eq!(lock.try_shared(true), Err(Refused::Held));
+        assert!(lock.release_shared(), "the writer is woken");
+        assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
+        assert!(lock.try_exclusive());
+        lock.release_exclusive();
+        lock.try_shared(true).expect("it has come");
+    }
+
+    #[test]
+    fn a_writer_that_has_given_up_keeps_nobody_away() {
+        let lock = StampLock::new();
+        lock.try_shared(true).unwrap();
+        assert!(!lock.try_exclusive());
+        assert!(lock.release_shared());
+        assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
+        lock.try_shared(false).expect("its patience is over");
+        lock.try_shared(true).expect("the note is gone");
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-sync --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use super::*;
+    use crate::{Arc, WaitList, park, thread, thread_waker};
+
+    #[derive(Default)]
+    struct Place {
+        lock: StampLock,
+        waiters: WaitList,
+        /// The order: a mutex in the log, a counter here.
+        order: AtomicU64,
+    }
+
+    impl Place {
+        fn next(&self) -> u64 {
+            self.order.fetch_add(1, Ordering::Relaxed) + 1
+        }
+
+        /// Reads, takes its place; what it has read, and its place.
+        fn read(&self) -> Option<(u64, u64)> {
+            let stamp = self.lock.stamp()?;
+            self.lock.try_shared(true).ok()?;
+            let same = self.lock.has_stamp(stamp);
+            let place = same.then(|| self.next());
+            if self.lock.release_shared() {
+                self.waiters.notify_all();
+            }
+            place.map(|place| (stamp, place))
+        }
+
+        fn write(&self) -> Option<u64> {
+            self.lock.try_exclusive().then(|| {
+                let place = self.next();
+                self.lock.set(place);
+                self.lock.release_exclusive();
+                self.waiters.notify_all();
+                place
+            })
+        }
+
+        fn write_for_sure(&self) -> u64 {
+            loop {
+                if let Some(place) = self.write() {
+                    return place;
+                }
+                self.waiters.register(&thread_waker());
+                if !self.lock.looks_free() {
+                    park();
+                }
+            }
+        }
+    }
+
+    fn model() -> loom::model::Builder {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.max_branches = 100_000;
+        model
+    }
+
+    /// Who has read a value stands before whoever overwrites it, and behind who wrote it.
+    #[test]
+    fn readers_stand_between_the_writers_around_them() {
+        model().check(|| {
+            let place = Arc::new(Place::default());
+            let reader = thread::spawn({
+                let place = place.clone();
+                move || place.read()
+            });
+            let writes: Vec<u64> = (0..2).filter_map(|_| place.write()).collect();
+            if let Some((read, at)) = reader.join().unwrap() {
+                let newest = writes.iter().rev().find(|write| **write < at);
+                assert_eq!(read, newest.copied().unwrap_or(0), "{writes:?}, {at}");
+            }
+        });
+    }
+
+    /// A writer that readers have refused is woken, also when one has lost its patience.
+    #[test]
+    fn a_writer_that_was_refused_is_woken() {
+        model().check(|| {
+            let place = Arc::new(Place::default());
+            let reader = thread::spawn({
+                let place = place.clone();
+                move || {
+                    for _ in 0..2 {
+                        if place.lock.try_shared(false).is_ok() {
+                            // It may have taken a note away.
+                            place.waiters.notify_all();
+                            if place.lock.release_shared() {
+                                place.waiters.notify_all();
+                            }
+                        }
+                    }
+                }
+            });
+            assert_eq!(place.write_for_sure(), 1);
+            reader.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! `pando salvage`: copies what can be read of a damaged store into a new one, and says what is
+//! lost.
+
+use std::path::Path;
+
+use pandodb::{Damage, Db, Error, LostRange, SalvageReport, SalvagedTable};
+use serde_json::{Value, json};
+
+use crate::command_line::SalvageFlags;
+use crate::failure::{Code, Failure};
+use crate::inspect::check_directory;
+use crate::memory;
+use crate::output;
+use crate::progress::Progress;
+use crate::quantity::{parse_size, show_size};
+
+/// Memory of the new store where there is that much, when nothing is said.
+const MEMORY_DEFAULT: u64 = 1 << 30;
+
+pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
+    check_directory(&flags.target)?;
+    check_new(&flags.target.dir, &flags.new)?;
+    let max_memory = match &flags.max_memory {
+        Some(text) => {
+            parse_size(text).map_err(|what| Failure::usage(format!("--max-memory: {what}")))?
+        }
+        None => MEMORY_DEFAULT.min(memory::available() / 4),
+    };
+    let mut progress = Progress::new();
+    let options = Db::builder().max_memory(max_memory);
+    let salvaged = pandodb::salvage(&flags.target.dir, &flags.new, options, |done, all| {
+        progress.update("pages looked at", done as f64 / all.max(1) as f64);
+    });
+    progress.finish();
+    let report = salvaged.map_err(|error| match error {
+        Error::InvalidOption {
+            option: "dir",
+            what,
+        } => Failure::usage(what),
+        other => other.into(),
+    })?;
+    if flags.target.json {
+        output::line(report_json(&report));
+    } else {
+        print(&report);
+    }
+    if report.is_whole() {
+        return Ok(());
+    }
+    let places = report.lost.len() + report.unbounded.len();
+    let text = format!(
+        "{places} places of the store could not be read; {} has everything else",
+        flags.new.display()
+    );
+    Err(Failure::new(Code::Damage, text))
+}
+
+/// The new directory is not there, or empty, and no part of the old one.
+fn check_new(old: &Path, new: &Path) -> Result<(), Failure> {
+    let shown = new.display();
+    let wrong = |what: &str| Failure::usage(format!("{shown} {what}"));
+    if let Ok(mut entries) = std::fs::read_dir(new)
+        && entries.next().is_some()
+    {
+        return Err(wrong("is not empty; name a directory for the new store"));
+    }
+    if new.exists() && !new.is_dir() {
+        return Err(wrong("is no directory"));
+    }
+    let existing = new.ancestors().find(|part| part.exists());
+    let inside = existing.unwrap_or_else(|| Path::new(".")).canonicalize();
+    match (inside, old.canonicalize()) {
+        (Ok(inside), Ok(old)) if inside.starts_with(&old) => {
+            Err(wrong("lies in the damaged store, which is not changed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print(report: &SalvageReport) {
+    for SalvagedTable { name, rows, bytes } in &report.tables {
+        output::line(format_args!(
+            "table '{name}': {rows} rows, {} copied",
+            show_size(*bytes)
+        ));
+    }
+    output::line(format_args!(
+        "{} batches of the log and {} writes that were put aside applied",
+        report.batches, report.writes_aside
+    ));
+    for Damage { place, what } in &report.harmless {
+        output::line(format_args!(
+            "damaged, and no more lost than said: {place}: {what}"
+        ));
+    }
+    for Damage { place, what } in &report.unbounded {
+        output::line(format_args!(
+            "lost, nobody knows of which keys: {place}: {what}"
+        ));
+    }
+    for lost in &report.lost {
+        output::line(format_args!("lost: {}", shown(lost)));
+    }
+    if report.is_whole() {
+        output::line("Nothing is lost.");
+    }
+}
+
+fn shown(lost: &LostRange) -> String {
+    let LostRange {
+        table,
+        from,
+        found,
+        why,
+        ..
+    } = lost;
+    let from = from.escape_ascii();
+    let to = match &lost.to {
+        Some(to) => format!("up to '{}', which is not", to.escape_ascii()),
+        None => "up to the end".to_owned(),
+    };
+    let found = match found {
+        0 => String::new(),
+        rows => format!(" but for {rows} rows that were found"),
+    };
+    format!("table '{table}' from '{from}' {to}{found}: {why}")
+}
+
+fn report_json(report: &SalvageReport) -> Value {
+    let damage = |damage: &Damage| json!({ "place": damage.place, "what": damage.what });
+    let damages = |damages: &[Damage]| damages.iter().map(damage).collect::<Vec<_>>();
+    let table = |table: &SalvagedTable| json!({ "name": table.name, "rows": table.rows, "bytes": table.bytes });
+    let lost = |lost: &LostRange| {
+        json!({
+            "table": lost.table,
+            "from": lost.from.escape_ascii().to_string(),
+            "to": lost.to.as_ref().map(|to| to.escape_ascii().to_string()),
+            "found": lost.found,
+            "why": lost.why,
+        })
+    };
+    json!({
+        "whole": report.is_whole(),
+        "tables": report.tables.iter().map(table).collect::<Vec<_>>(),
+        "batches": report.batches,
+        "writes_aside": report.writes_aside,
+        "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
+        "unbounded": damages(&report.unbounded),
+        "harmless": damages(&report.harmless),
+    })
+}

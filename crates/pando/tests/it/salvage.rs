@@ -1,0 +1,80 @@
+//! `pando salvage`.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::running::pando;
+use crate::tools::store;
+
+fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = pando(directory).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn what_is_lost_is_told_and_the_rest_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let (code, out, err) = run(here, &["salvage", "store", "whole", "--max-memory=16m"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("table 'bench': 3000 rows"), "{out}");
+    assert!(out.contains("Nothing is lost."), "{out}");
+    let path = here.join("store/data");
+    let mut data = fs::read(&path).unwrap();
+    let is_leaf = |page: &[u8]| page[8..13] == [16, 0, 0, 0, 1];
+    let leaf = data.chunks_exact_mut(4096).rfind(|page| is_leaf(page));
+    leaf.unwrap()[3000] ^= 4;
+    fs::write(&path, &data).unwrap();
+    let (code, out, err) = run(here, &["verify", "store"]);
+    assert!(code == 3 && err.contains("pando salvage"), "{out}{err}");
+    let salvage = ["salvage", "store", "new/one", "--json", "--max-memory=16m"];
+    let (code, out, err) = run(here, &salvage);
+    assert!(
+        code == 3 && err.contains("new/one has everything else"),
+        "{out}{err}"
+    );
+    let report = json(&out);
+    let lost = report["lost"].as_array().unwrap();
+    assert!(lost.len() == 1 && lost[0]["table"] == "bench", "{out}");
+    let rows = report["tables"][0]["rows"].as_u64().unwrap();
+    assert!((2900..3000).contains(&rows), "{rows}");
+    assert_eq!(report["whole"], false);
+    let (code, out, _) = run(here, &["verify", "new/one", "--json"]);
+    assert_eq!(code, 0, "{out}");
+    assert_eq!(json(&out)["stat"]["tables"][0]["entries"], rows);
+    assert_eq!(fs::read(&path).unwrap(), data, "it is only read");
+}
+
+#[test]
+fn a_new_store_needs_a_place_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    fs::create_dir(here.join("full")).unwrap();
+    fs::write(here.join("full/file"), b"something").unwrap();
+    for (new, what) in [
+        ("full", "is not empty"),
+        ("store", "is not empty"),
+        ("store/new", "lies in the damaged store"),
+        ("full/file", "is no directory"),
+    ] {
+        let (code, _, err) = run(here, &["salvage", "store", new]);
+        assert!(code == 1 && err.contains(what), "{new}: {err}");
+    }
+    let (code, _, err) = run(here, &["salvage", "nothing", "new"]);
+    assert!(code == 1 && err.contains("does not exist"), "{err}");
+    let (code, _, err) = run(here, &["salvage", "full", "new"]);
+    assert!(code != 0 && !here.join("new").exists(), "{err}");
+}

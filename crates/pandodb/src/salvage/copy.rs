@@ -1,0 +1,243 @@
+//! The new store while it is filled: rows in batches, values in chunks piece by piece, and what is
+//! lost of each tree.
+
+use std::collections::BTreeMap;
+
+use pando_format::TreeId;
+use pando_format::chunks::{ChunkList, ChunkShape};
+use pando_tree::Tree;
+
+use crate::batch::{Batch, WriteOptions};
+use crate::db::Db;
+use crate::error::Result;
+use crate::options::Durability;
+use crate::salvage::walk::{Gap, RowValue, Walker};
+use crate::salvage::{LostRange, SalvageReport, SalvagedTable};
+use crate::store::Store;
+use crate::table::Table;
+
+/// A batch is written when it has so many bytes, or rows.
+const BATCH_BYTES: usize = 128 << 10;
+const BATCH_ROWS: usize = 512;
+const QUICK: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+
+/// Fills the new store.
+pub(super) struct Copier<'a> {
+    source: &'a Store,
+    pub(super) db: &'a Db,
+    /// Tables of the new store, by the tree that they have in the old one.
+    tables: BTreeMap<TreeId, Table>,
+    batch: Batch,
+    batch_bytes: usize,
+    /// By name of the table.
+    bytes: BTreeMap<String, u64>,
+    gaps: BTreeMap<TreeId, Vec<Gap>>,
+    /// Keys whose values are lost, and why.
+    keys: BTreeMap<(TreeId, Vec<u8>), String>,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(source: &'a Store, db: &'a Db) -> Self {
+        Self {
+            source,
+            db,
+            tables: BTreeMap::new(),
+            batch: Batch::new(),
+            batch_bytes: 0,
+            bytes: BTreeMap::new(),
+            gaps: BTreeMap::new(),
+            keys: BTreeMap::new(),
+        }
+    }
+
+    /// The rows of `tree` go to the table called `name` from here on.
+    pub(super) fn begin(&mut self, tree: TreeId, name: &str) -> Result<()> {
+        let table = self.db.table(name)?;
+        self.tables.insert(tree, table);
+        Ok(())
+    }
+
+    /// The rows of a tree without a name go to one that tells its number.
+    pub(super) fn begin_nameless(&mut self, tree: TreeId) -> Result<()> {
+        let mut name = format!("lost/{}", tree.0);
+        while self.db.existing_table(&name).is_some() {
+            name.push('+');
+        }
+        self.begin(tree, &name)
+    }
+
+    /// True if the rows of `tree` have a table.
+    pub(super) fn knows(&self, tree: TreeId) -> bool {
+        self.tables.contains_key(&tree)
+    }
+
+    /// Copies what can be read of `tree`.
+    pub(super) fn tree(&mut self, walker: &mut Walker<'_>, tree: Tree) -> Result<()> {
+        let gaps = walker.tree(tree, &mut |key, value| self.row(tree.id, key, value))?;
+        self.gaps.entry(tree.id).or_default().extend(gaps);
+        Ok(())
+    }
+
+    /// Copies the leaves of a tree of which neither name nor root are known.
+    pub(super) fn nameless(&mut self, walker: &mut Walker<'_>, tree: TreeId) -> Result<()> {
+        self.begin_nameless(tree)?;
+        let why = "the catalogue's row of this tree cannot be read".to_owned();
+        let gap = walker.rootless(tree, why, &mut |key, value| self.row(tree, key, value))?;
+        self.gaps.entry(tree).or_default().push(gap);
+        Ok(())
+    }
+
+    fn row(&mut self, tree: TreeId, key: &[u8], value: RowValue<'_>) -> Result<()> {
+        match value {
+            RowValue::Bytes(value) => self.put(tree, key, value),
+            RowValue::Chunks(list) => self.put_list(tree, key, &list),
+            RowValue::Lost(why) => self.lose(tree, key, why),
+        }
+    }
+
+    pub(super) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some(table) = self.write(tree, key, value.len())? else {
+            return Ok(());
+        };
+        self.batch.put(&table, key, value);
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        if let Some(table) = self.write(tree, key, 0)? {
+            self.batch.delete(&table, key);
+        }
+        Ok(())
+    }
+
+    /// Puts the value that lies in the chunks of `list`.
+    pub(super) fn put_list(&mut self, tree: TreeId, key: &[u8], list: &ChunkList) -> Result<()> {
+        let source = self.source;
+        let mut buffer = source.chunk_buffer(list.shape);
+        self.put_chunks(tree, key, &list.head, list.shape, |index, take| {
+            source.read_chunk(list, index, &mut buffer)?;
+            take(&buffer)
+        })
+    }
+
+    /// Puts a value whose chunks `read` hands over. What cannot be read makes it a lost one.
+    pub(super) fn put_chunks(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        head: &[u8],
+        shape: ChunkShape,
+        mut read: impl FnMut(usize, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let mut writer = self.db.value_writer(shape.bytes)?;
+        for index in 0..shape.count() {
+            match read(index, &mut |bytes| writer.write(bytes)) {
+                Ok(()) => {}
+                Err(error) if error.is_corruption() => {
+                    return self.lose(tree, key, error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let value = writer.finish_with_head(head.to_vec())?;
+        let bytes = usize::try_from(value.len()).unwrap_or(usize::MAX);
+        if let Some(table) = self.write(tree, key, bytes)? {
+            self.batch.put_large(&table, key, value);
+        }
+        Ok(())
+    }
+
+    /// The value of `key` is lost: an older one must not be there in its place.
+    pub(super) fn lose(&mut self, tree: TreeId, key: &[u8], why: String) -> Result<()> {
+        self.delete(tree, key)?;
+        self.keys.insert((tree, key.to_vec()), why);
+        Ok(())
+    }
+
+    /// A write to `key` of the table of `tree`, if there is one: what was lost there is no loss.
+    fn write(&mut self, tree: TreeId, key: &[u8], bytes: usize) -> Result<Option<Table>> {
+        let Some(table) = self.tables.get(&tree).cloned() else {
+            return Ok(None);
+        };
+        if !self.keys.is_empty() {
+            self.keys.remove(&(tree, key.to_vec()));
+        }
+        // Long ones go alone: a batch has a longest record.
+        let added = key.len().saturating_add(bytes);
+        if self.batch_bytes.saturating_add(added) > BATCH_BYTES || self.batch.len() >= BATCH_ROWS {
+            self.flush()?;
+        }
+        self.batch_bytes = self.batch_bytes.saturating_add(added);
+        let sum = self.bytes.entry(table.name().to_owned()).or_default();
+        *sum = sum.saturating_add(added as u64);
+        Ok(Some(table))
+    }
+
+    /// Writes what was gathered.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.db.write(&mut self.batch, QUICK)?;
+            self.batch.clear();
+        }
+        self.batch_bytes = 0;
+        Ok(())
+    }
+
+    /// The table that `tree` has in the new store, with all writes so far.
+    pub(super) fn table_of(&mut self, tree: TreeId) -> Result<Option<Table>> {
+        self.flush()?;
+        Ok(self.tables.get(&tree).cloned())
+    }
+
+    /// The table of `tree` is dropped.
+    pub(super) fn drop_tree(&mut self, tree: TreeId) -> Result<()> {
+        if let Some(table) = self.table_of(tree)? {
+            self.tables.remove(&tree);
+            self.bytes.remove(table.name());
+            self.db.drop_table(table.name())?;
+        }
+        Ok(())
+    }
+
+    /// Tells what there is and what is lost.
+    pub(super) fn finish(mut self, report: &mut SalvageReport) -> Result<()> {
+        self.flush()?;
+        for (tree, table) in &self.tables {
+            let name = table.name();
+            report.tables.push(SalvagedTable {
+                name: name.to_owned(),
+                rows: table.len(),
+                bytes: self.bytes.get(name).copied().unwrap_or(0),
+            });
+            for gap in self.gaps.remove(tree).unwrap_or_default() {
+                report.lost.push(LostRange {
+                    table: name.to_owned(),
+                    from: gap.range.from,
+                    to: gap.range.to,
+                    found: gap.found,
+                    why: gap.why,
+                });
+            }
+        }
+        for ((tree, key), why) in self.keys {
+            let Some(table) = self.tables.get(&tree) else {
+                continue;
+            };
+            report.lost.push(LostRange {
+                table: table.name().to_owned(),
+                to: Some([&key[..], &[0]].concat()),
+                from: key,
+                found: 0,
+                why,
+            });
+        }
+        report
+            .tables
+            .sort_by(|one, other| one.name.cmp(&other.name));
+        let place = |lost: &LostRange| (lost.table.clone(), lost.from.clone());
+        report.lost.sort_by_key(place);
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The damaged store: the newest checkpoint as far as it is known, to be read only.
+
+use pando_device::{AnyDevice, Device, File, IoBuf, OpenOptions};
+use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::{Compression, Epoch};
+
+use crate::error::{Error, Result};
+use crate::layout::{Layout, open_data, pool_of, space_keeper};
+use crate::mapping_files::{CREATING, SUPERBLOCK, read_superblock};
+use crate::options::{Budget, Builder};
+use crate::salvage::{SalvageReport, mapping};
+use crate::store::Store;
+use crate::verify::Damage;
+
+/// What is read of a damaged store.
+pub(super) struct Source {
+    pub(super) store: Store,
+    pub(super) superblock: Superblock,
+}
+
+impl Source {
+    /// Loads what there is; tells `report` what is damaged.
+    ///
+    /// # Errors
+    /// When no superblock can be read, or no data file.
+    pub(super) fn load(device: &AnyDevice, report: &mut SalvageReport) -> Result<Self> {
+        let names = device.list().map_err(Error::io("listing the directory"))?;
+        if names.iter().any(|name| name == CREATING) {
+            return Err(Error::InvalidOption {
+                option: "dir",
+                what: "the store in it was never finished: it holds nothing".into(),
+            });
+        }
+        let superblock = newest_slot(device, report)?;
+        let layout = Layout::of_superblock(&superblock)?;
+        let data = open_data(device, OpenOptions::read(), layout.block_bytes)?;
+        let words = mapping::read(device, &superblock, report);
+        let mut budget = Budget::new(&Builder::default(), layout.page_size);
+        // Any store can be looked at, whatever budget it was made with.
+        budget.page_ids_max = u32::MAX as usize;
+        let statistics = device.statistics();
+        // Nothing is ever allocated there, and pages behind the end of the file cannot be read.
+        let blocks = superblock.data_blocks.max(1);
+        let space = space_keeper(&data, blocks, layout, statistics.clone());
+        let pool = pool_of(&budget, layout, Compression::default(), statistics)?;
+        let next = Epoch(superblock.generation.0 + 1);
+        pool.restore(words.pages(), next, superblock.checkpoint_lsn);
+        let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
+        Ok(Self { store, superblock })
+    }
+}
+
+/// The newest slot that can be read; the other one does not matter then: it is the same, or that
+/// of a checkpoint of which nothing was freed or written over.
+fn newest_slot(device: &AnyDevice, report: &mut SalvageReport) -> Result<Superblock> {
+    let opening = Error::io("opening the superblock");
+    let file = device
+        .open(SUPERBLOCK, OpenOptions::read())
+        .map_err(opening)?;
+    let mut slots = Vec::new();
+    for slot in 0..2 {
+        let mut bytes = IoBuf::new(SLOT_BYTES);
+        let read = file.read_at(&mut bytes, slot * SLOT_BYTES as u64);
+        let decoded = match read {
+            Ok(()) => Superblock::decode(&bytes).map_err(|damage| damage.what),
+            Err(error) => Err(error.to_string()),
+        };
+        match decoded {
+            Ok(superblock) => slots.push(superblock),
+            Err(what) => report.harmless.push(Damage {
+                place: format!("{SUPERBLOCK}, slot {slot}"),
+                what,
+            }),
+        }
+    }
+    match slots.into_iter().max_by_key(|slot| slot.generation) {
+        Some(newest) => Ok(newest),
+        // Which says what is wrong, or that it is of another version.
+        None => read_superblock(&file),
+    }
+}

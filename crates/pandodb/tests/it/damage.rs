@@ -1,0 +1,318 @@
+//! Stores with damaged pages that are written to, dropped, opened again: one page is lost, and
+//! nothing else.
+
+use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_format::page::{HEADER_BYTES, PageKind};
+use pandodb::{Builder, Db, Durability, Error, VerifyReport, WriteOptions};
+
+const PAGE: usize = 4096;
+const QUICK: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+
+fn options() -> Builder {
+    Db::builder().max_memory(8 << 20).frames(64)
+}
+
+fn open(device: &FaultyDevice) -> Db {
+    Db::open_device(options(), device.clone().into()).expect("it opens")
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:08}").into_bytes()
+}
+
+/// A closed store with a table `t` of so many rows, each with its number in it.
+fn filled(seed: u64, rows: u32) -> FaultyDevice {
+    let device = FaultyDevice::new(seed);
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    for number in 0..rows {
+        let value = [&key(number)[..], &[7; 80]].concat();
+        table.put_with(&key(number), &value, QUICK).unwrap();
+    }
+    db.close().unwrap();
+    device
+}
+
+/// Blocks of `data` that hold a page of this kind, of a table, in which `text` is.
+fn pages_with(device: &FaultyDevice, kind: PageKind, text: &[u8]) -> Vec<usize> {
+    let data = device.snapshot_file("data");
+    let holds = |page: &[u8]| {
+        let tree = u32::from_le_bytes(page[8..12].try_into().unwrap());
+        tree >= 16
+            && PageKind::decode(page[12]) == Some(kind)
+            && (text.is_empty()
+                || page[HEADER_BYTES..]
+                    .windows(text.len())
+                    .any(|at| at == text))
+    };
+    let pages = data.chunks_exact(PAGE).enumerate();
+    let found = pages.filter(|(_, page)| holds(page));
+    found.map(|(block, _)| block).collect()
+}
+
+/// Damages every page that matches: older images of it, too.
+fn rot(device: &FaultyDevice, kind: PageKind, text: &[u8]) {
+    let blocks = pages_with(device, kind, text);
+    assert!(!blocks.is_empty(), "there is such a page");
+    for block in blocks {
+        device.flip_bit("data", (block * PAGE + 2000) as u64, 3);
+    }
+}
+
+/// The same bits once more.
+fn heal(device: &FaultyDevice, kind: PageKind, text: &[u8]) {
+    rot(device, kind, text);
+}
+
+fn verify(device: &FaultyDevice) -> VerifyReport {
+    VerifyReport::of_device(&device.clone().into()).expect("it can be verified")
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::CorruptPage { .. })
+}
+
+/// What is not damaged is there, and can be written; the store opens again and again.
+fn goes_on(device: &FaultyDevice, rows: u32, lost: impl Fn(u32) -> bool) {
+    for turn in 0..2_u32 {
+        let db = open(device);
+        let table = db.table("t").unwrap();
+        for number in (0..rows).step_by(7) {
+            let got = table.get(&key(number));
+            match lost(number) {
+                true => assert!(got.is_err_and(|error| is_damage(&error)), "row {number}"),
+                false => assert!(got.unwrap().is_some(), "row {number}"),
+            }
+        }
+        let other = db.table("other").unwrap();
+        other.put(&turn.to_be_bytes(), b"written").unwrap();
+        db.checkpoint().unwrap();
+        db.close().expect("it is closed as if nothing was wrong");
+    }
+    let db = open(device);
+    assert_eq!(db.table("other").unwrap().iter().count(), 2);
+}
+
+/// The leaves of a batch beyond those that it holds are looked at before it is logged.
+#[test]
+fn a_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
+    const ROWS: u32 = 6000;
+    let device = filled(1, ROWS);
+    let lost = key(ROWS - 100);
+    rot(&device, PageKind::Leaf, &lost);
+    {
+        let db = open(&device);
+        let table = db.table("t").unwrap();
+        let mut batch = pandodb::Batch::new();
+        for number in (0..ROWS).step_by(20) {
+            batch.put(&table, &key(number), b"new");
+        }
+        let refused = db.write(&mut batch, WriteOptions::default()).unwrap_err();
+        assert!(is_damage(&refused), "{refused}");
+        assert!(table.get(&key(0)).unwrap().unwrap().len() > 3, "none of it");
+        table.put(&key(1), b"others go on").unwrap();
+        db.close().unwrap();
+    }
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    assert_eq!(table.get(&key(1)).unwrap().unwrap(), b"others go on");
+    assert!(table.get(&lost).is_err_and(|error| is_damage(&error)));
+    drop((table, db));
+    let report = verify(&device);
+    assert_eq!((report.writes_aside, report.leaked), (0, 0));
+    // The page, and the count of its table.
+    assert_eq!(report.damages.len(), 2, "{:?}", report.damages);
+}
+
+/// The write was logged when its page was sound; the page is not when it is replayed.
+#[test]
+fn a_page_that_replay_cannot_read_is_out_of_reach_and_the_write_is_kept() {
+    const ROWS: u32 = 3000;
+    for kind in [PageKind::Leaf, PageKind::Inner] {
+        let device = filled(2, ROWS);
+        let crashed = {
+            let db = open(&device);
+            let table = db.table("t").unwrap();
+            table.put(&key(1500), b"in the log").unwrap();
+            assert!(table.delete(&key(1501)).unwrap());
+            table.put(&key(20), b"elsewhere").unwrap();
+            let crashed = device.after_crash(1, CrashMode::AllSurvive);
+            device.crash_now();
+            drop((table, db.close()));
+            crashed
+        };
+        let is_leaf = kind == PageKind::Leaf;
+        let text = if is_leaf { key(1500) } else { Vec::new() };
+        rot(&crashed, kind, &text);
+        {
+            let db = open(&crashed);
+            let table = db.table("t").unwrap();
+            let read = table.get(&key(1500)).unwrap_err();
+            assert!(is_damage(&read), "{read}");
+            let refused = table.put(&key(1500), b"later").unwrap_err();
+            assert!(is_damage(&refused), "{refused}");
+            let deleted = table.delete(&key(1501)).unwrap_err();
+            assert!(is_damage(&deleted), "{deleted}");
+            if is_leaf {
+                assert_eq!(table.get(&key(20)).unwrap().unwrap(), b"elsewhere");
+                table.put(&key(21), b"others go on").unwrap();
+                assert_eq!(table.range(..&key(1000)[..]).count(), 1000);
+            }
+            db.table("other").unwrap().put(b"a", b"b").unwrap();
+            db.close().unwrap();
+        }
+        for turn in 0..3 {
+            if turn == 1 {
+                // It lacks the write all the same.
+                heal(&crashed, kind, &text);
+            }
+            let report = verify(&crashed);
+            assert_eq!(report.writes_aside, if is_leaf { 2 } else { 3 });
+            let db = open(&crashed);
+            let other = db.table("other").unwrap();
+            assert_eq!(other.get(b"a").unwrap().unwrap(), b"b");
+            let table = db.table("t").unwrap();
+            assert!(table.get(&key(1500)).is_err_and(|error| is_damage(&error)));
+            db.close().unwrap();
+        }
+    }
+}
+
+/// A long value is replaced whose index page is lost: what only that page names is leaked, and got
+/// back by a compaction.
+#[test]
+fn a_value_whose_pages_are_not_known_can_be_replaced_and_removed() {
+    let device = FaultyDevice::new(3);
+    {
+        let db = open(&device);
+        let table = db.table("t").unwrap();
+        for number in 0..3 {
+            table.put(&key(number), &[number as u8; 100_000]).unwrap();
+        }
+        db.close().unwrap();
+    }
+    rot(&device, PageKind::OverflowIndex, b"");
+    {
+        let db = open(&device);
+        let table = db.table("t").unwrap();
+        assert!(table.get(&key(0)).is_err_and(|error| is_damage(&error)));
+        table.put(&key(0), b"short").unwrap();
+        assert!(table.delete(&key(1)).unwrap());
+        table.put(&key(2), &[9; 100_000]).unwrap();
+        db.close().unwrap();
+    }
+    let report = verify(&device);
+    assert_eq!(report.damages, []);
+    assert!(report.leaked >= 3 * 24, "{} pages", report.leaked);
+    {
+        let db = open(&device);
+        let compacted = db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();
+        assert_eq!(compacted.reclaimed, report.leaked);
+        db.close().unwrap();
+    }
+    let report = verify(&device);
+    assert_eq!((&report.damages[..], report.leaked), (&[][..], 0));
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    assert_eq!(table.get(&key(0)).unwrap().unwrap(), b"short");
+    assert_eq!(table.get(&key(1)).unwrap(), None);
+    assert_eq!(table.get(&key(2)).unwrap().unwrap(), [9; 100_000]);
+}
+
+fn wait_for_garbage(db: &Db) {
+    while db.garbage_left() {
+        pando_sync::thread::yield_now();
+    }
+}
+
+/// A leaf, an inner node, or the root of a table that is dropped or emptied cannot be read.
+#[test]
+fn a_damaged_table_can_be_dropped() {
+    const ROWS: u32 = 9000;
+    for (turn, kind) in [PageKind::Leaf, PageKind::Inner, PageKind::Inner]
+        .into_iter()
+        .enumerate()
+    {
+        let device = filled(4, ROWS);
+        match (kind, turn) {
+            (PageKind::Leaf, _) => rot(&device, kind, &key(4000)),
+            (_, 1) => rot(&device, kind, b""),
+            // One of those above the leaves: as a rule not the root.
+            _ => {
+                let block = pages_with(&device, kind, b"")[0];
+                device.flip_bit("data", (block * PAGE + 2000) as u64, 3);
+            }
+        }
+        {
+            let db = open(&device);
+            match turn {
+                1 => db.clear_tables(&[&db.table("t").unwrap()]).unwrap(),
+                _ => db.drop_table("t").unwrap(),
+            }
+            wait_for_garbage(&db);
+            db.table("other").unwrap().put(b"a", b"b").unwrap();
+            db.close().unwrap();
+        }
+        let report = verify(&device);
+        assert_eq!(report.damages, [], "turn {turn}");
+        assert!(report.leaked > 0 || kind == PageKind::Leaf, "turn {turn}");
+        {
+            let db = open(&device);
+            db.table("other").unwrap().put(b"c", b"d").unwrap();
+            let compacted = db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();
+            assert_eq!(compacted.reclaimed, report.leaked);
+            db.close().unwrap();
+        }
+        let report = verify(&device);
+        assert_eq!((&report.damages[..], report.leaked), (&[][..], 0));
+    }
+}
+
+/// Sparse leaves beside a damaged one stay as they are.
+#[test]
+fn leaves_beside_a_damaged_one_can_become_sparse() {
+    const ROWS: u32 = 3000;
+    let device = filled(5, ROWS);
+    rot(&device, PageKind::Leaf, &key(1500));
+    let mut lost = Vec::new();
+    {
+        let db = open(&device);
+        let table = db.table("t").unwrap();
+        for number in 0..ROWS {
+            match table.delete(&key(number)) {
+                Ok(existed) => assert!(existed),
+                Err(error) => {
+                    assert!(is_damage(&error), "{error}");
+                    lost.push(number);
+                }
+            }
+        }
+        assert!(lost.contains(&1500) && lost.len() < 100, "{lost:?}");
+        table.put(&key(1), b"again").unwrap();
+        db.close().unwrap();
+    }
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    assert_eq!(table.get(&key(1)).unwrap().unwrap(), b"again");
+    table.put(&key(2), b"again").unwrap();
+    drop((table, db));
+    assert_eq!(verify(&device).writes_aside, 0);
+}
+
+#[test]
+fn a_damaged_leaf_takes_nothing_else_along() {
+    const ROWS: u32 = 3000;
+    let device = filled(6, ROWS);
+    let lost = key(700);
+    rot(&device, PageKind::Leaf, &lost);
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    let rows: Vec<u32> = (0..ROWS)
+        .filter(|row| table.get(&key(*row)).is_err())
+        .collect();
+    drop((table, db));
+    assert!(rows.contains(&700) && rows.len() < 60);
+    goes_on(&device, ROWS, |row| rows.contains(&row));
+}

@@ -1,0 +1,213 @@
+//! What a durable store shows is durable: a read waits for the commit that it has seen.
+
+use std::ops::Bound;
+use std::task::Waker;
+
+use crate::futures::block_on;
+use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_sync::thread_waker;
+use pandodb::nonblocking::{Attempt, Outcome, Reactor, ScanPage, Transaction};
+use pandodb::{Builder, Db, Durability, Error, Lsn, Table, WriteOptions};
+
+struct Store {
+    db: Db,
+    table: Table,
+    reactor: Reactor,
+    device: FaultyDevice,
+}
+
+impl Store {
+    fn new(options: Builder) -> Self {
+        let device = FaultyDevice::new(1);
+        let db = Db::open_device(options.max_memory(8 << 20), device.clone().into()).unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"old", b"1").unwrap();
+        db.flush().unwrap();
+        Self {
+            reactor: Reactor::new(&db, thread_waker()).unwrap(),
+            db,
+            table,
+            device,
+        }
+    }
+
+    fn durable() -> Self {
+        Self::new(Db::builder())
+    }
+
+    /// A commit whose caller has not waited for the log yet.
+    fn commit(&mut self, key: &[u8], value: Option<&[u8]>) -> Lsn {
+        let mut transaction = Transaction::new(&self.db);
+        match value {
+            Some(value) => transaction.put(&self.table, key, value).unwrap(),
+            None => transaction.delete(&self.table, key),
+        }
+        loop {
+            match transaction.try_commit(&mut self.reactor).unwrap() {
+                Attempt::Ready(Outcome::Committed(lsn)) => return lsn.unwrap(),
+                Attempt::Ready(Outcome::Conflict { .. }) => unreachable!("nobody else writes"),
+                Attempt::Pending(pending) => {
+                    self.reactor.park(pending, &thread_waker()).unwrap();
+                    self.reactor.poll().unwrap();
+                }
+            }
+        }
+    }
+
+    fn is_durable(&self, lsn: Lsn) -> bool {
+        self.db.durable_lsn() >= lsn
+    }
+}
+
+#[test]
+fn a_read_waits_until_what_it_has_found_is_durable() {
+    type Read = fn(&Table);
+    let reads: [(&str, Read); 9] = [
+        ("get", |table| {
+            assert_eq!(table.get(b"new").unwrap().unwrap(), b"2");
+        }),
+        ("contains", |table| assert!(table.contains(b"new").unwrap())),
+        ("get of one that is gone", |table| {
+            assert_eq!(table.get(b"gone").unwrap(), None);
+        }),
+        ("get_many", |table| {
+            assert!(table.get_many(&[b"old", b"new"]).unwrap()[1].is_some());
+        }),
+        ("range", |table| assert_eq!(table.iter().count(), 2)),
+        ("compare and put", |table| {
+            assert!(!table.compare_and_put(b"new", None, None).unwrap());
+        }),
+        ("delete of one that is gone", |table| {
+            assert!(!table.delete(b"gone").unwrap());
+        }),
+        ("future", |table| {
+            let value = block_on(table.get_async(b"new")).unwrap();
+            assert_eq!(value.unwrap(), b"2");
+        }),
+        ("future of a delete", |table| {
+            assert!(!block_on(table.delete_async(b"gone")).unwrap());
+        }),
+    ];
+    for (name, read) in reads {
+        let mut store = Store::durable();
+        store.table.put(b"gone", b"0").unwrap();
+        store.commit(b"gone", None);
+        let lsn = store.commit(b"new", Some(b"2"));
+        assert!(
+            !store.is_durable(Lsn(lsn.0 - 1)),
+            "{name}: nobody has waited"
+        );
+        let seen = if name.contains("gone") {
+            Lsn(lsn.0 - 48)
+        } else {
+            lsn
+        };
+        read(&store.table);
+        assert!(store.is_durable(seen), "{name} has shown what may be lost");
+    }
+}
+
+#[test]
+fn a_power_cut_takes_back_nothing_that_was_seen() {
+    let mut store = Store::durable();
+    store.commit(b"new", Some(b"2"));
+    assert!(store.table.get(b"new").unwrap().is_some());
+    store.device.crash_now();
+    let device = store.device.after_crash(7, CrashMode::AllLost);
+    // Its threads find that nothing can be written any more.
+    drop(store);
+    let db = Db::open_device(Db::builder().max_memory(8 << 20), device.into()).unwrap();
+    let table = db.table("t").unwrap();
+    assert_eq!(table.get(b"new").unwrap().unwrap(), b"2");
+}
+
+#[test]
+fn event_loops_learn_when_they_may_show_what_they_have_read() {
+    let mut store = Store::durable();
+    let table = store.table.clone();
+    let lsn = store.commit(b"new", Some(b"2"));
+    let (mut out, mut shown_from) = (Vec::new(), None);
+    let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
+    assert!(matches!(read, Attempt::Ready(true)));
+    assert_eq!(shown_from, Some(lsn));
+    let (mut bytes, mut values, mut shown_from) = (Vec::new(), Vec::new(), None);
+    table
+        .try_get_group(&[b"old", b"new"], &mut bytes, &mut values, &mut shown_from)
+        .unwrap();
+    assert_eq!((values.len(), shown_from), (2, Some(lsn)));
+    let mut page = ScanPage::default();
+    let scanned = table.try_scan(Bound::Unbounded, &mut page).unwrap();
+    assert!(matches!(scanned, Attempt::Ready(())));
+    assert_eq!(page.shown_from, Some(lsn));
+    let mut transaction = Transaction::new(&store.db);
+    let read = transaction.get(&table, b"new", &mut out).unwrap();
+    assert!(matches!(read, Attempt::Ready(true)));
+    assert_eq!(transaction.shown_from(), Some(lsn));
+    assert!(!store.is_durable(lsn), "nothing has waited");
+    let _asked = store.db.when_durable(lsn, Waker::noop()).unwrap();
+    store.db.flush().unwrap();
+    let mut shown_from = None;
+    let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
+    assert!(matches!(read, Attempt::Ready(true)));
+    assert_eq!(shown_from, None);
+}
+
+/// The leaf has changed, the value has not.
+#[test]
+fn a_get_does_not_wait_for_its_neighbours() {
+    let mut store = Store::durable();
+    let lsn = store.commit(b"new", Some(b"2"));
+    assert!(store.table.get(b"old").unwrap().is_some());
+    assert!(!store.is_durable(lsn));
+}
+
+#[test]
+fn nobody_waits_for_commits_that_wait_for_nobody() {
+    let quick = WriteOptions::durability(Durability::None);
+    let mut store = Store::durable();
+    store.table.put_with(b"new", b"2", quick).unwrap();
+    let newest = store.db.newest_lsn();
+    assert!(store.table.get(b"new").unwrap().is_some());
+    assert_eq!(store.table.iter().count(), 2);
+    assert!(!store.is_durable(newest), "a commit that asks for less");
+    // Of one that waits, and one behind it that does not, the first is waited for.
+    let awaited = store.commit(b"newer", Some(b"3"));
+    store.table.put_with(b"newer", b"4", quick).unwrap();
+    assert!(store.table.get(b"newer").unwrap().is_some());
+    assert!(store.is_durable(awaited));
+    let less = [
+        Db::builder().durability(Durability::None),
+        Db::builder().durability(Durability::Periodic),
+        Db::builder().durable_reads(false),
+    ];
+    for options in less {
+        let mut store = Store::new(options);
+        let lsn = store.commit(b"new", Some(b"2"));
+        assert!(store.table.get(b"new").unwrap().is_some());
+        assert_eq!(store.table.iter().count(), 2);
+        assert!(!store.is_durable(lsn));
+    }
+}
+
+#[test]
+fn the_durability_of_a_store_can_be_changed_while_it_is_open() {
+    let mut store = Store::new(Db::builder().durability(Durability::None));
+    store.db.set_durability(Durability::Durable);
+    let lsn = store.commit(b"new", Some(b"2"));
+    assert!(store.table.get(b"new").unwrap().is_some());
+    assert!(store.is_durable(lsn));
+    store.db.set_durability(Durability::None);
+    let lsn = store.commit(b"new", Some(b"3"));
+    assert!(store.table.get(b"new").unwrap().is_some());
+    assert!(!store.is_durable(lsn));
+}
+
+#[test]
+fn what_will_never_be_durable_is_not_shown() {
+    let mut store = Store::durable();
+    store.commit(b"new", Some(b"2"));
+    store.device.crash_now();
+    let read = store.table.get(b"new");
+    assert!(matches!(read, Err(Error::Poisoned { .. })), "{read:?}");
+    assert_eq!(store.table.get(b"old").unwrap().unwrap(), b"1");
+}

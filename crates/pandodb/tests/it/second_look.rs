@@ -1,0 +1,211 @@
+//! Transactions of many keys beside writers that never rest.
+
+use pandodb::nonblocking::{Outcome, Reactor, Transaction};
+use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+
+use crate::nonblocking::run;
+
+const NONE: WriteOptions = WriteOptions {
+    durability: Some(Durability::None),
+};
+const KEYS: u32 = 120;
+/// Keys of others: they meet nearly all stripes.
+const OTHERS: u32 = 40_000;
+const ATTEMPTS_MAX: u32 = 8;
+
+struct Place {
+    db: Db,
+    table: Table,
+    reactor: Reactor,
+    round: u32,
+}
+
+impl Place {
+    fn new() -> Self {
+        // What the transaction reads fits, what others write does not.
+        let builder = Db::builder().max_memory(4 << 20).frames(128);
+        let db = builder.durability(Durability::None).open_in_memory();
+        let db = db.unwrap();
+        let table = db.table("t").unwrap();
+        let reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+        let mut place = Self {
+            db,
+            table,
+            reactor,
+            round: 0,
+        };
+        place.write_own();
+        place.write_others();
+        place
+    }
+
+    /// All keys of the transaction get the same value, at once.
+    fn write_own(&mut self) {
+        self.round += 1;
+        let mut batch = Batch::new();
+        for key in 0..KEYS {
+            batch.put(&self.table, &key.to_be_bytes(), &self.round.to_le_bytes());
+        }
+        self.db.write(&mut batch, NONE).unwrap();
+    }
+
+    fn write_others(&self) {
+        for first in (0..OTHERS).step_by(1000) {
+            let mut batch = Batch::new();
+            for key in first..first + 1000 {
+                let value = [self.round as u8; 20];
+                batch.put(&self.table, &(KEYS + key).to_be_bytes(), &value);
+            }
+            self.db.write(&mut batch, NONE).unwrap();
+        }
+    }
+
+    /// What the transaction finds at its keys.
+    fn read(&mut self, transaction: &mut Transaction) -> Vec<Option<u32>> {
+        let Self { table, reactor, .. } = self;
+        let value_of = |key: u32| {
+            let mut out = Vec::new();
+            let found = run(reactor, |_| {
+                transaction
+                    .get(table, &key.to_be_bytes(), &mut out)
+                    .unwrap()
+            });
+            found.then(|| u32::from_le_bytes(out.try_into().unwrap()))
+        };
+        (0..KEYS).map(value_of).collect()
+    }
+
+    fn commit(&mut self, transaction: &mut Transaction) -> Outcome {
+        run(&mut self.reactor, |reactor| {
+            transaction.try_commit(reactor).unwrap()
+        })
+    }
+}
+
+/// Runs until it commits; what it has read then, and after how many conflicts.
+fn run_beside(
+    place: &mut Place,
+    writes: bool,
+    mut between: impl FnMut(&mut Place),
+) -> (Vec<Option<u32>>, u32) {
+    let mut transaction = Transaction::new(&place.db);
+    for conflicts in 0..ATTEMPTS_MAX {
+        transaction.begin_again();
+        let values = place.read(&mut transaction);
+        if writes {
+            let sum: u32 = values.iter().flatten().sum();
+            let table = place.table.clone();
+            transaction.put(&table, b"sum", &sum.to_le_bytes()).unwrap();
+        }
+        between(place);
+        match place.commit(&mut transaction) {
+            Outcome::Committed(lsn) => {
+                assert_eq!(lsn.is_some(), writes);
+                return (values, conflicts);
+            }
+            Outcome::Conflict { watched } => assert!(!watched),
+        }
+    }
+    panic!("no end after {ATTEMPTS_MAX} conflicts");
+}
+
+#[test]
+fn reads_of_keys_that_nobody_writes_end() {
+    for writes in [false, true] {
+        let mut place = Place::new();
+        let (values, conflicts) = run_beside(&mut place, writes, |place| place.write_others());
+        assert!(conflicts > 0, "others have met no stripe");
+        assert_eq!(values, [Some(place.round); KEYS as usize]);
+    }
+}
+
+#[test]
+fn reads_of_keys_that_are_always_written_are_of_one_moment() {
+    let mut place = Place::new();
+    let (values, conflicts) = run_beside(&mut place, false, Place::write_own);
+    assert!(conflicts > 0, "nothing has changed");
+    let first = values[0].unwrap();
+    assert!(first > 1 && first <= place.round);
+    assert_eq!(values, [Some(first); KEYS as usize]);
+}
+
+#[test]
+fn a_transaction_that_writes_follows_from_what_there_is() {
+    let mut place = Place::new();
+    let mut left = 5;
+    let (values, conflicts) = run_beside(&mut place, true, |place| {
+        if left > 0 {
+            left -= 1;
+            place.write_own();
+        }
+        place.write_others();
+    });
+    assert_eq!((left, conflicts), (0, 5));
+    assert_eq!(values, [Some(6); KEYS as usize]);
+    let sum = place.table.get(b"sum").unwrap().unwrap();
+    assert_eq!(sum, (6 * KEYS).to_le_bytes());
+}
+
+/// A table that is emptied has no key of before.
+#[test]
+fn a_table_that_is_emptied_meanwhile_is_a_conflict() {
+    let mut place = Place::new();
+    let mut left = 5;
+    let (values, _) = run_beside(&mut place, true, |place| {
+        if left > 0 {
+            left -= 1;
+            place.db.clear_tables(&[&place.table]).unwrap();
+        }
+        place.write_others();
+    });
+    assert_eq!(values, [None; KEYS as usize]);
+}
+
+/// What was read in another way is not known to be what it was.
+#[test]
+fn a_value_that_is_too_long_to_be_kept_is_read_again() {
+    let mut place = Place::new();
+    let mut transaction = Transaction::new(&place.db);
+    place.table.put(b"long", &[1; 100_000]).unwrap();
+    for attempt in 0..6 {
+        transaction.begin_again();
+        let table = place.table.clone();
+        let mut out = Vec::new();
+        let found = run(&mut place.reactor, |_| {
+            match transaction.get(&table, b"long", &mut out) {
+                Ok(attempt) => attempt,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        assert!(found && out == [attempt + 1; 100_000]);
+        if attempt < 5 {
+            place.table.put(b"long", &[attempt + 2; 100_000]).unwrap();
+            let outcome = place.commit(&mut transaction);
+            assert_eq!(outcome, Outcome::Conflict { watched: false });
+        }
+    }
+    assert_eq!(place.commit(&mut transaction), Outcome::Committed(None));
+}
+
+/// Emptying a table changes no stripe: what was read is of a tree that the table has no more. One
+/// that only reads may have read before that.
+#[test]
+fn a_table_that_is_emptied_is_a_change_whatever_the_stripes_say() {
+    let mut place = Place::new();
+    let mut turn = 0;
+    let (values, conflicts) = run_beside(&mut place, true, |place| {
+        turn += 1;
+        match turn {
+            // Long enough for a second look.
+            1..5 => place.write_own(),
+            5 => place.db.clear_tables(&[&place.table]).unwrap(),
+            _ => {}
+        }
+    });
+    assert_eq!(
+        values,
+        vec![None; KEYS as usize],
+        "it has seen what is gone"
+    );
+    assert_eq!(conflicts, 5);
+}

@@ -1,0 +1,104 @@
+//! The order of LSNs is a serial order: whoever has read a value comes before who overwrites it.
+
+use std::collections::BTreeMap;
+
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{thread, thread_waker};
+use pandodb::nonblocking::{Attempt, Outcome, Reactor, Transaction};
+use pandodb::{Db, Table};
+
+/// Commits of the thread that writes what the others read.
+const OVERWRITES: u64 = 60_000;
+const READERS: u64 = 3;
+
+/// Reads `from`, writes what follows from it under `to`; what was read, and the LSN. None after a
+/// conflict.
+fn copy(
+    transaction: &mut Transaction,
+    reactor: &mut Reactor,
+    table: &Table,
+    (from, to): (&[u8], &[u8]),
+    step: u64,
+) -> Option<(u64, u64)> {
+    let (waker, mut value) = (thread_waker(), Vec::new());
+    transaction.reset();
+    loop {
+        match transaction.get(table, from, &mut value).unwrap() {
+            Attempt::Ready(found) => assert!(found),
+            Attempt::Pending(pending) => {
+                reactor.park(pending, &waker).unwrap();
+                thread::yield_now();
+                continue;
+            }
+        }
+        break;
+    }
+    let read = u64::from_le_bytes(value[..].try_into().unwrap());
+    transaction
+        .put(table, to, &(read + step).to_le_bytes())
+        .unwrap();
+    loop {
+        match transaction.try_commit(reactor).unwrap() {
+            Attempt::Ready(Outcome::Committed(lsn)) => return Some((read, lsn.unwrap().0)),
+            Attempt::Ready(Outcome::Conflict { .. }) => return None,
+            Attempt::Pending(pending) => {
+                reactor.park(pending, &waker).unwrap();
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_order_of_the_log_is_a_serial_order() {
+    let db = Db::builder()
+        .max_memory(32 << 20)
+        .durability(pandodb::Durability::None)
+        .open_in_memory()
+        .unwrap();
+    let table = db.table("t").unwrap();
+    table.put(b"x", &0_u64.to_le_bytes()).unwrap();
+    let written = AtomicU64::new(0);
+    let commit_all = |from: &[u8], to: &[u8], step: u64| {
+        let mut reactor = Reactor::new(&db, thread_waker()).unwrap();
+        let mut transaction = Transaction::new(&db);
+        let mut commits = Vec::new();
+        while written.load(Ordering::Relaxed) < OVERWRITES {
+            let done = copy(&mut transaction, &mut reactor, &table, (from, to), step);
+            if let Some(commit) = done {
+                commits.push(commit);
+                written.fetch_add(step, Ordering::Relaxed);
+            }
+        }
+        commits
+    };
+    let (overwrites, reads) = thread::scope(|scope| {
+        let commit_all = &commit_all;
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let to = [b"y", &reader.to_le_bytes()[..]].concat();
+                scope.spawn(move || commit_all(b"x", &to, 0))
+            })
+            .collect();
+        let overwrites = commit_all(b"x", b"x", 1);
+        let reads = readers.into_iter().map(|reader| reader.join().unwrap());
+        (overwrites, reads.collect::<Vec<_>>())
+    });
+    let lsn_of: BTreeMap<u64, u64> = overwrites
+        .into_iter()
+        .map(|(x, lsn)| (x + 1, lsn))
+        .collect();
+    let mut reads_between = 0;
+    for (read, lsn) in reads.into_iter().flatten() {
+        let before = lsn_of.get(&read).copied().unwrap_or(0);
+        let after = lsn_of.get(&(read + 1)).copied().unwrap_or(u64::MAX);
+        assert!(before < lsn, "{read} was read before it was written");
+        assert!(
+            lsn < after,
+            "{read} was read, and replaced at a smaller LSN"
+        );
+        reads_between += 1;
+    }
+    assert!(reads_between > OVERWRITES / 10, "they never met");
+    assert_eq!(lsn_of.len() as u64, OVERWRITES);
+}
