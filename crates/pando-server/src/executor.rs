@@ -21,6 +21,7 @@ use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
 
 use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
 use crate::connection::{Buffers, Connection};
+use crate::context::progress::Progress;
 use crate::context::{Context, Data, Halt, Run};
 use crate::error_codes::code_of;
 use crate::lookahead::{KEYS_MAX, Outlook};
@@ -199,7 +200,9 @@ impl Connection {
                 }
             }
             let ends_here = match running.command.kind {
-                Kind::Session | Kind::Read | Kind::Watch => true,
+                Kind::Session | Kind::Read => true,
+                // It goes on behind a commit.
+                Kind::Watch => self.progress().watching.is_none(),
                 Kind::ReadMany | Kind::Transaction => running.transaction.is_none(),
                 Kind::Exec => self.session.multi.is_none() || running.transaction.is_none(),
             };
@@ -207,6 +210,10 @@ impl Connection {
                 return self.end(turn, running, None);
             }
             match self.commit(turn, &mut running) {
+                Ok(_) if self.goes_on(&running) => {
+                    running.committing = false;
+                    running.conflicts = 0;
+                }
                 Ok(lsn) => return self.end(turn, running, lsn),
                 Err(None) => {}
                 Err(Some(step)) => {
@@ -427,8 +434,19 @@ impl Connection {
     ) -> Result<Option<Lsn>, Option<Step>> {
         self.take_back();
         self.undo_exec();
+        self.progress().watching = None;
         self.write_error(&engine_error(turn, command, error));
         Ok(None)
+    }
+
+    /// True if what was committed is only a part of the command.
+    fn goes_on(&mut self, running: &Running) -> bool {
+        running.command.kind == Kind::Watch && self.progress().watching.is_some()
+    }
+
+    fn progress(&mut self) -> &mut Progress {
+        let buffers = self.buffers.as_mut();
+        &mut buffers.expect("a command is in the buffers").progress
     }
 
     /// What the commands of an EXEC that is not committed did to the session is undone.

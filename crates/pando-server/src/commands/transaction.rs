@@ -5,6 +5,7 @@
 //! the commit has succeeded.
 
 use pando_resp::Arguments;
+use pando_stats::Ticker;
 use pando_sync::time::now;
 use pandodb::nonblocking::Attempt;
 
@@ -14,7 +15,7 @@ use crate::context::progress::{InnerCall, Watching};
 use crate::context::{Context, Halt, Run};
 use crate::error_codes::code_of;
 use crate::executor::nanoseconds;
-use crate::keyspace::Row;
+use crate::keyspace::{Row, RowError};
 use crate::session::{Multi, Session};
 use crate::staging::Staged;
 use crate::watches::{TooMany, Watches};
@@ -129,17 +130,43 @@ fn unwatch(context: &mut Context<'_>) -> Run {
     context.ok()
 }
 
+/// Looks at all keys. What is over already counts as absent, and stays so when the cleaner takes
+/// it away: that must be no change. So WATCH takes it away itself, before it looks at anything
+/// again: it leaves its progress behind then, which has the executor commit and run it again.
 fn watch(context: &mut Context<'_>) -> Run {
     if context.session.multi.is_some() {
         return context.fail("ERR WATCH inside MULTI is not allowed");
     }
     let mut watching = context.progress.watching.take().unwrap_or_default();
-    match look_at(context, &mut watching) {
-        Ok(Ok(())) => {
+    let removed = std::mem::take(&mut watching.removed);
+    (context.shared.statistics).tick(Ticker::ExpiredKeys, removed);
+    let looked = loop {
+        if watching.removing {
+            match remove_over(context, &mut watching) {
+                Ok(()) if watching.removed > 0 => {
+                    context.progress.watching = Some(watching);
+                    return Ok(());
+                }
+                Ok(()) => {}
+                Err(halt) => break Err(halt),
+            }
+        }
+        match look_at(context, &mut watching) {
+            Ok(Looked::Over) => {
+                *watching = Watching {
+                    removing: true,
+                    ..Watching::default()
+                };
+            }
+            looked => break looked,
+        }
+    };
+    match looked {
+        Ok(Looked::TooMany) => context.fail(replies::TOO_MANY_WATCHES),
+        Ok(_) => {
             context.session.watches.append(watching.watches);
             context.ok()
         }
-        Ok(Err(TooMany)) => context.fail(replies::TOO_MANY_WATCHES),
         Err(halt) => {
             context.progress.watching = Some(watching);
             Err(halt)
@@ -147,11 +174,53 @@ fn watch(context: &mut Context<'_>) -> Run {
     }
 }
 
+/// How a look at the keys of WATCH ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// All are watched.
+    All,
+    /// They take more memory than there is.
+    TooMany,
+    /// One of them is over and still there.
+    Over,
+}
+
+/// Puts the removal of keys that are over into the transaction, from the first that was not looked
+/// at. Back at the first key when there is none.
+fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
+    let (first, mut removed) = (watching.keys, 0);
+    for at in first.. {
+        let Some(key) = context.arguments.get(1 + at) else {
+            break;
+        };
+        if at - first == WATCHES_PER_TURN {
+            watching.keys = at;
+            watching.removed = removed;
+            return if removed > 0 {
+                Ok(())
+            } else {
+                Err(Halt::Yield)
+            };
+        }
+        let found = match context.find(key) {
+            // Of whoever shares its place: another key.
+            Err(Halt::Row(RowError::OtherKey)) => continue,
+            found => found?,
+        };
+        if found.row.is_none() && found.entry.is_some() {
+            context.remove(key, &found)?;
+            removed += 1;
+        }
+    }
+    *watching = Watching {
+        removed,
+        ..Watching::default()
+    };
+    Ok(())
+}
+
 /// Looks at the keys of WATCH, from the first that it has not looked at.
-fn look_at(
-    context: &mut Context<'_>,
-    watching: &mut Watching,
-) -> Result<Result<(), TooMany>, Halt> {
+fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked, Halt> {
     let (database, now_ms) = (context.database(), context.now_ms);
     let bytes = &context.shared.watch_bytes;
     for turn in 0.. {
@@ -173,7 +242,7 @@ fn look_at(
         };
         let is_known = context.session.watches.has(&watch);
         if !is_known && watching.watches.add(watch, bytes, most) == Err(TooMany) {
-            return Ok(Err(TooMany));
+            return Ok(Looked::TooMany);
         }
         let scratch = &mut *context.data().scratch;
         scratch.value.clear();
@@ -185,14 +254,17 @@ fn look_at(
         };
         if found {
             let row = Row::decode(&scratch.stored, &scratch.value)?;
-            let expiry = row.expiry.filter(|_| !row.is_over(now_ms));
-            if let Some(expiry) = expiry {
+            let is_own = row.user_key(&scratch.stored, &scratch.value) == key;
+            if is_own && row.is_over(now_ms) {
+                return Ok(Looked::Over);
+            }
+            if let Some(expiry) = row.expiry.filter(|_| is_own) {
                 watching.watches.ends_at(expiry.deadline);
             }
         }
         watching.keys += 1;
     }
-    Ok(Ok(()))
+    Ok(Looked::All)
 }
 
 fn exec(context: &mut Context<'_>) -> Run {

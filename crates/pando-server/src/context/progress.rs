@@ -58,6 +58,10 @@ pub(crate) struct Watching {
     /// Keys that it has looked at.
     pub(crate) keys: usize,
     pub(crate) watches: Watches,
+    /// It has met a key that is over, and removes all of those first.
+    pub(crate) removing: bool,
+    /// Keys that it removes in the commit that comes next.
+    pub(crate) removed: u64,
 }
 
 /// Work that a thread of its own does for a connection.

@@ -192,6 +192,45 @@ fn a_watched_key_that_ends_has_changed() {
     client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil")]);
 }
 
+/// Keys `over-N` that have ended and are still there, if the cleaner was not quicker.
+fn end_keys(client: &mut Client, count: usize) -> bool {
+    for number in 0..count {
+        client.send(&encode(&["SET", &format!("over-{number}"), "1", "PX", "1"]));
+    }
+    for _ in 0..count {
+        assert_eq!(show(&client.answer()), "+OK");
+    }
+    while client.run("GET over-0") != "nil"
+        || client.run(&format!("GET over-{}", count - 1)) != "nil"
+    {}
+    client.run("DBSIZE") == format!(":{count}")
+}
+
+#[test]
+fn a_key_that_had_ended_before_it_was_watched_has_not_changed_when_it_is_cleaned_away() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    // One, and more than one look of WATCH takes.
+    for (count, rounds) in [(1, 20), (1_200, 3)] {
+        let mut met = 0;
+        while met < rounds {
+            met += usize::from(end_keys(&mut client, count));
+            let keys: Vec<_> = (0..count).map(|number| format!("over-{number}")).collect();
+            client.check(&[(&*format!("WATCH none {}", keys.join(" ")), "+OK")]);
+            while client.run("DBSIZE") != ":0" {
+                thread::yield_now();
+            }
+            client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")]);
+        }
+    }
+    // What comes back is a change.
+    let mut other = server.client();
+    end_keys(&mut client, 1);
+    client.check(&[("WATCH over-0", "+OK")]);
+    other.check(&[("SET over-0 2", "+OK")]);
+    client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil")]);
+}
+
 #[test]
 fn nobody_sees_half_an_exec() {
     let server = Fixture::new();
