@@ -18,6 +18,7 @@ pub(crate) struct MemoryUse {
     pub(crate) log_buffers: MemoryShare,
     pub(crate) images: MemoryShare,
     pub(crate) chunk_buffers: MemoryShare,
+    pub(crate) tables: MemoryShare,
     /// What connections watch; of the rest.
     pub(crate) watches: MemoryShare,
     /// Places at which iterations have stopped; likewise.
@@ -45,6 +46,7 @@ impl MemoryUse {
             found.log_buffers = memory.log_buffers;
             found.images = memory.images;
             found.chunk_buffers = memory.chunk_buffers;
+            found.tables = memory.tables;
             found.watches = MemoryShare {
                 budget_bytes: engine.watch_bytes_max,
                 used_bytes: shared.watch_bytes.used(),
@@ -60,7 +62,7 @@ impl MemoryUse {
     }
 
     /// Names of all parts, what they use, and their share of the budget if they have their own.
-    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 9] {
+    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 10] {
         let share = |name, of: MemoryShare| (name, of.used_bytes, Some(of.budget_bytes));
         [
             share("frames", self.frames),
@@ -68,6 +70,7 @@ impl MemoryUse {
             share("log_buffers", self.log_buffers),
             share("images", self.images),
             share("chunk_buffers", self.chunk_buffers),
+            share("tables", self.tables),
             share("watches", self.watches),
             share("cursors", self.cursors),
             ("connections", self.connections, None),

@@ -207,7 +207,7 @@ impl Engine {
         self.check_poison()?;
         // Until the mapping is merged, too: what the checkpoint costs others is all of it.
         let turn = self.checkpoint.turns.begin();
-        let cut = self.cut();
+        let cut = self.cut(files.mapping.is_empty());
         turn.set_pages(self.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again: others wait for that. From here on nobody does.
         let _courtesy = Courtesy::begin();
@@ -228,7 +228,7 @@ impl Engine {
     }
 
     /// Step 1.
-    fn cut(&self) -> Cut {
+    fn cut(&self, all_counts: bool) -> Cut {
         // From the moment on which writers are turned away.
         let began = time::now();
         let closed = self.gate.close();
@@ -238,7 +238,7 @@ impl Engine {
             lsn,
             "the gate is closed and a batch is not applied"
         );
-        let cut = self.store.close_epoch(lsn);
+        let cut = self.store.close_epoch(lsn, all_counts);
         drop(closed);
         let gate = Measure::CheckpointGate;
         let nanoseconds = self.statistics.record_since(gate, began);
@@ -265,15 +265,11 @@ impl Engine {
 }
 
 impl crate::store::Store {
-    /// Step 1, with the gate closed: the epoch ends at `lsn`.
-    pub(crate) fn close_epoch(&self, lsn: Lsn) -> Cut {
+    /// Step 1, with the gate closed: the epoch ends at `lsn`. `all_counts`: of all tables, not
+    /// only of those that have changed; the first group of a journal has them.
+    pub(crate) fn close_epoch(&self, lsn: Lsn, all_counts: bool) -> Cut {
         let epoch = self.pool.epochs().current();
-        let counts = self
-            .tables
-            .all()
-            .iter()
-            .filter_map(|table| table.tree().map(|tree| (tree.id, table.count())))
-            .collect();
+        let counts = self.tables.take_counts(all_counts);
         let next = self.pool.epochs().advance(lsn);
         self.epoch.store(next.0, Ordering::Relaxed);
         Cut { epoch, lsn, counts }
@@ -393,7 +389,7 @@ mod tests {
         let options = || Db::builder().max_memory(16 << 20);
         let engine = crate::open::open(AnyDevice::from(device.clone()), options()).unwrap();
         let mut files = engine.checkpoint.files.lock();
-        let cut = engine.cut();
+        let cut = engine.cut(false);
         let before = engine.space.blocks();
         let grow = |_| {
             engine.space.want(before);
@@ -427,7 +423,7 @@ mod tests {
         let epochs = engine.pool.epochs();
         (0..400).for_each(put);
         let mut files = engine.checkpoint.files.lock();
-        let cut = engine.cut();
+        let cut = engine.cut(false);
         (0..400).for_each(put);
         assert!(engine.pool.copies() > 40, "{}", engine.pool.copies());
         (400..).take_while(|_| engine.dirty_room(1)).for_each(put);
@@ -456,7 +452,7 @@ mod tests {
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.files.lock();
-        let cut = engine.cut();
+        let cut = engine.cut(false);
         let epochs = engine.pool.epochs();
         assert!(epochs.dirty(cut.epoch) > 0);
         put(b"behind the cut").unwrap();

@@ -17,7 +17,7 @@ use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{Hold, Marks, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
-use pando_sync::time;
+use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
 use pando_wal::LogCredit;
 
@@ -427,7 +427,7 @@ impl Engine {
             self.statistics.tick(Ticker::Puts, run.records as u64);
             self.statistics.tick(Ticker::WriteBytes, bytes as u64);
             if run.new > 0 {
-                state.add(run.new as i64);
+                self.tables.add(state, run.new as i64);
             }
         }
         run.records
@@ -436,7 +436,7 @@ impl Engine {
     /// Applies one write to the tree that `state` has now; the caller is in the gate.
     pub(crate) fn apply_one(
         &self,
-        state: &TableState,
+        state: &Arc<TableState>,
         marks: Marks,
         key: &[u8],
         value: Option<Value<'_>>,
@@ -445,7 +445,7 @@ impl Engine {
     ) -> Result<()> {
         let Some(tree) = state.tree() else {
             return Err(Error::NoSuchTable {
-                name: state.name.clone(),
+                name: state.name.to_string(),
             });
         };
         let (entries, fill) = match value {
@@ -462,7 +462,7 @@ impl Engine {
             None => self.apply(tree, marks, key, None, scratch)?,
         };
         if entries != 0 {
-            state.add(entries);
+            self.tables.add(state, entries);
         }
         if fill != LeafFill::Enough && self.sparse_leaves.push(tree, key, fill) {
             self.space.growth.notify_all();

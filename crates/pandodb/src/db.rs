@@ -22,7 +22,6 @@ use crate::jobs::{Job, JobEnd};
 use crate::options::{Builder, Durability};
 use crate::read_bounds::Debt;
 use crate::table::Table;
-use crate::tables::TableState;
 use crate::write_buffers::Own;
 use crate::write_set::{TableChange, WriteSet};
 
@@ -205,7 +204,8 @@ impl Db {
     /// The table called `name`, created if it does not exist. Blocks.
     ///
     /// # Errors
-    /// [`Error::InvalidTableName`], or why it cannot be created.
+    /// [`Error::InvalidTableName`], [`Error::Full`] when a 64th of `max_memory` is taken by tables
+    /// (half a KiB each, or a whole one on many cores), or why else it cannot be created.
     pub fn table(&self, name: &str) -> Result<Table> {
         loop {
             if let Some(table) = self.existing_table(name) {
@@ -217,7 +217,7 @@ impl Db {
                 });
             }
             let mut set = WriteSet::default();
-            let state = Arc::new(TableState::absent(name.to_owned()));
+            let state = self.engine().tables.absent(name);
             let index = set.table(&state);
             set.change_table(index, TableChange::Create);
             // A conflict: somebody else has created it meanwhile, and may have dropped it again.
@@ -240,7 +240,7 @@ impl Db {
             .tables
             .all()
             .iter()
-            .map(|table| table.name.clone())
+            .map(|table| table.name.to_string())
             .collect()
     }
 

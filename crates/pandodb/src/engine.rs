@@ -496,7 +496,7 @@ pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> 
 
 pub(crate) fn no_such_table(table: &TableState) -> Halt {
     Error::NoSuchTable {
-        name: table.name.clone(),
+        name: table.name.to_string(),
     }
     .into()
 }

@@ -92,6 +92,7 @@ mod store;
 mod stripes;
 mod structure;
 mod table;
+mod table_counts;
 mod tables;
 mod tree_stat;
 mod verify;

@@ -267,6 +267,11 @@ impl MappingFiles {
         Ok(())
     }
 
+    /// True if the next group is the first of its journal: all that is not in the base is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.journal_bytes == 0
+    }
+
     /// Bytes written to journal and base since the last call.
     pub(crate) fn take_written_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.written_bytes)

@@ -37,18 +37,21 @@ pub struct MemoryReport {
     /// Buffers of large values on their way in and out, a chunk each. Those of calls that block are
     /// counted and not bounded.
     pub chunk_buffers: MemoryShare,
+    /// What is known of tables: names, trees and numbers of entries, half a KiB each.
+    pub tables: MemoryShare,
     /// What counters and histograms take at most: what nobody counted takes nothing.
     pub statistics_bytes: u64,
 }
 
 impl MemoryReport {
-    fn shares(&self) -> [MemoryShare; 5] {
+    fn shares(&self) -> [MemoryShare; 6] {
         [
             self.frames,
             self.page_table,
             self.log_buffers,
             self.images,
             self.chunk_buffers,
+            self.tables,
         ]
     }
 
@@ -89,6 +92,7 @@ impl Db {
                 budget_bytes: engine.incoming.bytes_max() + engine.outgoing.bytes_max(),
                 used_bytes: engine.incoming.used_bytes() + engine.outgoing.used_bytes(),
             },
+            tables: engine.tables.memory(),
             statistics_bytes: engine.statistics.bytes_max() as u64,
         }
     }

@@ -32,9 +32,9 @@ use crate::mapping_files::{
 use crate::options::{Budget, Builder};
 use crate::recovery_progress::Meter;
 use crate::replay::{Replay, Replayed};
+use crate::space_keeper::SpaceKeeper;
 use crate::store::Store;
 use crate::structure::{CATALOGUE, GARBAGE};
-use crate::tables::TableState;
 
 /// Bytes of a new data file.
 const DATA_BYTES_FIRST: u64 = 8 << 20;
@@ -144,7 +144,14 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
     let blocks = DATA_BYTES_FIRST / block_bytes;
     let space = space_keeper(&data, blocks, layout, device.statistics());
     let pool = pool_of(&budget, layout, options.compression, device.statistics())?;
-    let store = Store::new(device.clone(), data, pool, space, FIRST_USER_TREE.0);
+    let store = Store::new(
+        device.clone(),
+        data,
+        pool,
+        space,
+        FIRST_USER_TREE.0,
+        budget.tables_bytes,
+    );
     for tree in [CATALOGUE, GARBAGE] {
         let made = store.drive(|| Tree::create(&store.pool, &store.stay(), tree.id))?;
         assert_eq!(
@@ -152,14 +159,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
             "the first pages are the roots of the system trees"
         );
     }
-    let mapping = MappingFiles::create(&device, FIRST_MAPPING)?;
-    let superblock_file = create_file(&device, SUPERBLOCK)?;
-    superblock_file
-        .allocate(0, 2 * SLOT_BYTES as u64)
-        .map_err(Error::io("allocating the superblock"))?;
-    device
-        .sync_directory()
-        .map_err(Error::io("creating the store"))?;
+    let (mapping, superblock_file) = create_files(&device)?;
     let superblock = Superblock {
         generation: Epoch(0),
         incarnation: 0,
@@ -196,6 +196,19 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         .sync_directory()
         .map_err(Error::io("creating the store"))?;
     Ok(engine)
+}
+
+/// Empty files of the mapping and of the superblock, whose names are durable.
+fn create_files(device: &AnyDevice) -> Result<(MappingFiles, AnyFile)> {
+    let mapping = MappingFiles::create(device, FIRST_MAPPING)?;
+    let superblock = create_file(device, SUPERBLOCK)?;
+    superblock
+        .allocate(0, 2 * SLOT_BYTES as u64)
+        .map_err(Error::io("allocating the superblock"))?;
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    Ok((mapping, superblock))
 }
 
 /// Log and reserve take at most an eighth of the space that is free at creation.
@@ -239,7 +252,8 @@ fn finish(
     replayed: Replayed,
     began: time::Instant,
 ) -> Result<Engine> {
-    let cut = store.close_epoch(start);
+    store.tables.check_memory(options.max_memory)?;
+    let cut = store.close_epoch(start, files.mapping.is_empty());
     let incarnation = cut.epoch.0;
     store.finish_checkpoint(&mut files, cut, Some(incarnation), |_| Ok(()))?;
     let superblock = files.superblock;
@@ -325,17 +339,7 @@ pub(crate) fn load(
         });
     }
     let space = space_keeper(&data, blocks, layout, device.statistics());
-    for (page, stored) in mapping.pages() {
-        space
-            .space()
-            .mark_allocated(stored.extent)
-            .map_err(|overlap| {
-                Error::corrupt(
-                    "mapping",
-                    format!("{page} at {:?}: {overlap}", stored.extent),
-                )
-            })?;
-    }
+    mark_allocated(&space, &mapping)?;
     let pool = pool_of(
         &budget,
         layout,
@@ -344,13 +348,32 @@ pub(crate) fn load(
     )?;
     let next = Epoch(superblock.generation.0 + 1);
     pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
-    let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
+    let store = Store::new(
+        device.clone(),
+        data,
+        pool,
+        space,
+        superblock.next_tree,
+        budget.tables_bytes,
+    );
     load_tables(&store, &mapping)?;
     Ok(Loaded {
         store,
         superblock,
         superblock_file,
     })
+}
+
+/// What the mapping names is not free.
+fn mark_allocated(space: &SpaceKeeper, mapping: &Mapping) -> Result<()> {
+    for (page, stored) in mapping.pages() {
+        let marked = space.space().mark_allocated(stored.extent);
+        marked.map_err(|overlap| {
+            let place = format!("{page} at {:?}: {overlap}", stored.extent);
+            Error::corrupt("mapping", place)
+        })?;
+    }
+    Ok(())
 }
 
 /// Fills the tables from the catalogue.
@@ -368,18 +391,15 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
                 return Err(damaged("a row that is too long".into()));
             };
             let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
-            let name = str::from_utf8(name)
-                .map_err(|_| damaged("a name that is not UTF-8".into()))?
-                .to_owned();
+            let name =
+                str::from_utf8(name).map_err(|_| damaged("a name that is not UTF-8".into()))?;
             // A root that cannot be read is told to whoever reads the table, not to the others.
             let _ = store.wire_root(Tree {
                 id: row.tree,
                 root: row.root,
             });
             let count = mapping.counts.get(&row.tree).copied().unwrap_or(0);
-            store
-                .tables
-                .insert(Arc::new(TableState::new(name, row, count)));
+            store.tables.load(name, row, count);
         }
         from = match leaf.next_bound() {
             Some(Bound::Included(next)) => Some(next.to_vec()),

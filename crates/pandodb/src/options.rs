@@ -331,6 +331,8 @@ pub(crate) struct Budget {
     pub(crate) log_buffer_bytes: usize,
     pub(crate) segment_bytes: u64,
     pub(crate) segments: u32,
+    /// For what is known of tables.
+    pub(crate) tables_bytes: u64,
 }
 
 impl Budget {
@@ -351,9 +353,10 @@ impl Budget {
         let images = (memory / 32 / page).clamp(16, 1024);
         // The page table: an eighth, which is enough for 64 times as much data at 4 KiB a page.
         let table = memory / 8;
+        let tables_bytes = memory / 64;
         // Free page ids, mapping lists, versions, connections and what nobody has counted.
         let rest = memory / 8;
-        let fixed = 2 * log_buffer + images * page + table + rest;
+        let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);
         let frames = options.frames.unwrap_or(frames as usize).max(64);
         let log_bytes_default = (memory * 2).clamp(16 << 20, 1 << 30);
@@ -370,6 +373,7 @@ impl Budget {
             log_buffer_bytes: log_buffer as usize,
             segment_bytes,
             segments: segments as u32,
+            tables_bytes,
         }
     }
 }

@@ -155,7 +155,9 @@ impl<'a> Replay<'a> {
                 store.apply_chunks(known, marks, key, value, scratch)?
             }
         };
-        state.add(entries);
+        if entries != 0 {
+            store.tables.add(&state, entries);
+        }
         if fill != LeafFill::Enough {
             self.replayed.sparse.push((known, key.to_vec(), fill));
         }

@@ -91,6 +91,7 @@ impl Store {
         pool: Pool,
         space: SpaceKeeper,
         next_tree: u32,
+        tables_bytes: u64,
     ) -> Self {
         let statistics = pool.options().statistics.clone();
         let epoch = AtomicU64::new(pool.epochs().current().0);
@@ -101,7 +102,7 @@ impl Store {
             pool,
             space,
             encoders: Mutex::new(Vec::new()),
-            tables: Tables::default(),
+            tables: Tables::new(tables_bytes),
             registry: Arc::default(),
             statistics,
             aside_number: AtomicU32::new(0),

@@ -91,9 +91,8 @@ impl Store {
         let Some(new) = change.new else {
             self.apply(CATALOGUE, marks, name, None, scratch)?;
             if let Some(state) = state {
-                state.set_row(None);
+                self.tables.set_tree(&state, None);
             }
-            self.tables.remove(change.name);
             return Ok(());
         };
         let tree = match change.filled {
@@ -116,20 +115,15 @@ impl Store {
             root: tree.root,
         };
         self.apply(CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
-        if let Some(state) = state {
-            state.set_row(Some(row));
-            if let Some(filled) = change.filled {
-                state.add(filled.entries as i64);
-            }
-            return Ok(());
-        }
-        let table = match created {
-            Some(created) => created.clone(),
-            None => Arc::new(TableState::absent(change.name.to_owned())),
+        let table = match (state, created) {
+            (Some(state), _) => state,
+            (None, Some(created)) => created.clone(),
+            (None, None) => self.tables.absent(change.name),
         };
-        // Whoever finds it under its name finds its tree.
-        table.set_row(Some(row));
-        self.tables.insert(table);
+        self.tables.set_tree(&table, Some(row));
+        if let Some(filled) = change.filled {
+            self.tables.add(&table, filled.entries as i64);
+        }
         Ok(())
     }
 }
@@ -164,14 +158,13 @@ impl Engine {
             set.refresh_trees_of_changes();
         }
         set.check_tables()?;
-        let exists = |table: usize| self.tables.get(&set.tables[table].state.name).is_some();
-        let creates = set
-            .table_changes
-            .iter()
-            .filter(|(_, how)| *how == TableChange::Create);
-        if creates.into_iter().any(|(table, _)| exists(*table)) {
+        let changes = set.table_changes.iter();
+        let creates = changes.filter(|(_, how)| *how == TableChange::Create);
+        let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
+        if names.clone().any(|name| self.tables.get(name).is_some()) {
             return Ok(JobEnd::Conflict { watched: false });
         }
+        self.tables.check_room(&mut names)?;
         let mut scratch = Scratch::new();
         let new_trees = self.new_trees(set)?;
         let (payload, changes) = self.describe(set, &new_trees)?;
@@ -292,7 +285,7 @@ impl Engine {
             let state = &set.tables[*table].state;
             if matches!(change, TableChange::Take(_)) && state.count() > 0 {
                 return Err(Error::NotEmpty {
-                    name: state.name.clone(),
+                    name: state.name.to_string(),
                 });
             }
         }
@@ -335,7 +328,7 @@ impl Engine {
                 }
                 _ => {
                     return Err(Error::NoSuchTable {
-                        name: set.tables[*table].state.name.clone(),
+                        name: set.tables[*table].state.name.to_string(),
                     });
                 }
             }
@@ -345,7 +338,7 @@ impl Engine {
             self.check_key(key)?;
             let state = &set.tables[table].state;
             let missing = || Error::NoSuchTable {
-                name: state.name.clone(),
+                name: state.name.to_string(),
             };
             let tree = tree_of[table].ok_or_else(missing)?;
             match value {

@@ -255,7 +255,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         ];
         for table in self.store.tables.all() {
             if let Some(tree) = table.tree() {
-                trees.push((table.name.clone(), tree, Some(table.count())));
+                trees.push((table.name.to_string(), tree, Some(table.count())));
             }
         }
         match self.garbage() {

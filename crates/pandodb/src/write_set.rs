@@ -438,7 +438,7 @@ impl WriteSet {
             });
             if table.tree.is_none() && !created {
                 return Err(Error::NoSuchTable {
-                    name: table.state.name.clone(),
+                    name: table.state.name.to_string(),
                 });
             }
         }
@@ -457,10 +457,8 @@ impl WriteSet {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pando_sync::Arc;
-
     use super::{Own, TableChange, WriteSet};
-    use crate::tables::TableState;
+    use crate::tables::Tables;
 
     /// Numbers that look random.
     fn next(state: &mut u64) -> usize {
@@ -471,8 +469,8 @@ mod tests {
     /// Keys in order for a while, then not; repeated, removed, with tables that are emptied.
     #[test]
     fn a_batch_holds_what_a_map_holds() {
-        let states: [_; 2] =
-            std::array::from_fn(|at| Arc::new(TableState::absent(format!("{at}"))));
+        let tables = Tables::new(0);
+        let states: [_; 2] = std::array::from_fn(|at| tables.absent(&format!("{at}")));
         let mut state = 1;
         let mut set = WriteSet::default();
         for round in 0..600 {

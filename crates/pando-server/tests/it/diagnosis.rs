@@ -159,6 +159,7 @@ fn the_memory_budget_is_shown_part_by_part() {
         "log_buffers",
         "images",
         "chunk_buffers",
+        "tables",
     ];
     let budgets: u64 = parts
         .iter()

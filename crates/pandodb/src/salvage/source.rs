@@ -45,7 +45,14 @@ impl Source {
         let pool = pool_of(&budget, layout, Compression::default(), statistics)?;
         let next = Epoch(superblock.generation.0 + 1);
         pool.restore(words.pages(), next, superblock.checkpoint_lsn);
-        let store = Store::new(device.clone(), data, pool, space, superblock.next_tree);
+        let store = Store::new(
+            device.clone(),
+            data,
+            pool,
+            space,
+            superblock.next_tree,
+            u64::MAX,
+        );
         Ok(Self { store, superblock })
     }
 }

@@ -31,4 +31,5 @@ mod scan_resistance;
 mod second_look;
 mod serial;
 mod stored;
+mod tables;
 mod twin;
