@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::failure::{Result, fail};
+use crate::order;
 use crate::state::{Effect, State};
 use crate::store::Entry;
 
@@ -126,6 +127,7 @@ pub fn check_live(histories: &[History], found: &[State]) -> Result<()> {
 /// # Errors
 /// What is there in part.
 pub fn check_any_prefix(histories: &[History], found: &[State]) -> Result<()> {
+    order::check_found(found)?;
     for (history, found) in histories.iter().zip(found) {
         if !history.prints.contains(&found.print()) {
             let what = history.now.differences(found);
@@ -180,6 +182,7 @@ fn summary(effects: &[Effect]) -> String {
 /// # Errors
 /// What is lost, or there in part, or in the wrong order.
 pub fn check(histories: &[History], synced: &[u64], found: &[State]) -> Result<()> {
+    order::check_found(found)?;
     let mut prefixes = Vec::with_capacity(histories.len());
     for (history, found) in histories.iter().zip(found) {
         prefixes.push(history.prefix(found, synced)?);

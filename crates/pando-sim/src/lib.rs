@@ -8,6 +8,7 @@
 //! | [`random`]   | numbers from a seed                                                        |
 //! | [`state`]    | what a store holds, with a fingerprint that grows with it                  |
 //! | [`history`]  | what a thread has committed, and which of its prefixes a store holds       |
+//! | [`order`]    | whether the order of LSNs is one in which the commits could have run        |
 //! | [`workload`] | does random things to a store and notes them                               |
 //! | [`store`]    | the small store under test, and reading all that it holds                  |
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
@@ -40,6 +41,7 @@ pub mod full_together;
 pub mod history;
 pub mod kill;
 pub mod linear;
+pub mod order;
 pub mod random;
 pub mod resp;
 pub mod restart;

@@ -3,7 +3,7 @@
 //! Every thread writes entries of its own in tables of its own and in shared ones, checks what it
 //! reads against its notes, and stops at the first error, which the caller judges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use pandodb::{Batch, Db, Durability, Error, Table, ValueStream, WriteOptions};
 
 use crate::failure::{Failure, Result};
 use crate::history::{History, Step};
+use crate::order::{self, Look, Seat, Tried};
 use crate::random::Random;
 use crate::state::{Effect, Place, State, own_table, shared_table};
 use crate::store::is_durable_by_default;
@@ -102,9 +103,13 @@ pub fn run(db: &Db, plan: Plan, initial: &[State]) -> Result<Run> {
         refused: 0,
     };
     let mut failure = None;
+    let (mut looks, mut unknown) = (Vec::new(), BTreeSet::new());
     for worker in workers {
         match worker.join() {
             Ok((worker, end)) => {
+                let thread = worker.history.thread;
+                looks.extend(worker.looks);
+                unknown.extend(worker.unknown.map(|number| (thread, number)));
                 run.histories.push(worker.history);
                 run.refused += worker.refused;
                 match end {
@@ -117,7 +122,11 @@ pub fn run(db: &Db, plan: Plan, initial: &[State]) -> Result<Run> {
         }
     }
     run.synced.append(&mut shared.synced.lock());
-    failure.map_or(Ok(run), Err)
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    order::check_live(looks, initial, &unknown)?;
+    Ok(run)
 }
 
 enum Stop {
@@ -148,6 +157,10 @@ struct Worker {
     refused: usize,
     /// A value that was opened, and what it was.
     reader: Option<(ValueStream, Vec<u8>)>,
+    seat: Option<Seat>,
+    /// Commits that have read what others committed, and the number of one without an outcome.
+    looks: Vec<Look>,
+    unknown: Option<u64>,
 }
 
 impl Worker {
@@ -162,6 +175,9 @@ impl Worker {
             written: 0,
             refused: 0,
             reader: None,
+            seat: None,
+            looks: Vec::new(),
+            unknown: None,
         }
     }
 
@@ -177,6 +193,7 @@ impl Worker {
         });
         self.tables.clear();
         self.reader = None;
+        self.seat = None;
         (self, end)
     }
 
@@ -239,7 +256,8 @@ impl Worker {
             self.create(name)?;
         }
         match self.random.below(100) {
-            0..36 => self.put(),
+            0..30 => self.put(),
+            30..36 => self.look(),
             36..48 => self.delete(),
             48..56 => self.update(),
             56..70 => self.batch(),
@@ -426,6 +444,37 @@ impl Worker {
         let (options, durable) = self.durability();
         let db = self.db.clone();
         self.commit(effects, durable, || db.write(&mut batch, options))
+    }
+
+    /// Reads what all threads have committed, and commits that it has; see [`order`].
+    fn look(&mut self) -> End<()> {
+        let (thread, threads) = (self.history.thread, self.plan.threads);
+        let table = self.db.table(&shared_table(0))?;
+        self.written += 1;
+        let number = (self.plan.round + 1) << 32 | self.written;
+        let seat = match &mut self.seat {
+            Some(seat) => seat,
+            none => none.insert(Seat::new(&self.db)?),
+        };
+        let start = self.shared.stamp();
+        let Tried { value, end } = seat.commit(&table, threads, thread, number);
+        if let Some(value) = value {
+            self.history.push(Step {
+                effects: vec![Effect::Put(order::place(thread), value)],
+                start,
+                end: end.is_ok().then(|| self.shared.stamp()),
+                durable: false,
+            });
+            self.unknown = end.is_err().then_some(number);
+        }
+        let (lsn, read) = end?;
+        self.looks.push(Look {
+            lsn,
+            thread,
+            number,
+            read,
+        });
+        Ok(())
     }
 
     fn get(&mut self) -> End<()> {
