@@ -11,7 +11,7 @@ use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow};
 use pando_format::lost::{
     ASIDE_PIECE_BYTES, AsideChange, AsideWrite, aside_key, encode_leaks, encode_piece, leak_key,
 };
-use pando_format::{Lsn, TreeId};
+use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{Attempt, Marks};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
@@ -99,6 +99,7 @@ impl Store {
         if tree.id < FIRST_USER_TREE {
             return Err(error.clone());
         }
+        assert!(*page != PageId::NONE, "damage has a place");
         let stay = self.stay();
         let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(&stay, *page))?;
         // In memory and not what its tree needs it stays so: whoever comes there learns of it.
@@ -120,6 +121,10 @@ impl Store {
     ) -> Result<()> {
         let stay = self.stay();
         self.drive(|| scratch.abandon(&self.pool, &stay))?;
+        assert!(
+            scratch.is_finished(),
+            "nothing of the write is left half done"
+        );
         self.statistics.tick(Ticker::WritesAside, 1);
         tracing::error!(%error, %lsn, tree = %tree.id, "a write is put aside, its page is out of reach");
         let write = AsideWrite {
@@ -134,6 +139,7 @@ impl Store {
         // Relaxed: a number that only has to be another one.
         let number = self.aside_number.fetch_add(1, Ordering::Relaxed);
         for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
+            assert!(piece <= usize::from(u16::MAX), "pieces of another write");
             let key = aside_key(lsn, number, piece as u16);
             self.put_row(marks, &key, &encode_piece(bytes), scratch)?;
         }

@@ -17,6 +17,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Courtesy, Mutex, MutexGuard, SequenceWaiters, WaitList, thread, thread_waker};
 
+use crate::checkpoint_checks::{LastWords, assert_grown};
 use crate::checkpoint_progress::CheckpointTurns;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -76,6 +77,14 @@ impl CheckpointState {
         self.last_unix_ms.load(Ordering::Relaxed)
     }
 
+    /// A batch of the log that is not applied yet lies behind the last checkpoint: recovery begins
+    /// there.
+    pub(crate) fn assert_behind(&self, lsn: Lsn) {
+        // Relaxed: it only grows, and not beyond a batch that is not applied.
+        let last = self.last_lsn.load(Ordering::Relaxed);
+        assert!(lsn.0 > last, "{lsn} lies in the checkpoint at {last}");
+    }
+
     /// The files that a checkpoint changes, while none runs. Waits for the one that runs.
     pub(crate) fn lock_files(&self) -> MutexGuard<'_, Files> {
         self.files.lock()
@@ -124,8 +133,9 @@ impl Engine {
     /// Asks for a checkpoint if enough has happened since the last one.
     pub(crate) fn look_for_checkpoint(&self) {
         let state = &self.checkpoint;
-        // Relaxed: triggers need not be exact.
-        let bytes = self.log.reserved_end().0 - state.last_lsn.load(Ordering::Relaxed);
+        // Relaxed: triggers need not be exact. The checkpoint first: the log goes on behind it.
+        let last = state.last_lsn.load(Ordering::Relaxed);
+        let bytes = self.log.reserved_end().0.saturating_sub(last);
         let budget = u64::from(self.budget.segments) * self.budget.segment_bytes;
         if bytes > budget / 2 && !state.wanted.load(Ordering::Relaxed) {
             self.checkpoint_wanted();
@@ -204,6 +214,8 @@ impl Engine {
     pub(crate) fn checkpoint_once(&self) -> Result<()> {
         let mut files = self.checkpoint.files.lock();
         let served = self.checkpoint.asked.load(Ordering::Acquire);
+        let finished = self.checkpoint.finished.load(Ordering::Acquire);
+        assert!(finished <= served, "more checkpoints than were asked for");
         self.check_poison()?;
         // Until the mapping is merged, too: what the checkpoint costs others is all of it.
         let turn = self.checkpoint.turns.begin();
@@ -212,7 +224,12 @@ impl Engine {
         // Not before the gate is open again: others wait for that. From here on nobody does.
         let _courtesy = Courtesy::begin();
         // The epoch has ended: there is no way back.
-        self.write_cut(&mut files, cut, |lsn| self.wait_durable(lsn))
+        let sync_log = |lsn| {
+            self.wait_durable(lsn)?;
+            assert!(self.log.durable() >= lsn, "a checkpoint ahead of its log");
+            Ok(())
+        };
+        self.write_cut(&mut files, cut, sync_log)
             .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finished.fetch_max(served, Ordering::AcqRel);
         self.checkpoint.finished_waiters.notify(served);
@@ -255,6 +272,10 @@ impl Engine {
     ) -> Result<()> {
         let lsn = cut.lsn;
         self.store.finish_checkpoint(files, cut, None, sync_log)?;
+        assert_eq!(
+            files.superblock.checkpoint_lsn, lsn,
+            "what it names begins there"
+        );
         self.log.truncate_below(lsn);
         self.checkpoint.last_lsn.store(lsn.0, Ordering::Relaxed);
         self.checkpoint
@@ -271,7 +292,8 @@ impl crate::store::Store {
         let epoch = self.pool.epochs().current();
         let counts = self.tables.take_counts(all_counts);
         let next = self.pool.epochs().advance(lsn);
-        self.epoch.store(next.0, Ordering::Relaxed);
+        let before = self.epoch.swap(next.0, Ordering::Relaxed);
+        assert_eq!(before, epoch.0, "stays were of another epoch");
         Cut { epoch, lsn, counts }
     }
 
@@ -298,6 +320,14 @@ impl crate::store::Store {
                 pause(&mut turns);
             }
         }
+        assert!(
+            cut.epoch > files.superblock.generation,
+            "generations grow from checkpoint to checkpoint"
+        );
+        assert!(
+            cut.lsn >= files.superblock.checkpoint_lsn,
+            "a checkpoint lies behind the one before"
+        );
         let group = Group {
             generation: cut.epoch,
             pairs: epochs.take_pairs(cut.epoch),
@@ -310,6 +340,7 @@ impl crate::store::Store {
         // changed since, is clean of this epoch, whose state of it is lost. An image is abandoned
         // behind the poison: who has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
+        let named = LastWords::of(&group);
         self.when_not_full(patient, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
@@ -324,6 +355,8 @@ impl crate::store::Store {
             data_blocks,
             ..files.superblock
         };
+        assert_grown(&files.superblock, &superblock);
+        named.assert_within(data_blocks);
         self.when_not_full(patient, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
@@ -331,6 +364,7 @@ impl crate::store::Store {
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
         files.mapping.remove_obsolete();
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
+        named.assert_unnamed(&retired);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));
         let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);

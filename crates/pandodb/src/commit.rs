@@ -28,8 +28,8 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::profile::{CommitStep, Steps};
+use crate::promises::{IdPromise, Promise};
 use crate::second_look::{SecondLook, Seen};
-use crate::space_keeper::{IdPromise, Promise};
 use crate::stripes::{Locked, NotTaken, Stamp, Wanted};
 use crate::tables::TableState;
 use crate::write_set::{Value, WriteSet};
@@ -122,6 +122,10 @@ impl CommitScratch {
         self.order.extend(0..set.len());
         self.order
             .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
+        // Fingers, runs and replay go from one to the next; a key that came twice would be applied
+        // in an order of its own.
+        let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
+        debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
         self.stripes.clear();
         self.payload.clear();
         if set.len() > 1 {
@@ -149,11 +153,17 @@ impl CommitScratch {
                 None => self.payload.delete(tree_of(table), key),
             }
         }
+        let operations = self.payload.operations() as usize;
+        assert_eq!(operations, set.len(), "the record has each write once");
         let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
         let read = set.reads.iter().chain(watched);
         self.stripes
             .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
         Wanted::arrange(&mut self.stripes);
+        assert!(
+            self.stripes.len() <= set.len() + reads,
+            "a stripe of nothing that was read or written"
+        );
         (self.ready, self.reads) = (true, reads);
         Ok(())
     }
@@ -175,6 +185,8 @@ fn lie_together(fingers: &[Finger], at: usize) -> bool {
 /// What step 1 takes.
 struct Credits<'a> {
     log: LogCredit<'a>,
+    /// Pages that blocks were promised for, with those of garbage rows.
+    pages: u64,
     /// Pages for garbage rows that blocks were promised for.
     garbage: u64,
     _blocks: Promise<'a>,
@@ -216,6 +228,7 @@ impl Engine {
         let Some(pass) = self.gate.try_enter() else {
             return Err(Stop::Gate.into());
         };
+        let spending = self.begin_spending();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either seen, or comes later.
         let unchanged = |stamp| {
@@ -234,18 +247,29 @@ impl Engine {
         steps.end(CommitStep::Check);
         // Inside the gate, where nobody else can name them any more.
         self.name_chunks(set)?;
+        debug_assert!(self.holds_stripes(set, &locked), "who logs holds its keys");
+        assert!(set.trees_unchanged(), "the record names other trees");
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);
         let lsn = self
             .log
             .append(credits.log, RecordKind::Batch, acknowledge, payload);
+        self.checkpoint.assert_behind(lsn);
+        debug_assert!(self.log.applied() < lsn, "it counts as applied already");
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
         self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
+        spending.check(credits.pages);
+        spending.check_ids(&credits.ids);
+        debug_assert!(
+            self.holds_stripes(set, &locked),
+            "who applies holds its keys"
+        );
         locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
+        drop(spending);
         drop(pass);
         drop(locked);
         steps.end(CommitStep::Apply);
@@ -310,12 +334,15 @@ impl Engine {
         } = scratch;
         let most = share.frames() as usize;
         let holds = self.hold_leaves(set, order, most, fingers, wanted)?;
+        assert!(holds.len() <= most, "more is held than the share allows");
         if order.len() > most {
             *checked = (*checked).max(most);
             self.check_leaves(set, order, checked, wanted)?;
+            assert!(*checked <= order.len(), "more leaves than writes");
         }
         Ok(Credits {
             log,
+            pages,
             garbage,
             _blocks: promise,
             ids,
@@ -379,6 +406,8 @@ impl Engine {
     ) -> Result<()> {
         let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
+        assert_eq!(order.len(), set.len(), "the order of another batch");
+        assert!(fingers.len() <= order.len(), "fingers of another batch");
         let mut at = 0;
         while at < order.len() {
             if let Some(finger) = fingers.get(at) {
@@ -420,6 +449,8 @@ impl Engine {
         });
         let stay = self.stay();
         let run = tree.put_run(&self.pool, &stay, marks, entries.clone(), scratch);
+        assert!(run.new <= run.records, "more new keys than keys");
+        assert!(run.records <= order.len(), "more was put than there is");
         if run.records > 0 {
             for (key, value) in entries.take(run.records) {
                 bytes += key.len() + value.len();
@@ -499,6 +530,14 @@ impl Engine {
         look: Option<&mut SecondLook<'_>>,
     ) -> Step<Seen> {
         look.map_or(Ok(Seen::Unknown), |look| look.run(self, set, locked))
+    }
+
+    /// True if the batch holds the stripes of all its keys alone.
+    fn holds_stripes(&self, set: &WriteSet, locked: &Locked<'_>) -> bool {
+        set.writes().all(|(table, key, _)| {
+            let tree = set.tables[table].tree;
+            tree.is_some_and(|tree| locked.writes(self.stripes.of(tree.id, key)))
+        })
     }
 
     fn try_stripes<'a>(&'a self, wanted: &'a [Wanted], refusals: &mut u32) -> Step<Locked<'a>> {

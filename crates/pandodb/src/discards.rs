@@ -97,6 +97,10 @@ impl SpaceKeeper {
         };
         let mut taken: Vec<Extent> = std::iter::from_fn(take).take(RUNS_MAX).collect();
         taken.sort_unstable_by_key(|extent| extent.block);
+        let apart = |pair: &[Extent]| {
+            u64::from(pair[0].block) + u64::from(pair[0].blocks) <= u64::from(pair[1].block)
+        };
+        assert!(taken.windows(2).all(apart), "a run was given out twice");
         while !taken.is_empty() {
             let row = row_len(&taken);
             let (offset, bytes) = self.range_of(&taken[..row]);
@@ -116,6 +120,10 @@ impl SpaceKeeper {
     /// Where a row of extents lies in the file, and its length.
     fn range_of(&self, row: &[Extent]) -> (u64, u64) {
         let first = row.first().expect("a row has an extent");
+        assert!(
+            u64::from(first.block) + sum(row) <= self.blocks(),
+            "a hole behind the end of the file"
+        );
         let offset = u64::from(first.block) * self.block_bytes();
         (offset, sum(row) * self.block_bytes())
     }
@@ -124,6 +132,11 @@ impl SpaceKeeper {
     /// blocks that are. Blocks.
     pub(crate) fn take_back(&self, enough: impl Fn() -> bool) -> u64 {
         let mut extents = self.discards.extents.lock();
+        assert_eq!(
+            sum(&extents),
+            self.discards.blocks(),
+            "what was discarded is counted"
+        );
         let mut blocks = 0;
         while !enough() {
             let Some(extent) = extents.pop() else {

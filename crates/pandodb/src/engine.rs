@@ -26,6 +26,7 @@ use crate::options::{Budget, Builder};
 use crate::profile::{self, Wait};
 use crate::read_bounds::{Debt, ReadBounds};
 use crate::reads::Reads;
+use crate::spending::Stays;
 use crate::store::Store;
 use crate::stripes::{StripeUse, Stripes};
 use crate::tables::TableState;
@@ -37,6 +38,7 @@ pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
     pub(crate) gate: Gate,
+    pub(crate) stays: Stays,
     pub(crate) stripes: Stripes,
     pub(crate) holds: HoldBudget,
     pub(crate) jobs: Jobs,
@@ -92,6 +94,7 @@ impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             gate: Gate::new(),
+            stays: Stays::default(),
             stripes: Stripes::new(parts.hash_key[0]),
             holds: HoldBudget::new(parts.store.pool.frames()),
             jobs: Jobs::default(),

@@ -150,7 +150,7 @@ impl Engine {
         lost: Option<PageId>,
         scratch: &mut Scratch,
     ) -> Result<bool> {
-        self.in_gate(|engine| {
+        self.in_gate(STEP_PAGES, |engine| {
             let stay = engine.stay();
             let step = match lost {
                 None => tree.try_dismantle(&engine.pool, &stay, scratch)?,
@@ -184,7 +184,7 @@ impl Engine {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Result<bool> {
-        self.in_gate(|engine| {
+        self.in_gate(STEP_PAGES, |engine| {
             let stay = engine.stay();
             let marks = engine.background_marks();
             // Refused, either has changed nothing.

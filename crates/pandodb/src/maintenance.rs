@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::kept_rows::KeptRows;
-use crate::space_keeper::Promise;
+use crate::promises::Promise;
 use crate::store::pause;
 
 /// Sparse leaves that may wait.
@@ -28,7 +28,7 @@ const SPARSE_STEPS: usize = 256;
 /// the heir of the leaf; and as many to spare.
 const REMOVAL_PAGES: u64 = 4;
 /// Pages that merging the leaf of one note may make dirty.
-const MERGE_PAGES: u64 = 8;
+pub(crate) const MERGE_PAGES: u64 = 8;
 
 type Note = (Tree, Box<[u8]>);
 
@@ -162,8 +162,9 @@ impl Engine {
                 // The leaf stays as it is; who scans it notes it again.
                 RemovalRoom::Never => continue,
             };
-            let unknown =
-                self.leave_damaged(self.in_gate(|engine| engine.remove_empty(tree, &key)))?;
+            let unknown = self.leave_damaged(
+                self.in_gate(REMOVAL_PAGES, |engine| engine.remove_empty(tree, &key)),
+            )?;
             drop(room);
             if unknown.unwrap_or(true) || self.space.is_full() {
                 continue;
@@ -172,7 +173,9 @@ impl Engine {
                 self.sparse_leaves.put_back((tree, key));
                 return Ok(true);
             };
-            self.leave_damaged(self.in_gate(|engine| engine.merge(tree, &key, scratch)))?;
+            self.leave_damaged(
+                self.in_gate(MERGE_PAGES, |engine| engine.merge(tree, &key, scratch)),
+            )?;
         }
         Ok(true)
     }
@@ -200,14 +203,14 @@ impl Engine {
             let Some(_room) = self.room_to_remove() else {
                 return Ok(());
             };
-            self.leave_damaged(self.in_gate(|engine| {
+            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine| {
                 let done = engine.remove_empty(tree, &key);
                 done.map(drop).or_else(no_reads)
             }))?;
             if let Some(_promise) = self.room_to_merge() {
-                self.leave_damaged(
-                    self.in_gate(|engine| engine.merge(tree, &key, &mut scratch).or_else(no_reads)),
-                )?;
+                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine| {
+                    engine.merge(tree, &key, &mut scratch).or_else(no_reads)
+                }))?;
             }
         }
         Ok(())
@@ -294,9 +297,11 @@ impl Engine {
     }
 
     /// Runs one step of background work in a stay of its own until it succeeds. The step changes
-    /// nothing when it is refused, and what it waits for is waited for outside of the gate.
+    /// nothing when it is refused, and what it waits for is waited for outside of the gate. It has
+    /// room for `pages` dirty pages.
     pub(crate) fn in_gate<T>(
         &self,
+        pages: u64,
         mut step: impl FnMut(&Self) -> std::result::Result<T, Restart>,
     ) -> Result<T> {
         let mut turns = 0;
@@ -307,8 +312,12 @@ impl Engine {
                     pause(&mut turns);
                     continue;
                 };
+                let spending = self.begin_spending();
                 match step(self) {
-                    Ok(value) => return Ok(value),
+                    Ok(value) => {
+                        spending.check(pages);
+                        return Ok(value);
+                    }
                     Err(restart) => restart,
                 }
             };

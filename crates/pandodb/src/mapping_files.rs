@@ -1,11 +1,13 @@
 //! The files that say where pages lie: superblock, mapping base and journal.
 
+use std::collections::BTreeMap;
+
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, OpenOptions};
 use pando_format::mapping::{
     Group, SECTION_BYTES, SECTION_WORDS, decode_section, encode_section, sections,
 };
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{PageId, StoredPage, TreeId, VERSION};
+use pando_format::{Epoch, PageId, StoredPage, TreeId, VERSION};
 
 use crate::error::{Error, Result};
 
@@ -64,6 +66,8 @@ fn other_version(slot: &[u8]) -> Option<u32> {
 pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Result<()> {
     let mut slot = IoBuf::new(SLOT_BYTES);
     slot.copy_from_slice(&superblock.encode());
+    let read = Superblock::decode(&slot);
+    assert_eq!(read.as_ref(), Ok(superblock), "what is written can be read");
     for offset in [0, SLOT_BYTES as u64] {
         file.write_at(&slot, offset)
             .map_err(Error::io("writing the superblock"))?;
@@ -77,7 +81,7 @@ pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Resul
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
     pub(crate) words: Vec<u64>,
-    pub(crate) counts: std::collections::BTreeMap<TreeId, u64>,
+    pub(crate) counts: BTreeMap<TreeId, u64>,
 }
 
 impl Mapping {
@@ -100,7 +104,13 @@ impl Mapping {
         mapping.read_base(device, superblock)?;
         let name = journal_name(superblock.mapping);
         let journal = open(device, &name)?;
+        let mut last = Epoch(0);
         read_groups(&journal, &name, superblock.journal_bytes, |group| {
+            if group.generation <= last {
+                let what = format!("a group of {} behind one of {last}", group.generation);
+                return Err(Error::corrupt(&name, what));
+            }
+            last = group.generation;
             for (page, word) in &group.pairs {
                 mapping
                     .set(*page, *word)
@@ -109,6 +119,11 @@ impl Mapping {
             mapping.counts.extend(group.counts.iter().copied());
             Ok(())
         })?;
+        if last != superblock.generation {
+            // A group for each checkpoint: of another one it is another state.
+            let what = format!("ends with {last}, in {}", superblock.generation);
+            return Err(Error::corrupt(&name, what));
+        }
         Ok(mapping)
     }
 
@@ -242,14 +257,21 @@ impl MappingFiles {
     pub(crate) fn append(&mut self, group: &Group) -> Result<()> {
         let mut bytes = Vec::new();
         group.encode(&mut bytes);
+        assert_eq!(
+            Group::encoded_bytes(&bytes),
+            Ok(bytes.len() as u64),
+            "the next group is looked for behind this one"
+        );
         let end = self.journal_bytes + bytes.len() as u64;
         self.allocate_to(end)?;
+        assert!(end <= self.allocated, "the journal ends within its file");
         let write = self.journal.write_at(&bytes, self.journal_bytes);
         write.map_err(Error::io("writing the mapping journal"))?;
         self.written_bytes += bytes.len() as u64;
         self.journal
             .sync()
             .map_err(Error::io_fatal("syncing the mapping journal"))?;
+        assert!(end > self.journal_bytes, "a journal only grows");
         self.journal_bytes = end;
         // On a full disk the next groups are those that make room; they are met with what was
         // taken before. Whether there is more is no question of this one.
@@ -300,6 +322,11 @@ impl MappingFiles {
     /// next superblock names them. `page_count` is one past the largest page id.
     pub(crate) fn merge(&mut self, page_count: u64) -> Result<()> {
         let next = self.number + 1;
+        let is_next = |name: &String| *name == base_name(next) || *name == journal_name(next);
+        assert!(
+            !self.obsolete.iter().any(is_next),
+            "what is about to be written is to be removed"
+        );
         let old_base = open(&self.device, &base_name(self.number))?;
         let old_name = journal_name(self.number);
         let (new_base_name, new_journal_name) = (base_name(next), journal_name(next));
@@ -318,6 +345,7 @@ impl MappingFiles {
             self.merge_window(&old_base, &old_name, &new_base, first, count)?;
             first += count;
         }
+        self.check_behind(&old_name, page_count)?;
         new_base.sync().map_err(Error::io("syncing the mapping"))?;
         let mut files = Self::create_journal(&self.device, next)?;
         self.device
@@ -331,6 +359,24 @@ impl MappingFiles {
         files.obsolete.extend([base_name(self.number), old_name]);
         *self = files;
         Ok(())
+    }
+
+    /// A base of `page_count` pages forgets none: what the journal says of pages behind them is
+    /// that they are free.
+    fn check_behind(&self, name: &str, page_count: u64) -> Result<()> {
+        let mut behind = BTreeMap::new();
+        read_groups(&self.journal, name, self.journal_bytes, |group| {
+            let pairs = group.pairs.into_iter();
+            behind.extend(pairs.filter(|(page, _)| u64::from(page.0) >= page_count));
+            Ok(())
+        })?;
+        match behind.into_iter().find(|(_, word)| *word != 0) {
+            None => Ok(()),
+            Some((page, _)) => Err(Error::corrupt(
+                name,
+                format!("names {page}; there are {page_count} pages"),
+            )),
+        }
     }
 
     fn create_journal(device: &AnyDevice, number: u64) -> Result<Self> {
@@ -386,6 +432,7 @@ impl MappingFiles {
         })?;
         for (index, part) in words.chunks(SECTION_WORDS).enumerate() {
             let number = first + index as u64;
+            assert!(number < first + count, "a section of another window");
             encode_section(number, part, &mut section);
             let write = new_base.write_at(&section, number * SECTION_BYTES as u64);
             write.map_err(Error::io("writing the mapping"))?;
@@ -396,6 +443,11 @@ impl MappingFiles {
     /// Removes what the superblock that is durable now does not name. What cannot be removed is in
     /// nobody's way: it is tried again behind the next checkpoint, and when the store is opened.
     pub(crate) fn remove_obsolete(&mut self) {
+        let names = [base_name(self.number), journal_name(self.number)];
+        assert!(
+            !self.obsolete.iter().any(|name| names.contains(name)),
+            "what the superblock names is to be removed"
+        );
         let Self {
             device,
             obsolete,

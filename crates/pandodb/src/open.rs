@@ -6,6 +6,7 @@
 //! any point: until its checkpoint is durable it writes to blocks only that the old one does not
 //! use, and no record behind it names.
 
+use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::ops::Bound;
 
@@ -16,6 +17,7 @@ use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize};
 use pando_stats::Statistics;
 use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
 use pando_sync::time;
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
@@ -255,6 +257,10 @@ fn finish(
     store.tables.check_memory(options.max_memory)?;
     let cut = store.close_epoch(start, files.mapping.is_empty());
     let incarnation = cut.epoch.0;
+    assert!(
+        incarnation > files.superblock.incarnation,
+        "records of another life would be taken for those of this one"
+    );
     store.finish_checkpoint(&mut files, cut, Some(incarnation), |_| Ok(()))?;
     let superblock = files.superblock;
     let log = LogOptions {
@@ -268,6 +274,12 @@ fn finish(
         flush_method: FlushMethod::Auto,
     };
     let log = Log::open(store.device.clone(), log, store.statistics.clone())?;
+    assert_eq!(
+        log.reserved_end(),
+        start,
+        "the log goes on where the last life ended"
+    );
+    assert_eq!(log.applied(), start, "what was replayed is applied");
     let engine = Engine::new(Parts {
         store,
         log,
@@ -379,6 +391,8 @@ fn mark_allocated(space: &SpaceKeeper, mapping: &Mapping) -> Result<()> {
 /// Fills the tables from the catalogue.
 fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
     let mut leaf = LeafCopy::new();
+    let next_tree = store.next_tree.load(Ordering::Relaxed);
+    let mut trees = BTreeSet::new();
     let mut from: Option<Vec<u8>> = Some(Vec::new());
     while let Some(key) = from {
         store.drive(|| {
@@ -391,6 +405,11 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
                 return Err(damaged("a row that is too long".into()));
             };
             let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
+            let ids = u64::from(FIRST_USER_TREE.0)..next_tree;
+            if !ids.contains(&u64::from(row.tree.0)) || !trees.insert(row.tree) {
+                let name = name.escape_ascii();
+                return Err(damaged(format!("{} of '{name}' is not its own", row.tree)));
+            }
             let name =
                 str::from_utf8(name).map_err(|_| damaged("a name that is not UTF-8".into()))?;
             // A root that cannot be read is told to whoever reads the table, not to the others.
@@ -462,8 +481,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         .sync_directory()
         .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
-    let mut replay = Replay::new(&store, &mut replayed);
     let how = log_behind(&superblock);
+    let mut replay = Replay::new(&store, how.from, &mut replayed);
     // Extents that records name are taken before anything may be allocated: replay writes images.
     let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
@@ -476,6 +495,15 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         meter.replayed(lsn, replay.records());
         Ok::<(), Error>(())
     })?;
+    if (end.end, end.records) != (marked.end, marked.records) {
+        // Extents that only one of them names may have been given out meanwhile.
+        let what = format!(
+            "{} batches, then {}, were read",
+            marked.records, end.records
+        );
+        return Err(Error::corrupt("log", what));
+    }
+    assert_eq!(replayed.records, end.records, "each batch is replayed once");
     replayed.log_bytes = meter.log_bytes();
     let mapping = MappingFiles::reopen(&device, &superblock)?;
     let files = Files {

@@ -1,7 +1,8 @@
 //! Replay: the batches of the log, applied to the pages of the last checkpoint one after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::chunks::ChunkPart;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::{Lsn, TreeId};
@@ -37,16 +38,22 @@ pub(crate) struct Replay<'a> {
     store: &'a Store,
     scratch: Scratch,
     tables: HashMap<TreeId, Arc<TableState>>,
+    /// Trees that are, or were, of a table; found when the first one is created.
+    known: Option<HashSet<TreeId>>,
+    /// The batch before, or the checkpoint.
+    last: Lsn,
     replayed: &'a mut Replayed,
 }
 
 impl<'a> Replay<'a> {
-    /// What it does is added to `replayed`.
-    pub(crate) fn new(store: &'a Store, replayed: &'a mut Replayed) -> Self {
+    /// Of what lies behind a checkpoint at `from`. What it does is added to `replayed`.
+    pub(crate) fn new(store: &'a Store, from: Lsn, replayed: &'a mut Replayed) -> Self {
         Self {
             store,
             scratch: Scratch::new(),
             tables: HashMap::new(),
+            known: None,
+            last: from,
             replayed,
         }
     }
@@ -58,6 +65,8 @@ impl<'a> Replay<'a> {
 
     /// Applies the batch at `lsn`, unless its pages hold it already.
     pub(crate) fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        assert!(lsn > self.last, "{lsn} is replayed behind {}", self.last);
+        self.last = lsn;
         let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
         let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
         let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
@@ -164,6 +173,22 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// A tree has one table, once: with two of them the pages of one would be those of the other.
+    fn check_new(&mut self, tree: TreeId, lsn: Lsn) -> Result<()> {
+        let known = self.known.get_or_insert_with(|| {
+            let tables = self.store.tables.all();
+            let trees = tables.iter().filter_map(|table| table.tree());
+            trees.map(|tree| tree.id).collect()
+        });
+        match tree >= FIRST_USER_TREE && known.insert(tree) {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                format!("log at {lsn}"),
+                format!("{tree} becomes that of a table, and was one's before"),
+            )),
+        }
+    }
+
     fn change(
         &mut self,
         name: &[u8],
@@ -175,6 +200,9 @@ impl<'a> Replay<'a> {
             Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
         })?;
         self.tables.clear();
+        if let Some(new) = new {
+            self.check_new(new, lsn)?;
+        }
         // The index is that of the change among changes: they come before all writes.
         let change = Change {
             name,

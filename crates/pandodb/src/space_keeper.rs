@@ -9,8 +9,6 @@
 //! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
 //! does not. See `pando_space`.
 
-use std::cell::Cell;
-
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
 use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
@@ -20,6 +18,7 @@ use pando_sync::{Arc, Mutex, WaitList};
 
 use crate::discards::Discards;
 use crate::error::{Error, Result};
+use crate::promises::{IdPromise, Promise, Promises};
 
 /// Smallest step of growth, in bytes.
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
@@ -42,9 +41,7 @@ pub(crate) struct SpaceKeeper {
     space: Space,
     file: AnyFile,
     block_bytes: u64,
-    promised: AtomicU64,
-    /// Page ids for chunks, beside those of promised blocks.
-    promised_ids: AtomicU64,
+    promises: Promises,
     /// The last attempt to grow the file met a full disk.
     full: AtomicBool,
     /// Promises to deletes while the disk was full.
@@ -79,55 +76,8 @@ pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
 
 impl Drop for LowPlaces<'_> {
     fn drop(&mut self) {
-        self.0.low.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Blocks promised to a commit; given back on drop, when its pages are dirty and count themselves.
-#[derive(Debug)]
-pub(crate) struct Promise<'a> {
-    keeper: &'a SpaceKeeper,
-    blocks: u64,
-}
-
-impl Drop for Promise<'_> {
-    fn drop(&mut self) {
-        let before = self
-            .keeper
-            .promised
-            .fetch_sub(self.blocks, Ordering::Relaxed);
-        assert!(before >= self.blocks, "a promise was given back twice");
-    }
-}
-
-/// Page ids promised to the chunks of a commit; those that were not taken are given back on drop.
-#[derive(Debug)]
-pub(crate) struct IdPromise<'a> {
-    keeper: &'a SpaceKeeper,
-    ids: Cell<u64>,
-}
-
-impl IdPromise<'_> {
-    /// A chunk has taken one of the ids, which is not among those that are available any more.
-    pub(crate) fn taken(&self) {
-        self.give_back(1);
-    }
-
-    fn give_back(&self, ids: u64) {
-        let left = self.ids.get().checked_sub(ids);
-        self.ids
-            .set(left.expect("an id is taken that was promised"));
-        // SeqCst: what was taken before is seen by who looks at the promises first.
-        let before = self.keeper.promised_ids.fetch_sub(ids, Ordering::SeqCst);
-        assert!(before >= ids, "a promise was given back twice");
-    }
-}
-
-impl Drop for IdPromise<'_> {
-    fn drop(&mut self) {
-        if self.ids.get() > 0 {
-            self.give_back(self.ids.get());
-        }
+        let was_low = self.0.low.swap(false, Ordering::Relaxed);
+        assert!(was_low, "somebody else has ended it");
     }
 }
 
@@ -142,8 +92,7 @@ impl SpaceKeeper {
             space,
             file,
             block_bytes,
-            promised: AtomicU64::new(0),
-            promised_ids: AtomicU64::new(0),
+            promises: Promises::default(),
             full: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -226,8 +175,8 @@ impl SpaceKeeper {
     /// to extents, which are not free. So who looks at what is free after this misses none of them,
     /// whatever ends meanwhile; some may be counted twice.
     fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
+        let promised = self.promises.blocks();
         // SeqCst: who cuts the file off withholds first, and looks at what is promised after.
-        let promised = self.promised.load(Ordering::SeqCst);
         let withheld = self.withheld.load(Ordering::SeqCst);
         promised + committed() + withheld + self.reserve(urgent)
     }
@@ -240,7 +189,7 @@ impl SpaceKeeper {
         committed: impl FnOnce() -> u64,
         urgent: bool,
     ) -> Option<Promise<'_>> {
-        let promise = self.promise(blocks);
+        let promise = self.promises.promise(blocks);
         let taken = self.taken(committed, urgent);
         let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
@@ -259,22 +208,13 @@ impl SpaceKeeper {
         self.deletes_served.load(Ordering::Relaxed)
     }
 
-    /// Promise first, look after: two callers may both be refused, never both be let through.
-    fn promise(&self, blocks: u64) -> Promise<'_> {
-        self.promised.fetch_add(blocks, Ordering::SeqCst);
-        Promise {
-            keeper: self,
-            blocks,
-        }
-    }
-
     /// Promises `blocks` that nobody is going to miss: what is kept ready is there without them.
     pub(crate) fn promise_spare(
         &self,
         blocks: u64,
         committed: impl FnOnce() -> u64,
     ) -> Option<Promise<'_>> {
-        let promise = self.promise(blocks);
+        let promise = self.promises.promise(blocks);
         let taken = self.taken(committed, false) + 2 * self.low_water();
         (self.free_for_pages(taken) >= taken).then_some(promise)
     }
@@ -285,24 +225,17 @@ impl SpaceKeeper {
         ids: u64,
         available: impl FnOnce() -> u64,
     ) -> Option<IdPromise<'_>> {
-        if ids > 0 {
-            // SeqCst: promise first, look after, as in try_promise.
-            self.promised_ids.fetch_add(ids, Ordering::SeqCst);
-        }
-        let promise = IdPromise {
-            keeper: self,
-            ids: Cell::new(ids),
-        };
+        let promise = self.promises.promise_ids(ids);
         // Each promised block stands for a page that may be new. Asked in the order in which ids
         // go, as in taken.
-        let pages = self.promised.load(Ordering::SeqCst) / u64::from(self.space.unit());
-        let promised = pages + self.promised_ids.load(Ordering::SeqCst);
+        let pages = self.promises.blocks() / u64::from(self.space.unit());
+        let promised = pages + self.promises.ids();
         (available() >= promised).then_some(promise)
     }
 
     /// Blocks promised to running commits.
     pub(crate) fn promised_blocks(&self) -> u64 {
-        self.promised.load(Ordering::Relaxed)
+        self.promises.blocks()
     }
 
     /// True if somebody wants blocks.
@@ -422,6 +355,12 @@ impl SpaceKeeper {
             }
             match self.file.allocate(bytes, step) {
                 Ok(()) => {
+                    assert_eq!(step % self.block_bytes, 0, "the file has whole blocks");
+                    assert_eq!(
+                        self.space.blocks(),
+                        blocks,
+                        "one changes the length at a time"
+                    );
                     self.space.grow(blocks + step / self.block_bytes);
                     self.set_full(false);
                     break;
@@ -441,6 +380,7 @@ impl SpaceKeeper {
     /// # Errors
     /// When there are none: a promise was broken.
     pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
+        let asked = lengths;
         let mut extents = Vec::with_capacity(lengths.len());
         let low = lengths.iter().map_while(|length| self.take_lowest(*length));
         extents.extend(low);
@@ -453,6 +393,11 @@ impl SpaceKeeper {
                 ),
             });
         }
+        let got = extents.iter().map(|extent| extent.blocks);
+        assert!(
+            got.eq(asked.iter().copied()),
+            "an extent for each, of its length"
+        );
         self.count_allocated(&extents);
         Ok(extents)
     }
@@ -472,7 +417,8 @@ impl SpaceKeeper {
         // What lies on shelves is taken without a look at where it is.
         self.space.drain_ready();
         *self.low_cursor.lock() = LowCursor::default();
-        self.low.store(true, Ordering::Relaxed);
+        let was_low = self.low.swap(true, Ordering::Relaxed);
+        assert!(!was_low, "one at a time");
         // Else the end of the file could not be cut.
         self.take_back(|| false);
         LowPlaces(self)
@@ -493,6 +439,7 @@ impl SpaceKeeper {
     ) -> Option<Extent> {
         let _promise = self.promise_run(blocks, committed)?;
         let extent = self.take_lowest(blocks)?;
+        assert_eq!(extent.blocks, blocks, "a run of another length");
         if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
             return Some(extent);
         }
@@ -528,8 +475,10 @@ impl SpaceKeeper {
         let free = self.free_for_pages(u64::MAX) + wanted;
         let spare = free.saturating_sub(taken);
         let cut = wanted.min(spare);
+        assert!(blocks - cut >= limit.min(blocks), "what is kept is cut off");
         let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
-        self.withheld.fetch_sub(wanted, Ordering::SeqCst);
+        let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
+        assert!(before >= wanted, "blocks are withheld until now");
         self.waiters.notify_all();
         if done { cut } else { 0 }
     }
@@ -539,6 +488,7 @@ impl SpaceKeeper {
     pub(crate) fn truncate_file(&self) -> Result<()> {
         let _sizing = self.sizing.lock();
         let bytes = self.space.blocks() * self.block_bytes;
+        assert!(bytes > 0, "the system trees lie somewhere");
         self.file
             .set_len(bytes)
             .map_err(Error::io("cutting the data file"))
@@ -595,6 +545,8 @@ fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
     use pando_space::SpaceOptions;
@@ -660,7 +612,7 @@ mod tests {
         };
         let other = keeper.try_promise_ids(3, || 6).unwrap();
         assert!(keeper.try_promise_ids(6, || ends(other)).is_none());
-        let pages = keeper.promise(2);
+        let pages = keeper.promises.promise(2);
         assert!(keeper.try_promise_ids(5, || 6).is_none());
         assert!(keeper.try_promise_ids(4, || 6).is_some());
         drop(pages);

@@ -84,6 +84,10 @@ impl Wanted {
         wanted.sort_unstable();
         // Of two of one stripe the first is the one that writes.
         wanted.dedup_by_key(|wanted| wanted.stripe);
+        debug_assert!(
+            wanted.is_sorted_by(|a, b| a.stripe < b.stripe),
+            "ascending, each once"
+        );
     }
 }
 
@@ -152,7 +156,9 @@ impl Stripes {
     /// Stamps a stripe; the caller holds it alone, or closed the gate.
     pub(crate) fn stamp_with(&self, stripe: StripeIndex, lsn: Lsn) {
         assert!(lsn.0.is_multiple_of(LSN_STEP), "{lsn} ends no record");
-        self.lock(stripe).set(lsn.0 / LSN_STEP);
+        let lock = self.lock(stripe);
+        assert!(lock.held_stamp() <= lsn.0 / LSN_STEP, "stamps only grow");
+        lock.set(lsn.0 / LSN_STEP);
     }
 
     /// Wakers of those that wait for the stripe, and for others that share the list.
@@ -259,9 +265,21 @@ impl Locked<'_> {
         }
     }
 
+    /// True if the commit holds the stripe alone.
+    pub(crate) fn writes(&self, stripe: StripeIndex) -> bool {
+        self.held.binary_search(&Wanted::write(stripe)).is_ok()
+            && self.stripes.lock(stripe).is_exclusive()
+    }
+
     /// Stamps what the commit has written.
     pub(crate) fn stamp_with(&self, lsn: Lsn) {
+        assert!(
+            self.shares_ended,
+            "it has an LSN, and keeps others from theirs"
+        );
         for write in self.held.iter().filter(|one| one.how == StripeUse::Write) {
+            let before = self.stripes.stamp_held(write.stripe);
+            assert!(before.lsn() < lsn, "{lsn} comes behind {}", before.lsn());
             self.stripes.stamp_with(write.stripe, lsn);
         }
     }
@@ -294,11 +312,12 @@ mod tests {
         let stamp = stripes.stamp(stripe).unwrap();
         assert!(stripes.unchanged(stamp));
         let held = [Wanted::write(stripe)];
-        let locked = stripes.try_lock_all(&held, &mut 0).unwrap();
+        let mut locked = stripes.try_lock_all(&held, &mut 0).unwrap();
         assert!(locked.holds(stamp));
         assert_eq!(stripes.stamp(stripe), None);
         assert!(!stripes.unchanged(stamp), "somebody is about to write");
         assert!(stripes.unchanged_held(stamp));
+        locked.end_shares();
         locked.stamp_with(Lsn(16));
         drop(locked);
         assert!(!stripes.unchanged(stamp));

@@ -5,7 +5,8 @@
 //! them apart later. Rows are never in the log: this step and replay make them from the catalogue.
 
 use pando_format::catalogue::{
-    CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow, garbage_key,
+    CATALOGUE_ROOT, CATALOGUE_TREE, FIRST_USER_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
+    garbage_key,
 };
 use pando_format::log::{BatchWriter, Operation, RecordKind};
 use pando_format::{Lsn, TreeId};
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::halt::Stop;
 use crate::jobs::{Job, JobEnd};
 use crate::load::tree::Filled;
-use crate::space_keeper::IdPromise;
+use crate::promises::IdPromise;
 use crate::store::Store;
 use crate::tables::TableState;
 use crate::write_set::{TableChange, Value, WriteSet};
@@ -72,8 +73,18 @@ impl Store {
             multi_lsn: lsn,
         };
         let state = self.tables.get(change.name);
+        let known = state.as_ref().and_then(|state| state.tree());
+        if let (Some(known), None) = (known, change.old) {
+            // It would be named by nothing any more, and never be freed.
+            return Err(Error::corrupt(
+                "log",
+                format!(
+                    "{lsn}: table '{}' is created, and has {}",
+                    change.name, known.id
+                ),
+            ));
+        }
         if let Some(old) = change.old {
-            let known = state.as_ref().and_then(|state| state.tree());
             let Some(tree) = known.filter(|tree| tree.id == old) else {
                 return Err(Error::corrupt(
                     "log",
@@ -211,12 +222,21 @@ impl Engine {
         self.check_empty(set)?;
         let _held = self.hold_for_changes(set)?;
         self.name_chunks(set)?;
+        let before = self.log.reserved_end();
+        assert_eq!(self.log.applied(), before, "a job is applied alone");
+        let spending = self.begin_spending();
         let lsn = self
             .log
             .append(credit, RecordKind::Batch, self.acknowledge(None), &payload);
+        assert!(lsn > before, "its LSN is the newest");
+        self.checkpoint.assert_behind(lsn);
         self.apply_structure(set, &new_trees, lsn, &ids, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;
+        spending.check(pages);
+        spending.check_ids(&ids);
         self.log.mark_applied(lsn);
+        assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");
+        drop(spending);
         drop(closed);
         drop((promise, ids));
         self.statistics.tick(Ticker::Commits, 1);
@@ -240,6 +260,10 @@ impl Engine {
     /// A tree id that was never used.
     pub(crate) fn new_tree(&self) -> Result<TreeId> {
         let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            next >= u64::from(FIRST_USER_TREE.0),
+            "the id of a system tree"
+        );
         let Ok(id) = u32::try_from(next) else {
             return Err(Error::Full {
                 what: "all tree ids were used".into(),
@@ -347,6 +371,11 @@ impl Engine {
                 None => record.delete(tree, key),
             }
         }
+        assert_eq!(
+            record.operations() as usize,
+            set.table_changes.len() + set.len(),
+            "the record has each change once"
+        );
         Ok((record.into_payload(), set.table_changes.len()))
     }
 
@@ -359,6 +388,11 @@ impl Engine {
         ids: &IdPromise<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
+        assert_eq!(
+            new_trees.len(),
+            set.table_changes.len(),
+            "each change has its tree, or none"
+        );
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
             let old = match change {

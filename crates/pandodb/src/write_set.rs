@@ -163,6 +163,12 @@ impl WriteSet {
 
     /// The index of a table, noted with its tree at first sight.
     pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
+        debug_assert!(
+            self.writes
+                .iter()
+                .all(|write| write.table < self.tables.len()),
+            "each write has its table"
+        );
         let known = self
             .tables
             .iter()
@@ -198,6 +204,7 @@ impl WriteSet {
         if self.writes.len() <= SCANNED_MAX {
             return self.writes.iter().position(is_it);
         }
+        debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
         let hash = self.hasher.hash_one((table, key));
         let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
         found.copied()
@@ -266,7 +273,12 @@ impl WriteSet {
     /// The value of the write at `position` was written to chunks.
     pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
         self.measure_large(&value);
-        self.writes[position].change = Change::PutLarge(value);
+        let change = &mut self.writes[position].change;
+        assert!(
+            matches!(change, Change::Put { .. }),
+            "only a value that is not in chunks goes there"
+        );
+        *change = Change::PutLarge(value);
     }
 
     fn measure_large(&mut self, value: &LargeValue) {
@@ -276,6 +288,11 @@ impl WriteSet {
 
     /// The values in chunks.
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
+        let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
+        debug_assert!(
+            self.has_large || !self.writes.iter().any(is_large),
+            "chunks that would not be named"
+        );
         let writes = match self.has_large {
             true => &self.writes[..],
             false => &[],
@@ -378,6 +395,12 @@ impl WriteSet {
             false => 0..0,
         };
         let stored = |at| self.write_at(at).2.map(Value::stored_bytes);
+        debug_assert!(
+            (0..self.writes.len())
+                .filter_map(stored)
+                .all(|bytes| bytes <= self.stored_bytes_max),
+            "no value is longer than the longest"
+        );
         writes
             .filter_map(stored)
             .filter(move |bytes| *bytes > limit)

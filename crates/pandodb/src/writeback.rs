@@ -64,6 +64,10 @@ impl Store {
 
     /// Writes what is dirty in `epoch`, once over all frames. Returns how many images it wrote.
     pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
+        assert!(
+            epoch < self.pool.epochs().current(),
+            "an epoch that goes on is not written as a whole"
+        );
         let mut written = 0;
         let mut images = Vec::new();
         // Buffers are for writers and the cleaner, too; and small stores read while this writes.
@@ -141,12 +145,25 @@ impl Store {
         let block_bytes = self.space.block_bytes();
         let blocks = |image: &Image| (image.bytes().len() as u64 / block_bytes) as u32;
         let lengths: Vec<u32> = images.iter().map(blocks).collect();
+        let most = self.page_blocks();
+        assert!(
+            lengths.iter().all(|length| (1..=most).contains(length)),
+            "an image has a page at most, and a block at least"
+        );
         self.space.allocate(&lengths)
     }
 
     /// Writes each image to its extent.
     fn write_at_extents(&self, images: &[Image], extents: &[Extent]) -> Result<()> {
         let block_bytes = self.space.block_bytes();
+        assert_eq!(images.len(), extents.len(), "each image has its place");
+        let fills = |(image, extent): (&Image, &Extent)| {
+            image.bytes().len() as u64 == u64::from(extent.blocks) * block_bytes
+        };
+        assert!(
+            images.iter().zip(extents).all(fills),
+            "an image that writes over what lies behind it"
+        );
         let mut start = 0;
         while start < images.len() {
             let mut end = start + 1;

@@ -15,7 +15,7 @@ use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 use crate::aside::unless_damaged;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::space_keeper::IdPromise;
+use crate::promises::IdPromise;
 use crate::store::Store;
 use crate::structure::GARBAGE;
 use crate::write_set::{Value, WriteSet};

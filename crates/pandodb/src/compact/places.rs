@@ -131,7 +131,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             }
             for page in group {
                 let _promise = self.room_to_change()?;
-                engine.in_gate(|engine| engine.write_again(*page, limit))?;
+                engine.in_gate(1, |engine| engine.write_again(*page, limit))?;
             }
         }
         Ok(())
@@ -221,7 +221,8 @@ impl Engine {
                 }
             }
             let new = StoredPage { extent, ..old };
-            let moved = self.in_gate(|engine| {
+            // Only its word changes.
+            let moved = self.in_gate(0, |engine| {
                 let stay = engine.stay();
                 let same = stay.epoch == epoch;
                 Ok(same && engine.pool.move_chunk(&stay, page, old, new))

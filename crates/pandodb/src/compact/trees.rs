@@ -13,7 +13,8 @@ use pando_tree::{Packed, Scratch, Tree};
 
 use crate::compact::progress::{CompactPhase, CompactProgress};
 use crate::compact::run::{Compaction, Part};
-use crate::space_keeper::Promise;
+use crate::maintenance::MERGE_PAGES;
+use crate::promises::Promise;
 use crate::store::pause;
 use crate::structure::{CATALOGUE, GARBAGE};
 
@@ -105,7 +106,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             key,
             next,
         } = place;
-        Ok(self.engine.in_gate(|engine| {
+        Ok(self.engine.in_gate(MERGE_PAGES, |engine| {
             let (stay, marks) = (engine.stay(), engine.background_marks());
             let packed = tree.try_pack(&engine.pool, &stay, marks, key, *level, next, scratch);
             unless_gone(*tree, packed)
@@ -115,7 +116,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     /// A root with one child takes its place.
     fn collapse(&mut self, tree: Tree, scratch: &mut Scratch) -> Part<()> {
         let _promise = self.room_to_change()?;
-        self.engine.in_gate(|engine| {
+        self.engine.in_gate(MERGE_PAGES, |engine| {
             let (stay, marks) = (engine.stay(), engine.background_marks());
             let merged = tree.try_merge(&engine.pool, &stay, marks, b"", scratch);
             unless_gone(tree, merged)

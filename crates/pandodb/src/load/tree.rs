@@ -21,7 +21,7 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::halt::{Step, Stop};
 use crate::jobs::JobEnd;
-use crate::space_keeper::Promise;
+use crate::promises::Promise;
 use crate::store::Store;
 use crate::structure::GARBAGE;
 use crate::tables::TableState;
@@ -299,7 +299,7 @@ impl Engine {
 
     /// As [`Engine::in_gate`], for a store that may be closed meanwhile.
     fn in_open_gate<T>(&self, mut step: impl FnMut(&Self) -> pando_pool::Attempt<T>) -> Result<T> {
-        let done = self.in_gate(|engine| {
+        let done = self.in_gate(PAGES_PER_STAY, |engine| {
             // In the gate: who closes the store looks at what is dirty behind this.
             if engine.closed.load(Ordering::Acquire) {
                 return Ok(None);
