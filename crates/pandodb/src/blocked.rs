@@ -72,7 +72,12 @@ impl<'a> Blocked<'a> {
     /// and the step takes its own.
     pub(crate) fn lend(&mut self, writes: usize) -> Option<u64> {
         self.writes = writes as u64;
-        let lent = self.share.as_ref()?.frames() - self.places as u64;
+        let frames = self.share.as_ref()?.frames();
+        assert!(
+            self.places as u64 <= frames,
+            "more is held than the share allows"
+        );
+        let lent = frames - self.places as u64;
         // When more pages than are held were fetched for it, it was too much at once.
         let rounds = self.held / self.places;
         Some(lent >> rounds.min(63)).map(|lent| lent.max(1))
@@ -153,6 +158,10 @@ impl<'a> Blocked<'a> {
             0 => 0,
             _ => (share.frames().saturating_sub(POINT_HOLDS) / 2).max(1),
         };
+        assert!(
+            lent < share.frames(),
+            "a place for the page that is missing"
+        );
         self.places = (share.frames() - lent) as usize;
         self.holds.resize_with(self.places, || None);
         self.share = Some(share);

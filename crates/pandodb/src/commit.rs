@@ -34,14 +34,6 @@ use crate::stripes::{Locked, NotTaken, Stamp, Wanted};
 use crate::tables::TableState;
 use crate::write_set::{Value, WriteSet};
 
-/// Pages that one write may make dirty: its leaf, a new one, and its part of inner nodes.
-const PAGES_PER_WRITE: u64 = 3;
-/// The same of a write of a batch that only deletes: its leaf. On a full disk it has to fit into
-/// the reserve.
-const PAGES_PER_DELETE: u64 = 1;
-/// Pages that a batch may make dirty on top: splits up to the root.
-const PAGES_PER_BATCH: u64 = 8;
-
 /// Working memory of commits, reused.
 #[derive(Debug, Default)]
 pub(crate) struct CommitScratch {
@@ -249,6 +241,7 @@ impl Engine {
         self.name_chunks(set)?;
         debug_assert!(self.holds_stripes(set, &locked), "who logs holds its keys");
         assert!(set.trees_unchanged(), "the record names other trees");
+        spending.begin_changes();
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);
         let lsn = self
@@ -261,7 +254,7 @@ impl Engine {
         let places = (&scratch.order[..], &scratch.fingers[..]);
         self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
-        spending.check(credits.pages);
+        spending.end_changes(credits.pages);
         spending.check_ids(&credits.ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
@@ -378,21 +371,6 @@ impl Engine {
             self.options.max_memory * 2
         );
         Error::Full { what }
-    }
-
-    /// Pages that the batch makes dirty at worst, `garbage` of them for garbage rows.
-    pub(crate) fn pages_of(&self, set: &WriteSet, garbage: u64) -> u64 {
-        let page = self.pool.page_size().bytes();
-        let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
-        let overflow: usize = set
-            .values_beyond(page / 4)
-            .map(|bytes| bytes.div_ceil(piece) + 4)
-            .sum();
-        let per_write = match set.only_deletes() {
-            true => PAGES_PER_DELETE,
-            false => PAGES_PER_WRITE,
-        };
-        per_write * set.len() as u64 + PAGES_PER_BATCH + overflow as u64 + garbage
     }
 
     /// Step 4. The caller is in the gate.

@@ -41,6 +41,7 @@ impl Engine {
             return self.space.full_error().into();
         };
         let served = self.space.deletes_served();
+        assert!(served >= wait.served, "fewer have found room than before");
         if let Some(checkpoint) = wait.checkpoint {
             if !self.checkpoint.has_finished(checkpoint) {
                 return Stop::Checkpoint(checkpoint).into();
@@ -55,6 +56,10 @@ impl Engine {
             return self.space.full_error().into();
         }
         let checkpoint = self.ask_for_checkpoint();
+        assert!(
+            wait.checkpoint < Some(checkpoint),
+            "another one is waited for"
+        );
         wait.checkpoint = Some(checkpoint);
         wait.served = served;
         Stop::Checkpoint(checkpoint).into()

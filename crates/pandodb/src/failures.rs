@@ -49,9 +49,12 @@ impl FailedReads {
         if list.len() >= FAILURES_MAX
             && let Some(oldest) = list.pop_front()
         {
-            self.untold
+            let before = self
+                .untold
                 .fetch_sub(oldest.untold.len(), Ordering::Relaxed);
+            assert!(before >= oldest.untold.len(), "those who wait are counted");
         }
+        assert!(list.len() < FAILURES_MAX, "the board is bounded");
         let number = self.count.load(Ordering::Relaxed) + 1;
         self.untold.fetch_add(waiting.len(), Ordering::Relaxed);
         list.push_back(Failure {
@@ -90,7 +93,8 @@ impl FailedReads {
         for failure in list.iter_mut().filter(|failure| failure.page == page) {
             if let Some(at) = failure.untold.iter().position(|one| one.will_wake(waker)) {
                 failure.untold.swap_remove(at);
-                self.untold.fetch_sub(1, Ordering::Relaxed);
+                let before = self.untold.fetch_sub(1, Ordering::Relaxed);
+                assert!(before > 0, "those who wait are counted");
                 return Some(failure.error.clone());
             }
         }

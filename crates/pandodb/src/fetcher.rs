@@ -114,6 +114,12 @@ impl Fetcher {
         let Some(tag) = self.free_tags.last().copied() else {
             return Ok(Started::Crowded);
         };
+        assert!(self.tickets[tag].is_none(), "the tag of a read in flight");
+        assert_eq!(
+            self.buffers.len(),
+            self.free_tags.len(),
+            "a buffer for each read that may begin"
+        );
         let ticket = match store.pool.begin_load(page) {
             Ok(LoadStart::Claimed(ticket)) => ticket,
             Ok(LoadStart::Loading) => return Ok(Started::Loading),
@@ -173,6 +179,7 @@ impl Fetcher {
             each(tag, page, result);
         }
         self.completions = completions;
+        assert!(self.free_tags.len() <= self.depth, "a tag came back twice");
         count
     }
 

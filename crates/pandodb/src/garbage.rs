@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use pando_format::PageId;
-use pando_format::catalogue::{GarbageRow, garbage_lsn};
+use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
 use pando_format::lost::decode_aside_key;
 use pando_stats::Ticker;
 use pando_sync::thread;
@@ -108,6 +108,12 @@ impl Engine {
 
     /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
     fn dismantle(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+        // In the gate: a batch that drops a table makes the row first.
+        let is_named = self.in_gate(0, |engine| Ok(engine.tables.of_tree(tree.id).is_some()))?;
+        if is_named || tree.id < FIRST_USER_TREE {
+            let what = format!("{} is to be freed, and is that of a table", tree.id);
+            return Err(Error::corrupt("garbage table", what));
+        }
         for _ in 0..STEPS {
             if !self.has_room() {
                 return Ok(false);
@@ -184,6 +190,18 @@ impl Engine {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Result<bool> {
+        assert!(
+            !free.is_empty(),
+            "a row of which nothing can be freed is left"
+        );
+        assert!(
+            free.len() + read.len() <= GARBAGE_CHUNKS_MAX,
+            "more chunks than a row names"
+        );
+        debug_assert!(
+            !free.iter().any(|chunk| read.contains(chunk)),
+            "what is read is to be freed"
+        );
         self.in_gate(STEP_PAGES, |engine| {
             let stay = engine.stay();
             let marks = engine.background_marks();
@@ -208,6 +226,11 @@ impl Engine {
                 });
             if let Err(error) = finished {
                 engine.poison(error);
+            } else {
+                debug_assert!(
+                    !free.iter().any(|chunk| engine.pool.is_used(*chunk)),
+                    "its row is gone, and a chunk is not"
+                );
             }
             engine.note_row(key, fill);
             engine
@@ -310,6 +333,8 @@ impl Engine {
                 match self.registry.judge(key, lsn, named) {
                     Verdict::Looked => Row::Looked,
                     Verdict::Free(mut free, mut read) => {
+                        let count = free.len() + read.len();
+                        assert_eq!(count, chunks.len(), "each chunk is freed, or read");
                         // The row's key names the first: its id is not given out again before.
                         if !read.is_empty() && free.first() == chunks.first() {
                             read.insert(0, free.remove(0));

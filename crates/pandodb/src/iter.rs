@@ -129,6 +129,10 @@ impl<'t> Iter<'t> {
             };
             end.next = Some(position + 1);
             let (key, value) = end.leaf.get(position);
+            debug_assert!(
+                inside(key, &end.bound, direction),
+                "an entry is shown once, and in order"
+            );
             exclude(&mut end.bound, key);
             let long = match value {
                 ScanValue::Inline(value) => return Some(Ok(f(key, value))),
@@ -163,6 +167,10 @@ impl<'t> Iter<'t> {
         if position >= end.leaf.len() {
             match end.leaf.next_bound() {
                 Some(bound) => {
+                    debug_assert!(
+                        is_behind(bound, &end.bound, direction),
+                        "a scan goes forward"
+                    );
                     end.bound = bound.map(<[u8]>::to_vec);
                     end.next = None;
                 }
@@ -198,6 +206,20 @@ fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
         (Direction::Backward, Bound::Excluded(end)) => key < &end[..],
         (Direction::Forward, Bound::Included(start)) => key >= &start[..],
         (Direction::Forward, Bound::Excluded(start)) => key > &start[..],
+    }
+}
+
+/// True if a range that goes on at `next` has none of the keys before `bound`.
+fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
+    match next {
+        Bound::Unbounded => matches!(bound, Bound::Unbounded),
+        Bound::Included(next) => {
+            inside(next, bound, direction) || matches!(bound, Bound::Excluded(at) if at == next)
+        }
+        Bound::Excluded(next) => match bound {
+            Bound::Excluded(at) | Bound::Included(at) if at == next => true,
+            _ => inside(next, bound, direction),
+        },
     }
 }
 

@@ -53,7 +53,8 @@ impl Job {
     }
 
     pub(crate) fn end(&self, result: Result<JobEnd>) {
-        *self.state.lock() = JobState::Ended(result);
+        let before = std::mem::replace(&mut *self.state.lock(), JobState::Ended(result));
+        assert!(!matches!(before, JobState::Ended(_)), "a job ends once");
         self.ended.notify_all();
     }
 

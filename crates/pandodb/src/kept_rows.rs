@@ -29,6 +29,7 @@ pub(crate) struct KeptRows {
 impl KeptRows {
     /// A look begins; everything up to `applied` is applied.
     pub(crate) fn begin(&mut self, applied: Lsn) {
+        assert!(applied >= self.applied, "what was settled is not applied");
         self.last.clone_from(&self.settled);
         self.applied = applied;
         self.looked = 0;
@@ -41,7 +42,7 @@ impl KeptRows {
 
     /// The row at `key` is left: its readers say when they have gone, or it is not looked for here.
     pub(crate) fn leave(&mut self, key: &[u8]) {
-        self.last = Some(key.to_vec());
+        self.pass(key);
         if self.looked == 0 && garbage_lsn(key).is_some_and(|lsn| lsn < self.applied) {
             self.settled.clone_from(&self.last);
         }
@@ -49,8 +50,14 @@ impl KeptRows {
 
     /// The row at `key` is left until nobody looks any more who began before it.
     pub(crate) fn leave_looked(&mut self, key: &[u8]) {
-        self.last = Some(key.to_vec());
+        self.pass(key);
         self.looked += 1;
+    }
+
+    fn pass(&mut self, key: &[u8]) {
+        let is_behind = self.last.as_deref().is_none_or(|last| last < key);
+        assert!(is_behind, "rows between are not looked at");
+        self.last = Some(key.to_vec());
     }
 
     /// A row that was settled waits for somebody who looks.

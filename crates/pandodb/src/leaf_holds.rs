@@ -52,6 +52,7 @@ impl Engine {
         };
         let (mut at, mut alone) = (0, APART);
         while at < order.len() {
+            debug_assert_eq!(found.fingers.len(), at, "each key has its place");
             let (table, key, _) = set.write_at(order[at]);
             let tree = set.tables[table].tree.expect("checked in prepare");
             if set.tables[table].state.tree() != Some(tree) {
@@ -94,6 +95,8 @@ impl Engine {
             };
             at += count;
         }
+        assert_eq!(found.fingers.len(), at, "each key has its place");
+        assert!(found.holds.len() <= at, "a leaf of no key is held");
         match found.missing {
             None => Ok(found.holds),
             Some(page) => Err(Restart::Fault(page).into()),

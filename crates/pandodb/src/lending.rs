@@ -47,6 +47,10 @@ impl Fetchers {
     pub(crate) fn occupancy(&self) -> (usize, usize) {
         let shelf = self.shelf.lock();
         let reads = shelf.idle.iter().map(Fetcher::in_flight).sum();
+        assert!(
+            shelf.idle.len() <= shelf.made,
+            "more are idle than were made"
+        );
         (shelf.made - shelf.idle.len(), reads)
     }
 }
@@ -71,6 +75,7 @@ impl Engine {
             }
             if shelf.made < most {
                 shelf.made += 1;
+                assert!(shelf.idle.is_empty(), "one is made when none is there");
                 drop(shelf);
                 let made = Fetcher::new(self, ChannelOptions::new(self.fetch_depth()));
                 if made.is_err() {
@@ -144,7 +149,13 @@ impl Drop for Borrowed<'_> {
             let store: &Store = self.engine;
             fetcher.drain(store, |_, _, _| ());
             assert_eq!(fetcher.in_flight(), 0, "a fetcher comes back empty");
-            self.engine.fetchers.shelf.lock().idle.push(fetcher);
+            let mut shelf = self.engine.fetchers.shelf.lock();
+            assert!(
+                shelf.idle.len() < shelf.made,
+                "a fetcher that nobody has made"
+            );
+            shelf.idle.push(fetcher);
+            drop(shelf);
             self.engine.fetchers.returned.notify_one();
         }
     }

@@ -39,6 +39,7 @@
 
 mod aside;
 mod batch;
+mod batch_pages;
 mod blocked;
 mod checkpoint;
 mod checkpoint_checks;

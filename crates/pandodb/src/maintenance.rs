@@ -313,11 +313,11 @@ impl Engine {
                     continue;
                 };
                 let spending = self.begin_spending();
-                match step(self) {
-                    Ok(value) => {
-                        spending.check(pages);
-                        return Ok(value);
-                    }
+                spending.begin_changes();
+                let done = step(self);
+                spending.end_changes(pages);
+                match done {
+                    Ok(value) => return Ok(value),
                     Err(restart) => restart,
                 }
             };

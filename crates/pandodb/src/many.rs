@@ -136,6 +136,8 @@ impl Scratch {
         if self.first.len() <= tag {
             self.first.resize(tag + 1, NONE);
         }
+        assert_eq!(self.next[key as usize], NONE, "a key waits for one read");
+        assert_ne!(self.first[tag], key, "a key waits for one read");
         self.next[key as usize] = self.first[tag];
         self.first[tag] = key;
     }
@@ -409,6 +411,7 @@ impl Table {
         for (turn, keys) in keys.chunks(GATHERED_MAX).enumerate() {
             let scratch = own.get();
             scratch.begin(keys.len());
+            let mut shown = 0;
             while !scratch.is_done() {
                 let mut gathering = Gathering {
                     engine,
@@ -422,6 +425,7 @@ impl Table {
                 gathering.run()?;
                 drop(gathering);
                 engine.pay(std::mem::take(&mut scratch.debt))?;
+                shown += scratch.found.len();
                 for found in scratch.found.drain(..) {
                     let value = found
                         .bytes
@@ -430,6 +434,7 @@ impl Table {
                 }
                 scratch.values.clear();
             }
+            assert_eq!(shown, keys.len(), "each key is shown once");
         }
         Ok(())
     }

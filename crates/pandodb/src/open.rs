@@ -418,6 +418,9 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
                 root: row.root,
             });
             let count = mapping.counts.get(&row.tree).copied().unwrap_or(0);
+            if store.tables.get(name).is_some() {
+                return Err(damaged("two tables of one name".into()));
+            }
             store.tables.load(name, row, count);
         }
         from = match leaf.next_bound() {

@@ -59,11 +59,12 @@ impl Engine {
                 Fate::Read {
                     lookup,
                     start,
-                    bytes,
+                    bytes: size,
                 } if lookup.multi_lsn <= before => {
                     let debt = self.debt(lookup.lsn_max, Some((tree, keys[count])));
                     *shown_from = (*shown_from).max(debt.lsn());
-                    values.push(lookup.found.then_some(*start..start + bytes));
+                    debug_assert!(start + size <= bytes.len(), "a value was copied");
+                    values.push(lookup.found.then_some(*start..start + size));
                     continue;
                 }
                 // Shown if the batch turns out to be applied when all begins again.

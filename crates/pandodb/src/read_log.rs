@@ -85,6 +85,7 @@ impl ReadLog {
 
     /// Ends a read that was not played back, and whose stamp is at the place `read`.
     pub(crate) fn note(&mut self, read: usize, table: usize, key: &[u8], value: Option<&[u8]>) {
+        self.assert_last(read);
         let key = self.append(key);
         let value = self.keep(value);
         self.entries.push(Entry {
@@ -98,6 +99,7 @@ impl ReadLog {
 
     /// Ends a read of a value that is too long to be played back.
     pub(crate) fn pass(&mut self) {
+        assert!(self.next < self.entries.len(), "a read that is not known");
         self.next += 1;
     }
 
@@ -155,6 +157,7 @@ impl ReadLog {
 
     /// As [`ReadLog::note`], of a value that lies in chunks.
     pub(crate) fn note_long(&mut self, read: usize, table: usize, key: &[u8]) {
+        self.assert_last(read);
         let key = self.append(key);
         let value = Value::TooLong;
         self.entries.push(Entry {
@@ -164,6 +167,14 @@ impl ReadLog {
             value,
         });
         self.next += 1;
+    }
+
+    /// The next entry is the last, and its stamp comes behind those of the others:
+    /// [`ReadLog::entry_of`] goes from one to the next.
+    fn assert_last(&self, read: usize) {
+        assert_eq!(self.next, self.entries.len(), "a read between others");
+        let last = self.entries.last();
+        assert!(last.is_none_or(|last| last.read < read), "stamps in order");
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -193,7 +204,7 @@ mod tests {
         ];
         for (table, key, value) in reads {
             assert_eq!(log.play(table, key, &mut Vec::new()), NEW);
-            log.note(0, table, key, value);
+            log.note(log.len(), table, key, value);
         }
         for _ in 0..2 {
             log.rewind();
@@ -213,7 +224,7 @@ mod tests {
         assert_eq!(log.play(0, b"a", &mut Vec::new()), Played::Read(true));
         // Something else from here on.
         assert_eq!(log.play(0, b"b", &mut Vec::new()), NEW);
-        log.note(0, 0, b"b", None);
+        log.note(1, 0, b"b", None);
         assert_eq!(log.play(0, b"long", &mut Vec::new()), NEW);
     }
 }

@@ -63,6 +63,10 @@ impl Meter {
 
     /// `batches` were replayed, the newest of which has `lsn`.
     pub(crate) fn replayed(&mut self, lsn: Lsn, batches: u64) {
+        assert!(
+            (self.told..=self.end).contains(&lsn),
+            "{lsn} is not what was found before"
+        );
         let Some(listener) = &self.listener else {
             return;
         };

@@ -133,6 +133,10 @@ impl<'t> SecondLook<'t> {
         if !set.trees_unchanged() {
             return Ok(Seen::Unknown);
         }
+        assert!(
+            self.fresh.len() + different.len() <= set.reads.len(),
+            "more looks than reads"
+        );
         self.seen = match different.is_empty() {
             true => Seen::Same,
             false => Seen::Different,
@@ -190,7 +194,10 @@ impl Transaction {
         let looked = look.end();
         set.debt.add(looked.debt);
         for (place, stamp) in looked.fresh {
-            set.reads[place] = stamp;
+            let read = &mut set.reads[place];
+            assert_eq!(read.stripe, stamp.stripe, "the stamp of another read");
+            assert!(stamp.lsn() >= read.lsn(), "stamps only grow");
+            *read = stamp;
         }
         scratch.wanted.extend(looked.wanted);
         if let Ok(Outcome::Conflict { watched: false }) = step {

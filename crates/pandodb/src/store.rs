@@ -77,7 +77,9 @@ pub(crate) struct RoomWait<'a>(&'a Store);
 impl Drop for RoomWait<'_> {
     fn drop(&mut self) {
         // Relaxed: as in wait_for_room.
-        if self.0.stuck.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let before = self.0.stuck.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a wait for room ends once");
+        if before == 1 {
             tracing::info!("pages wait for room no more");
             self.0.tell_of_room();
         }

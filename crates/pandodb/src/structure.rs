@@ -225,6 +225,7 @@ impl Engine {
         let before = self.log.reserved_end();
         assert_eq!(self.log.applied(), before, "a job is applied alone");
         let spending = self.begin_spending();
+        spending.begin_changes();
         let lsn = self
             .log
             .append(credit, RecordKind::Batch, self.acknowledge(None), &payload);
@@ -232,7 +233,7 @@ impl Engine {
         self.checkpoint.assert_behind(lsn);
         self.apply_structure(set, &new_trees, lsn, &ids, &mut scratch)
             .map_err(|error| self.poisoned_by(&error))?;
-        spending.check(pages);
+        spending.end_changes(pages);
         spending.check_ids(&ids);
         self.log.mark_applied(lsn);
         assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");

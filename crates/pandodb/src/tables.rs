@@ -49,6 +49,11 @@ impl TableState {
     /// Another tree, or none, which is empty; the gate is closed.
     fn set_row(&self, row: Option<TreeRow>) {
         let word = row.map_or(0, |row| u64::from_le_bytes(row.encode()));
+        let before = self.tree().map(|tree| tree.id);
+        assert!(
+            row.is_none() || before != row.map(|row| row.tree),
+            "entries are counted for the tree that was there"
+        );
         // Release: pairs with the Acquire in tree.
         self.row.store(word, Ordering::Release);
         self.count.clear();
@@ -169,7 +174,9 @@ impl Tables {
             }
             None => {
                 if known.by_name.remove(&*table.name) {
-                    known.bytes -= TableState::bytes(&table.name);
+                    let bytes = TableState::bytes(&table.name);
+                    assert!(known.bytes >= bytes, "the memory of a table is counted");
+                    known.bytes -= bytes;
                 }
             }
         }

@@ -141,6 +141,14 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         log_bytes: log.map_or(0, |log| log.bytes),
         tables,
     };
+    assert!(
+        stat.used_bytes <= stat.data_bytes,
+        "blocks that are not there"
+    );
+    assert!(
+        walk.seen.len() as u64 <= walk.done,
+        "pages that were not looked at"
+    );
     Ok(VerifyReport {
         stat,
         pages_checked: walk.done,

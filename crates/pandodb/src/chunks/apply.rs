@@ -90,6 +90,11 @@ impl Store {
             };
             list.chunks.push(chunk);
         }
+        assert_eq!(
+            list.chunks.len(),
+            value.shape.count(),
+            "the list has all chunks of the value"
+        );
         let mut bytes = Vec::new();
         list.encode(&mut bytes);
         self.statistics.tick(Ticker::Puts, 1);
@@ -172,6 +177,10 @@ impl Store {
             .filter(|(index, chunk)| !is_kept(*index, chunk))
             .map(|(_, chunk)| chunk.page)
             .collect();
+        debug_assert!(
+            new.is_none_or(|new| !new.chunks.iter().any(|chunk| dead.contains(&chunk.page))),
+            "a chunk that is named is to be freed"
+        );
         let marks = Marks {
             lsn,
             multi_lsn: Lsn(0),

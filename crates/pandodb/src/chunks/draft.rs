@@ -54,10 +54,16 @@ impl Draft {
     /// Writes the next chunk: `bytes` up to the end of its last block, zeros behind the chunk.
     /// Blocks for room and for the write, not for a sync.
     pub(crate) fn push(&mut self, bytes: &[u8], checksum: u32) -> Result<()> {
+        assert!(!self.is_named(), "a record names it as it was");
+        assert!(
+            self.parts.len() < self.shape.count(),
+            "the value has no more"
+        );
         let block_bytes = self.engine.space.block_bytes();
         let blocks = self.shape.blocks_of(self.parts.len(), block_bytes);
         assert_eq!(bytes.len() as u64, u64::from(blocks) * block_bytes);
         let extent = self.engine.run_of_blocks(blocks)?;
+        assert_eq!(extent.blocks, blocks, "a run of another length");
         let block = extent.block;
         self.parts
             .push(ChunkPart::New(NewChunk { block, checksum }));
@@ -81,6 +87,12 @@ impl Draft {
 
     /// The next chunk is that of the same place of the value before, `chunk`, which `base` keeps.
     pub(crate) fn keep(&mut self, chunk: ChunkRef, base: &Registration) {
+        assert!(
+            self.parts.len() < self.shape.count(),
+            "the value has no more"
+        );
+        let is_new = |(_, kept): &(usize, ChunkRef)| kept.page != chunk.page;
+        debug_assert!(self.kept.iter().all(is_new), "a chunk that stays twice");
         self.kept.push((self.parts.len(), chunk));
         self.parts.push(ChunkPart::Kept);
         self.base.get_or_insert_with(|| base.again());
@@ -140,7 +152,8 @@ impl Draft {
     /// No record names the extents: the batch that was about to is refused.
     pub(crate) fn take_back_name(&self) {
         // Release: pairs with the Acquire in is_named.
-        self.named.store(false, Ordering::Release);
+        let was_named = self.named.swap(false, Ordering::Release);
+        assert!(was_named, "the name of another is taken back");
     }
 
     /// True once a log record names the extents.

@@ -91,9 +91,12 @@ impl Engine {
             let Some(Value::Bytes(bytes)) = value else {
                 unreachable!("it was found to have bytes");
             };
-            let mut writer = ValueWriter::new(engine, bytes.len() as u64)?;
+            let written = bytes.len() as u64;
+            let mut writer = ValueWriter::new(engine, written)?;
             writer.write(bytes)?;
-            set.replace_value(at, writer.finish()?);
+            let value = writer.finish()?;
+            assert_eq!(value.len(), written, "all of it went to chunks");
+            set.replace_value(at, value);
         }
         Ok(())
     }
@@ -240,7 +243,9 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
     let made = edited(engine, &old, offset, bytes.len() as u64, |to| {
         to.write(bytes)
     })?;
-    Ok(Changed::Chunks(made.with_head(head)?))
+    let made = made.with_head(head)?;
+    assert_eq!(made.len(), len, "head and chunks add up to the value");
+    Ok(Changed::Chunks(made))
 }
 
 /// A value in chunks: `old`, with what `pour` writes, `bytes` bytes, at `offset`. Blocks.
@@ -258,9 +263,13 @@ fn edited(
         Some(chunk_bytes) => ValueWriter::with_chunk_bytes(engine, len, chunk_bytes)?,
     };
     writer.copy_old(old, offset)?;
+    assert_eq!(writer.missing(), len - offset, "what is new begins there");
     pour(&mut writer)?;
+    assert_eq!(writer.missing(), len - end, "what is new ends there");
     writer.copy_old(old, len)?;
-    writer.finish()
+    let made = writer.finish()?;
+    assert_eq!(made.len(), len, "its chunks add up to the value");
+    Ok(made)
 }
 
 /// Bytes that come into a value.

@@ -197,6 +197,9 @@ impl Registry {
 
     /// Nothing could be freed when `wanted` was taken; `kept` rows wait for readers that look.
     pub(crate) fn serve(&self, wanted: u64, kept: u64) {
+        let served = self.served.load(Ordering::Relaxed);
+        assert!(wanted >= served, "what was served is wanted again");
+        assert!(wanted <= self.wanted(), "more is served than was wanted");
         self.kept.store(kept, Ordering::Relaxed);
         // Release: pairs with the Acquire in is_wanted.
         self.served.store(wanted, Ordering::Release);
@@ -239,18 +242,25 @@ impl Readers {
             self.waiting += 1;
         }
         named.row = Some(Box::from(key));
+        assert!(
+            self.waiting <= self.named.len() as u64,
+            "a row waits for a chunk"
+        );
     }
 
     /// A registration ends. True if a row has waited for it.
     fn forget(&mut self, names: &[Name]) -> bool {
+        assert!(self.reading > 0, "a registration ends once");
         self.reading -= 1;
         let before = self.released.len();
         for name in names {
             let named = self.named.get_mut(name).expect("it is named until now");
+            assert!(named.readers > 0, "a chunk is read until now");
             named.readers -= 1;
             if named.readers == 0 {
                 let row = self.named.remove(name).and_then(|named| named.row);
                 if let Some(row) = row {
+                    assert!(self.waiting > 0, "a row waits for one chunk");
                     self.waiting -= 1;
                     self.released.push(row);
                 }
@@ -263,6 +273,7 @@ impl Readers {
     fn end_look(&mut self, since: Lsn) -> bool {
         let count = self.looking.get_mut(&since);
         let count = count.expect("a look is counted as long as it lives");
+        assert!(*count > 0, "a look ends once");
         *count -= 1;
         if *count > 0 {
             return false;

@@ -132,10 +132,14 @@ impl ChunkTurn {
 impl Drop for ChunkTurn {
     fn drop(&mut self) {
         let mut state = self.room.state.lock();
-        match self.number {
-            None => state.beside -= self.bytes,
-            Some(number) if state.waiting.remove(&number).is_none() => state.used -= self.bytes,
-            Some(_) => {}
+        let taken = match self.number {
+            None => Some(&mut state.beside),
+            Some(number) if state.waiting.remove(&number).is_none() => Some(&mut state.used),
+            Some(_) => None,
+        };
+        if let Some(taken) = taken {
+            assert!(*taken >= self.bytes, "a turn is given back once");
+            *taken -= self.bytes;
         }
         let admitted = state.admit(self.room.bytes_max);
         drop(state);

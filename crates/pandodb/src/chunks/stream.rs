@@ -106,7 +106,9 @@ impl Store {
         buffer: &mut IoBuf,
     ) -> std::result::Result<(), String> {
         let block_bytes = self.space.block_bytes();
-        buffer.set_len((u64::from(extent.blocks) * block_bytes) as usize);
+        let stored = u64::from(extent.blocks) * block_bytes;
+        assert!(bytes as u64 <= stored, "a chunk ends within its extent");
+        buffer.set_len(stored as usize);
         let offset = u64::from(extent.block) * block_bytes;
         let read = self.data.read_at(buffer, offset);
         read.map_err(|error| format!("reading it: {error}"))?;
@@ -133,6 +135,11 @@ impl Store {
             self.read_chunk(list, index, &mut buffer)?;
             out.extend_from_slice(&buffer);
         }
+        assert_eq!(
+            out.len() as u64,
+            list.value_bytes(),
+            "its chunks add up to the value"
+        );
         Ok(())
     }
 }
@@ -390,6 +397,11 @@ impl ValueStream {
             chunks
                 .source
                 .read(&self.engine, index, &mut chunks.buffer)?;
+            assert_eq!(
+                chunks.buffer.len(),
+                shape.bytes_of(index),
+                "the chunk is whole"
+            );
             chunks.loaded = Some(index);
         }
         Ok(&chunks.buffer[(offset % chunk_bytes) as usize..])
@@ -491,7 +503,10 @@ impl OldBytes {
                 let from = buffer
                     .get((offset % chunk_bytes) as usize..)
                     .unwrap_or_default();
-                // Callers ask for bytes of one chunk at a time.
+                assert!(
+                    out.len() as u64 <= chunk_bytes - offset % chunk_bytes,
+                    "bytes of one chunk at a time"
+                );
                 let count = from.len().min(out.len());
                 out[..count].copy_from_slice(&from[..count]);
                 out[count..].fill(0);

@@ -212,6 +212,8 @@ impl ValueWriter {
     /// Writes the chunk that is whole. Blocks.
     pub(crate) fn store(&mut self) -> Result<()> {
         let whole = std::mem::take(&mut self.filled);
+        let index = self.draft.parts.len();
+        assert_eq!(whole, self.draft.shape.bytes_of(index), "a chunk is whole");
         let checksum = crc32c(&self.buffer[..whole]);
         let block_bytes = self.draft.engine().space.block_bytes();
         let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
@@ -240,6 +242,10 @@ impl ValueWriter {
             let index = self.draft.parts.len();
             let start = index as u64 * chunk_bytes;
             let end = start + self.draft.shape.bytes_of(index) as u64;
+            assert!(
+                (start..end).contains(&position),
+                "a position in another chunk"
+            );
             if position == start && end <= until && old.has_chunk(self.draft.shape, index) {
                 let (chunk, base) = old.chunk(index);
                 self.draft.keep(chunk, base);
@@ -295,6 +301,12 @@ impl ValueWriter {
                 what: format!("{} bytes are missing", self.missing()),
             });
         }
+        assert_eq!(self.filled, 0, "the last bytes were not stored");
+        assert_eq!(
+            self.draft.parts.len(),
+            self.draft.shape.count(),
+            "the value has all of its chunks"
+        );
         Ok(self.draft)
     }
 }

@@ -19,6 +19,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         // Names the shorter file and the new mapping, and removes the old one.
         engine.checkpoint_now()?;
         self.check()?;
+        assert!(engine.space.is_low(), "what is cut off may be given out");
         engine.space.truncate_file()?;
         Ok(engine.trim_log()?)
     }

@@ -61,6 +61,9 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 fn reclaim(store: &Store) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
     let mut named = Named::of(store, &rows)?;
+    for root in [CATALOGUE.root, GARBAGE.root] {
+        assert!(named.has(root), "what all trees hang on is not named");
+    }
     let stay = store.stay();
     let mut count = 0;
     for page in (0..store.pool.page_ids().high_water()).map(PageId) {

@@ -79,6 +79,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 0 => goal,
                 _ => self.pages_end(goal)?,
             };
+            assert!(pages <= goal, "what lies behind the goal would stay there");
             let limits = Limits {
                 chunks: goal,
                 pages,
@@ -211,6 +212,12 @@ impl Engine {
             let Some(extent) = self.space.take_below(old.extent.blocks, limit, committed) else {
                 return Ok(Moved::NoRun);
             };
+            assert!(end_of(extent) <= limit, "a chunk moves to the front");
+            assert!(
+                end_of(extent) <= old.extent.block.into()
+                    || end_of(old.extent) <= extent.block.into(),
+                "a chunk moves to where it lies"
+            );
             let copied = self.copy_extent(old.extent, extent, buffer);
             if let Err(error) = copied {
                 self.space.free_all([extent]);
@@ -239,6 +246,7 @@ impl Engine {
 
     fn copy_extent(&self, from: Extent, to: Extent, buffer: &mut IoBuf) -> Result<()> {
         let block_bytes = self.space.block_bytes();
+        assert_eq!(from.blocks, to.blocks, "a copy is as long");
         buffer.set_len((u64::from(from.blocks) * block_bytes) as usize);
         self.data
             .read_at(buffer, u64::from(from.block) * block_bytes)

@@ -158,6 +158,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// Tells how far it is, and learns whether to go on.
     pub(super) fn go_on(&mut self, phase: CompactPhase, share: f64) -> Part<()> {
         self.check()?;
+        assert!((0.0..=1.0).contains(&share), "more than all is done");
         self.share = self.share.max(share);
         let progress = CompactProgress {
             phase,
@@ -177,6 +178,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         (from, to): (f64, f64),
         share: f64,
     ) -> Part<()> {
+        assert!(from <= to, "a part ends behind its beginning");
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_CALL) {
             return self.go_on(phase, from + (to - from) * share.clamp(0.0, 1.0));

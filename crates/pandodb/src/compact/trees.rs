@@ -88,7 +88,10 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
                 }
                 match self.pack_node(&mut place, scratch)? {
                     Some(Packed::Merged) => {}
-                    Some(Packed::Next) => std::mem::swap(&mut place.key, &mut place.next),
+                    Some(Packed::Next) => {
+                        assert!(place.next > place.key, "packing goes forward");
+                        std::mem::swap(&mut place.key, &mut place.next);
+                    }
                     Some(Packed::Last | Packed::Top) => break,
                     // The table was dropped.
                     None => return Ok(()),

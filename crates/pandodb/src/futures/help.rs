@@ -93,6 +93,7 @@ struct Promise<T>(Arc<Answer<T>>);
 impl<T> Promise<T> {
     fn keep(&self, result: Result<T>) {
         let mut place = self.0.result.lock();
+        assert!(place.is_none(), "one answer");
         *place = Some(result);
         drop(place);
         self.0.ended.notify_all();

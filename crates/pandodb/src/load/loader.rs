@@ -204,6 +204,7 @@ impl Loader<'_> {
         }
         self.list.clear();
         new.list().encode(&mut self.list);
+        assert_eq!(self.list.len(), list_bytes, "the leaf has room for so much");
         let list = std::mem::take(&mut self.list);
         if is_inline {
             self.push(key, Filling::Chunks(&list));
@@ -238,6 +239,11 @@ impl Loader<'_> {
         let page = self
             .stream
             .push(|page, id| filler.finish(page, id, tree, &mut separator))?;
+        let last = self.leaves.back().map(|leaf| &leaf.separator[..]);
+        assert!(
+            last.is_none_or(|last| last < &separator[..]),
+            "leaves ascend"
+        );
         self.leaves.push_back(Leaf {
             separator,
             page,
@@ -261,6 +267,10 @@ impl Loader<'_> {
             left.map(|left| pages = left).is_some()
         };
         let count = self.leaves.iter().take_while(whole).count();
+        assert!(
+            count <= self.leaves.len() && pages <= written.len(),
+            "pages of a leaf"
+        );
         if count == 0 {
             return Ok(());
         }
@@ -285,6 +295,7 @@ impl Loader<'_> {
         self.stream.drain()?;
         self.hang()?;
         assert!(self.leaves.is_empty(), "all pages were written");
+        assert_eq!(self.leaf_entries, 0, "entries of a leaf that was not ended");
         let tree = self.tree.take().expect("it begins with its first page");
         tree.become_table(self.table.db(), &self.table.state, self.count)?;
         Ok(self.count)
@@ -294,6 +305,12 @@ impl Loader<'_> {
 impl NewChunks {
     /// The list of the chunks, by their ids.
     fn list(&self) -> ChunkList {
+        assert!(self.draft.is_new(), "a load keeps chunks of nothing");
+        assert_eq!(
+            self.ids.len(),
+            self.draft.parts.len(),
+            "an id for each chunk"
+        );
         let new = self.draft.parts.iter().filter_map(|part| match part {
             ChunkPart::New(chunk) => Some(chunk.checksum),
             ChunkPart::Kept => None,

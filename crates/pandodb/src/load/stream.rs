@@ -134,6 +134,10 @@ impl PageStream {
         let pool = &self.engine.pool;
         let stored = pool.seal_outside(bytes, page, epoch, &mut self.encoder);
         self.filled += stored.extent.blocks as usize * self.engine.space.block_bytes() as usize;
+        assert!(
+            self.filled <= self.buffer.len(),
+            "a page ends within its buffer"
+        );
         self.pages.push((page, stored));
         Ok(page)
     }
@@ -151,6 +155,7 @@ impl PageStream {
         };
         engine.pool.reserve_ids(count, &mut self.ids);
         self.ids.iter().for_each(|_| promise.taken());
+        assert!(self.ids.len() <= count, "more ids than were promised");
         // The next one first.
         self.ids.reverse();
         self.ids.pop().ok_or_else(|| engine.page_ids_error())
@@ -162,6 +167,12 @@ impl PageStream {
             return Ok(());
         }
         self.engine.place(&mut self.pages)?;
+        let extents = self.pages.iter().map(|(_, stored)| stored.extent.blocks);
+        assert_eq!(
+            extents.map(u64::from).sum::<u64>() * self.engine.space.block_bytes(),
+            self.filled as u64,
+            "the buffer has the bytes of its pages"
+        );
         // From here on the pages are those of a flight: their places are known.
         let pages = std::mem::take(&mut self.pages);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -223,6 +234,7 @@ impl PageStream {
             written.map_err(Error::io("writing loaded pages"))?;
             rest = behind;
         }
+        assert!(rest.is_empty(), "bytes of no page");
         Ok(())
     }
 
@@ -236,6 +248,11 @@ impl PageStream {
         let mut flights = self.flights.iter_mut();
         let flight = flights.find(|flight| flight.tag == tag);
         let flight = flight.expect("each write ends once");
+        assert!(!flight.ended, "each write ends once");
+        assert!(
+            flight.refused.is_none(),
+            "what was refused is not in flight"
+        );
         if matches!(result, Err(Error::Full { .. })) {
             flight.refused = Some(buffer);
             return;
@@ -348,6 +365,7 @@ impl Engine {
             Err(Error::Full { .. }) => self.run_of_blocks(blocks)?,
             other => other?,
         };
+        let first = run.block;
         for (_, stored) in pages.iter_mut() {
             stored.extent = Extent {
                 block: run.block,
@@ -355,6 +373,7 @@ impl Engine {
             };
             run.block += stored.extent.blocks;
         }
+        assert_eq!(run.block, first + blocks, "the pages fill their run");
         let extents: Vec<Extent> = pages.iter().map(|(_, stored)| stored.extent).collect();
         self.space.count_allocated(&extents);
         Ok(())

@@ -134,6 +134,10 @@ impl HiddenTree {
     /// An empty one.
     pub(super) fn begin(engine: &Shared) -> Result<Self> {
         let id = engine.new_tree()?;
+        assert!(
+            u64::from(id.0) >= engine.loads.first,
+            "its row would be taken for one of an earlier life"
+        );
         let mut scratch = Scratch::new();
         let _promise = engine.block(|_| engine.promise_pages())?;
         let tree = engine.in_open_gate(|engine| {
@@ -175,6 +179,7 @@ impl HiddenTree {
         written: &mut VecDeque<(PageId, StoredPage)>,
         count: usize,
     ) -> Result<()> {
+        assert!(count <= leaves.len(), "leaves that are not there");
         let mut left = count;
         while left > 0 {
             let Self {
@@ -229,7 +234,10 @@ impl HiddenTree {
 impl Drop for HiddenTree {
     fn drop(&mut self) {
         if !self.taken {
-            self.engine.loads.given_up.lock().push(self.tree);
+            let mut given_up = self.engine.loads.given_up.lock();
+            assert!(!given_up.contains(&self.tree), "a load is given up once");
+            given_up.push(self.tree);
+            drop(given_up);
             self.engine.garbage_wanted();
         }
     }
@@ -244,6 +252,10 @@ impl Leaf {
         stay: &Stay,
         written: impl Iterator<Item = (PageId, StoredPage)>,
     ) -> usize {
+        assert!(
+            self.lost.len() < self.pages && !self.lost.contains(&self.page),
+            "the leaf itself hangs in the tree"
+        );
         let mut count = 0;
         let mut last = PageId::NONE;
         for (page, stored) in written {

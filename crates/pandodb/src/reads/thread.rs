@@ -57,6 +57,7 @@ impl ReadThread<'_> {
                 break;
             };
             if !self.start(page) {
+                assert!(self.waiting.is_none(), "a wish is forgotten");
                 self.waiting = Some(page);
                 break;
             }

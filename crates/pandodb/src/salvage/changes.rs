@@ -82,8 +82,10 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
     /// Applies the log behind the checkpoint; how many batches.
     pub(super) fn log(&mut self, source: &Source, report: &mut SalvageReport) -> Result<u64> {
         let how = log_behind(&source.superblock);
-        let (mut batches, mut stopped) = (0, None);
+        let (mut batches, mut stopped, mut last) = (0, None, how.from);
         let read = pando_wal::replay(&source.store.device, &how, |lsn, payload| {
+            assert!(lsn > last, "{lsn} is applied behind {last}");
+            last = lsn;
             match self.batch(source, lsn, payload) {
                 Ok(()) => batches += 1,
                 Err(error) => {

@@ -169,6 +169,10 @@ impl<'a> Copier<'a> {
         if self.batch_bytes.saturating_add(added) > BATCH_BYTES || self.batch.len() >= BATCH_ROWS {
             self.flush()?;
         }
+        assert!(
+            self.batch.len() < BATCH_ROWS,
+            "a batch is written when it is full"
+        );
         self.batch_bytes = self.batch_bytes.saturating_add(added);
         let sum = self.bytes.entry(table.name().to_owned()).or_default();
         *sum = sum.saturating_add(added as u64);
@@ -221,6 +225,7 @@ impl<'a> Copier<'a> {
                 });
             }
         }
+        assert!(self.batch.is_empty(), "rows that were not written");
         for ((tree, key), why) in self.keys {
             let Some(table) = self.tables.get(&tree) else {
                 continue;
