@@ -17,6 +17,7 @@ use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{Hold, Marks, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
+use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
 use pando_wal::LogCredit;
@@ -254,6 +255,7 @@ impl Engine {
         let places = (&scratch.order[..], &scratch.fingers[..]);
         self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
+        assert_none(&[Kind::Latch]);
         spending.end_changes(credits.pages);
         spending.check_ids(&credits.ids);
         debug_assert!(

@@ -38,7 +38,6 @@ impl Store {
         }
         // Acquire: pairs with the Release of each ticket that is served here.
         let serves = self.data_syncs.asked.load(Ordering::Acquire);
-        assert!(serves >= ticket, "a sync serves whoever makes it");
         self.data.sync().map_err(|error| {
             let error = Error::io_fatal(during)(error);
             self.poison(&error);

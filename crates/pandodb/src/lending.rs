@@ -75,7 +75,7 @@ impl Engine {
             }
             if shelf.made < most {
                 shelf.made += 1;
-                assert!(shelf.idle.is_empty(), "one is made when none is there");
+                assert!(shelf.made <= most, "more fetchers than there may be");
                 drop(shelf);
                 let made = Fetcher::new(self, ChannelOptions::new(self.fetch_depth()));
                 if made.is_err() {

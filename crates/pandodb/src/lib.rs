@@ -77,6 +77,7 @@ mod open;
 mod options;
 mod profile;
 mod promises;
+mod reactor;
 mod read_ahead;
 mod read_bounds;
 mod read_context;

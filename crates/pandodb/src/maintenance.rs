@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use pando_format::Lsn;
 use pando_pool::{Attempt, Marks, Restart};
 use pando_sync::atomic::{AtomicUsize, Ordering};
+use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Mutex, park, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
@@ -315,6 +316,7 @@ impl Engine {
                 let spending = self.begin_spending();
                 spending.begin_changes();
                 let done = step(self);
+                assert_none(&[Kind::Latch]);
                 spending.end_changes(pages);
                 match done {
                     Ok(value) => return Ok(value),

@@ -214,3 +214,48 @@ impl<'a> Replay<'a> {
             .apply_change(change, None, lsn, index as u32, &mut self.scratch)
     }
 }
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use pando_format::log::BatchWriter;
+
+    /// With two tables the pages of one tree would be changed, and freed, for both.
+    #[test]
+    fn a_tree_that_gets_a_second_table_is_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut batch = |lsn, name: &[u8], tree| {
+            let mut record = BatchWriter::new();
+            let tree = TreeId(tree);
+            record.push(Operation::CreateTable { name, tree });
+            replay.batch(Lsn(lsn), record.payload())
+        };
+        batch(16, b"one", 16).unwrap();
+        batch(24, b"two", 17).unwrap();
+        for (lsn, tree) in [(32, 16), (40, 17), (48, 1)] {
+            let error = batch(lsn, b"three", tree).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+        }
+        // Nor may a table lose its tree to a new one of its name.
+        assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
+        batch(64, b"three", 19).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "is replayed behind")]
+    fn batches_are_replayed_in_the_order_of_the_log() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut record = BatchWriter::new();
+        replay.batch(Lsn(24), record.payload()).unwrap();
+        let _never = replay.batch(Lsn(16), record.payload());
+    }
+}

@@ -125,6 +125,8 @@ impl Drop for Spending<'_> {
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
+    use pando_pool::Attempt;
+
     use crate::{Batch, Db, WriteOptions};
 
     /// In order. Neighbours differ at their end, so that what parts them is long, and few of them
@@ -134,6 +136,20 @@ mod tests {
         key[..4].copy_from_slice(&(number / 16).to_be_bytes());
         key[bytes - 4..].copy_from_slice(&number.to_be_bytes());
         key
+    }
+
+    /// A tree that is half changed must not become part of a checkpoint.
+    #[test]
+    fn a_panic_in_the_middle_of_a_change_poisons() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::open::open(device.into(), options).unwrap();
+        engine.in_gate(0, |_| Ok(())).unwrap();
+        engine.check_poison().unwrap();
+        let change = || engine.in_gate(0, |_| -> Attempt<()> { panic!("a test") });
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(change)).unwrap_err();
+        engine.check_poison().unwrap_err();
+        engine.checkpoint_once().unwrap_err();
     }
 
     /// Leaves and the nodes above them are full after a load: each write of a batch that spreads

@@ -57,7 +57,6 @@ impl ReadThread<'_> {
                 break;
             };
             if !self.start(page) {
-                assert!(self.waiting.is_none(), "a wish is forgotten");
                 self.waiting = Some(page);
                 break;
             }
