@@ -416,6 +416,23 @@ mod tests {
     use pando_pool::Marks;
     use pando_tree::Scratch;
 
+    /// What a checkpoint holds is in the log on disk: else the next life would give its LSNs away
+    /// again.
+    #[test]
+    fn a_checkpoint_waits_for_its_log() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().durability(crate::Durability::None);
+        let options = options.max_memory(16 << 20);
+        let db = Db::open_device(options, AnyDevice::from(device)).unwrap();
+        let table = db.table("t").unwrap();
+        for number in 0..100_u32 {
+            table.put(&number.to_be_bytes(), b"value").unwrap();
+            let newest = db.newest_lsn();
+            db.checkpoint().unwrap();
+            assert!(db.durable_lsn() >= newest);
+        }
+    }
+
     /// The file may grow while a checkpoint waits for the log: that is durable later.
     #[test]
     fn a_checkpoint_names_no_more_of_the_file_than_it_has_synced() {

@@ -256,7 +256,6 @@ impl Engine {
         self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
-        spending.end_changes(credits.pages);
         spending.check_ids(&credits.ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
@@ -264,6 +263,7 @@ impl Engine {
         );
         locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
+        spending.end_changes(credits.pages);
         drop(spending);
         drop(pass);
         drop(locked);

@@ -1,8 +1,9 @@
-//! What a stay in the gate does: whether its changes came to their end, and whether it makes no more
-//! pages dirty than blocks were promised for.
+//! What a stay in the gate does: whether its changes came to their end, and whether it makes no
+//! more pages dirty than blocks were promised for.
 //!
-//! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A promise
-//! that is too small is found out by the page that cannot be written, on a full disk, much later.
+//! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A
+//! promise that is too small is found out by the page that cannot be written, on a full disk, much
+//! later.
 //!
 //! The pool counts dirty frames for all at once. Whoever is alone in the gate knows more: nobody
 //! else adds to them meanwhile, and the cleaner only takes away. So a stay that was alone from its

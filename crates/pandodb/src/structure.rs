@@ -15,6 +15,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, park, thread_waker};
 use pando_tree::{Scratch, Tree};
+use pando_wal::LogCredit;
 
 use crate::commit::{changed, put_chunks};
 use crate::delete_room::DeleteWait;
@@ -75,14 +76,7 @@ impl Store {
         let state = self.tables.get(change.name);
         let known = state.as_ref().and_then(|state| state.tree());
         if let (Some(known), None) = (known, change.old) {
-            // It would be named by nothing any more, and never be freed.
-            return Err(Error::corrupt(
-                "log",
-                format!(
-                    "{lsn}: table '{}' is created, and has {}",
-                    change.name, known.id
-                ),
-            ));
+            return Err(not_absent(change.name, known, lsn));
         }
         if let Some(old) = change.old {
             let Some(tree) = known.filter(|tree| tree.id == old) else {
@@ -139,6 +133,13 @@ impl Store {
     }
 }
 
+/// A record creates a table that has a tree: that would be named by nothing any more, and never be
+/// freed.
+fn not_absent(name: &str, known: Tree, lsn: Lsn) -> Error {
+    let what = format!("{lsn}: table '{name}' is created, and has {}", known.id);
+    Error::corrupt("log", what)
+}
+
 impl Engine {
     /// Body of the thread that changes tables.
     pub(crate) fn run_jobs(&self) {
@@ -176,7 +177,6 @@ impl Engine {
             return Ok(JobEnd::Conflict { watched: false });
         }
         self.tables.check_room(&mut names)?;
-        let mut scratch = Scratch::new();
         let new_trees = self.new_trees(set)?;
         let (payload, changes) = self.describe(set, &new_trees)?;
         let limit = self.log.max_batch_bytes();
@@ -222,27 +222,41 @@ impl Engine {
         self.check_empty(set)?;
         let _held = self.hold_for_changes(set)?;
         self.name_chunks(set)?;
+        let record = (credit, &payload[..]);
+        let lsn = self.log_and_apply(set, &new_trees, record, &ids, pages)?;
+        drop(closed);
+        drop((promise, ids));
+        self.statistics.tick(Ticker::Commits, 1);
+        self.garbage_wanted();
+        Ok(JobEnd::Committed(lsn))
+    }
+
+    /// Appends the record of a batch and applies it; the caller has closed the gate, and was
+    /// promised `pages`.
+    fn log_and_apply(
+        &self,
+        set: &WriteSet,
+        new_trees: &[Option<TreeId>],
+        (credit, payload): (LogCredit<'_>, &[u8]),
+        ids: &IdPromise<'_>,
+        pages: u64,
+    ) -> Result<Lsn> {
         let before = self.log.reserved_end();
         assert_eq!(self.log.applied(), before, "a job is applied alone");
         let spending = self.begin_spending();
         spending.begin_changes();
         let lsn = self
             .log
-            .append(credit, RecordKind::Batch, self.acknowledge(None), &payload);
+            .append(credit, RecordKind::Batch, self.acknowledge(None), payload);
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
-        self.apply_structure(set, &new_trees, lsn, &ids, &mut scratch)
+        self.apply_structure(set, new_trees, lsn, ids, &mut Scratch::new())
             .map_err(|error| self.poisoned_by(&error))?;
-        spending.end_changes(pages);
-        spending.check_ids(&ids);
+        spending.check_ids(ids);
         self.log.mark_applied(lsn);
         assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");
-        drop(spending);
-        drop(closed);
-        drop((promise, ids));
-        self.statistics.tick(Ticker::Commits, 1);
-        self.garbage_wanted();
-        Ok(JobEnd::Committed(lsn))
+        spending.end_changes(pages);
+        Ok(lsn)
     }
 
     /// A new tree id for each change that needs one.
