@@ -317,7 +317,7 @@ fn a_storm_of_clears_beside_readers_and_writers() {
 
 #[test]
 fn a_table_that_others_create_can_be_used_at_once() {
-    let db = Db::builder().max_memory(4 << 20).open_in_memory().unwrap();
+    let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
     thread::scope(|scope| {
         for thread in 0..3_u8 {
             let db = &db;
