@@ -96,10 +96,9 @@ impl Store {
         let Error::CorruptPage { page, extent, .. } = error else {
             return Err(error.clone());
         };
-        if tree.id < FIRST_USER_TREE {
+        if tree.id < FIRST_USER_TREE || *page == PageId::NONE {
             return Err(error.clone());
         }
-        assert!(*page != PageId::NONE, "damage has a place");
         let stay = self.stay();
         let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(&stay, *page))?;
         // In memory and not what its tree needs it stays so: whoever comes there learns of it.

@@ -321,6 +321,7 @@ pub(crate) fn load(
     let opening = Error::io("opening the superblock");
     let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
     let superblock = read_superblock(&superblock_file)?;
+    check_superblock(&superblock)?;
     let layout = Layout::of_superblock(&superblock)?;
     let Layout {
         page_size,
@@ -374,6 +375,21 @@ pub(crate) fn load(
         superblock,
         superblock_file,
     })
+}
+
+/// What this life goes on from can be of a life before it.
+fn check_superblock(superblock: &Superblock) -> Result<()> {
+    let Superblock {
+        generation,
+        incarnation,
+        next_tree,
+        ..
+    } = superblock;
+    if *incarnation > generation.0 || *next_tree < FIRST_USER_TREE.0 {
+        let what = format!("{generation} of life {incarnation}, next tree {next_tree}");
+        return Err(Error::corrupt(SUPERBLOCK, what));
+    }
+    Ok(())
 }
 
 /// What the mapping names is not free.
@@ -494,6 +510,13 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     tracing::info!(checkpoint_lsn = how.from.0, log_bytes, "recovery begins");
     let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
     let end = pando_wal::replay(&device, &how, |lsn, payload| {
+        if lsn > marked.end {
+            // Its extents were not taken.
+            return Err(Error::corrupt(
+                format!("log at {lsn}"),
+                "was not there before",
+            ));
+        }
         replay.batch(lsn, payload)?;
         meter.replayed(lsn, replay.records());
         Ok::<(), Error>(())

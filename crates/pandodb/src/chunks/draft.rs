@@ -91,8 +91,6 @@ impl Draft {
             self.parts.len() < self.shape.count(),
             "the value has no more"
         );
-        let is_new = |(_, kept): &(usize, ChunkRef)| kept.page != chunk.page;
-        debug_assert!(self.kept.iter().all(is_new), "a chunk that stays twice");
         self.kept.push((self.parts.len(), chunk));
         self.parts.push(ChunkPart::Kept);
         self.base.get_or_insert_with(|| base.again());

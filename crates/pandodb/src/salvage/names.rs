@@ -157,8 +157,6 @@ impl Garbage {
                 report.unbounded.push(Damage { place, what });
                 continue;
             }
-            let last = writes.last().map(|last: &Aside| (last.lsn, last.number));
-            assert!(last < Some((lsn, number)), "the oldest first");
             let bytes: Vec<u8> = pieces.into_values().flatten().collect();
             writes.push(Aside { lsn, number, bytes });
         }
