@@ -63,6 +63,10 @@ impl Applied {
         let Some(reached) = reached else {
             return;
         };
+        // Relaxed: written under the lock that is held.
+        let before = self.applied.load(Ordering::Relaxed);
+        debug_assert!(before < reached, "applied only grows");
+        debug_assert!(queue.front().is_none_or(|next| next.lsn > reached));
         // Release: pairs with the Acquire in applied. Under the lock, so that it only grows.
         self.applied.store(reached, Ordering::Release);
         drop(queue);

@@ -10,6 +10,8 @@ use pando_device::IoBuf;
 use pando_format::Lsn;
 use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
+use crate::segments::SECTOR_BYTES_MIN;
+
 /// Where the bytes of the buffer go that follow `start`, up to the next run: to the file in `slot`,
 /// from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +76,10 @@ impl LogBuffer {
 
     /// Later bytes go to the file in `slot`, from `offset`.
     pub(crate) fn begin_run(&mut self, slot: usize, offset: u64) {
+        assert!(
+            self.used.is_multiple_of(SECTOR_BYTES_MIN),
+            "a run begins at a sector of the buffer"
+        );
         self.runs.push(RunStart {
             slot,
             offset,
@@ -91,6 +97,7 @@ impl LogBuffer {
 
     /// A segment's header, at the start of a run.
     pub(crate) fn push_segment_header(&mut self, header: &SegmentHeader) {
+        assert_eq!(self.run_end(), Some(0), "a header begins its segment");
         header.encode_into(self.extend(SEGMENT_HEADER_BYTES));
     }
 

@@ -24,6 +24,7 @@ pub struct LogCredit<'a> {
 impl<'a> LogCredit<'a> {
     /// The caller has reserved `record` bytes.
     pub(crate) fn new(shared: &'a SharedTail, record: u64) -> Self {
+        debug_assert!(record > 0, "0 stands for a credit that is spent");
         Self { shared, record }
     }
 

@@ -78,10 +78,16 @@ impl<D: Device> Log<D> {
             (taken, tail.newest())
         };
         let Some(buffer) = taken else {
+            assert_eq!(
+                newest,
+                self.durable(),
+                "what is not durable is in the buffer"
+            );
             return Some(newest);
         };
         self.shared.space.notify_all();
-        debug_assert_eq!(buffer.newest, newest);
+        assert_eq!(buffer.newest, newest, "a flush takes all there is");
+        assert!(buffer.records > 0, "padding alone is no flush");
         let begun = time::now();
         if let Err(error) = self.write(&buffer) {
             self.poison(error);

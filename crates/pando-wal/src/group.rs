@@ -131,6 +131,12 @@ impl Group {
     /// The leader has closed the batch that ends at `newest`. Who joins from now on waits for the
     /// next one.
     pub(crate) fn batch_closed(&self, newest: Lsn) {
+        // Relaxed: only leaders write it, and each has seen the one before.
+        assert!(self.flushing.load(Ordering::Relaxed), "only a leader does");
+        assert!(
+            self.durable() <= newest,
+            "a batch ends behind what is durable"
+        );
         // Relaxed: figures for gathering, nothing depends on them.
         self.in_flight.store(newest.0, Ordering::Relaxed);
         let batch = self.joined.swap(0, Ordering::Relaxed);
@@ -251,7 +257,14 @@ impl Group {
         if self.failed() {
             return;
         }
-        assert!(durable >= self.durable(), "the durable LSN only grows");
+        assert!(durable > self.durable(), "the durable LSN only grows");
+        assert!(durable >= target, "a flush covers who leads it");
+        // Relaxed: written by this thread, which leads.
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        assert_eq!(
+            durable.0, in_flight,
+            "what was flushed is the batch that was closed"
+        );
         // Relaxed: figures for gathering and patience, nothing depends on them.
         let active = self.batch.load(Ordering::Relaxed) + self.joined.load(Ordering::Relaxed);
         self.expected.store(active, Ordering::Relaxed);

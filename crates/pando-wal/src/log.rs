@@ -95,7 +95,7 @@ impl<D: Device> Log<D> {
     pub fn open(device: D, options: LogOptions, statistics: Arc<Statistics>) -> Result<Self> {
         options.check()?;
         let segments = Segments::open(device, options)?;
-        let tail = Tail::new(options, segments.sector()?, segments.ready());
+        let tail = Tail::new(options, segments.sector()?, &segments.ready());
         Ok(Self {
             options,
             segments,
@@ -217,6 +217,10 @@ impl<D: Device> Log<D> {
             // Relaxed: who sees the store below, or a change of the batch, sees this one.
             self.order.awaited.store(lsn.0, Ordering::Relaxed);
         }
+        // Relaxed: written under the lock that is held.
+        let newest_before = self.order.reserved.load(Ordering::Relaxed);
+        debug_assert!(newest_before < lsn.0, "the reserved end only grows");
+        debug_assert!(self.order.awaited.load(Ordering::Relaxed) <= lsn.0);
         // Release: pairs with the Acquire in reserved_end. Under the lock, so that it only grows.
         self.order.reserved.store(lsn.0, Ordering::Release);
         let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
@@ -242,10 +246,15 @@ impl<D: Device> Log<D> {
         let reserved = self.reserved_end();
         // Relaxed: the Acquire before it orders it; a newer one does no harm.
         let awaited = Lsn(self.order.awaited.load(Ordering::Relaxed));
+        let durable = self.durable();
+        debug_assert!(
+            durable <= self.reserved_end(),
+            "only what exists is durable"
+        );
         Position {
             reserved,
             awaited,
-            durable: self.durable(),
+            durable,
         }
     }
 
@@ -286,7 +295,11 @@ impl<D: Device> Log<D> {
     ///
     /// # Errors
     /// As [`Log::wait_durable`].
+    ///
+    /// # Panics
+    /// When `lsn` was not appended.
     pub fn request_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         let asked = self.group.request(lsn, waker);
         let durable = asked.map_err(|failed| self.why(failed))?;
         if !durable {
@@ -366,7 +379,12 @@ impl<D: Device> Log<D> {
     /// Every batch at or below it is in the tree.
     #[inline]
     pub fn applied(&self) -> Lsn {
-        self.order.applied.applied()
+        let applied = self.order.applied.applied();
+        debug_assert!(
+            applied <= self.reserved_end(),
+            "only what exists is applied"
+        );
+        applied
     }
 
     /// Blocks until [`Log::applied`] has reached `lsn`.
@@ -386,7 +404,11 @@ impl<D: Device> Log<D> {
     ///
     /// # Errors
     /// Why the log is poisoned, if it has not.
+    ///
+    /// # Panics
+    /// When `lsn` was not appended: that would be waited for for ever.
     pub fn request_applied(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         if self.order.applied.request(lsn, waker) {
             return Ok(true);
         }

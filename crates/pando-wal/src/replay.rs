@@ -77,6 +77,10 @@ pub fn replay<D: Device, E: From<Error>>(
         let Some((header, payload)) = directory.record_at(position)? else {
             break;
         };
+        assert!(
+            header.lsn > found.end,
+            "records ascend, from the checkpoint on"
+        );
         match header.kind {
             RecordKind::Batch => {
                 apply(header.lsn, payload)?;
@@ -87,12 +91,17 @@ pub fn replay<D: Device, E: From<Error>>(
             RecordKind::Void => found.end = header.lsn,
             RecordKind::Padding => {}
         }
+        assert!(header.lsn.0 > position, "each record ends behind its place");
         position = header.lsn.0;
         // A life that an older program has begun has no signature.
         directory.is_signed &= header.signature != 0;
     }
     directory.search_behind(position)?;
     found.restart = directory.restart(found.end)?;
+    assert!(
+        found.restart >= found.end,
+        "a new life begins behind the old one"
+    );
     Ok(found)
 }
 
@@ -209,6 +218,7 @@ impl<F: File> Directory<F> {
         for number in numbers {
             let mut place = position.max(number * size + HEADER_BYTES);
             while let Some(candidate) = self.candidate(number, place)? {
+                assert!(candidate >= place, "the search goes forward");
                 if let Some((header, _)) = self.record_at(candidate)?
                     && header.durable.0 > position
                     && header.signature == signature

@@ -16,7 +16,8 @@ const DIRECTORY: &str = "log/";
 /// With one to write and one to recycle, a checkpoint always makes room.
 pub(crate) const SEGMENTS_MIN: usize = 2;
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
-const SECTOR_BYTES_MIN: usize = 512;
+/// A flush is a multiple of this at least.
+pub(crate) const SECTOR_BYTES_MIN: usize = 512;
 
 /// Name of the file in `slot`.
 fn name_of(slot: usize) -> String {
@@ -92,6 +93,7 @@ impl<D: Device> Segments<D> {
         let ready = self.ready();
         let first = ready.first().expect("some segments are ready");
         let method = probe::quicker(&self.device, &name_of(*first))?;
+        assert_ne!(method, FlushMethod::Auto, "the probe decides");
         self.options.flush_method = method;
         if method == FlushMethod::Buffered {
             for slot in ready {
@@ -139,7 +141,8 @@ impl<D: Device> Segments<D> {
         let name = name_of(slot);
         match self.prepare(&name) {
             Ok(file) => {
-                self.files.lock()[slot] = Some(file);
+                let before = self.files.lock()[slot].replace(file);
+                assert!(before.is_none(), "a file in use is never prepared again");
                 Ok(Some(slot))
             }
             Err(error) => {

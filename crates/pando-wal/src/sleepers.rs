@@ -40,6 +40,7 @@ impl Sleepers {
     pub(crate) fn register(&self, target: Lsn, can_lead: bool, waker: &Waker) -> bool {
         let mut list = self.list.lock();
         let before = list.len();
+        debug_assert_eq!(self.count.load(Ordering::Relaxed), before);
         match list.iter_mut().find(|known| known.waker.will_wake(waker)) {
             Some(known) => {
                 known.target = known.target.min(target);
@@ -80,10 +81,43 @@ impl Sleepers {
                 place += 1;
             }
         }
+        debug_assert!(list.iter().all(|sleeper| sleeper.target > reached));
         self.count.store(list.len(), Ordering::Relaxed);
         drop(list);
         for waker in leader.into_iter().chain(finished) {
             waker.wake();
         }
+    }
+}
+
+#[cfg(all(test, not(pando_loom)))]
+mod tests {
+    use std::task::Wake;
+
+    use pando_sync::WakerArc;
+
+    use super::*;
+
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: WakerArc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_that_asks_for_several_is_woken_for_the_least() {
+        let sleepers = Sleepers::new();
+        let wakes = WakerArc::new(Wakes(AtomicUsize::new(0)));
+        let waker = Waker::from(wakes.clone());
+        assert!(sleepers.register(Lsn(5), false, &waker));
+        assert!(!sleepers.register(Lsn(9), false, &waker));
+        sleepers.wake(Lsn(4));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        sleepers.wake(Lsn(5));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        sleepers.wake(Lsn(9));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "it asks again itself");
     }
 }

@@ -37,6 +37,14 @@ struct LiveSegment {
     slot: usize,
 }
 
+/// A prepared file that no record needs.
+#[derive(Debug, Clone, Copy)]
+struct FreeSegment {
+    slot: usize,
+    /// Where the segment ended that it held; 0 when this life has not used it.
+    held_until: u64,
+}
+
 /// Why a credit is not given now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoom {
@@ -69,7 +77,7 @@ pub(crate) struct Tail {
     current_slot: usize,
     /// Oldest first.
     live: VecDeque<LiveSegment>,
-    free: VecDeque<usize>,
+    free: VecDeque<FreeSegment>,
     durable_position: u64,
     truncated_below: u64,
 }
@@ -85,8 +93,17 @@ pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
     options.buffer_bytes + switches * (SEGMENT_HEADER_BYTES + padding) + padding
 }
 
+impl FreeSegment {
+    fn unused(slot: usize) -> Self {
+        Self {
+            slot,
+            held_until: 0,
+        }
+    }
+}
+
 impl Tail {
-    pub(crate) fn new(options: LogOptions, sector: u64, free: Vec<usize>) -> Self {
+    pub(crate) fn new(options: LogOptions, sector: u64, ready: &[usize]) -> Self {
         assert!(sector.is_power_of_two());
         assert!(sector <= SEGMENT_HEADER_BYTES as u64);
         let buffer = || LogBuffer::new(buffer_capacity(&options, sector));
@@ -99,7 +116,10 @@ impl Tail {
             segment_end: options.start.0,
             current_slot: 0,
             live: VecDeque::new(),
-            free: free.into(),
+            free: ready
+                .iter()
+                .map(|slot| FreeSegment::unused(*slot))
+                .collect(),
             credit_bytes: 0,
             credit_charge: 0,
             newest: options.start,
@@ -150,9 +170,11 @@ impl Tail {
 
     /// Takes a promise back.
     pub(crate) fn release(&mut self, record: u64) {
+        let charge = self.charge(record);
         assert!(self.credit_bytes >= record, "credits sum up");
+        assert!(self.credit_charge >= charge, "charges sum up");
         self.credit_bytes -= record;
-        self.credit_charge -= self.charge(record);
+        self.credit_charge -= charge;
     }
 
     /// Copies a record in, against a promise of at least `record` bytes.
@@ -183,10 +205,16 @@ impl Tail {
         let (stored, rest) = record[RECORD_HEADER_BYTES..].split_at_mut(payload.len());
         stored.copy_from_slice(payload);
         rest.fill(0);
+        assert!(lsn > self.newest, "LSNs only grow");
+        assert!(lsn.0 <= self.segment_end, "a record lies in one segment");
         self.position = lsn.0;
         self.newest = lsn;
         self.active.records += 1;
         self.active.record_bytes += bytes;
+        debug_assert!(
+            self.active.record_bytes + self.credit_bytes <= self.options.buffer_bytes as u64,
+            "what is in the buffer and what is promised of it fit together"
+        );
         lsn
     }
 
@@ -219,7 +247,22 @@ impl Tail {
             self.active.extend(rest as usize).fill(0);
         }
         let number = self.segment_end / self.segment_bytes();
-        let slot = self.free.pop_front().expect("a credit covers the segment");
+        let free = self.free.pop_front();
+        let FreeSegment { slot, held_until } = free.expect("a credit covers the segment");
+        assert!(
+            held_until <= self.truncated_below,
+            "only what the truncation has passed is written over"
+        );
+        assert!(
+            self.live.iter().all(|live| live.slot != slot),
+            "a file holds one segment"
+        );
+        assert!(
+            self.live
+                .back()
+                .is_none_or(|last| last.number + 1 == number),
+            "segments follow each other"
+        );
         self.live.push_back(LiveSegment { number, slot });
         self.current_slot = slot;
         self.active.begin_run(slot, 0);
@@ -244,7 +287,8 @@ impl Tail {
             durable: Lsn(self.durable_position),
             signature: self.options.signature,
         };
-        debug_assert_eq!(header.bytes(), bytes);
+        assert_eq!(header.bytes(), bytes, "padding ends where it was to end");
+        assert!((HEADER..=bytes).contains(&stored), "its header is stored");
         let record = self.active.extend(stored as usize);
         record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(crc32c(&[])));
         record[RECORD_HEADER_BYTES..].fill(0);
@@ -275,15 +319,42 @@ impl Tail {
         self.pad();
         self.active.end = self.position;
         self.active.newest = self.newest;
+        self.check_runs();
         let mut next = self.spare.take().expect("one flush is in flight at most");
         next.clear();
         Some(std::mem::replace(&mut self.active, next))
     }
 
+    /// A flush writes whole sectors of live segments, from where the last one ended to `position`.
+    fn check_runs(&self) {
+        let size = self.segment_bytes();
+        let mut begin = self.durable_position;
+        let mut end = begin;
+        for run in self.active.runs() {
+            let live = self.live.iter().find(|live| live.slot == run.slot);
+            let start = live.expect("a flush writes to live segments").number * size;
+            assert_eq!(start + run.offset, begin, "a flush leaves no gap");
+            end = begin + run.bytes.len() as u64;
+            assert!(end <= start + size, "a run lies in one segment");
+            let aligned = begin.is_multiple_of(self.sector) && end.is_multiple_of(self.sector);
+            assert!(aligned, "a flush is made of whole sectors");
+            begin = start + size;
+        }
+        assert_eq!(end, self.position, "nothing is left for the next flush");
+    }
+
     /// The flush of `buffer` is durable.
     pub(crate) fn give_back(&mut self, buffer: LogBuffer) {
-        assert!(self.durable_position <= buffer.end);
-        assert!(self.spare.is_none());
+        assert!(self.durable_position < buffer.end, "durable only grows");
+        assert!(
+            buffer.end <= self.position,
+            "only what was appended is durable"
+        );
+        assert!(
+            buffer.newest.0 <= buffer.end,
+            "a flush ends behind its records"
+        );
+        assert!(self.spare.is_none(), "one flush was in flight");
         self.durable_position = buffer.end;
         self.spare = Some(buffer);
     }
@@ -293,12 +364,21 @@ impl Tail {
         let limit = lsn.0.min(self.durable_position);
         self.truncated_below = self.truncated_below.max(limit);
         while let Some(oldest) = self.live.front() {
-            if (oldest.number + 1) * self.segment_bytes() > limit {
+            let end = (oldest.number + 1) * self.segment_bytes();
+            if end > limit {
                 break;
             }
-            self.free.push_back(oldest.slot);
+            self.free.push_back(FreeSegment {
+                slot: oldest.slot,
+                held_until: end,
+            });
             self.live.pop_front();
         }
+        assert!(self.truncated_below <= self.durable_position);
+        assert!(
+            !self.live.is_empty() || self.position == self.segment_end,
+            "the segment that records go to is live"
+        );
     }
 
     /// What of the files no record needs that is behind the last truncation, or that will be
@@ -306,7 +386,7 @@ impl Tail {
     pub(crate) fn unused(&self) -> Vec<Unused> {
         let size = self.segment_bytes();
         let of_slot = |slot: usize, used| outside(used, size).map(|range| (slot, range));
-        let free = self.free.iter().flat_map(|slot| of_slot(*slot, 0..0));
+        let free = self.free.iter().flat_map(|free| of_slot(free.slot, 0..0));
         // Of a segment that a record has left behind, and of the current one: from the truncation
         // to the end of the records.
         let live = self.live.iter().flat_map(|segment| {
@@ -322,8 +402,10 @@ impl Tail {
 
     /// A prepared segment joins the budget.
     pub(crate) fn add_slot(&mut self, slot: usize) {
-        debug_assert!(!self.free.contains(&slot));
-        self.free.push_back(slot);
+        let known = self.free.iter().any(|free| free.slot == slot)
+            || self.live.iter().any(|live| live.slot == slot);
+        assert!(!known, "a file joins once");
+        self.free.push_back(FreeSegment::unused(slot));
     }
 
     /// LSN of the newest record.
@@ -401,7 +483,7 @@ mod tests {
             start: Lsn(0),
             flush_method: crate::options::FlushMethod::Auto,
         };
-        let mut tail = Tail::new(options, SECTOR, (0..4).collect());
+        let mut tail = Tail::new(options, SECTOR, &[0, 1, 2, 3]);
         let payload = vec![0xFF; 8000];
         let mut random = 7_u64;
         let mut padding = 0;

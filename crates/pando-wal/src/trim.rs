@@ -28,7 +28,14 @@ pub(crate) fn outside(used: Range<u64>, segment_bytes: u64) -> [Range<u64>; 2] {
         .end
         .next_multiple_of(GRAIN)
         .clamp(HEADER, segment_bytes);
-    [HEADER..start.max(HEADER), end..segment_bytes]
+    let parts = [HEADER..start.max(HEADER), end..segment_bytes];
+    for part in &parts {
+        let kept =
+            part.is_empty() || used.is_empty() || part.end <= used.start || part.start >= used.end;
+        assert!(kept, "nothing of {used:?} is given back");
+        assert!(part.start >= HEADER, "headers stay");
+    }
+    parts
 }
 
 impl<D: Device> Log<D> {

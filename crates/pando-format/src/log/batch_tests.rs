@@ -247,3 +247,18 @@ fn a_name_that_is_too_long_is_refused_when_written() {
         tree: TreeId(20),
     });
 }
+
+#[test]
+fn extents_that_the_flags_do_not_tell_of_are_damage() {
+    let mut writer = BatchWriter::new();
+    let shape = ChunkShape::new(100, 4096).unwrap();
+    let part = ChunkPart::New(NewChunk {
+        block: 7,
+        checksum: 8,
+    });
+    writer.put_chunks(TreeId(3), b"key", b"head", shape, &[part]);
+    let mut payload = writer.into_payload();
+    assert_eq!(read_all(&payload), Ok(1));
+    payload[4] = 0;
+    assert!(read_all(&payload).is_err());
+}

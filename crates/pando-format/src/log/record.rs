@@ -218,6 +218,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_knows_nothing_of_what_is_behind_it() {
+        let mut header = RecordHeader::decode(&record(b"", 4), POSITION, SEGMENT_END, 4).unwrap();
+        for (durable, fine) in [(POSITION, true), (POSITION + 1, false)] {
+            header.durable = Lsn(durable);
+            let bytes = header.encode(crc32c(b""));
+            assert_eq!(accepted(&bytes, POSITION, 4), fine);
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let mut bytes = record(b"a payload of some bytes", 4);
         for bit in 0..bytes.len() * 8 {

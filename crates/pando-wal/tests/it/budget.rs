@@ -7,7 +7,9 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
 use pando_wal::{Acknowledge, Error, Log};
 
-use crate::support::{Random, Report, SEGMENT, TestDevice, append_waiting, open, options, read};
+use crate::support::{
+    Random, Report, SEGMENT, TestDevice, append, append_waiting, open, options, read, wait_until,
+};
 
 #[test]
 fn sixteen_writers_share_two_segments_with_a_truncator() {
@@ -155,6 +157,51 @@ fn a_dropped_credit_wakes_who_waits_for_room() {
     append_waiting(&log, &[1; 100]).unwrap();
 }
 
+/// Fills the files up; what is appended is durable.
+fn fill<D: Device>(log: &Log<D>) {
+    while log.try_reserve(10_000).unwrap().is_some() {
+        append(log, &[1; 10_000]);
+        log.flush_now().unwrap();
+    }
+}
+
+#[test]
+fn a_truncation_and_a_new_segment_wake_who_waits_for_room() {
+    let device = TestDevice::new();
+    let log = Log::open(device, options(3, 1, 0), Default::default()).unwrap();
+    fill(&log);
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    assert_eq!(log.prepare_segments().unwrap(), 1);
+    assert!(report.woken(), "the third segment is room");
+    fill(&log);
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    log.truncate_below(log.reserved_end());
+    assert!(report.woken(), "what the truncation frees is room");
+}
+
+/// Less than half of the buffer is used: only the refusal asks the log thread to make room.
+#[test]
+fn who_finds_no_room_in_the_buffer_asks_for_a_flush() {
+    let device = TestDevice::new();
+    let mut options = options(2, 1, 0);
+    options.segment_bytes = 1 << 20;
+    let log = open(&device, options);
+    let flusher = thread::spawn({
+        let log = log.clone();
+        move || log.run_flusher(None)
+    });
+    let lsn = append(&log, &[1; 20_000]);
+    thread::sleep(std::time::Duration::from_millis(30));
+    assert!(log.durable() < lsn);
+    assert!(log.try_reserve(40_000).unwrap().is_none());
+    wait_until("a flush", || log.durable() >= lsn);
+    assert!(log.try_reserve(40_000).unwrap().is_some());
+    log.stop();
+    flusher.join().unwrap();
+}
+
 #[test]
 fn truncation_frees_only_what_is_durable() {
     let device = TestDevice::new();
@@ -207,6 +254,23 @@ fn what_is_behind_a_checkpoint_stays_until_the_next() {
         }
         assert_eq!(read(&device, 1, checkpoint.0).unwrap().0.len(), count);
     }
+}
+
+#[test]
+fn who_waits_for_a_batch_is_told_when_all_before_it_are_applied() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let [first, second] = [b"first", b"other"].map(|payload| {
+        let credit = log.try_reserve(payload.len()).unwrap().unwrap();
+        log.append(credit, RecordKind::Batch, Acknowledge::AtOnce, payload)
+    });
+    let (report, waker) = Report::new();
+    assert!(!log.request_applied(second, &waker).unwrap());
+    log.mark_applied(second);
+    assert!(!report.woken(), "the first is missing");
+    log.mark_applied(first);
+    assert!(report.woken());
+    assert!(log.request_applied(second, &waker).unwrap());
 }
 
 #[test]

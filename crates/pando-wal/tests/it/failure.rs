@@ -6,7 +6,7 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, thread, thread_waker};
 use pando_wal::{Acknowledge, Error, Log};
 
-use crate::support::{Report, TestDevice, append, append_waiting, open, options, read};
+use crate::support::{Report, TestDevice, append, append_waiting, open, options, read, wait_until};
 
 /// 16 committers until the device fails; nobody is acknowledged beyond what was durable before.
 fn poisoned_by(plan: impl Fn(&TestDevice)) {
@@ -103,6 +103,59 @@ fn a_leader_that_panics_poisons_the_log() {
     }
 }
 
+/// One that waits for room or for a batch sleeps without a part in the flush.
+#[test]
+fn a_leader_that_panics_wakes_those_that_wait_for_something_else() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    device.control.panic_sync.store(1, Ordering::SeqCst);
+    device.control.sync_us.store(50_000, Ordering::SeqCst);
+    let lsn = append(&log, b"lost");
+    let leader = thread::spawn({
+        let log = log.clone();
+        move || log.wait_durable(lsn)
+    });
+    device.wait_for_sync();
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    assert!(leader.join().is_err());
+    assert!(report.woken());
+}
+
+#[test]
+fn a_flush_under_way_acknowledges_nobody_once_the_log_is_poisoned() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    device.control.sync_us.store(50_000, Ordering::SeqCst);
+    let before = log.durable();
+    let lsn = append(&log, b"nobody knows");
+    let leader = thread::spawn({
+        let log = log.clone();
+        move || log.wait_durable(lsn)
+    });
+    device.wait_for_sync();
+    log.poison(Error::Abandoned);
+    assert!(matches!(leader.join().unwrap(), Err(Error::Abandoned)));
+    assert_eq!(log.durable(), before);
+}
+
+#[test]
+fn poison_ends_a_log_thread_that_sleeps() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let flusher = thread::spawn({
+        let log = log.clone();
+        move || log.run_flusher(None)
+    });
+    // One flush is done, so that it is about to sleep.
+    let lsn = append(&log, b"asked for");
+    log.request_durable(lsn, &thread_waker()).unwrap();
+    wait_until("a flush", || log.durable() >= lsn);
+    thread::sleep(std::time::Duration::from_millis(30));
+    log.poison(Error::Abandoned);
+    wait_until("the end of the log thread", || flusher.is_finished());
+}
+
 #[test]
 fn a_full_device_delays_and_refuses_but_does_not_poison() {
     let device = TestDevice::new();
@@ -118,9 +171,12 @@ fn a_full_device_delays_and_refuses_but_does_not_poison() {
     }
     assert!(matches!(log.try_reserve(10), Err(Error::Full)));
     assert!(!waiter.is_finished());
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
     device.control.full.store(false, Ordering::SeqCst);
     waiter.join().unwrap().unwrap();
     assert!(!log.is_full());
+    assert!(report.woken(), "who was refused may try again");
     append(&log, b"second");
     log.flush_now().unwrap();
     assert_eq!(read(&device, 1, 0).unwrap().0.len(), 2);

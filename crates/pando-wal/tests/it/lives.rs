@@ -96,6 +96,18 @@ fn files_beyond_the_options_are_removed_and_missing_ones_made() {
 }
 
 #[test]
+fn a_file_that_was_cut_short_is_made_again() {
+    use pando_device::{Device, File, OpenOptions};
+    const CUT: &str = "log/0000000000000001";
+    let device = TestDevice::new();
+    drop(open(&device, options(2, 1, 0)));
+    let file = device.memory.open(CUT, OpenOptions::write()).unwrap();
+    file.set_len(SEGMENT / 2).unwrap();
+    drop(open(&device, options(2, 2, 0)));
+    assert_eq!(device.bytes_of(CUT).len() as u64, SEGMENT);
+}
+
+#[test]
 fn options_that_contradict_each_other_are_refused() {
     let device = TestDevice::new();
     let open = |change: &dyn Fn(&mut pando_wal::LogOptions)| {

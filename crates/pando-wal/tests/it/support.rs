@@ -11,7 +11,7 @@ use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use pando_sync::time::Duration;
+use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Mutex, park, thread, thread_waker};
 use pando_wal::{
     Acknowledge, Error, FlushMethod, Log, LogOptions, ReplayEnd, ReplayOptions, replay,
@@ -35,7 +35,8 @@ pub(crate) struct Control {
     pub(crate) full: AtomicBool,
     /// Writes refused for it.
     pub(crate) refused: AtomicU64,
-    in_sync: AtomicUsize,
+    /// Syncs under way.
+    pub(crate) in_sync: AtomicUsize,
     /// Ranges written to each file.
     pub(crate) written: Mutex<BTreeMap<String, Vec<(u64, u64)>>>,
 }
@@ -95,6 +96,13 @@ impl TestDevice {
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_at(&mut bytes, 0).unwrap();
         bytes
+    }
+
+    /// Waits until a flush has got to its sync.
+    pub(crate) fn wait_for_sync(&self) {
+        while self.control.in_sync.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
     }
 
     /// A device with the same files.
@@ -302,6 +310,15 @@ impl Report {
 
     pub(crate) fn woken(&self) -> bool {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Waits until `done`, for as long as a slow machine may take.
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let begun = now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        thread::yield_now();
     }
 }
 

@@ -153,6 +153,23 @@ fn a_file_cut_short_is_damage_or_the_end_but_no_panic() {
     }
 }
 
+/// A log of a program that signed nothing is read by one that knows the signature of its own.
+#[test]
+fn damage_in_a_life_without_a_signature_is_damage() {
+    let device = TestDevice::new();
+    let mut unsigned = options(2, 1, 0);
+    unsigned.signature = 0;
+    let log = open(&device, unsigned);
+    let lsns = [1_u8, 2, 3].map(|number| {
+        let lsn = append(&log, &[number; 100]);
+        log.flush_now().unwrap();
+        lsn
+    });
+    assert_eq!(read(&device, 1, 0).unwrap().1.end, lsns[2]);
+    device.overwrite(FILE, lsns[1].0 - 20, &[0xff]);
+    assert!(read(&device, 1, 0).unwrap_err().is_corruption());
+}
+
 /// A client writes a value that looks like a record behind a torn tail which claims that the tail
 /// was durable.
 #[test]

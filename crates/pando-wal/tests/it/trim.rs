@@ -2,7 +2,10 @@
 
 use pando_format::Lsn;
 
-use crate::support::{SEGMENT, TestDevice, append_waiting, open, options, read};
+use pando_sync::atomic::Ordering;
+use pando_sync::thread;
+
+use crate::support::{SEGMENT, TestDevice, append, append_waiting, open, options, read};
 
 /// Bytes of the log's files that are not zero.
 fn content(device: &TestDevice) -> usize {
@@ -47,4 +50,21 @@ fn what_lies_before_the_truncation_is_given_back_and_the_rest_replays() {
     let newest = lsns[lsns.len() - 1];
     let found = read(&device, 1, newest.0).unwrap().0;
     assert_eq!(found, [(last, b"last".to_vec())]);
+}
+
+/// Only who leads writes to segments, or takes from them.
+#[test]
+fn nothing_is_given_back_while_a_flush_is_under_way() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    device.control.sync_us.store(50_000, Ordering::SeqCst);
+    let lsn = append(&log, b"on its way");
+    let leader = thread::spawn({
+        let log = log.clone();
+        move || log.wait_durable(lsn)
+    });
+    device.wait_for_sync();
+    log.trim().unwrap();
+    assert!(log.durable() >= lsn);
+    leader.join().unwrap().unwrap();
 }
