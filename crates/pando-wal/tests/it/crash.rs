@@ -9,7 +9,7 @@ use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
 use pando_wal::{Acknowledge, Error, Log};
 
-use crate::support::{Random, Records, options, read};
+use crate::support::{Random, Records, SEGMENT, append, options, read};
 
 const MODES: [CrashMode; 4] = [
     CrashMode::AllLost,
@@ -128,6 +128,25 @@ fn a_crash_after_any_write_leaves_a_prefix() {
             });
         }
     }
+}
+
+#[test]
+fn a_flush_over_two_segments_is_durable_in_both() {
+    let device = FaultyDevice::new(1);
+    let mut options = options(3, 1, 0);
+    options.buffer_bytes = 512 << 10;
+    let log = Log::open(device.clone(), options, Default::default()).unwrap();
+    log.prepare_segments().unwrap();
+    let records = (1..7_u8).map(|number| {
+        let payload = vec![number; 15_000];
+        (append(&log, &payload), payload)
+    });
+    let expected: Records = records.collect();
+    assert!(expected[5].0.0 > SEGMENT);
+    log.flush_now().unwrap();
+    device.crash_now();
+    let after = device.after_crash(1, CrashMode::AllLost);
+    assert_eq!(read(&after, 1, 0).unwrap().0, expected);
 }
 
 #[test]
