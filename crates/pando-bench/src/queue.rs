@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use pando_sync::Mutex;
 use pando_sync::time::{self, Duration};
+use pando_sync::{Mutex, Rank};
 use pandodb::{Batch, Db, Iter, Table, ValueStream, WriteOptions};
 
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub(crate) fn run(
         rate: options.rate,
         call_ops: 1,
     };
-    let parts = Mutex::new(Vec::new());
+    let parts = Mutex::new(Rank::Leaf, Vec::new());
     let before = store.db.statistics();
     let (db, path) = (&store.db, store.path());
     let make = |_| {

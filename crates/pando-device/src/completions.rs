@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::task::{Wake, Waker};
 
 use pando_sync::time::{self, Duration};
-use pando_sync::{Condvar, Mutex, WakerArc};
+use pando_sync::{Condvar, Mutex, Rank, WakerArc};
 
 use crate::device::{Completion, REAP_MAX};
 
@@ -32,11 +32,14 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn new(depth: usize, notify: Waker) -> Self {
         Self {
-            queue: Mutex::new(Queue {
-                done: VecDeque::with_capacity(depth),
-                waiting: false,
-                woken: false,
-            }),
+            queue: Mutex::new(
+                Rank::Leaf,
+                Queue {
+                    done: VecDeque::with_capacity(depth),
+                    waiting: false,
+                    woken: false,
+                },
+            ),
             filled: Condvar::new(),
             notify,
         }

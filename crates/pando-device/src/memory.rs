@@ -3,7 +3,7 @@
 //!
 //! Content lies in chunks, so that growth copies nothing; a chunk is locked for the copy of its
 //! bytes only, so a read that spans chunks is not atomic against a write (nor is one of a disk).
-//! Lock order: `Shared::files`, then `Content::chunks`, then a chunk.
+//! Lock order: `Content::chunks`, then a chunk; `Shared::files` is a leaf.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use std::task::Waker;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::words::prefetch_bytes;
-use pando_sync::{Arc, Mutex, RwLock, WakerArc};
+use pando_sync::{Arc, Mutex, Rank, RwLock, WakerArc};
 
 use crate::buffer::IoBuf;
 use crate::chunk::Chunk;
@@ -84,7 +84,7 @@ impl Chunks {
         let mut next = self.list.len();
         self.list.resize_with(count, || {
             next += 1;
-            RwLock::new(Chunk::new(next > HUGE_FROM))
+            RwLock::new(Rank::Leaf, Chunk::new(next > HUGE_FROM))
         });
         if len < self.len
             && let Some(last) = self.list.last()
@@ -162,7 +162,7 @@ impl MemoryDevice {
         pando_sync::audit::name("memory device space", &*space);
         Self {
             shared: Arc::new(Shared {
-                files: Mutex::new(BTreeMap::new()),
+                files: Mutex::new(Rank::Leaf, BTreeMap::new()),
                 space,
             }),
         }
@@ -201,7 +201,7 @@ impl Device for MemoryDevice {
             (None, _) => {
                 let content = Arc::new(Content {
                     name: name.to_owned(),
-                    chunks: RwLock::new(Chunks::default()),
+                    chunks: RwLock::new(Rank::MemoryFile, Chunks::default()),
                     space: self.shared.space.clone(),
                 });
                 files.insert(name.to_owned(), content.clone());

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use pando_sync::thread::{self, JoinHandle};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Condvar, Mutex, WakerArc};
+use pando_sync::{Arc, Condvar, Mutex, Rank, WakerArc};
 
 use crate::buffer::IoBuf;
 use crate::completions::Completions;
@@ -65,7 +65,7 @@ impl Pool {
     pub(crate) fn new(threads_max: usize, fork: Arc<ForkGuard>) -> Self {
         Self {
             requests: Arc::default(),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(Rank::Leaf, Vec::new()),
             threads_max: threads_max.max(1),
             fork,
         }

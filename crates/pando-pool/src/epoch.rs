@@ -6,8 +6,8 @@
 //! the checkpoint that closes it is durable.
 
 use pando_format::{Epoch, Extent, Lsn, PageId, StoredPage};
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Mutex, Rank};
 
 /// The mapping changes and retired extents of one epoch.
 #[derive(Debug, Default)]
@@ -51,11 +51,14 @@ impl Epochs {
     pub(crate) fn new(current: Epoch) -> Self {
         assert!(current.0 > 0, "epoch 0 stands for clean");
         Self {
-            lists: Mutex::new(Lists {
-                current,
-                by_parity: [EpochList::default(), EpochList::default()],
-                free_now: Vec::new(),
-            }),
+            lists: Mutex::new(
+                Rank::Leaf,
+                Lists {
+                    current,
+                    by_parity: [EpochList::default(), EpochList::default()],
+                    free_now: Vec::new(),
+                },
+            ),
             dirty: [AtomicU64::new(0), AtomicU64::new(0)],
             images: [AtomicU64::new(0), AtomicU64::new(0)],
             closed: AtomicU64::new(current.0 - 1),

@@ -9,7 +9,7 @@
 use pando_format::{Epoch, FrameIndex, PageId};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicUsize, Ordering};
-use pando_sync::{CoreLocal, Mutex, WaitList, core_count, thread};
+use pando_sync::{CoreLocal, Mutex, Rank, WaitList, core_count, thread};
 
 use crate::access::Exclusive;
 use crate::frame::HEAT_WARM;
@@ -35,7 +35,9 @@ impl FreeFrames {
     pub(crate) fn new(frames: usize) -> Self {
         // Twice the share of a core: a push never allocates, and always finds a list with room.
         let room = 2 * frames.div_ceil(core_count());
-        let lists = CoreLocal::new("free frames", |_| Mutex::new(Vec::with_capacity(room)));
+        let lists = CoreLocal::new("free frames", |_| {
+            Mutex::new(Rank::Leaf, Vec::with_capacity(room))
+        });
         let cores = lists.iter().count();
         for index in (0..frames).rev() {
             lists

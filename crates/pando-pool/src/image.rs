@@ -13,7 +13,7 @@ use pando_format::page;
 use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{Mutex, WaitList};
+use pando_sync::{Mutex, Rank, WaitList};
 
 use crate::access::Exclusive;
 use crate::page_table::Place;
@@ -109,8 +109,11 @@ fn copy_words(words: &[AtomicU64], bytes: &mut [u8]) {
 impl Images {
     pub(crate) fn new(count: usize, page_bytes: usize) -> Self {
         Self {
-            buffers: Mutex::new((0..count).map(|_| IoBuf::new(page_bytes)).collect()),
-            started: Mutex::default(),
+            buffers: Mutex::new(
+                Rank::ImageBuffers,
+                (0..count).map(|_| IoBuf::new(page_bytes)).collect(),
+            ),
+            started: Mutex::new(Rank::StartedImages, Started::default()),
             started_count: AtomicUsize::new(0),
             stashed_count: AtomicUsize::new(0),
             waiters: WaitList::new(),

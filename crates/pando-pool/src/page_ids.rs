@@ -2,7 +2,7 @@
 
 use pando_format::PageId;
 use pando_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use pando_sync::{CachePadded, Mutex};
+use pando_sync::{CachePadded, Mutex, Rank};
 
 /// The free page ids.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl PageIds {
     pub(crate) fn new(limit: usize) -> Self {
         let limit = u32::try_from(limit).unwrap_or(PageId::NONE.0);
         Self {
-            free: Mutex::new(Vec::new()),
+            free: Mutex::new(Rank::Leaf, Vec::new()),
             next: AtomicU32::new(0),
             limit,
             available: CachePadded(AtomicU64::new(u64::from(limit))),

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use pando_sync::time::unix_ms;
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 use crate::loop_handle::Token;
 
@@ -77,8 +77,8 @@ impl ClientRecord {
             output_bytes: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             killed: AtomicBool::new(false),
-            names: Mutex::new(Names::default()),
-            command: Mutex::new("NULL"),
+            names: Mutex::new(Rank::Leaf, Names::default()),
+            command: Mutex::new(Rank::Leaf, "NULL"),
         }
     }
 

@@ -9,7 +9,7 @@ use std::io;
 
 use pando_stats::{Histogram, IS_OFF, Recorder};
 use pando_sync::atomic::{AtomicBool, Ordering};
-use pando_sync::{Addition, CoreWords, Mutex};
+use pando_sync::{Addition, CoreWords, Mutex, Rank};
 
 /// Most commands and subcommands.
 pub(crate) const COMMANDS_MAX: usize = 256;
@@ -59,7 +59,7 @@ impl CommandStatistics {
             latencies: latencies.into_boxed_slice(),
             failures: CoreWords::new("commands", Addition::Best)?,
             used: (0..count).map(|_| AtomicBool::new(false)).collect(),
-            baseline: Mutex::new(BTreeMap::new()),
+            baseline: Mutex::new(Rank::Leaf, BTreeMap::new()),
         })
     }
 

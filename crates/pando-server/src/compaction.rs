@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pando_sync::thread::{self, JoinHandle};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 use pandodb::{CompactPhase, CompactProgress, CompactReport, Db};
 
 /// How the last one has ended.
@@ -46,9 +46,9 @@ impl Default for Compaction {
             running: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             percent: AtomicU32::new(0),
-            phase: Mutex::new(CompactPhase::Garbage),
-            ended: Mutex::new(Ended::Never),
-            thread: Mutex::new(None),
+            phase: Mutex::new(Rank::Leaf, CompactPhase::Garbage),
+            ended: Mutex::new(Rank::Leaf, Ended::Never),
+            thread: Mutex::new(Rank::Leaf, None),
         }
     }
 }

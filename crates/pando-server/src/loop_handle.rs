@@ -10,7 +10,7 @@ use std::task::Wake;
 
 use mio::net::TcpStream;
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use pando_sync::{Arc, Mutex, WakerArc};
+use pando_sync::{Arc, Mutex, Rank, WakerArc};
 
 use crate::error_codes::ErrorCodes;
 
@@ -60,8 +60,8 @@ impl LoopHandle {
         Self {
             waker,
             asleep: AtomicBool::new(false),
-            inbox: Mutex::new(Vec::new()),
-            woken: Mutex::new(Vec::new()),
+            inbox: Mutex::new(Rank::Leaf, Vec::new()),
+            woken: Mutex::new(Rank::Leaf, Vec::new()),
             connections: AtomicUsize::new(0),
             timers: AtomicUsize::new(0),
             errors: ErrorCodes::default(),
@@ -92,7 +92,9 @@ impl LoopHandle {
     pub(crate) fn fall_asleep(&self) -> bool {
         // SeqCst: pairs with the swap in rouse.
         self.asleep.store(true, Ordering::SeqCst);
-        self.inbox.lock().is_empty() && self.woken.lock().is_empty()
+        // One after the other: each is a leaf.
+        let is_told = !self.inbox.lock().is_empty();
+        !is_told && self.woken.lock().is_empty()
     }
 
     /// The loop is back.

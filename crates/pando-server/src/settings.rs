@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pando_sync::RwLock;
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use pando_sync::{Rank, RwLock};
 
 use crate::executor::milliseconds;
 use crate::log::{LogLevel, LogLevelSetter};
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(options: &ServerOptions, maxclients: usize) -> Self {
         let settings = Self {
-            password: RwLock::new(None),
+            password: RwLock::new(Rank::Leaf, None),
             has_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(options.protected_mode),
             durability: AtomicU8::new(0),
@@ -51,7 +51,7 @@ impl Settings {
             slow_entries_max: AtomicU64::new(128),
             monitor_ms: AtomicU64::new(0),
             watch_ns: AtomicU64::new(u64::MAX),
-            log_level: RwLock::new(options.log_level),
+            log_level: RwLock::new(Rank::Leaf, options.log_level),
             log_level_setter: options.log_level_setter,
         };
         settings.set_slow_us(10_000);

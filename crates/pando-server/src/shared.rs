@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::Registry;
 use crate::commands::CommandIndex;
@@ -85,13 +85,13 @@ impl Shared {
             addresses,
             commands,
             clients: Registry::default(),
-            cursors: Mutex::new(Cursors::new()),
+            cursors: Mutex::new(Rank::Leaf, Cursors::new()),
             watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),
             ready: AtomicUsize::new(0),
-            engine: Mutex::new(None),
-            failure: Mutex::new(None),
+            engine: Mutex::new(Rank::Leaf, None),
+            failure: Mutex::new(Rank::Leaf, None),
             acceptor,
             started: now(),
             started_ms,

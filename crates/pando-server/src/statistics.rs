@@ -3,9 +3,9 @@
 use std::io;
 
 use pando_stats::{Snapshot, Statistics, Ticker};
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Instant;
+use pando_sync::{Mutex, Rank};
 
 use crate::command_statistics::CommandStatistics;
 use crate::rates::{PerSecond, Rates};
@@ -30,7 +30,7 @@ impl ServerStatistics {
         Ok(Self {
             counts: Statistics::try_new()?,
             commands: CommandStatistics::new(commands)?,
-            rates: Mutex::new(Rates::default()),
+            rates: Mutex::new(Rank::Leaf, Rates::default()),
             memory_peak: AtomicU64::new(0),
         })
     }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Mutex, thread};
+use pando_sync::{Mutex, Rank, thread};
 
 use crate::failure::{Failure, Result, fail};
 use crate::history::{self, History, Step};
@@ -193,7 +193,7 @@ fn kill_once(
     let round = Round {
         address: server.address,
         clock: AtomicU64::new(0),
-        calls: Mutex::new(Vec::new()),
+        calls: Mutex::new(Rank::Leaf, Vec::new()),
         killed: AtomicBool::new(false),
     };
     let histories: Vec<History> = thread::scope(|scope| {

@@ -13,8 +13,8 @@
 use std::ops::RangeInclusive;
 
 use pando_format::Extent;
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicU32, Ordering};
+use pando_sync::{Mutex, Rank};
 
 /// Longest extents that are kept ready.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
@@ -83,7 +83,7 @@ impl Shelf {
         Self {
             rows: std::array::from_fn(|_| Row::new()),
             used: AtomicU32::new(0),
-            filling: Mutex::new(false),
+            filling: Mutex::new(Rank::ShelfFilling, false),
         }
     }
 

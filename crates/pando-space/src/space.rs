@@ -6,7 +6,7 @@
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{CachePadded, CoreLocal, Mutex, core_count, core_id};
+use pando_sync::{CachePadded, CoreLocal, Mutex, Rank, core_count, core_id};
 
 use crate::error::{Error, Result};
 use crate::group::{Found, Group, Miss};
@@ -101,7 +101,7 @@ impl Space {
                 CachePadded(Slot {
                     free: AtomicU64::new(0),
                     units: AtomicU64::new(0),
-                    group: Mutex::new(Group::new(unit)),
+                    group: Mutex::new(Rank::BlockGroup, Group::new(unit)),
                 })
             })
             .collect();
@@ -111,11 +111,11 @@ impl Space {
             unit,
             ledger: Ledger::new(0, options.reserve),
             blocks: AtomicU64::new(0),
-            resizing: Mutex::new(()),
+            resizing: Mutex::new(Rank::SpaceResizing, ()),
             shelves: CoreLocal::new("space shelves", |_| Shelf::new()),
             drains: AtomicU64::new(0),
             bounded_searches: AtomicU64::new(0),
-            fruitless: Mutex::new(None),
+            fruitless: Mutex::new(Rank::Leaf, None),
         };
         space.grow(blocks);
         space
@@ -350,7 +350,9 @@ impl Space {
     #[cold]
     fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
         let is_known = |known: &Fruitless| known.count <= count && known.frees == self.frees();
-        if self.fruitless.lock().as_ref().is_some_and(is_known) {
+        // Without the lock: it looks at all groups.
+        let fruitless = *self.fruitless.lock();
+        if fruitless.as_ref().is_some_and(is_known) {
             return None;
         }
         let _drained = self.drain();

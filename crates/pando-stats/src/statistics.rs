@@ -3,7 +3,7 @@
 use std::io;
 
 use pando_sync::time::Instant;
-use pando_sync::{Addition, CoreWords, Mutex};
+use pando_sync::{Addition, CoreWords, Mutex, Rank};
 
 use crate::histogram::Histogram;
 use crate::measure::{MEASURES, Measure};
@@ -56,7 +56,7 @@ impl Statistics {
         Ok(Self {
             ticks: CoreWords::new("statistics", Addition::Best)?,
             recorders: recorders.expect("as many as there are measures"),
-            baseline: Mutex::new(None),
+            baseline: Mutex::new(Rank::Leaf, None),
         })
     }
 

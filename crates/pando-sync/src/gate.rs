@@ -14,6 +14,7 @@
 use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::held::{Held, Kind, assert_none};
 use crate::lock::{Mutex, MutexGuard};
+use crate::rank::Rank;
 use crate::{CoreLocal, WaitList, thread};
 
 /// The gate of one engine.
@@ -75,7 +76,7 @@ impl Gate {
         Self {
             counts: CoreLocal::new("gate", |_| AtomicU64::new(0)),
             closed: AtomicBool::new(false),
-            closing: Mutex::new(()),
+            closing: Mutex::new(Rank::GateClosing, ()),
             waiters: WaitList::new(),
         }
     }

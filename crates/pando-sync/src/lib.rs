@@ -10,7 +10,7 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`thread`], [`waiting`], [`queue`], [`gate`],
+//! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`queue`], [`gate`],
 //! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
 //! without a lock prefix), [`core_words`], [`audit`], [`time`], `courtesy` (background threads let
 //! others go on).
@@ -26,6 +26,7 @@ pub mod gate;
 pub mod held;
 pub mod lock;
 pub mod queue;
+pub mod rank;
 mod rseq;
 pub mod stamp_lock;
 pub mod thread;
@@ -39,6 +40,7 @@ pub use courtesy::Courtesy;
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;
+pub use rank::Rank;
 pub use stamp_lock::StampLock;
 pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
 pub use words::WordArena;

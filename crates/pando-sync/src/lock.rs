@@ -19,14 +19,55 @@ pub use crate::audit::arc::Arc;
 /// What a `Waker` is made of: always the one of `std`.
 pub use std::sync::Arc as WakerArc;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
-/// Held lock of a [`Mutex`].
-pub type MutexGuard<'a, T> = imp::MutexGuard<'a, T>;
-/// Held read lock of a [`RwLock`].
-pub type RwLockReadGuard<'a, T> = imp::RwLockReadGuard<'a, T>;
-/// Held write lock of a [`RwLock`].
-pub type RwLockWriteGuard<'a, T> = imp::RwLockWriteGuard<'a, T>;
+use crate::rank::{Holding, Rank, Ranked};
+
+macro_rules! guards {
+    ($($(#[$what:meta])* $name:ident;)*) => {$(
+        $(#[$what])*
+        #[derive(Debug)]
+        #[must_use = "the lock is held as long as this lives"]
+        pub struct $name<'a, T> {
+            // Given back before it is counted as given back.
+            inner: imp::$name<'a, T>,
+            _held: Holding,
+        }
+
+        impl<T> Deref for $name<'_, T> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                &self.inner
+            }
+        }
+    )*};
+}
+
+guards! {
+    /// Held lock of a [`Mutex`].
+    MutexGuard;
+    /// Held read lock of a [`RwLock`].
+    RwLockReadGuard;
+    /// Held write lock of a [`RwLock`].
+    RwLockWriteGuard;
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
 
 /// Tells the audit that a lock is taken: a reader's share is a write, too.
 #[inline]
@@ -37,58 +78,110 @@ fn taken<T>(lock: &T) {
     let _ = lock;
 }
 
-/// A mutual exclusion lock; `lock` blocks.
-#[derive(Debug, Default)]
-pub struct Mutex<T>(imp::Mutex<T>);
+/// A mutual exclusion lock; `lock` blocks. The default is a leaf.
+#[derive(Debug)]
+pub struct Mutex<T> {
+    inner: imp::Mutex<T>,
+    ranked: Ranked,
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(Rank::Leaf, T::default())
+    }
+}
 
 impl<T> Mutex<T> {
     /// Wraps `value`.
-    pub fn new(value: T) -> Self {
-        Self(imp::Mutex::new(value))
+    pub fn new(rank: Rank, value: T) -> Self {
+        Self {
+            inner: imp::Mutex::new(value),
+            ranked: Ranked::new(rank),
+        }
     }
 
     /// Blocks until the lock is held.
+    ///
+    /// # Panics
+    /// In debug builds, when the thread holds a lock of the same rank or of a later one.
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         taken(self);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranked.check();
+        MutexGuard {
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+            _held: self.ranked.taken(),
+        }
     }
 
-    /// Takes the lock if it is free; never blocks.
+    /// Takes the lock if it is free; never blocks, and may be called with any lock in hand.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         taken(self);
-        match self.0.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        let inner = match self.inner.try_lock() {
+            Ok(guard) => guard,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard {
+            inner,
+            _held: self.ranked.taken(),
+        })
     }
 
     /// What it holds, without taking the lock: nobody else can.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A lock with many readers or one writer.
-#[derive(Debug, Default)]
-pub struct RwLock<T>(imp::RwLock<T>);
+/// A lock with many readers or one writer. The default is a leaf.
+#[derive(Debug)]
+pub struct RwLock<T> {
+    inner: imp::RwLock<T>,
+    ranked: Ranked,
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(Rank::Leaf, T::default())
+    }
+}
 
 impl<T> RwLock<T> {
     /// Wraps `value`.
-    pub fn new(value: T) -> Self {
-        Self(imp::RwLock::new(value))
+    pub fn new(rank: Rank, value: T) -> Self {
+        Self {
+            inner: imp::RwLock::new(value),
+            ranked: Ranked::new(rank),
+        }
     }
 
     /// Blocks until no writer holds the lock.
+    ///
+    /// # Panics
+    /// As [`Mutex::lock`].
+    #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         taken(self);
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.ranked.check();
+        RwLockReadGuard {
+            inner: self.inner.read().unwrap_or_else(PoisonError::into_inner),
+            _held: self.ranked.taken(),
+        }
     }
 
     /// Blocks until nobody holds the lock.
+    ///
+    /// # Panics
+    /// As [`Mutex::lock`].
+    #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         taken(self);
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.ranked.check();
+        RwLockWriteGuard {
+            inner: self.inner.write().unwrap_or_else(PoisonError::into_inner),
+            _held: self.ranked.taken(),
+        }
     }
 }
 
@@ -103,11 +196,15 @@ impl Condvar {
     }
 
     /// Releases the lock, waits for a notification, takes the lock again. May wake for no reason.
+    #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        away(guard, |guard| {
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     /// As [`Condvar::wait`], at most `timeout` long. Models wait without a limit.
+    #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -115,10 +212,10 @@ impl Condvar {
     ) -> MutexGuard<'a, T> {
         #[cfg(not(any(pando_loom, pando_shuttle)))]
         {
-            match self.0.wait_timeout(guard, timeout) {
+            away(guard, |guard| match self.0.wait_timeout(guard, timeout) {
                 Ok((guard, _)) => guard,
                 Err(poisoned) => poisoned.into_inner().0,
-            }
+            })
         }
         #[cfg(any(pando_loom, pando_shuttle))]
         {
@@ -135,5 +232,21 @@ impl Condvar {
     /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// Gives the lock of `guard` to `wait`, which takes it again: the thread does not hold it meanwhile.
+#[track_caller]
+fn away<'a, T>(
+    guard: MutexGuard<'a, T>,
+    wait: impl FnOnce(imp::MutexGuard<'a, T>) -> imp::MutexGuard<'a, T>,
+) -> MutexGuard<'a, T> {
+    let MutexGuard { inner, _held: held } = guard;
+    let ranked = held.ranked();
+    drop(held);
+    ranked.check();
+    MutexGuard {
+        inner: wait(inner),
+        _held: ranked.taken(),
     }
 }

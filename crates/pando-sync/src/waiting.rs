@@ -20,6 +20,7 @@ use std::task::{Wake, Waker};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::held::{Kind, assert_none};
 use crate::lock::Mutex;
+use crate::rank::Rank;
 use crate::thread::{self, Thread};
 
 struct ThreadWake(Thread);
@@ -104,7 +105,7 @@ impl WaitList {
     pub fn new() -> Self {
         Self {
             count: AtomicUsize::new(0),
-            waiting: Mutex::new(Vec::new()),
+            waiting: Mutex::new(Rank::Leaf, Vec::new()),
         }
     }
 
@@ -195,7 +196,7 @@ impl SequenceWaiters {
     pub fn new() -> Self {
         Self {
             count: AtomicUsize::new(0),
-            waiting: Mutex::new(Vec::new()),
+            waiting: Mutex::new(Rank::Leaf, Vec::new()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use pando_format::Lsn;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Mutex, SequenceWaiters};
+use pando_sync::{Mutex, Rank, SequenceWaiters};
 
 #[derive(Debug)]
 struct Entry {
@@ -30,7 +30,7 @@ impl Applied {
     pub(crate) fn new(start: Lsn) -> Self {
         Self {
             applied: AtomicU64::new(start.0),
-            queue: Mutex::new(VecDeque::new()),
+            queue: Mutex::new(Rank::AppliedQueue, VecDeque::new()),
             waiters: SequenceWaiters::new(),
         }
     }

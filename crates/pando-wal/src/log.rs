@@ -11,7 +11,7 @@ use pando_format::checksum::crc32c;
 use pando_format::log::{RecordKind, record_bytes};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, CachePadded, Mutex, WaitList, park, thread_waker};
+use pando_sync::{Arc, CachePadded, Mutex, Rank, WaitList, park, thread_waker};
 
 use crate::applied::Applied;
 use crate::credit::{LogCredit, SharedTail};
@@ -100,7 +100,7 @@ impl<D: Device> Log<D> {
             options,
             segments,
             shared: CachePadded(SharedTail {
-                tail: Mutex::new(tail),
+                tail: Mutex::new(Rank::LogTail, tail),
                 space: WaitList::new(),
             }),
             group: Group::new(options.start),
@@ -114,7 +114,7 @@ impl<D: Device> Log<D> {
             stopping: AtomicBool::new(false),
             full: AtomicBool::new(false),
             patient_until: AtomicU64::new(0),
-            failure: Mutex::new(None),
+            failure: Mutex::new(Rank::Leaf, None),
             statistics,
         })
     }
@@ -408,10 +408,13 @@ impl<D: Device> Log<D> {
     /// # Panics
     /// When `lsn` was not appended: that would be waited for for ever.
     pub fn request_applied(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
-        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         if self.order.applied.request(lsn, waker) {
             return Ok(true);
         }
-        self.poisoned().map_or(Ok(false), Err)
+        if let Some(error) = self.poisoned() {
+            return Err(error);
+        }
+        assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
+        Ok(false)
     }
 }

@@ -56,7 +56,7 @@ impl std::task::Wake for Flag {
 impl Parking {
     pub(crate) fn new() -> Self {
         let flag = std::sync::Arc::new(Flag {
-            woken: pando_sync::Mutex::new(false),
+            woken: pando_sync::Mutex::new(pando_sync::Rank::Leaf, false),
             condition: pando_sync::Condvar::new(),
         });
         Self {

@@ -6,7 +6,7 @@
 
 use pando_device::{Create, Device, File, IoBuf, OpenOptions};
 use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use pando_sync::Mutex;
+use pando_sync::{Mutex, Rank};
 
 use crate::error::{Error, Result};
 use crate::options::{FlushMethod, LogOptions};
@@ -68,8 +68,8 @@ impl<D: Device> Segments<D> {
         let mut segments = Self {
             device,
             options,
-            files: Mutex::new(files),
-            preparing: Mutex::new(()),
+            files: Mutex::new(Rank::Leaf, files),
+            preparing: Mutex::new(Rank::LogPreparation, ()),
         };
         for (slot, name) in list(&segments.device)? {
             if slot >= options.segments as usize {
@@ -98,7 +98,8 @@ impl<D: Device> Segments<D> {
         if method == FlushMethod::Buffered {
             for slot in ready {
                 let file = self.device.open(&name_of(slot), self.open_options())?;
-                self.files.lock()[slot] = Some(file);
+                // What was open is closed behind the lock.
+                let _before = self.files.lock()[slot].replace(file);
             }
         }
         Ok(())

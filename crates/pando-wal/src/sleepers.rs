@@ -8,8 +8,8 @@
 use std::task::Waker;
 
 use pando_format::Lsn;
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::{Mutex, Rank};
 
 #[derive(Debug)]
 struct Sleeper {
@@ -31,7 +31,7 @@ impl Sleepers {
     pub(crate) fn new() -> Self {
         Self {
             count: AtomicUsize::new(0),
-            list: Mutex::new(Vec::new()),
+            list: Mutex::new(Rank::Leaf, Vec::new()),
         }
     }
 

@@ -15,7 +15,9 @@ use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Courtesy, Mutex, MutexGuard, SequenceWaiters, WaitList, thread, thread_waker};
+use pando_sync::{
+    Courtesy, Mutex, MutexGuard, Rank, SequenceWaiters, WaitList, thread, thread_waker,
+};
 
 use crate::checkpoint_checks::{LastWords, assert_grown};
 use crate::checkpoint_progress::CheckpointTurns;
@@ -60,7 +62,7 @@ impl CheckpointState {
     pub(crate) fn new(files: Files) -> Self {
         let last_lsn = files.superblock.checkpoint_lsn.0;
         Self {
-            files: Mutex::new(files),
+            files: Mutex::new(Rank::CheckpointFiles, files),
             wanted: AtomicBool::new(false),
             work: WaitList::new(),
             asked: AtomicU64::new(0),
@@ -450,6 +452,7 @@ mod tests {
         engine.write_cut(&mut files, cut, grow).unwrap();
         assert!(engine.space.blocks() > before);
         device.crash_now();
+        drop(files);
         let device = device.after_crash(1, CrashMode::AllLost);
         let db = Db::open_device(options(), AnyDevice::from(device)).unwrap();
         db.close().unwrap();

@@ -7,19 +7,28 @@
 //! sync has begun after it had asked, and succeeded, needs none of its own.
 
 use pando_device::File;
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Mutex, Rank};
 
 use crate::error::{Error, Result};
 use crate::store::Store;
 
 /// The syncs of the data file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DataSyncs {
     /// How often somebody asked for one.
     asked: AtomicU64,
     /// How many of those were served. Held during a sync.
     served: Mutex<u64>,
+}
+
+impl Default for DataSyncs {
+    fn default() -> Self {
+        Self {
+            asked: AtomicU64::new(0),
+            served: Mutex::new(Rank::DataSync, 0),
+        }
+    }
 }
 
 impl Store {

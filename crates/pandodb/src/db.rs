@@ -9,7 +9,7 @@ use pando_format::Lsn;
 use pando_stats::{Histogram, Measure, Sampled, Snapshot};
 use pando_sync::atomic::Ordering;
 use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
-use pando_sync::{Arc, Mutex, time};
+use pando_sync::{Arc, Mutex, Rank, time};
 use pando_wal::Acknowledge;
 
 use crate::batch::{Batch, WriteOptions};
@@ -155,8 +155,8 @@ impl Db {
         engine.space.look_at_pieces();
         let owner = Owner {
             engine: engine.clone(),
-            threads: Mutex::new(Vec::new()),
-            helpers: Mutex::new(Vec::new()),
+            threads: Mutex::new(Rank::Leaf, Vec::new()),
+            helpers: Mutex::new(Rank::Leaf, Vec::new()),
         };
         let bodies: [(&str, ThreadBody); 8] = [
             ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),

@@ -16,8 +16,8 @@
 use pando_device::{Error as DeviceError, File};
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
-use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Mutex, Rank};
 
 use crate::space_keeper::SpaceKeeper;
 
@@ -28,7 +28,7 @@ const RUN_BYTES: u64 = 256 << 10;
 const RUNS_MAX: usize = 1024;
 
 /// What was given back to the file system.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Discards {
     /// They are asked for, and the file system can.
     on: AtomicBool,
@@ -38,6 +38,17 @@ pub(crate) struct Discards {
     blocks: AtomicU64,
     /// Why there are none any more.
     failure: Mutex<Option<String>>,
+}
+
+impl Default for Discards {
+    fn default() -> Self {
+        Self {
+            on: AtomicBool::new(false),
+            extents: Mutex::new(Rank::Discards, Vec::new()),
+            blocks: AtomicU64::new(0),
+            failure: Mutex::default(),
+        }
+    }
 }
 
 impl Discards {

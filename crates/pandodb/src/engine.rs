@@ -9,7 +9,7 @@ use pando_pool::{Attempt, HoldBudget, Marks, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Gate, Mutex, audit, time};
+use pando_sync::{Arc, Gate, Mutex, Rank, audit, time};
 use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
 use pando_wal::Log;
 
@@ -105,7 +105,7 @@ impl Engine {
                 parts.log.applied(),
             ),
             closed: AtomicBool::new(false),
-            compacting: Mutex::new(()),
+            compacting: Mutex::new(Rank::Compacting, ()),
             fetchers: Fetchers::default(),
             reads: Reads::new(),
             helper: Helper::default(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use pando_format::Lsn;
-use pando_sync::{Arc, Mutex, WaitList};
+use pando_sync::{Arc, Mutex, Rank, WaitList};
 
 use crate::error::{Error, Result};
 use crate::write_set::WriteSet;
@@ -36,7 +36,7 @@ pub(crate) enum JobEnd {
 impl Job {
     pub(crate) fn new(writes: WriteSet) -> Self {
         Self {
-            state: Mutex::new(JobState::Waiting(Box::new(writes))),
+            state: Mutex::new(Rank::Leaf, JobState::Waiting(Box::new(writes))),
             ended: WaitList::new(),
         }
     }

@@ -9,7 +9,7 @@ use pando_format::PageId;
 use pando_pool::Restart;
 use pando_pool::access::HoldToken;
 use pando_stats::Ticker;
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 use crate::db::Db;
 use crate::engine::Shared;
@@ -42,7 +42,7 @@ impl Reactor {
     pub fn new(db: &Db, notify: Waker) -> Result<Self> {
         let engine = db.engine().clone();
         let options = ChannelOptions::new(engine.fetch_depth()).notify(notify);
-        let fetcher = Arc::new(Mutex::new(Fetcher::new(&engine, options)?));
+        let fetcher = Arc::new(Mutex::new(Rank::Reads, Fetcher::new(&engine, options)?));
         let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
         Ok(Self {
             engine,

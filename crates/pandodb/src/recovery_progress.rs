@@ -3,7 +3,7 @@
 use std::fmt;
 
 use pando_format::Lsn;
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 /// Bytes of log between two calls of a listener.
 const STEP_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ impl fmt::Debug for Listener {
 
 impl Listener {
     pub(crate) fn new(call: impl FnMut(RecoveryProgress) + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Box::new(call))))
+        Self(Arc::new(Mutex::new(Rank::RecoveryListener, Box::new(call))))
     }
 }
 

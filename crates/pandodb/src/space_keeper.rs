@@ -14,7 +14,7 @@ use pando_format::Extent;
 use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, WaitList};
+use pando_sync::{Arc, Mutex, Rank, WaitList};
 
 use crate::discards::Discards;
 use crate::error::{Error, Result};
@@ -102,8 +102,8 @@ impl SpaceKeeper {
             statistics,
             bounded: AtomicU64::new(0),
             low: AtomicBool::new(false),
-            low_cursor: Mutex::new(LowCursor::default()),
-            sizing: Mutex::new(()),
+            low_cursor: Mutex::new(Rank::LowCursor, LowCursor::default()),
+            sizing: Mutex::new(Rank::FileLength, ()),
             withheld: AtomicU64::new(0),
             discards: Discards::default(),
             pieces: Mutex::default(),

@@ -9,7 +9,7 @@ use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restar
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Arc, Mutex, WaitList, park, thread, thread_waker};
+use pando_sync::{Arc, Mutex, Rank, WaitList, park, thread, thread_waker};
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::chunks::registry::Registry;
@@ -103,7 +103,7 @@ impl Store {
             data_syncs: DataSyncs::default(),
             pool,
             space,
-            encoders: Mutex::new(Vec::new()),
+            encoders: Mutex::new(Rank::Leaf, Vec::new()),
             tables: Tables::new(tables_bytes),
             registry: Arc::default(),
             statistics,
@@ -112,7 +112,7 @@ impl Store {
             epoch,
             next_tree: AtomicU64::new(u64::from(next_tree)),
             poisoned: AtomicBool::new(false),
-            poison: Mutex::new(None),
+            poison: Mutex::new(Rank::Leaf, None),
             stopping: AtomicBool::new(false),
             serving: AtomicBool::new(false),
             stuck: AtomicU64::new(0),

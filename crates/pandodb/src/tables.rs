@@ -126,7 +126,7 @@ impl Tables {
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             known: RwLock::default(),
-            changed: Mutex::new(Vec::new()),
+            changed: Mutex::default(),
             counts: Arc::default(),
             bytes_max,
         }

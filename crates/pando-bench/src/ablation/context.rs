@@ -12,7 +12,7 @@ use crate::phase::{Calls, Done};
 use pando_device::IoBuf;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{CoreLocal, RwLock};
+use pando_sync::{CoreLocal, Rank, RwLock};
 
 /// Allocations of a context that is built: the page's buffer (memory, and the count of those that
 /// have a part of it) and the space for what is decompressed.
@@ -60,7 +60,7 @@ impl Context {
     pub(super) fn new(page_bytes: usize, built: &Built) -> Self {
         built.count.here().fetch_add(1, Ordering::Relaxed);
         Self {
-            notes: RwLock::new(BTreeMap::new()),
+            notes: RwLock::new(Rank::Leaf, BTreeMap::new()),
             attachment: None,
             requests: 0,
             elapsed: None,

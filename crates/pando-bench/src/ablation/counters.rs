@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Addition, Arc, CoreWords, Mutex, audit};
+use pando_sync::{Addition, Arc, CoreWords, Mutex, Rank, audit};
 
 use crate::error::{Error, Result};
 
@@ -117,7 +117,7 @@ impl ThreadLocal {
             ended: vec![0; words],
         };
         Self {
-            shared: Arc::new(Mutex::new(threads)),
+            shared: Arc::new(Mutex::new(Rank::Leaf, threads)),
             words,
         }
     }

@@ -2,7 +2,7 @@
 //! behind a semaphore, or all by one that they share.
 
 use pando_device::{AnyDevice, AnyFile, Device, File, IoBuf, OpenOptions};
-use pando_sync::{Condvar, Mutex};
+use pando_sync::{Condvar, Mutex, Rank};
 
 use super::options::AblationOptions;
 use super::rounds::{self, Variant};
@@ -39,7 +39,7 @@ impl HandlePool {
             file.map_err(Error::device("opening the file of the benchmark once more"))
         };
         Ok(Self {
-            idle: Mutex::new((0..HANDLES).map(open).collect::<Result<_>>()?),
+            idle: Mutex::new(Rank::Leaf, (0..HANDLES).map(open).collect::<Result<_>>()?),
             returned: Condvar::new(),
         })
     }

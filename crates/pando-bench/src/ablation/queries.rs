@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{self, Duration};
-use pando_sync::{Mutex, thread};
+use pando_sync::{Mutex, Rank, thread};
 
 use super::counters::{Counters, Way, Work, with};
 use super::options::AblationOptions;
@@ -102,7 +102,7 @@ impl Work for Asking {
 
     fn run(self, counters: &impl Counters) -> Self::Output {
         let is_over = AtomicBool::new(false);
-        let start = Mutex::new(());
+        let start = Mutex::new(Rank::Leaf, ());
         thread::scope(|scope| {
             // Nobody ticks before all are there: starting the rest would take very long.
             let starting = start.lock();

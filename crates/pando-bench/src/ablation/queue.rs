@@ -2,7 +2,7 @@
 //! signals with each word, whether or not somebody waits.
 
 use pando_sync::time::{self, Duration, Instant};
-use pando_sync::{Condvar, Mutex, SignalQueue, park, thread, thread_waker};
+use pando_sync::{Condvar, Mutex, Rank, SignalQueue, park, thread, thread_waker};
 
 use super::options::AblationOptions;
 use super::rounds::{self, Variant};
@@ -94,7 +94,7 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
                 options,
                 &Always {
                     queue,
-                    lock: Mutex::new(()),
+                    lock: Mutex::new(Rank::Leaf, ()),
                     filled: Condvar::new(),
                 },
             ),

@@ -4,7 +4,7 @@
 //! a zone are called: through a table, or directly.
 
 use pando_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{CachePadded, Mutex, MutexGuard, core_count, core_id};
+use pando_sync::{CachePadded, Mutex, MutexGuard, Rank, core_count, core_id};
 
 use crate::alloc::allocator::{Allocator, wrong};
 use crate::error::Result;
@@ -51,7 +51,7 @@ impl BitmapZone {
         }
         Self {
             free: AtomicU32::new(blocks),
-            words: Mutex::new(words),
+            words: Mutex::new(Rank::Leaf, words),
         }
     }
 

@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_block_that_is_missing_ends_the_run() {
         let enough = (0..(2 * (HELD + BATCH)) as u32).collect();
-        let short = Short(pando_sync::Mutex::new(enough));
+        let short = Short(pando_sync::Mutex::new(pando_sync::Rank::Leaf, enough));
         assert!(run(&short, &mut Vec::new(), 2, 1000, 1).is_ok());
         short.0.lock().truncate(2 * HELD - 1);
         assert!(run(&short, &mut Vec::new(), 2, 1000, 1).is_err());

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use pando_sync::Mutex;
+use pando_sync::{Mutex, Rank};
 
 /// How requests of a directory's channels reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,11 +81,14 @@ pub(crate) struct Notes(Mutex<BackendChoice>);
 
 impl Notes {
     pub(super) fn new(used: Backend) -> Self {
-        Self(Mutex::new(BackendChoice {
-            used,
-            passed_over: Vec::new(),
-            notes: Vec::new(),
-        }))
+        Self(Mutex::new(
+            Rank::Leaf,
+            BackendChoice {
+                used,
+                passed_over: Vec::new(),
+                notes: Vec::new(),
+            },
+        ))
     }
 
     pub(super) fn used(&self) -> Backend {

@@ -1,6 +1,6 @@
 //! The device, and the levers of those who test with it.
 
-use pando_sync::{Arc, Mutex, MutexGuard, thread};
+use pando_sync::{Arc, Mutex, MutexGuard, Rank, thread};
 
 use super::channel::FaultyChannel;
 use super::file::FaultyFile;
@@ -26,7 +26,7 @@ impl FaultyDevice {
 
     fn from_state(state: State) -> Self {
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::new(Mutex::new(Rank::Leaf, state)),
         }
     }
 

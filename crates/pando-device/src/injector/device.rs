@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 use super::channel::InjectorChannel;
 use super::file::InjectorFile;
@@ -108,7 +108,7 @@ impl<D: Device> InjectorDevice<D> {
         };
         Self {
             inner,
-            injector: Arc::new(Injector(Mutex::new(state))),
+            injector: Arc::new(Injector(Mutex::new(Rank::Leaf, state))),
         }
     }
 

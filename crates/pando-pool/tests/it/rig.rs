@@ -8,7 +8,7 @@ use pando_pool::{
     Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay,
 };
 use pando_stats::Statistics;
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 pub(crate) const TREE: TreeId = TreeId(20);
 pub(crate) const VALUE_WORD: usize = HEADER_WORDS;
@@ -61,7 +61,7 @@ impl Rig {
         Self {
             pool,
             block_bytes,
-            disk: Mutex::new(Disk::default()),
+            disk: Mutex::new(Rank::Leaf, Disk::default()),
         }
     }
 

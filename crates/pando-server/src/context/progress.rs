@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::task::Waker;
 
 use pando_sync::time::Instant;
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
@@ -75,7 +75,7 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn new(waker: Waker) -> Arc<Self> {
         Arc::new(Self {
-            result: Mutex::new(None),
+            result: Mutex::new(Rank::Leaf, None),
             waker,
         })
     }

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use pando_server::{Durability, Server, ServerOptions};
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Mutex, thread};
+use pando_sync::{Mutex, Rank, thread};
 use pandodb::Db;
 
 /// Counts the allocations of the loops.
@@ -127,7 +127,7 @@ fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
     });
     let server = server.unwrap();
     let (address, handle) = (server.addresses()[0], server.handle());
-    let opened: Mutex<Option<Db>> = Mutex::new(None);
+    let opened: Mutex<Option<Db>> = Mutex::new(Rank::Leaf, None);
     let path = directory.path();
     let mut counted = (0, 0);
     thread::scope(|scope| {

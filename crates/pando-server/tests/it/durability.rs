@@ -1,7 +1,7 @@
 //! Replies and the log.
 
 use pando_server::{Durability, ServerOptions};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 use pandodb::nonblocking::{Attempt, Outcome, Reactor, Transaction};
 
 use crate::client::{encode, show};
@@ -78,7 +78,7 @@ fn saves_are_taken_and_dated() {
 /// Somebody else has committed a value, and the log has not been flushed yet.
 #[test]
 fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
-    let store = Arc::new(Mutex::new(None));
+    let store = Arc::new(Mutex::new(Rank::Leaf, None));
     let slot = store.clone();
     let server = Fixture::opened_by(options(), move |directory| {
         let db = open_on_disk(directory)?;

@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpStream};
 use pando_server::{Error, Server, ServerOptions};
 use pando_sync::thread;
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Condvar, Mutex};
+use pando_sync::{Arc, Condvar, Mutex, Rank};
 
 use crate::client::{encode, show};
 use crate::fixture::{Fixture, open, options};
 
 #[test]
 fn commands_are_answered_with_loading_until_the_store_is_open() {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = Arc::new((Mutex::new(Rank::Leaf, false), Condvar::new()));
     let opener_gate = gate.clone();
     let server = Fixture::opened_by(options(), move |path| {
         let mut opened = opener_gate.0.lock();

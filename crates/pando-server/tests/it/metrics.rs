@@ -9,7 +9,7 @@ use std::time::Duration;
 use pando_server::ServerOptions;
 use pando_stats::{Measure, Ticker};
 use pando_sync::thread;
-use pando_sync::{Arc, Condvar, Mutex};
+use pando_sync::{Arc, Condvar, Mutex, Rank};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::{Db, Durability};
 
@@ -218,7 +218,7 @@ fn the_page_is_told_to_browsers_as_what_it_is() {
 
 #[test]
 fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = Arc::new((Mutex::new(Rank::Leaf, false), Condvar::new()));
     let (opener_gate, device) = (gate.clone(), FaultyDevice::new(1));
     let store = device.clone();
     let server = Fixture::opened_by(with_metrics(), move |_| {

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use pando_server::ServerOptions;
 use pando_sync::thread;
 use pando_sync::time::{Duration, Instant, now};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Db;
 
 use crate::client::{Client, encode, show};
@@ -17,7 +17,7 @@ const STALL: Duration = Duration::from_millis(700);
 
 /// A server with small chunks, and its store.
 fn server(stall_timeout: Duration) -> (Fixture, Arc<Mutex<Option<Db>>>) {
-    let db = Arc::new(Mutex::new(None));
+    let db = Arc::new(Mutex::new(Rank::Leaf, None));
     let place = db.clone();
     let options = ServerOptions {
         stall_timeout,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pando_sim::linear::{self, Action, Call, Key, Value};
 use pando_sim::random::Random;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Mutex, thread};
+use pando_sync::{Mutex, Rank, thread};
 use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
 
 use crate::number;
@@ -111,7 +111,7 @@ fn check(seed: u64, threads: u64, keys: Key, batches: bool) {
         table,
         db,
         clock: AtomicU64::new(0),
-        history: Mutex::new(Vec::new()),
+        history: Mutex::new(Rank::Leaf, Vec::new()),
     };
     thread::scope(|scope| {
         for thread in 0..threads {

@@ -8,7 +8,7 @@ use pando_format::{
 };
 use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
-use pando_sync::{Arc, Mutex, thread};
+use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_tree::{
     Direction, Filling, LeafCopy, LeafFill, LeafFiller, ScanValue, Tree, check_page, overflow,
     prepare_image,
@@ -50,7 +50,7 @@ impl DiskRig {
         Self {
             pool,
             tree,
-            disk: Mutex::new(Disk::default()),
+            disk: Mutex::new(Rank::Leaf, Disk::default()),
         }
     }
 

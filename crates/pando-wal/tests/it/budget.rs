@@ -4,7 +4,7 @@ use pando_device::Device;
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, thread};
+use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{
@@ -17,7 +17,7 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
     let max = log.max_batch_bytes() as u64;
-    let written = Arc::new(Mutex::new(Vec::new()));
+    let written = Arc::new(Mutex::new(Rank::Leaf, Vec::new()));
     let running = Arc::new(AtomicU64::new(16));
     let writers: Vec<_> = (0..16_u64)
         .map(|number| {

@@ -2,7 +2,7 @@
 
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
-use pando_sync::{Arc, Mutex};
+use pando_sync::{Arc, Mutex, Rank};
 
 use super::connection::{Connection, Target, Trouble};
 use super::sample::{SECTIONS, Sample};
@@ -51,7 +51,7 @@ pub(crate) struct Seen {
 /// # Errors
 /// The thread does not start.
 pub(crate) fn watch(target: Target, interval: Duration) -> std::io::Result<Arc<Mutex<Seen>>> {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(Rank::Leaf, Seen::default()));
     let shared = seen.clone();
     let run = move || {
         let mut asker = Asker::new(target);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-use pando_sync::{Arc, Mutex, WaitList, park, thread_waker};
+use pando_sync::{Arc, Mutex, Rank, WaitList, park, thread_waker};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ impl Helper {
         operation: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Arc<Answer<T>> {
         let answer = Arc::new(Answer {
-            result: Mutex::new(None),
+            result: Mutex::new(Rank::Leaf, None),
             ended: WaitList::new(),
         });
         let promise = Promise(answer.clone());

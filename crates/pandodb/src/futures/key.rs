@@ -1,6 +1,6 @@
 //! The key of a pending operation: short ones lie in the future, longer ones in a pooled buffer.
 
-use pando_sync::{CoreLocal, Mutex};
+use pando_sync::{CoreLocal, Mutex, Rank};
 
 use crate::engine::Shared;
 
@@ -19,7 +19,9 @@ impl Default for KeyBuffers {
     fn default() -> Self {
         Self {
             // With all its room: giving a buffer back allocates nothing.
-            spare: CoreLocal::new("key buffers", |_| Mutex::new(Vec::with_capacity(KEPT_MAX))),
+            spare: CoreLocal::new("key buffers", |_| {
+                Mutex::new(Rank::Leaf, Vec::with_capacity(KEPT_MAX))
+            }),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, park, thread, thread_waker};
+use pando_sync::{Arc, Mutex, Rank, park, thread, thread_waker};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
 use pandodb::{Batch, Db, Durability, Error, Occupancy, Table, WriteOptions};
@@ -51,7 +51,7 @@ impl Wake for TaskWake {
 /// Polls many futures on this thread until all have ended, those first that were woken first.
 fn run_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let woken = Arc::new(Woken {
-        queue: Mutex::new((0..futures.len()).collect()),
+        queue: Mutex::new(Rank::Leaf, (0..futures.len()).collect()),
         executor: thread_waker(),
     });
     let wakers: Vec<Waker> = (0..futures.len())

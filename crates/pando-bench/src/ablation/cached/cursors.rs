@@ -2,7 +2,7 @@
 //! descent and takes itself out at its end, as engines do that ask their cursors to move.
 
 use pando_format::PageId;
-use pando_sync::{CoreLocal, Mutex, audit};
+use pando_sync::{CoreLocal, Mutex, Rank, audit};
 
 /// Open cursors; places are used again, so that nothing is searched for.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(super) struct SharedList(Box<Mutex<List>>);
 
 impl SharedList {
     pub(super) fn new() -> Self {
-        let list = Box::new(Mutex::new(List::default()));
+        let list = Box::new(Mutex::new(Rank::Leaf, List::default()));
         audit::name("cursor list", &*list);
         Self(list)
     }
@@ -85,7 +85,7 @@ pub(super) struct LocalLists(CoreLocal<Mutex<List>>);
 impl LocalLists {
     pub(super) fn new() -> Self {
         Self(CoreLocal::new("cursor lists of cores", |_| {
-            Mutex::new(List::default())
+            Mutex::new(Rank::Leaf, List::default())
         }))
     }
 }
