@@ -235,7 +235,7 @@ impl Condvar {
     }
 }
 
-/// Gives the lock of `guard` to `wait`, which takes it again: the thread does not hold it meanwhile.
+/// Gives the lock of `guard` to `wait`, which takes it again: meanwhile the thread has it not.
 #[track_caller]
 fn away<'a, T>(
     guard: MutexGuard<'a, T>,
