@@ -19,19 +19,12 @@ use crate::latch::Latch;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
+use crate::stay::Stay;
 use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is looked at before the step is given up.
 pub(crate) const SPINS_MAX: u32 = 64;
 pub(crate) const WORDS_PER_LINE: usize = 8;
-
-/// Proof that the caller is in the apply gate, or closed it: handed down by the engine, which
-/// alone may make one. Every change of a page needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stay {
-    /// The current epoch. It cannot end while somebody is in the gate.
-    pub epoch: Epoch,
-}
 
 /// What a change stamps on the leaves that it touches: both marks only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,20 +205,20 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// [`Restart::Wait`] when that needs an image buffer and there is none, or when an older image
     /// of the page is in flight. Nothing has changed then.
-    pub fn modify(&mut self, stay: &Stay) -> Attempt<PageMut<'_>> {
+    pub fn modify(&mut self, stay: &Stay<'_>) -> Attempt<PageMut<'_>> {
         let header = self.pool.header(self.frame);
         let epochs = self.pool.epochs();
         match header.dirty_epoch() {
-            Some(epoch) if epoch == stay.epoch => {}
+            Some(epoch) if epoch == stay.epoch() => {}
             None => {
-                epochs.dirty_began(stay.epoch);
-                header.set_dirty_epoch(Some(stay.epoch));
+                epochs.dirty_began(stay.epoch());
+                header.set_dirty_epoch(Some(stay.epoch()));
             }
             Some(epoch) => {
-                assert!(epoch < stay.epoch, "dirty in an epoch that has not begun");
+                assert!(epoch < stay.epoch(), "dirty in an epoch that has not begun");
                 self.save_for_checkpoint(epoch)?;
-                epochs.dirty_began(stay.epoch);
-                header.set_dirty_epoch(Some(stay.epoch));
+                epochs.dirty_began(stay.epoch());
+                header.set_dirty_epoch(Some(stay.epoch()));
                 epochs.dirty_ended(epoch);
             }
         }
@@ -237,7 +230,7 @@ impl<'a> Exclusive<'a> {
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
-    pub fn write_again(&mut self, stay: &Stay) -> Attempt<bool> {
+    pub fn write_again(&mut self, stay: &Stay<'_>) -> Attempt<bool> {
         let header = self.pool.header(self.frame);
         if header.dirty_epoch().is_some() || header.freed_epoch().is_some() {
             return Ok(false);
@@ -273,7 +266,7 @@ impl<'a> Exclusive<'a> {
     /// # Panics
     /// When a running checkpoint still needs what the page holds: [`Exclusive::modify`] comes
     /// first, before anything is changed.
-    pub fn free(self, stay: &Stay) {
+    pub fn free(self, stay: &Stay<'_>) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
@@ -281,10 +274,11 @@ impl<'a> Exclusive<'a> {
             !header.is_wired(),
             "{page} is wired: unwire it before it is freed"
         );
-        epochs.push_pair(stay.epoch, page, None);
+        epochs.push_pair(stay.epoch(), page, None);
         if let Some(epoch) = header.dirty_epoch() {
             assert_eq!(
-                epoch, stay.epoch,
+                epoch,
+                stay.epoch(),
                 "{page} is freed before a checkpoint has its image"
             );
             header.set_dirty_epoch(None);
@@ -292,11 +286,11 @@ impl<'a> Exclusive<'a> {
         }
         if header.image().is_some() {
             // Id, frame and extents wait for the completion.
-            header.set_freed_epoch(Some(stay.epoch));
+            header.set_freed_epoch(Some(stay.epoch()));
             return;
         }
         if let Some(stored) = header.stored() {
-            epochs.retire(stored.extent, Some(header.stored_epoch()), stay.epoch);
+            epochs.retire(stored.extent, Some(header.stored_epoch()), stay.epoch());
         }
         let resident = Place::Resident(self.frame);
         self.release_to_free_list(resident, page);
@@ -472,7 +466,7 @@ impl Pool {
     /// [`Restart::Wait`] when there is no free frame or no page id.
     pub fn allocate(
         &self,
-        stay: &Stay,
+        stay: &Stay<'_>,
         tree: TreeId,
         kind: PageKind,
         level: u8,
@@ -497,8 +491,8 @@ impl Pool {
         let header = self.header(latched.frame);
         header.set_stored(None, Epoch(0));
         header.set_heat(HEAT_COLD);
-        header.set_dirty_epoch(Some(stay.epoch));
-        self.epochs().dirty_began(stay.epoch);
+        header.set_dirty_epoch(Some(stay.epoch()));
+        self.epochs().dirty_began(stay.epoch());
         header.set_page(page);
         self.table()
             .set(page, Place::Free, Place::Resident(latched.frame));

@@ -12,9 +12,9 @@ use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 
-use crate::access::Stay;
 use crate::page_table::Place;
 use crate::pool::Pool;
+use crate::stay::Stay;
 
 impl Pool {
     /// Takes up to `count` free page ids, and appends them.
@@ -58,10 +58,10 @@ impl Pool {
     ///
     /// # Panics
     /// When the id was not reserved.
-    pub fn adopt(&self, stay: &Stay, page: PageId, stored: StoredPage) {
+    pub fn adopt(&self, stay: &Stay<'_>, page: PageId, stored: StoredPage) {
         self.table()
             .set(page, Place::Free, Place::of_stored(stored));
-        self.epochs().push_pair(stay.epoch, page, Some(stored));
+        self.epochs().push_pair(stay.epoch(), page, Some(stored));
         // Relaxed: a count that orders nothing.
         self.chunks
             .fetch_add(u64::from(stored.is_chunk()), Ordering::Relaxed);

@@ -10,10 +10,10 @@
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::Ordering;
 
-use crate::access::Stay;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
+use crate::stay::Stay;
 
 /// The image of a chunk has no epoch: whatever frees it, its extent waits.
 const UNKNOWN: Option<Epoch> = None;
@@ -26,13 +26,13 @@ impl Pool {
     ///
     /// # Panics
     /// When `stored` is no chunk.
-    pub fn adopt_chunk(&self, stay: &Stay, stored: StoredPage) -> Attempt<PageId> {
+    pub fn adopt_chunk(&self, stay: &Stay<'_>, stored: StoredPage) -> Attempt<PageId> {
         assert!(stored.is_chunk(), "only chunks live without a frame");
         let Some(page) = self.page_ids().take() else {
             return Err(Restart::Wait(Resource::PageIds));
         };
         self.table().set(page, Place::Free, Place::Chunk(stored));
-        self.epochs().push_pair(stay.epoch, page, Some(stored));
+        self.epochs().push_pair(stay.epoch(), page, Some(stored));
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_add(1, Ordering::Relaxed);
         Ok(page)
@@ -55,7 +55,13 @@ impl Pool {
     /// # Panics
     /// When `new` is no chunk.
     #[must_use]
-    pub fn move_chunk(&self, stay: &Stay, page: PageId, old: StoredPage, new: StoredPage) -> bool {
+    pub fn move_chunk(
+        &self,
+        stay: &Stay<'_>,
+        page: PageId,
+        old: StoredPage,
+        new: StoredPage,
+    ) -> bool {
         assert!(new.is_chunk(), "a chunk stays a chunk");
         if !self
             .table()
@@ -63,17 +69,22 @@ impl Pool {
         {
             return false;
         }
-        self.epochs().push_pair(stay.epoch, page, Some(new));
-        self.epochs().retire(old.extent, UNKNOWN, stay.epoch);
+        self.epochs().push_pair(stay.epoch(), page, Some(new));
+        self.epochs().retire(old.extent, UNKNOWN, stay.epoch());
         true
     }
 
-    pub(crate) fn free_chunk(&self, stay: &Stay, page: PageId, stored: StoredPage) -> Attempt<()> {
+    pub(crate) fn free_chunk(
+        &self,
+        stay: &Stay<'_>,
+        page: PageId,
+        stored: StoredPage,
+    ) -> Attempt<()> {
         if !self.table().swap(page, Place::Chunk(stored), Place::Free) {
             return Err(Restart::Conflict);
         }
-        self.epochs().push_pair(stay.epoch, page, None);
-        self.epochs().retire(stored.extent, UNKNOWN, stay.epoch);
+        self.epochs().push_pair(stay.epoch(), page, None);
+        self.epochs().retire(stored.extent, UNKNOWN, stay.epoch());
         self.page_ids().give_back(page);
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_sub(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@
 
 use pando_format::{Epoch, Extent, Lsn, PageId, StoredPage};
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::gate::Closed;
 use pando_sync::{Mutex, Rank};
 
 /// The mapping changes and retired extents of one epoch.
@@ -67,8 +68,11 @@ impl Epochs {
     }
 
     /// The current epoch.
+    #[inline]
     pub fn current(&self) -> Epoch {
-        self.lists.lock().current
+        // Acquire: what is looked at behind it is of this epoch or of a later one. Who is in the
+        // gate sees the newest: it changes with the gate closed.
+        Epoch(self.closed.load(Ordering::Acquire) + 1)
     }
 
     /// At open, before any page is changed: the epoch goes on where the last life ended, with a
@@ -91,8 +95,8 @@ impl Epochs {
         self.closed.store(epoch.0, Ordering::Release);
     }
 
-    /// Closes the current epoch at `c` and begins the next; with the apply gate closed.
-    pub fn advance(&self, c: Lsn) -> Epoch {
+    /// Closes the current epoch at `c` and begins the next: nobody is in the gate.
+    pub fn advance(&self, _closed: &Closed<'_>, c: Lsn) -> Epoch {
         let mut lists = self.lists.lock();
         let next = Epoch(lists.current.0 + 1);
         let recycled = parity(next);

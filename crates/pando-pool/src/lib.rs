@@ -6,7 +6,7 @@
 //! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
-//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
+//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`], `stay`,
 //! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`adopt`], [`eviction`],
 //! [`page_ids`], [`pool`], `unread`, [`hold_budget`].
 //!
@@ -44,15 +44,17 @@ pub mod page_table;
 pub mod pool;
 pub mod restart;
 pub mod shared;
+mod stay;
 mod strife;
 mod unread;
 pub mod words;
 
-pub use access::{Exclusive, Hold, Marks, Optimistic, Stay};
+pub use access::{Exclusive, Hold, Marks, Optimistic};
 pub use hold_budget::{HoldBudget, HoldShare, StepShare};
 pub use image::{Image, ImageFacts};
 pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
 pub use pool::{Pool, PoolOptions};
 pub use restart::{Attempt, Resource, Restart};
 pub use shared::Shared;
+pub use stay::Stay;
 pub use words::{PageMut, PageWords};

@@ -5,7 +5,7 @@ use pando_sync::Arc;
 use pando_format::{Compression, Epoch, FrameIndex, Lsn, PageId, PageSize, StoredPage};
 use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{WaitList, WordArena, audit};
+use pando_sync::{Gate, WaitList, WordArena, audit};
 
 use crate::epoch::Epochs;
 use crate::eviction::FreeFrames;
@@ -67,6 +67,7 @@ pub struct Pool {
     table: PageTable,
     page_ids: PageIds,
     epochs: Epochs,
+    gate: Gate,
     free: FreeFrames,
     images: Images,
     load_waiters: LoadWaiters,
@@ -109,6 +110,7 @@ impl Pool {
             table: PageTable::new(options.page_ids_max)?,
             page_ids: PageIds::new(options.page_ids_max),
             epochs: Epochs::new(Epoch(1)),
+            gate: Gate::new(),
             free: FreeFrames::new(options.frames),
             images: Images::new(options.images, options.page_size.bytes()),
             load_waiters: LoadWaiters::new(),
@@ -160,7 +162,14 @@ impl Pool {
         &self.options.statistics
     }
 
+    /// The gate in which pages are changed; an epoch ends with it closed.
+    #[inline]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// Epochs, their counts and lists.
+    #[inline]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
     }

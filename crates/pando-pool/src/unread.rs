@@ -4,10 +4,10 @@ use pando_format::page::WORD_KIND;
 use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
 use pando_sync::atomic::Ordering;
 
-use crate::access::Stay;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Restart};
+use crate::stay::Stay;
 
 /// What is said of a page that is out of reach.
 pub(crate) const OUT_OF_REACH: &str =
@@ -18,7 +18,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
-    pub fn free_unread(&self, stay: &Stay, page: PageId) -> Attempt<()> {
+    pub fn free_unread(&self, stay: &Stay<'_>, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
                 let mut exclusive = self.exclusive(page)?;
@@ -33,9 +33,9 @@ impl Pool {
                 if !self.table().swap(page, place, Place::Free) {
                     return Err(Restart::Conflict);
                 }
-                self.epochs().push_pair(stay.epoch, page, None);
+                self.epochs().push_pair(stay.epoch(), page, None);
                 // The epoch of its image is not known without reading it: it always waits.
-                self.epochs().retire(stored.extent, None, stay.epoch);
+                self.epochs().retire(stored.extent, None, stay.epoch());
                 self.page_ids().give_back(page);
                 Ok(())
             }
@@ -66,7 +66,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Restart::Conflict`] while somebody reads it.
-    pub fn put_out_of_reach(&self, stay: &Stay, page: PageId) -> Attempt<bool> {
+    pub fn put_out_of_reach(&self, stay: &Stay<'_>, page: PageId) -> Attempt<bool> {
         let stored = match self.table().get(page) {
             Place::OnDisk(stored) => stored,
             Place::OutOfReach(_) => return Ok(true),
@@ -83,7 +83,7 @@ impl Pool {
         {
             return Err(Restart::Conflict);
         }
-        self.epochs().push_pair(stay.epoch, page, Some(lost));
+        self.epochs().push_pair(stay.epoch(), page, Some(lost));
         Ok(true)
     }
 

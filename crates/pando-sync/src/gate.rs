@@ -28,7 +28,8 @@ pub struct Gate {
     waiters: WaitList,
 }
 
-/// Being inside. Leaves on drop, from the very slot that was entered.
+/// Being inside. Leaves on drop, from the very slot that was entered. Made by [`Gate::try_enter`]
+/// alone.
 #[derive(Debug)]
 pub struct Pass<'a> {
     gate: &'a Gate,
@@ -48,7 +49,7 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// The gate is closed and nobody is inside. Opens on drop.
+/// The gate is closed and nobody is inside. Opens on drop. Made by [`Gate::close`] alone.
 #[derive(Debug)]
 pub struct Closed<'a> {
     gate: &'a Gate,
@@ -61,6 +62,33 @@ impl Drop for Closed<'_> {
         // inside.
         self.gate.closed.store(false, Ordering::Release);
         self.gate.waiters.notify_all();
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Pass<'_> {}
+    impl Sealed for super::Closed<'_> {}
+}
+
+/// What proves that its holder is inside of a gate, or has closed it: a [`Pass`] or a [`Closed`],
+/// and nothing that others could make.
+pub trait Inside: sealed::Sealed {
+    /// The gate.
+    fn gate(&self) -> &Gate;
+}
+
+impl Inside for Pass<'_> {
+    #[inline]
+    fn gate(&self) -> &Gate {
+        self.gate
+    }
+}
+
+impl Inside for Closed<'_> {
+    #[inline]
+    fn gate(&self) -> &Gate {
+        self.gate
     }
 }
 

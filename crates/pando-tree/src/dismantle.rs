@@ -34,14 +34,19 @@ impl Tree {
     pub fn try_dismantle(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
         let attempt = self.dismantle(pool, stay, scratch);
         counted(pool, attempt)
     }
 
-    fn dismantle(&self, pool: &Pool, stay: &Stay, scratch: &mut Scratch) -> Attempt<Dismantled> {
+    fn dismantle(
+        &self,
+        pool: &Pool,
+        stay: &Stay<'_>,
+        scratch: &mut Scratch,
+    ) -> Attempt<Dismantled> {
         let (path, leaf) = self.descend_with_path(pool, &mut Freely, |_| 0)?;
         let node = Node::open(leaf.words().slice());
         scratch.old.clear();
@@ -79,7 +84,7 @@ impl Tree {
     pub fn try_dismantle_lost(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         lost: PageId,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
@@ -90,7 +95,7 @@ impl Tree {
     fn dismantle_lost(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         lost: PageId,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
@@ -154,7 +159,7 @@ impl Tree {
     fn remove_chunked(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         leaf: Optimistic<'_>,
         index: usize,
         scratch: &mut Scratch,

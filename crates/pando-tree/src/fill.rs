@@ -171,7 +171,7 @@ impl Tree {
     pub fn try_append_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         separator: &[u8],
         page: PageId,
         scratch: &mut Scratch,
@@ -183,7 +183,7 @@ impl Tree {
     fn append_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         separator: &[u8],
         page: PageId,
         work: &mut Work,

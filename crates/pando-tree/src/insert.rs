@@ -63,7 +63,7 @@ impl Tree {
     pub fn try_insert(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         value: &[u8],
@@ -82,7 +82,7 @@ impl Tree {
     pub fn try_insert_chunked(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         list: &[u8],
@@ -95,7 +95,7 @@ impl Tree {
     fn try_insert_flagged(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         (value, flag): (&[u8], u64),
@@ -110,7 +110,7 @@ impl Tree {
     fn insert(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         (value, flag): (&[u8], u64),
@@ -143,7 +143,7 @@ impl Tree {
     fn insert_once(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         record: &Record<'_>,
         work: &mut Work,
@@ -219,7 +219,7 @@ impl Tree {
     #[inline]
     fn put_in_leaf(
         &self,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         (leaf, is_rightmost): (Optimistic<'_>, bool),
         (fit, spot, record): (Fit, Spot, &Record<'_>),
@@ -277,7 +277,7 @@ impl Tree {
     fn insert_by_split(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         split: &LeafSplit<'_, '_>,
         work: &mut Work,
@@ -290,7 +290,7 @@ impl Tree {
     fn after_split(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         end: SplitEnd,
         (replaced, course): (bool, Option<Course>),
         work: &mut Work,

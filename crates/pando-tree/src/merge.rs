@@ -50,7 +50,7 @@ impl Tree {
     pub fn try_merge(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,
@@ -62,7 +62,7 @@ impl Tree {
     fn merge(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         work: &mut Work,
@@ -88,7 +88,7 @@ impl Tree {
     fn merge_level(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         level: u8,
@@ -151,7 +151,7 @@ impl Pair<'_> {
     pub(crate) fn merge_within(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         work: &mut Work,
         words_max: usize,

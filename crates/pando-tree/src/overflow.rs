@@ -154,7 +154,13 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Pool::allocate`]; pages written so far are kept.
-    pub fn write(&mut self, pool: &Pool, stay: &Stay, tree: TreeId, value: &[u8]) -> Attempt<()> {
+    pub fn write(
+        &mut self,
+        pool: &Pool,
+        stay: &Stay<'_>,
+        tree: TreeId,
+        value: &[u8],
+    ) -> Attempt<()> {
         let page_size = pool.page_size();
         let pieces = value.chunks(payload_bytes_max(page_size));
         assert!(
@@ -280,7 +286,7 @@ pub fn fill_page(page: &mut [[u8; 8]], id: PageId, tree: TreeId, kind: PageKind,
 
 fn write_page(
     pool: &Pool,
-    stay: &Stay,
+    stay: &Stay<'_>,
     tree: TreeId,
     kind: PageKind,
     payload: &[u8],

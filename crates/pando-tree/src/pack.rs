@@ -59,7 +59,7 @@ impl Tree {
     pub fn try_pack(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         level: u8,
@@ -74,7 +74,7 @@ impl Tree {
     fn pack(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         (key, level): (&[u8], u8),
         next: &mut Vec<u8>,
@@ -197,7 +197,7 @@ impl Pair<'_> {
     fn fill_left(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         work: &mut Work,
         words_max: usize,

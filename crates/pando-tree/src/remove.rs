@@ -36,7 +36,7 @@ impl Tree {
     pub fn try_remove(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,
@@ -48,7 +48,7 @@ impl Tree {
     fn remove(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,

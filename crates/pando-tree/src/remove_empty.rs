@@ -29,7 +29,7 @@ impl<'p> Chain<'p> {
         path: &Path<'p>,
         depth: usize,
         leaf: Optimistic<'p>,
-        stay: &Stay,
+        stay: &Stay<'_>,
     ) -> Attempt<Self> {
         let mut latches = std::array::from_fn(|_| None);
         let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
@@ -40,7 +40,7 @@ impl<'p> Chain<'p> {
     }
 
     /// Frees them; how many they were.
-    pub(crate) fn free(self, pool: &Pool, stay: &Stay) -> u32 {
+    pub(crate) fn free(self, pool: &Pool, stay: &Stay<'_>) -> u32 {
         let mut count = 0;
         for latch in self.latches.into_iter().flatten() {
             free(latch, stay);
@@ -61,7 +61,7 @@ impl Tree {
     pub fn try_remove_empty(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
     ) -> Attempt<bool> {
@@ -69,7 +69,13 @@ impl Tree {
         counted(pool, attempt)
     }
 
-    fn remove_empty(&self, pool: &Pool, stay: &Stay, marks: Marks, key: &[u8]) -> Attempt<bool> {
+    fn remove_empty(
+        &self,
+        pool: &Pool,
+        stay: &Stay<'_>,
+        marks: Marks,
+        key: &[u8],
+    ) -> Attempt<bool> {
         let (path, leaf) = self.descend_with_path(pool, &mut Freely, |node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let empty = node.count() == 0;
@@ -93,7 +99,7 @@ impl Tree {
     fn give_range_away(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         path: &Path<'_>,
         (depth, fork): (usize, Step<'_>),
@@ -141,7 +147,7 @@ impl Tree {
 
     /// Moves the content of the root's only child into the root and frees the child. False when
     /// the root has more children or the child is not in memory.
-    pub(crate) fn collapse_root(&self, pool: &Pool, stay: &Stay) -> Attempt<bool> {
+    pub(crate) fn collapse_root(&self, pool: &Pool, stay: &Stay<'_>) -> Attempt<bool> {
         let root = pool.optimistic(self.root, 0)?;
         let node = Node::open(root.words().slice());
         let single = node.is_inner() && node.count() == 1;

@@ -34,7 +34,7 @@ impl Tree {
     pub fn put_run<'e>(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
         scratch: &mut Scratch,

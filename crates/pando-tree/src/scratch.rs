@@ -165,7 +165,7 @@ impl Scratch {
     }
 
     /// The doomed pages are named by nothing any more.
-    pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay) {
+    pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay<'_>) {
         self.end_old();
         self.pending_frees.append(&mut self.old.doomed);
         // What has to wait is freed by the caller's try_finish.
@@ -176,7 +176,7 @@ impl Scratch {
     ///
     /// # Errors
     /// As [`Pool::free_unread`]; what is left is kept for the next call.
-    pub fn try_finish(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
+    pub fn try_finish(&mut self, pool: &Pool, stay: &Stay<'_>) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
             match pool.free_unread(stay, *page) {
                 // It is no page any more: whatever named it was damaged.
@@ -192,7 +192,7 @@ impl Scratch {
     ///
     /// # Errors
     /// As [`Scratch::try_finish`], which then has to be called again.
-    pub fn abandon(&mut self, pool: &Pool, stay: &Stay) -> Attempt<()> {
+    pub fn abandon(&mut self, pool: &Pool, stay: &Stay<'_>) -> Attempt<()> {
         self.old.clear();
         self.old.lost.clear();
         self.draft.abandon(&mut self.pending_frees);

@@ -105,7 +105,7 @@ impl Tree {
     pub(crate) fn split_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         split: &LeafSplit<'_, '_>,
         work: &mut Work,
@@ -152,7 +152,7 @@ impl Tree {
     pub(crate) fn begin_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         (leaf, parent): (Optimistic<'_>, ParentStep<'_>),
         record: &Record<'_>,
@@ -185,7 +185,7 @@ impl Tree {
     pub(crate) fn part(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         index: usize,
@@ -197,7 +197,7 @@ impl Tree {
     fn try_part(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         marks: Marks,
         key: &[u8],
         index: usize,
@@ -238,7 +238,7 @@ impl Tree {
     pub(crate) fn make_room(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         level: u8,
         course: Option<Course>,
         work: &mut Work,
@@ -255,7 +255,7 @@ impl Tree {
     fn split_inner(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         level: u8,
         course: Option<Course>,
         work: &mut Work,
@@ -300,7 +300,7 @@ impl Tree {
     fn carry_out(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         plan: &Plan<'_, '_>,
         parent_list: &mut RecordList,
     ) -> Attempt<SplitEnd> {
@@ -353,7 +353,7 @@ impl Tree {
     fn split_root(
         &self,
         pool: &Pool,
-        stay: &Stay,
+        stay: &Stay<'_>,
         plan: &Plan<'_, '_>,
         list: &mut RecordList,
     ) -> Attempt<SplitEnd> {
@@ -402,7 +402,7 @@ fn kind_of(node: &crate::tree::FrameNode<'_>) -> PageKind {
 /// Fills a new page, which is dirty in this stay already, and lets it inherit the marks.
 fn write_side(
     latch: &mut Exclusive<'_>,
-    stay: &Stay,
+    stay: &Stay<'_>,
     plan: &Plan<'_, '_>,
     side: Side<'_>,
 ) -> Attempt<()> {

@@ -11,13 +11,12 @@ use std::ops::Bound;
 
 use pando_format::page::{PageKind, SLOT_OVERFLOW, WORD_KIND};
 use pando_format::{
-    Compression, Epoch, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
+    Compression, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
 };
-use pando_pool::{
-    Attempt, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart, Stay,
-};
+use pando_pool::{Attempt, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
 use pando_sync::Arc;
+use pando_sync::gate::Pass;
 
 use crate::approach::{Approach, Freely};
 use crate::node::check::{check_page, prepare_image};
@@ -29,7 +28,6 @@ use crate::tree::Tree;
 use crate::value::ValueReader;
 use crate::word::Store;
 
-const STAY: Stay = Stay { epoch: Epoch(1) };
 const MARKS: Marks = Marks {
     lsn: Lsn(1),
     multi_lsn: Lsn(0),
@@ -54,6 +52,11 @@ impl Random {
     fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
+}
+
+/// Goes into the gate of `pool`, which nobody closes.
+fn pass(pool: &Pool) -> Pass<'_> {
+    pool.gate().try_enter().unwrap()
 }
 
 struct Rig {
@@ -85,7 +88,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
         let rig = Self { pool, tree };
         rig.fill();
         let located = rig.tree.try_locate(&rig.pool, &key(0)).unwrap();
@@ -101,19 +104,28 @@ impl Rig {
 
     fn insert(&self, key: &[u8], value: &[u8]) {
         let (pool, mut scratch) = (&self.pool, Scratch::new());
-        let inserted = self
-            .tree
-            .try_insert(pool, &STAY, MARKS, key, value, &mut scratch);
+        let inserted = self.tree.try_insert(
+            pool,
+            &pool.stay(&pass(pool)),
+            MARKS,
+            key,
+            value,
+            &mut scratch,
+        );
         inserted.unwrap();
-        scratch.try_finish(pool, &STAY).unwrap();
+        scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
     }
 
     fn remove(&self, key: &[u8]) {
         let (pool, mut scratch) = (&self.pool, Scratch::new());
-        let removed = self.tree.try_remove(pool, &STAY, MARKS, key, &mut scratch);
-        scratch.try_finish(pool, &STAY).unwrap();
+        let removed = self
+            .tree
+            .try_remove(pool, &pool.stay(&pass(pool)), MARKS, key, &mut scratch);
+        scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
         if removed.unwrap().leaf_fill == LeafFill::Empty {
-            self.tree.try_remove_empty(pool, &STAY, MARKS, key).unwrap();
+            self.tree
+                .try_remove_empty(pool, &pool.stay(&pass(pool)), MARKS, key)
+                .unwrap();
         }
     }
 
@@ -136,7 +148,7 @@ impl Rig {
 
     fn overwrite(&self, page: PageId, words: &[u64]) {
         let mut latched = self.pool.exclusive(page).unwrap();
-        let mut target = latched.modify(&STAY).unwrap();
+        let mut target = latched.modify(&self.pool.stay(&pass(&self.pool))).unwrap();
         for (index, word) in words.iter().enumerate() {
             Store::store(&mut target, index, *word);
         }
@@ -256,7 +268,9 @@ fn a_leaf_that_is_merged_away_is_read_as_it_was_or_is() {
         let mut scratch = Scratch::new();
         for number in (stay..KEYS).step_by(20) {
             let (pool, key) = (&rig.pool, key(number));
-            let merged = rig.tree.try_merge(pool, &STAY, MARKS, &key, &mut scratch);
+            let merged =
+                rig.tree
+                    .try_merge(pool, &pool.stay(&pass(pool)), MARKS, &key, &mut scratch);
             merged.unwrap();
         }
         assert_ne!(rig.leaf_of(&key(victim)), before);
@@ -307,7 +321,7 @@ fn a_root_that_is_written_back_and_loaded_elsewhere_is_read() {
         while !pool.is_on_disk(root) {
             pool.sweep(pool.frames(), 1, &mut Vec::new());
         }
-        let other = pool.allocate(&STAY, TreeId(9), PageKind::Overflow, 0);
+        let other = pool.allocate(&pool.stay(&pass(pool)), TreeId(9), PageKind::Overflow, 0);
         assert_eq!(
             other.unwrap().hint() - 1,
             frame,

@@ -93,7 +93,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Pool::allocate`].
-    pub fn create(pool: &Pool, stay: &Stay, id: TreeId) -> Attempt<Self> {
+    pub fn create(pool: &Pool, stay: &Stay<'_>, id: TreeId) -> Attempt<Self> {
         let mut root = pool.allocate(stay, id, PageKind::Leaf, 0)?;
         match root.modify(stay) {
             Ok(mut page) => view::clear(&mut page),
@@ -342,7 +342,7 @@ pub(crate) fn damaged<T>(node: &Optimistic<'_>, what: &'static str) -> Attempt<T
 /// A new page of `tree`, ready to be written.
 pub(crate) fn allocate<'p>(
     pool: &'p Pool,
-    stay: &Stay,
+    stay: &Stay<'_>,
     tree: TreeId,
     kind: PageKind,
     level: u8,
@@ -359,7 +359,7 @@ pub(crate) fn allocate<'p>(
 }
 
 /// Frees a page of the tree that nothing names any more.
-pub(crate) fn free(latch: Exclusive<'_>, stay: &Stay) {
+pub(crate) fn free(latch: Exclusive<'_>, stay: &Stay<'_>) {
     latch.unwire();
     latch.free(stay);
 }

@@ -12,7 +12,7 @@ use pando_format::lost::{
     ASIDE_PIECE_BYTES, AsideChange, AsideWrite, aside_key, encode_leaks, encode_piece, leak_key,
 };
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Attempt, Marks};
+use pando_pool::{Attempt, Marks, Stay};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_tree::{Scratch, Tree, ValueReader};
@@ -53,8 +53,14 @@ impl Store {
         }
     }
 
-    /// Notes what changes of `tree` have leaked since the last call; the caller is in the gate.
-    pub(crate) fn note_leaks(&self, tree: TreeId, leaks: u64, scratch: &mut Scratch) -> Result<()> {
+    /// Notes what changes of `tree` have leaked since the last call.
+    pub(crate) fn note_leaks(
+        &self,
+        stay: &Stay<'_>,
+        tree: TreeId,
+        leaks: u64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         if leaks == 0 {
             return Ok(());
         }
@@ -66,7 +72,7 @@ impl Store {
                 lsn: Lsn(0),
                 multi_lsn: Lsn(0),
             };
-            self.put_row(marks, &key, &row, scratch)
+            self.put_row(stay, marks, &key, &row, scratch)
         });
         unless_damaged(noted, "a leak that is not counted")
     }
@@ -80,46 +86,50 @@ impl Store {
         })
     }
 
-    /// Puts a row into the garbage table; the caller is in the gate.
-    fn put_row(&self, marks: Marks, key: &[u8], row: &[u8], scratch: &mut Scratch) -> Result<()> {
-        let stay = self.stay();
-        self.drive(|| GARBAGE.try_insert(&self.pool, &stay, marks, key, row, scratch))?;
-        self.drive(|| scratch.try_finish(&self.pool, &stay))
+    /// Puts a row into the garbage table.
+    fn put_row(
+        &self,
+        stay: &Stay<'_>,
+        marks: Marks,
+        key: &[u8],
+        row: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.drive(|| GARBAGE.try_insert(&self.pool, stay, marks, key, row, scratch))?;
+        self.drive(|| scratch.try_finish(&self.pool, stay))
     }
 
     /// A write to `tree`, which is in the log, has ended with `error`: puts the page out of reach.
-    /// False if it was there after all: the write may be tried again. The caller is in the gate.
+    /// False if it was there after all: the write may be tried again.
     ///
     /// # Errors
     /// `error`, if it is none of a page of a table.
-    pub(crate) fn give_page_up(&self, tree: Tree, error: &Error) -> Result<bool> {
+    pub(crate) fn give_page_up(&self, stay: &Stay<'_>, tree: Tree, error: &Error) -> Result<bool> {
         let Error::CorruptPage { page, extent, .. } = error else {
             return Err(error.clone());
         };
         if tree.id < FIRST_USER_TREE || *page == PageId::NONE {
             return Err(error.clone());
         }
-        let stay = self.stay();
-        let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(&stay, *page))?;
+        let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(stay, *page))?;
         // In memory and not what its tree needs it stays so: whoever comes there learns of it.
         Ok(is_out_of_reach || extent.is_none())
     }
 
-    /// Puts a write of the batch at `lsn` aside, which has ended with `error`. The caller is in the
-    /// gate.
+    /// Puts a write of the batch at `lsn` aside, which has ended with `error`.
     ///
     /// # Errors
     /// When the garbage table cannot be changed.
     pub(crate) fn put_aside(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         lsn: Lsn,
         (key, change): (&[u8], AsideChange<'_>),
         error: &Error,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let stay = self.stay();
-        self.drive(|| scratch.abandon(&self.pool, &stay))?;
+        self.drive(|| scratch.abandon(&self.pool, stay))?;
         assert!(
             scratch.is_finished(),
             "nothing of the write is left half done"
@@ -140,7 +150,7 @@ impl Store {
         for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
             assert!(piece <= usize::from(u16::MAX), "pieces of another write");
             let key = aside_key(lsn, number, piece as u16);
-            self.put_row(marks, &key, &encode_piece(bytes), scratch)?;
+            self.put_row(stay, marks, &key, &encode_piece(bytes), scratch)?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Epoch, Extent, Lsn, TreeId};
 use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::gate::Closed;
 use pando_sync::time::{self, Duration};
 use pando_sync::{
     Courtesy, Mutex, MutexGuard, Rank, SequenceWaiters, WaitList, thread, thread_waker,
@@ -250,14 +251,14 @@ impl Engine {
     fn cut(&self, all_counts: bool) -> Cut {
         // From the moment on which writers are turned away.
         let began = time::now();
-        let closed = self.gate.close();
+        let closed = self.pool.gate().close();
         let lsn = self.log.reserved_end();
         assert_eq!(
             self.log.applied(),
             lsn,
             "the gate is closed and a batch is not applied"
         );
-        let cut = self.store.close_epoch(lsn, all_counts);
+        let cut = self.store.close_epoch(&closed, lsn, all_counts);
         drop(closed);
         let gate = Measure::CheckpointGate;
         let nanoseconds = self.statistics.record_since(gate, began);
@@ -288,14 +289,12 @@ impl Engine {
 }
 
 impl crate::store::Store {
-    /// Step 1, with the gate closed: the epoch ends at `lsn`. `all_counts`: of all tables, not
-    /// only of those that have changed; the first group of a journal has them.
-    pub(crate) fn close_epoch(&self, lsn: Lsn, all_counts: bool) -> Cut {
+    /// Step 1: the epoch ends at `lsn`. `all_counts`: of all tables, not only of those that have
+    /// changed; the first group of a journal has them.
+    pub(crate) fn close_epoch(&self, closed: &Closed<'_>, lsn: Lsn, all_counts: bool) -> Cut {
         let epoch = self.pool.epochs().current();
         let counts = self.tables.take_counts(all_counts);
-        let next = self.pool.epochs().advance(lsn);
-        let before = self.epoch.swap(next.0, Ordering::Relaxed);
-        assert_eq!(before, epoch.0, "stays were of another epoch");
+        self.pool.epochs().advance(closed, lsn);
         Cut { epoch, lsn, counts }
     }
 
@@ -471,7 +470,9 @@ mod tests {
             };
             let scratch = &mut Scratch::new();
             let key = key.to_be_bytes();
-            let put = engine.apply(GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
+            let pass = engine.pool.gate().try_enter().unwrap();
+            let stay = &engine.pool.stay(&pass);
+            let put = engine.apply(stay, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
             put.unwrap();
         };
         let epochs = engine.pool.epochs();
@@ -502,7 +503,9 @@ mod tests {
                 multi_lsn: Lsn(0),
             };
             let scratch = &mut Scratch::new();
-            engine.apply(GARBAGE, marks, key, Some(b"value"), scratch)
+            let pass = engine.pool.gate().try_enter().unwrap();
+            let stay = &engine.pool.stay(&pass);
+            engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch)
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.files.lock();

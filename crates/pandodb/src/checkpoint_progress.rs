@@ -69,7 +69,7 @@ impl Db {
         // Acquire: pairs with the Release of beginning and end.
         let turn = turns.turn.load(Ordering::Acquire);
         // Relaxed: figures.
-        let closed = engine.epoch.load(Ordering::Relaxed).saturating_sub(1);
+        let closed = engine.pool.epochs().current().0.saturating_sub(1);
         let pages = turns.pages.load(Ordering::Relaxed);
         let pages_left = match turn % 2 {
             0 => 0,

@@ -14,7 +14,7 @@
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Hold, Marks, Restart, StepShare};
+use pando_pool::{Hold, Marks, Restart, Stay, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::held::{Kind, assert_none};
@@ -218,7 +218,7 @@ impl Engine {
             // more, so a promise that is made now holds.
             return Err(Stop::Gate.into());
         }
-        let Some(pass) = self.gate.try_enter() else {
+        let Some(pass) = self.pool.gate().try_enter() else {
             return Err(Stop::Gate.into());
         };
         let spending = self.begin_spending();
@@ -253,7 +253,8 @@ impl Engine {
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
-        self.apply_batch(set, places, lsn, &credits.ids, &mut scratch.tree)
+        let stay = self.pool.stay(&pass);
+        self.apply_batch(&stay, set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
         spending.check_ids(&credits.ids);
@@ -375,9 +376,10 @@ impl Engine {
         Error::Full { what }
     }
 
-    /// Step 4. The caller is in the gate.
+    /// Step 4.
     fn apply_batch(
         &self,
+        stay: &Stay<'_>,
         set: &WriteSet,
         (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
@@ -394,7 +396,7 @@ impl Engine {
                 scratch.expect(&self.pool, finger);
             }
             if at + 1 < order.len() && lie_together(fingers, at) {
-                let done = self.apply_run(set, &order[at..], marks, scratch);
+                let done = self.apply_run(stay, set, &order[at..], marks, scratch);
                 if done > 0 {
                     at += done;
                     continue;
@@ -402,7 +404,7 @@ impl Engine {
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
-            self.apply_one(state, marks, key, value, ids, scratch)?;
+            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
             at += 1;
         }
         Ok(())
@@ -412,6 +414,7 @@ impl Engine {
     /// before; how many they were.
     fn apply_run(
         &self,
+        stay: &Stay<'_>,
         set: &WriteSet,
         order: &[usize],
         marks: Marks,
@@ -427,8 +430,7 @@ impl Engine {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
             _ => None,
         });
-        let stay = self.stay();
-        let run = tree.put_run(&self.pool, &stay, marks, entries.clone(), scratch);
+        let run = tree.put_run(&self.pool, stay, marks, entries.clone(), scratch);
         assert!(run.new <= run.records, "more new keys than keys");
         assert!(run.records <= order.len(), "more was put than there is");
         if run.records > 0 {
@@ -444,13 +446,13 @@ impl Engine {
         run.records
     }
 
-    /// Applies one write to the tree that `state` has now; the caller is in the gate.
+    /// Applies one write to the tree that `state` has now.
     pub(crate) fn apply_one(
         &self,
+        stay: &Stay<'_>,
         state: &Arc<TableState>,
         marks: Marks,
-        key: &[u8],
-        value: Option<Value<'_>>,
+        (key, value): (&[u8], Option<Value<'_>>),
         ids: &IdPromise<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -467,10 +469,12 @@ impl Engine {
                     parts: &value.draft.parts,
                     ids: Some(ids),
                 };
-                self.apply_chunks(tree, marks, key, value, scratch)?
+                self.apply_chunks(stay, tree, marks, key, value, scratch)?
             }
-            Some(Value::Bytes(value)) => self.apply(tree, marks, key, Some(value), scratch)?,
-            None => self.apply(tree, marks, key, None, scratch)?,
+            Some(Value::Bytes(value)) => {
+                self.apply(stay, tree, marks, key, Some(value), scratch)?
+            }
+            None => self.apply(stay, tree, marks, key, None, scratch)?,
         };
         if entries != 0 {
             self.tables.add(state, entries);

@@ -9,7 +9,7 @@ use pando_pool::{Attempt, HoldBudget, Marks, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Gate, Mutex, Rank, audit, time};
+use pando_sync::{Arc, Mutex, Rank, audit, time};
 use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
 use pando_wal::Log;
 
@@ -37,7 +37,6 @@ use crate::write_set::WriteSet;
 pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
-    pub(crate) gate: Gate,
     pub(crate) stays: Stays,
     pub(crate) stripes: Stripes,
     pub(crate) holds: HoldBudget,
@@ -93,7 +92,6 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            gate: Gate::new(),
             stays: Stays::default(),
             stripes: Stripes::new(parts.hash_key[0]),
             holds: HoldBudget::new(parts.store.pool.frames()),

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use pando_format::PageId;
 use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
 use pando_format::lost::decode_aside_key;
+use pando_pool::Stay;
 use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
@@ -109,7 +110,7 @@ impl Engine {
     /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
     fn dismantle(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
         // In the gate: a batch that drops a table makes the row first.
-        let is_named = self.in_gate(0, |engine| Ok(engine.tables.of_tree(tree.id).is_some()))?;
+        let is_named = self.in_gate(0, |engine, _| Ok(engine.tables.of_tree(tree.id).is_some()))?;
         if is_named || tree.id < FIRST_USER_TREE {
             let what = format!("{} is to be freed, and is that of a table", tree.id);
             return Err(Error::corrupt("garbage table", what));
@@ -156,24 +157,22 @@ impl Engine {
         lost: Option<PageId>,
         scratch: &mut Scratch,
     ) -> Result<bool> {
-        self.in_gate(STEP_PAGES, |engine| {
-            let stay = engine.stay();
+        self.in_gate(STEP_PAGES, |engine, stay| {
             let step = match lost {
-                None => tree.try_dismantle(&engine.pool, &stay, scratch)?,
-                Some(lost) => tree.try_dismantle_lost(&engine.pool, &stay, lost, scratch)?,
+                None => tree.try_dismantle(&engine.pool, stay, scratch)?,
+                Some(lost) => tree.try_dismantle_lost(&engine.pool, stay, lost, scratch)?,
             };
             engine
                 .statistics
                 .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
             // From here on something has changed: the stay ends only when all of it is done.
             let lsn = engine.background_marks().lsn;
-            let finished =
-                engine
-                    .end_change(tree, lsn, None, scratch)
-                    .and_then(|()| match step.done {
-                        true => engine.remove_row(key, scratch),
-                        false => Ok(()),
-                    });
+            let finished = engine
+                .end_change(stay, tree, lsn, None, scratch)
+                .and_then(|()| match step.done {
+                    true => engine.remove_row(stay, key, scratch),
+                    false => Ok(()),
+                });
             if let Err(error) = finished {
                 engine.poison(error);
             }
@@ -202,26 +201,24 @@ impl Engine {
             !free.iter().any(|chunk| read.contains(chunk)),
             "what is read is to be freed"
         );
-        self.in_gate(STEP_PAGES, |engine| {
-            let stay = engine.stay();
+        self.in_gate(STEP_PAGES, |engine, stay| {
             let marks = engine.background_marks();
             // Refused, either has changed nothing.
             let fill = if read.is_empty() {
-                let removed = GARBAGE.try_remove(&engine.pool, &stay, marks, key, scratch)?;
+                let removed = GARBAGE.try_remove(&engine.pool, stay, marks, key, scratch)?;
                 assert!(removed.existed, "rows of chunks are removed here only");
                 removed.leaf_fill
             } else {
                 let row = GarbageRow::encode_chunks(read);
-                let inserted =
-                    GARBAGE.try_insert(&engine.pool, &stay, marks, key, &row, scratch)?;
+                let inserted = GARBAGE.try_insert(&engine.pool, stay, marks, key, &row, scratch)?;
                 assert!(inserted.replaced, "rows of chunks are removed here only");
                 LeafFill::Enough
             };
             let finished = engine
-                .drive(|| scratch.try_finish(&engine.pool, &stay))
+                .drive(|| scratch.try_finish(&engine.pool, stay))
                 .and_then(|()| {
                     free.iter().try_for_each(|chunk| {
-                        engine.drive(|| engine.pool.free_unread(&stay, *chunk))
+                        engine.drive(|| engine.pool.free_unread(stay, *chunk))
                     })
                 });
             if let Err(error) = finished {
@@ -235,10 +232,9 @@ impl Engine {
         })
     }
 
-    /// The caller is in the gate.
-    fn remove_row(&self, key: &[u8], scratch: &mut Scratch) -> Result<()> {
+    fn remove_row(&self, stay: &Stay<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
         let marks = self.background_marks();
-        let (_, fill) = self.apply(GARBAGE, marks, key, None, scratch)?;
+        let (_, fill) = self.apply(stay, GARBAGE, marks, key, None, scratch)?;
         self.note_row(key, fill);
         Ok(())
     }

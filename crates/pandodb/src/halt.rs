@@ -176,8 +176,8 @@ impl Engine {
             }
             Stop::Restart(_) => true,
             Stop::Gate => {
-                self.gate.waiters().register(waker);
-                !self.gate.is_closed()
+                self.pool.gate().waiters().register(waker);
+                !self.pool.gate().is_closed()
             }
             Stop::Stripe(stripe, how) => {
                 self.stripes.waiters_of(*stripe).register(waker);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use pando_format::Lsn;
-use pando_pool::{Attempt, Marks, Restart};
+use pando_pool::{Attempt, Marks, Restart, Stay};
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Mutex, park, thread_waker};
@@ -163,9 +163,9 @@ impl Engine {
                 // The leaf stays as it is; who scans it notes it again.
                 RemovalRoom::Never => continue,
             };
-            let unknown = self.leave_damaged(
-                self.in_gate(REMOVAL_PAGES, |engine| engine.remove_empty(tree, &key)),
-            )?;
+            let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
+                engine.remove_empty(stay, tree, &key)
+            }))?;
             drop(room);
             if unknown.unwrap_or(true) || self.space.is_full() {
                 continue;
@@ -174,9 +174,9 @@ impl Engine {
                 self.sparse_leaves.put_back((tree, key));
                 return Ok(true);
             };
-            self.leave_damaged(
-                self.in_gate(MERGE_PAGES, |engine| engine.merge(tree, &key, scratch)),
-            )?;
+            self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
+                engine.merge(stay, tree, &key, scratch)
+            }))?;
         }
         Ok(true)
     }
@@ -204,13 +204,15 @@ impl Engine {
             let Some(_room) = self.room_to_remove() else {
                 return Ok(());
             };
-            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine| {
-                let done = engine.remove_empty(tree, &key);
+            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
+                let done = engine.remove_empty(stay, tree, &key);
                 done.map(drop).or_else(no_reads)
             }))?;
             if let Some(_promise) = self.room_to_merge() {
-                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine| {
-                    engine.merge(tree, &key, &mut scratch).or_else(no_reads)
+                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
+                    engine
+                        .merge(stay, tree, &key, &mut scratch)
+                        .or_else(no_reads)
                 }))?;
             }
         }
@@ -272,8 +274,8 @@ impl Engine {
     }
 
     /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
-    fn remove_empty(&self, tree: Tree, key: &[u8]) -> Attempt<bool> {
-        let removed = tree.try_remove_empty(&self.pool, &self.stay(), self.background_marks(), key);
+    fn remove_empty(&self, stay: &Stay<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
+        let removed = tree.try_remove_empty(&self.pool, stay, self.background_marks(), key);
         match removed {
             // The tree was dropped and taken apart meanwhile.
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
@@ -281,9 +283,9 @@ impl Engine {
         }
     }
 
-    fn merge(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
-        let (stay, marks) = (self.stay(), self.background_marks());
-        match tree.try_merge(&self.pool, &stay, marks, key, scratch) {
+    fn merge(&self, stay: &Stay<'_>, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
+        let marks = self.background_marks();
+        match tree.try_merge(&self.pool, stay, marks, key, scratch) {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
             other => other.map(drop),
         }
@@ -303,19 +305,19 @@ impl Engine {
     pub(crate) fn in_gate<T>(
         &self,
         pages: u64,
-        mut step: impl FnMut(&Self) -> std::result::Result<T, Restart>,
+        mut step: impl FnMut(&Self, &Stay<'_>) -> std::result::Result<T, Restart>,
     ) -> Result<T> {
         let mut turns = 0;
         loop {
             self.check_poison()?;
             let restart = {
-                let Some(_pass) = self.gate.try_enter() else {
+                let Some(pass) = self.pool.gate().try_enter() else {
                     pause(&mut turns);
                     continue;
                 };
                 let spending = self.begin_spending();
                 spending.begin_changes();
-                let done = step(self);
+                let done = step(self, &self.pool.stay(&pass));
                 assert_none(&[Kind::Latch]);
                 spending.end_changes(pages);
                 match done {

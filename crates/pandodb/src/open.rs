@@ -154,13 +154,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         FIRST_USER_TREE.0,
         budget.tables_bytes,
     );
-    for tree in [CATALOGUE, GARBAGE] {
-        let made = store.drive(|| Tree::create(&store.pool, &store.stay(), tree.id))?;
-        assert_eq!(
-            made.root, tree.root,
-            "the first pages are the roots of the system trees"
-        );
-    }
+    create_system_trees(&store)?;
     let (mapping, superblock_file) = create_files(&device)?;
     let superblock = Superblock {
         generation: Epoch(0),
@@ -213,6 +207,19 @@ fn create_files(device: &AnyDevice) -> Result<(MappingFiles, AnyFile)> {
     Ok((mapping, superblock))
 }
 
+fn create_system_trees(store: &Store) -> Result<()> {
+    let closed = store.pool.gate().close();
+    let stay = store.pool.stay(&closed);
+    for tree in [CATALOGUE, GARBAGE] {
+        let made = store.drive(|| Tree::create(&store.pool, &stay, tree.id))?;
+        assert_eq!(
+            made.root, tree.root,
+            "the first pages are the roots of the system trees"
+        );
+    }
+    Ok(())
+}
+
 /// Log and reserve take at most an eighth of the space that is free at creation.
 fn limit_log(device: &AnyDevice, options: &mut Builder) -> Result<()> {
     let free = device
@@ -255,7 +262,9 @@ fn finish(
     began: time::Instant,
 ) -> Result<Engine> {
     store.tables.check_memory(options.max_memory)?;
-    let cut = store.close_epoch(start, files.mapping.is_empty());
+    let closed = store.pool.gate().close();
+    let cut = store.close_epoch(&closed, start, files.mapping.is_empty());
+    drop(closed);
     let incarnation = cut.epoch.0;
     assert!(
         incarnation > files.superblock.incarnation,
@@ -521,6 +530,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         meter.replayed(lsn, replay.records());
         Ok::<(), Error>(())
     })?;
+    drop(replay);
     if (end.end, end.records) != (marked.end, marked.records) {
         // Extents that only one of them names may have been given out meanwhile.
         let what = format!(

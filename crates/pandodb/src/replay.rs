@@ -8,6 +8,7 @@ use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::{Lsn, TreeId};
 use pando_pool::Marks;
 use pando_sync::Arc;
+use pando_sync::gate::Closed;
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::chunks::apply::NewValue;
@@ -36,6 +37,7 @@ enum Write<'a> {
 /// Replay of the log into a store that nobody else uses yet.
 pub(crate) struct Replay<'a> {
     store: &'a Store,
+    closed: Closed<'a>,
     scratch: Scratch,
     tables: HashMap<TreeId, Arc<TableState>>,
     /// Trees that are, or were, of a table; found when the first one is created.
@@ -50,6 +52,7 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(store: &'a Store, from: Lsn, replayed: &'a mut Replayed) -> Self {
         Self {
             store,
+            closed: store.pool.gate().close(),
             scratch: Scratch::new(),
             tables: HashMap::new(),
             known: None,
@@ -150,9 +153,10 @@ impl<'a> Replay<'a> {
                 )
             })?;
         let (store, scratch) = (self.store, &mut self.scratch);
+        let stay = &store.pool.stay(&self.closed);
         let (entries, fill) = match write {
-            Write::Put(value) => store.apply(known, marks, key, Some(value), scratch)?,
-            Write::Delete => store.apply(known, marks, key, None, scratch)?,
+            Write::Put(value) => store.apply(stay, known, marks, key, Some(value), scratch)?,
+            Write::Delete => store.apply(stay, known, marks, key, None, scratch)?,
             Write::PutChunks(value) => {
                 let parts: Vec<ChunkPart> = value.parts().collect();
                 let value = NewValue {
@@ -161,7 +165,7 @@ impl<'a> Replay<'a> {
                     parts: &parts,
                     ids: None,
                 };
-                store.apply_chunks(known, marks, key, value, scratch)?
+                store.apply_chunks(stay, known, marks, key, value, scratch)?
             }
         };
         if entries != 0 {
@@ -210,8 +214,9 @@ impl<'a> Replay<'a> {
             new,
             filled,
         };
+        let stay = &self.store.pool.stay(&self.closed);
         self.store
-            .apply_change(change, None, lsn, index as u32, &mut self.scratch)
+            .apply_change(stay, change, None, lsn, index as u32, &mut self.scratch)
     }
 }
 

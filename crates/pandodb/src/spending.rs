@@ -58,7 +58,7 @@ impl Engine {
         // SeqCst: of two that are inside at the same time one sees the other.
         let number = self.stays.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let ended = self.stays.ended.load(Ordering::SeqCst);
-        let epoch = self.stay().epoch;
+        let epoch = self.pool.epochs().current();
         Spending {
             engine: self,
             number,

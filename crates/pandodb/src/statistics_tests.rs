@@ -322,14 +322,20 @@ const ENGINE: [Drive; 42] = [
         let error = Error::corrupt("a page", "a test");
         let lsn = engine.log.reserved_end();
         let mut scratch = Scratch::new();
-        let put = engine.put_aside(tree, lsn, change, &error, &mut scratch);
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let stay = &engine.pool.stay(&pass);
+        let put = engine.put_aside(stay, tree, lsn, change, &error, &mut scratch);
         put.unwrap();
         1
     }),
     ("leaks", warm, |place| {
         let engine = place.db.engine();
         let tree = place.table.state.tree().unwrap();
-        engine.note_leaks(tree.id, 3, &mut Scratch::new()).unwrap();
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let stay = &engine.pool.stay(&pass);
+        engine
+            .note_leaks(stay, tree.id, 3, &mut Scratch::new())
+            .unwrap();
         3
     }),
     ("garbage_pages", warm, drop_a_table),

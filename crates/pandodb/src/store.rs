@@ -4,7 +4,7 @@
 use pando_device::{AnyDevice, AnyFile, Device};
 use pando_format::chunks::ChunkList;
 use pando_format::lost::AsideChange;
-use pando_format::{Epoch, Lsn, PageDecoder, PageEncoder, PageId};
+use pando_format::{Lsn, PageDecoder, PageEncoder, PageId};
 use pando_pool::{LoadError, LoadStart, LoadTicket, Marks, Pool, Resource, Restart, Stay};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -50,8 +50,6 @@ pub(crate) struct Store {
     pub(crate) aside_number: AtomicU32,
     /// Errors for those who waited for somebody else's read.
     pub(crate) failed_reads: FailedReads,
-    /// The current epoch; changed with the gate closed, read inside it.
-    pub(crate) epoch: AtomicU64,
     /// The first tree id that was never given out.
     pub(crate) next_tree: AtomicU64,
     poisoned: AtomicBool,
@@ -96,7 +94,6 @@ impl Store {
         tables_bytes: u64,
     ) -> Self {
         let statistics = pool.options().statistics.clone();
-        let epoch = AtomicU64::new(pool.epochs().current().0);
         Self {
             device,
             data,
@@ -109,7 +106,6 @@ impl Store {
             statistics,
             aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),
-            epoch,
             next_tree: AtomicU64::new(u64::from(next_tree)),
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(Rank::Leaf, None),
@@ -125,14 +121,6 @@ impl Store {
     /// Blocks of a page; its image has fewer when it is compressed.
     pub(crate) fn page_blocks(&self) -> u32 {
         (self.pool.page_size().bytes() as u64 / self.space.block_bytes()) as u32
-    }
-
-    /// Proof of being in the gate; the caller is.
-    pub(crate) fn stay(&self) -> Stay {
-        // Relaxed: changed only while the gate is closed, which orders it.
-        Stay {
-            epoch: Epoch(self.epoch.load(Ordering::Relaxed)),
-        }
     }
 
     /// Blocks that dirty pages and images in flight are going to need at most: how far they
@@ -476,10 +464,11 @@ impl Store {
         Ok(())
     }
 
-    /// Applies one write to a tree; the caller is in the gate. Returns the change of the number of
-    /// entries and what a removal left of its leaf.
+    /// Applies one write to a tree. Returns the change of the number of entries and what a removal
+    /// left of its leaf.
     pub(crate) fn apply(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
@@ -493,37 +482,37 @@ impl Store {
         self.statistics.tick(ticker, 1);
         self.statistics.tick(Ticker::WriteBytes, bytes as u64);
         let done = loop {
-            let error = match self.try_apply(tree, marks, key, value, scratch) {
+            let error = match self.try_apply(stay, tree, marks, key, value, scratch) {
                 Ok(done) => break done,
                 Err(error) => error,
             };
-            if self.give_page_up(tree, &error)? {
+            if self.give_page_up(stay, tree, &error)? {
                 let change = value.map_or(AsideChange::Delete, AsideChange::Put);
-                self.put_aside(tree, marks.lsn, (key, change), &error, scratch)?;
+                self.put_aside(stay, tree, marks.lsn, (key, change), &error, scratch)?;
                 return Ok((0, LeafFill::Enough));
             }
         };
-        self.end_change(tree, marks.lsn, None, scratch)?;
+        self.end_change(stay, tree, marks.lsn, None, scratch)?;
         Ok(done)
     }
 
     fn try_apply(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
         value: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
-        let stay = self.stay();
         let Some(value) = value else {
             let removed = self.change(scratch, |scratch| {
-                tree.try_remove(&self.pool, &stay, marks, key, scratch)
+                tree.try_remove(&self.pool, stay, marks, key, scratch)
             })?;
             return Ok((-i64::from(removed.existed), removed.leaf_fill));
         };
         let inserted = self.change(scratch, |scratch| {
-            tree.try_insert(&self.pool, &stay, marks, key, value, scratch)
+            tree.try_insert(&self.pool, stay, marks, key, value, scratch)
         })?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
@@ -532,16 +521,16 @@ impl Store {
     /// goes on naming.
     pub(crate) fn end_change(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         lsn: Lsn,
         new: Option<&ChunkList>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let stay = self.stay();
-        self.drive(|| scratch.try_finish(&self.pool, &stay))?;
+        self.drive(|| scratch.try_finish(&self.pool, stay))?;
         let leaks = scratch.take_leaks();
-        self.bury(lsn, new, scratch)?;
-        self.note_leaks(tree.id, leaks, scratch)
+        self.bury(stay, lsn, new, scratch)?;
+        self.note_leaks(stay, tree.id, leaks, scratch)
     }
 }
 

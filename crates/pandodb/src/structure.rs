@@ -10,7 +10,7 @@ use pando_format::catalogue::{
 };
 use pando_format::log::{BatchWriter, Operation, RecordKind};
 use pando_format::{Lsn, TreeId};
-use pando_pool::{Hold, Marks};
+use pando_pool::{Hold, Marks, Stay};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, park, thread_waker};
@@ -59,10 +59,11 @@ pub(crate) struct Change<'a> {
 }
 
 impl Store {
-    /// Applies one change of a table; the gate is closed, or this is recovery. `index` tells the
-    /// changes of one batch apart. `created` is who a new table is; None makes one.
+    /// Applies one change of a table with the gate closed. `index` tells the changes of one batch
+    /// apart. `created` is who a new table is; None makes one.
     pub(crate) fn apply_change(
         &self,
+        stay: &Stay<'_>,
         change: Change<'_>,
         created: Option<&Arc<TableState>>,
         lsn: Lsn,
@@ -90,11 +91,18 @@ impl Store {
                 root: tree.root,
             };
             let key = garbage_key(lsn, index);
-            self.apply(GARBAGE, marks, &key, Some(&row.encode_garbage()), scratch)?;
+            self.apply(
+                stay,
+                GARBAGE,
+                marks,
+                &key,
+                Some(&row.encode_garbage()),
+                scratch,
+            )?;
         }
         let name = change.name.as_bytes();
         let Some(new) = change.new else {
-            self.apply(CATALOGUE, marks, name, None, scratch)?;
+            self.apply(stay, CATALOGUE, marks, name, None, scratch)?;
             if let Some(state) = state {
                 self.tables.set_tree(&state, None);
             }
@@ -102,13 +110,13 @@ impl Store {
         };
         let tree = match change.filled {
             Some(filled) => {
-                self.unbury_filled(filled, marks, scratch)?;
+                self.unbury_filled(stay, filled, marks, scratch)?;
                 // A root that cannot be read is told to whoever reads the table, not to all others.
                 let _ = self.wire_root(filled.tree);
                 filled.tree
             }
             None => {
-                let tree = self.drive(|| Tree::create(&self.pool, &self.stay(), new))?;
+                let tree = self.drive(|| Tree::create(&self.pool, stay, new))?;
                 self.wire_root(tree)?;
                 tree
             }
@@ -119,7 +127,7 @@ impl Store {
             tree: new,
             root: tree.root,
         };
-        self.apply(CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
+        self.apply(stay, CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
         let table = match (state, created) {
             (Some(state), _) => state,
             (None, Some(created)) => created.clone(),
@@ -214,7 +222,8 @@ impl Engine {
             }
         })?;
         let ids = self.promise_ids(set)?;
-        let closed = self.gate.close();
+        let closed = self.pool.gate().close();
+        let stay = self.pool.stay(&closed);
         // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
         if let Some(watched) = changed(set, |stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(JobEnd::Conflict { watched });
@@ -223,7 +232,7 @@ impl Engine {
         let _held = self.hold_for_changes(set)?;
         self.name_chunks(set)?;
         let record = (credit, &payload[..]);
-        let lsn = self.log_and_apply(set, &new_trees, record, &ids, pages)?;
+        let lsn = self.log_and_apply(&stay, set, &new_trees, record, &ids, pages)?;
         drop(closed);
         drop((promise, ids));
         self.statistics.tick(Ticker::Commits, 1);
@@ -235,6 +244,7 @@ impl Engine {
     /// promised `pages`.
     fn log_and_apply(
         &self,
+        stay: &Stay<'_>,
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         (credit, payload): (LogCredit<'_>, &[u8]),
@@ -250,7 +260,7 @@ impl Engine {
             .append(credit, RecordKind::Batch, self.acknowledge(None), payload);
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
-        self.apply_structure(set, new_trees, lsn, ids, &mut Scratch::new())
+        self.apply_structure(stay, set, new_trees, lsn, ids, &mut Scratch::new())
             .map_err(|error| self.poisoned_by(&error))?;
         spending.check_ids(ids);
         self.log.mark_applied(lsn);
@@ -394,9 +404,10 @@ impl Engine {
         Ok((record.into_payload(), set.table_changes.len()))
     }
 
-    /// Applies the batch; the gate is closed by the caller.
+    /// Applies the batch with the gate closed.
     fn apply_structure(
         &self,
+        stay: &Stay<'_>,
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         lsn: Lsn,
@@ -426,8 +437,14 @@ impl Engine {
                 new: *new,
                 filled,
             };
-            self.store
-                .apply_change(change, Some(&table.state), lsn, index as u32, scratch)?;
+            self.store.apply_change(
+                stay,
+                change,
+                Some(&table.state),
+                lsn,
+                index as u32,
+                scratch,
+            )?;
         }
         let marks = Marks {
             lsn,
@@ -435,7 +452,7 @@ impl Engine {
         };
         for (table, key, value) in set.writes() {
             let state = &set.tables[table].state;
-            self.apply_one(state, marks, key, value, ids, scratch)?;
+            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
             if let Some(tree) = state.tree() {
                 self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
             }

@@ -12,8 +12,9 @@ use pando_format::log::RecordKind;
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Compression, Extent, FrameIndex, Lsn, PageEncoder, PageId, PageSize, TreeId};
 use pando_pool::page_table::Place;
-use pando_pool::{Attempt, Content, Image, ImageFacts, Pool, PoolOptions, Restart, Stay};
+use pando_pool::{Attempt, Content, Image, ImageFacts, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
+use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
 use pando_wal::{Acknowledge, FlushMethod, Log, LogOptions};
 
@@ -116,30 +117,26 @@ impl<A: Allocator> Overwritten<A> {
         let device = MemoryDevice::new(2 * LOG_BYTES);
         let log = Log::open(device, log_options, statistics).map_err(of_log)?;
         log.prepare_segments().map_err(of_log)?;
-        let mut store = Self {
+        let store = Self {
+            pages: Self::allocate(&pool, count)?,
             pool,
             log,
             allocator,
-            pages: Vec::with_capacity(count),
             page_bytes,
         };
-        let stay = store.stay();
-        for _ in 0..count {
-            let page = retry(|| {
-                let mut page = store.pool.allocate(&stay, TREE, PageKind::Leaf, 0)?;
-                page.modify(&stay)?;
-                Ok(page.page())
-            })?;
-            store.pages.push(page);
-        }
         store.end_epoch()?;
         Ok(store)
     }
 
-    fn stay(&self) -> Stay {
-        Stay {
-            epoch: self.pool.epochs().current(),
-        }
+    fn allocate(pool: &Pool, count: usize) -> Result<Vec<PageId>> {
+        let pass = pass(pool);
+        let stay = pool.stay(&pass);
+        let allocate = || {
+            let mut page = pool.allocate(&stay, TREE, PageKind::Leaf, 0)?;
+            page.modify(&stay)?;
+            Ok(page.page())
+        };
+        (0..count).map(|_| retry(allocate)).collect()
     }
 
     /// Runs a turn: so many overwrites, or for so long, by so many threads.
@@ -178,7 +175,7 @@ impl<A: Allocator> Overwritten<A> {
     fn end_epoch(&self) -> Result<()> {
         let epochs = self.pool.epochs();
         let closing = epochs.current();
-        epochs.advance(self.log.reserved_end());
+        epochs.advance(&self.pool.gate().close(), self.log.reserved_end());
         let mut encoder = PageEncoder::default();
         while epochs.dirty(closing) > 0 {
             for pages in self.pages.chunks(BATCH) {
@@ -242,11 +239,16 @@ impl<A: Allocator> Overwritten<A> {
     }
 }
 
+/// Goes into the gate of `pool`, which nobody closes while somebody writes.
+fn pass(pool: &Pool) -> Pass<'_> {
+    let pass = pool.gate().try_enter();
+    pass.expect("epochs end between the turns")
+}
+
 /// One thread.
 struct Writer<'a, A> {
     store: &'a Overwritten<A>,
     random: Random,
-    stay: Stay,
     /// Pages to write back.
     changed: Vec<PageId>,
     content: Vec<u8>,
@@ -258,7 +260,6 @@ impl<'a, A: Allocator> Writer<'a, A> {
         Self {
             store,
             random: Random::new(seed, index as u64),
-            stay: store.stay(),
             changed: Vec::with_capacity(BATCH),
             content: vec![0; store.page_bytes],
             encoder: PageEncoder::default(),
@@ -272,10 +273,12 @@ impl<'a, A: Allocator> Writer<'a, A> {
         let value = self.random.next();
         self.content[..8].copy_from_slice(&value.to_le_bytes());
         store.log(&self.content)?;
-        let (stay, words) = (&self.stay, store.page_bytes / 8);
+        let words = store.page_bytes / 8;
+        let pass = pass(&store.pool);
+        let stay = store.pool.stay(&pass);
         retry(|| {
             let mut latched = store.pool.exclusive(page)?;
-            let mut changed = latched.modify(stay)?;
+            let mut changed = latched.modify(&stay)?;
             for word in HEADER_WORDS..words {
                 changed.store(word, value);
             }

@@ -1,7 +1,6 @@
 //! Chunks that move.
 
 use pando_format::{Extent, Lsn, StoredKind, StoredPage};
-use pando_pool::Stay;
 
 use crate::rig::Rig;
 
@@ -18,9 +17,9 @@ fn at(block: u32) -> StoredPage {
 fn a_chunk_that_moves_leaves_its_place_to_the_checkpoint() {
     let rig = Rig::new(64);
     let epochs = rig.pool.epochs();
-    let stay = Stay {
-        epoch: epochs.current(),
-    };
+    let pass = rig.pass();
+    let stay = rig.pool.stay(&pass);
+    let epoch = stay.epoch();
     let (old, new) = (at(1000), at(10));
     let page = rig.pool.adopt_chunk(&stay, old).unwrap();
     assert!(
@@ -32,8 +31,9 @@ fn a_chunk_that_moves_leaves_its_place_to_the_checkpoint() {
     // Though it came there in this epoch: a log record names the place.
     assert!(!epochs.take_free_now().contains(&old.extent));
     assert!(!rig.pool.move_chunk(&stay, page, old, new), "it was moved");
-    epochs.advance(Lsn(1));
-    let pairs = epochs.take_pairs(stay.epoch);
+    drop(pass);
+    epochs.advance(&rig.pool.gate().close(), Lsn(1));
+    let pairs = epochs.take_pairs(epoch);
     assert_eq!(pairs[pairs.len() - 1], (page, new.encode()));
-    assert!(epochs.take_retired(stay.epoch).contains(&old.extent));
+    assert!(epochs.take_retired(epoch).contains(&old.extent));
 }

@@ -65,7 +65,7 @@ fn random_history(rig: &Rig) {
             }
             90..98 => {
                 if let Some(page) = some {
-                    rig.drive(|| rig.pool.free_unread(&rig.stay(), page));
+                    rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page));
                     twin.remove(&page);
                 }
             }
@@ -77,7 +77,7 @@ fn random_history(rig: &Rig) {
                         rig.write(*page, step + 1_000_000);
                     }
                     for page in moment.keys().skip(3).take(2) {
-                        rig.drive(|| rig.pool.free_unread(&rig.stay(), *page));
+                        rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), *page));
                     }
                 });
                 for page in moment.keys().take(3) {
@@ -125,7 +125,7 @@ fn what_pads_a_compressed_image_is_zeros_whatever_the_buffer_held() {
         // Bytes that do not compress in one half of the pages, that do in the other.
         rig.drive(|| {
             let mut latched = rig.pool.exclusive(*page)?;
-            let mut words = latched.modify(&rig.stay())?;
+            let mut words = latched.modify(&rig.pool.stay(&rig.pass()))?;
             let mut noise = u64::from(page.0) | 1;
             for index in VALUE_WORD + 1..rig.pool.page_size().words() {
                 noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
@@ -254,7 +254,7 @@ fn two_loads_of_one_page_share_one_read() {
         "still loading"
     );
     assert_eq!(
-        rig.pool.free_unread(&rig.stay(), page),
+        rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page),
         Err(Restart::Conflict)
     );
     rig.pool.fail_load(ticket);
@@ -265,8 +265,9 @@ fn two_loads_of_one_page_share_one_read() {
 fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state() {
     let rig = Rig::new(32);
     let pages: Vec<_> = (0..20).map(|value| rig.create(value)).collect();
-    rig.pool.epochs().advance(Lsn(1));
-    let stay = rig.stay();
+    rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
+    let pass = rig.pass();
+    let stay = rig.pool.stay(&pass);
     let change = |page: &PageId| {
         let mut latched = rig.pool.exclusive(*page).unwrap();
         latched.modify(&stay).map(drop)
@@ -291,8 +292,9 @@ fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state(
 fn copies_in_frames_take_a_quarter_of_the_pool_at_most() {
     let rig = Rig::new(64);
     let pages: Vec<_> = (0..30).map(|value| rig.create(value)).collect();
-    rig.pool.epochs().advance(Lsn(1));
-    let stay = rig.stay();
+    rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
+    let pass = rig.pass();
+    let stay = rig.pool.stay(&pass);
     let changed = pages.iter().filter(|page| {
         let mut latched = rig.pool.exclusive(**page).unwrap();
         latched.modify(&stay).is_ok()
@@ -308,7 +310,7 @@ fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
     let pairs = rig.checkpoint(Lsn(1), || {
         for (value, page) in pages.iter().enumerate() {
             let mut latched = rig.pool.exclusive(*page).unwrap();
-            let mut changed = latched.modify(&rig.stay()).unwrap();
+            let mut changed = latched.modify(&rig.pool.stay(&rig.pass())).unwrap();
             changed.store(VALUE_WORD, 1000 + value as u64);
         }
         assert_eq!(rig.pool.free_count(), free - 8, "four have buffers");
@@ -332,10 +334,10 @@ fn page_ids_run_out_with_a_reason() {
     for _ in 0..10 {
         let page = rig
             .pool
-            .allocate(&rig.stay(), TREE, PageKind::Leaf, 0)
+            .allocate(&rig.pool.stay(&rig.pass()), TREE, PageKind::Leaf, 0)
             .unwrap();
         ids.push(page.page());
-        page.free(&rig.stay());
+        page.free(&rig.pool.stay(&rig.pass()));
     }
     assert!(
         ids.iter().all(|id| *id == PageId(0)),
@@ -349,7 +351,8 @@ fn a_page_freed_while_a_checkpoint_needs_it_is_in_the_checkpoint() {
     let written = rig.create(1);
     let unread = rig.create(2);
     let pairs = rig.checkpoint(Lsn(1), || {
-        let stay = rig.stay();
+        let pass = rig.pass();
+        let stay = rig.pool.stay(&pass);
         let mut latched = rig.pool.exclusive(written).unwrap();
         latched.modify(&stay).unwrap();
         latched.free(&stay);
@@ -375,13 +378,13 @@ fn a_dirty_page_that_is_freed_wakes_those_that_wait_for_clean_ones() {
     let rig = Rig::new(32);
     let page = rig
         .pool
-        .allocate(&rig.stay(), TREE, PageKind::Leaf, 0)
+        .allocate(&rig.pool.stay(&rig.pass()), TREE, PageKind::Leaf, 0)
         .unwrap();
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     rig.pool
         .image_waiters()
         .register(&Waker::from(woken.clone()));
-    page.free(&rig.stay());
+    page.free(&rig.pool.stay(&rig.pass()));
     assert!(woken.0.load(Ordering::Relaxed));
 }
 
@@ -437,7 +440,7 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     pool.return_id(ids.pop().unwrap());
     assert_eq!(pool.page_ids().available(), available + 1);
     // Written in one epoch, adopted in the next: no checkpoint knows of it before.
-    let written = rig.stay().epoch;
+    let written = rig.pool.epochs().current();
     let mut stored = Vec::new();
     for page in &ids {
         let mut bytes = vec![0; 4096];
@@ -451,7 +454,7 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     assert!(rig.checkpoint(Lsn(1), || ()).is_empty());
     for (page, stored) in ids.iter().zip(&stored) {
         assert_eq!(pool.stored_extent(*page), None);
-        pool.adopt(&rig.stay(), *page, *stored);
+        pool.adopt(&rig.pool.stay(&rig.pass()), *page, *stored);
         assert_eq!(rig.read(*page), 100 + u64::from(page.0));
     }
     rig.write(ids[0], 7);
@@ -460,4 +463,12 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     assert_eq!(rig.stored_value(pair(ids[0])), 7);
     assert_eq!(pair(ids[1]), stored[1].encode());
     assert_eq!(rig.owned(), 2, "the place that was left is free");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "inside the gate of another pool")]
+fn being_in_the_gate_of_another_pool_is_no_proof() {
+    let (rig, other) = (Rig::new(32), Rig::new(32));
+    let _stay = rig.pool.stay(&other.pass());
 }

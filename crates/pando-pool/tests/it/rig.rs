@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Compression, Extent, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId};
-use pando_pool::{
-    Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart, Stay,
-};
+use pando_pool::{Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart};
 use pando_stats::Statistics;
+use pando_sync::gate::Pass;
 use pando_sync::{Arc, Mutex, Rank};
 
 pub(crate) const TREE: TreeId = TreeId(20);
@@ -65,9 +64,13 @@ impl Rig {
         }
     }
 
-    pub(crate) fn stay(&self) -> Stay {
-        Stay {
-            epoch: self.pool.epochs().current(),
+    /// Goes into the gate.
+    pub(crate) fn pass(&self) -> Pass<'_> {
+        loop {
+            if let Some(pass) = self.pool.gate().try_enter() {
+                return pass;
+            }
+            pando_sync::thread::yield_now();
         }
     }
 
@@ -169,8 +172,11 @@ impl Rig {
 
     pub(crate) fn create(&self, value: u64) -> PageId {
         self.drive(|| {
-            let mut page = self.pool.allocate(&self.stay(), TREE, PageKind::Leaf, 0)?;
-            page.modify(&self.stay())?.store(VALUE_WORD, value);
+            let mut page =
+                self.pool
+                    .allocate(&self.pool.stay(&self.pass()), TREE, PageKind::Leaf, 0)?;
+            page.modify(&self.pool.stay(&self.pass()))?
+                .store(VALUE_WORD, value);
             Ok(page.page())
         })
     }
@@ -188,7 +194,9 @@ impl Rig {
     pub(crate) fn write(&self, page: PageId, value: u64) {
         self.drive(|| {
             let mut latched = self.pool.exclusive(page)?;
-            latched.modify(&self.stay())?.store(VALUE_WORD, value);
+            latched
+                .modify(&self.pool.stay(&self.pass()))?
+                .store(VALUE_WORD, value);
             Ok(())
         });
     }
@@ -197,7 +205,7 @@ impl Rig {
     /// mapping changes, and frees what only earlier checkpoints used.
     pub(crate) fn checkpoint(&self, c: Lsn, between: impl Fn()) -> Vec<(PageId, u64)> {
         let closing = self.pool.epochs().current();
-        self.pool.epochs().advance(c);
+        self.pool.epochs().advance(&self.pool.gate().close(), c);
         between();
         let all: Vec<_> = (0..self.pool.frames() as u32)
             .map(pando_format::FrameIndex)

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use pando_format::{
     Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, StoredPage, TreeId,
 };
-use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart, Stay};
+use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_tree::{
@@ -14,7 +14,7 @@ use pando_tree::{
     prepare_image,
 };
 
-use crate::rig::{Random, Session};
+use crate::rig::{Random, Session, pass};
 
 #[derive(Default)]
 struct Disk {
@@ -45,18 +45,11 @@ impl DiskRig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let epoch = pool.epochs().current();
-        let tree = Tree::create(&pool, &Stay { epoch }, TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
         Self {
             pool,
             tree,
             disk: Mutex::new(Rank::Leaf, Disk::default()),
-        }
-    }
-
-    fn stay(&self) -> Stay {
-        Stay {
-            epoch: self.pool.epochs().current(),
         }
     }
 
@@ -112,7 +105,7 @@ impl DiskRig {
         self.pool.reserve_ids(1, ids);
         let page = *ids.last().unwrap();
         lay_out(bytes.as_chunks_mut().0, page);
-        let epoch = self.stay().epoch;
+        let epoch = self.pool.epochs().current();
         let mut encoder = PageEncoder::default();
         let mut stored = self.pool.seal_outside(bytes, page, epoch, &mut encoder);
         let mut disk = self.disk.lock();
@@ -164,7 +157,8 @@ impl DiskRig {
     }
 
     fn insert(&self, session: &mut Session, key: &[u8], value: &[u8]) -> bool {
-        let (stay, marks) = (self.stay(), marks(session));
+        let inside = pass(&self.pool);
+        let (stay, marks) = (self.pool.stay(&inside), marks(session));
         let scratch = &mut session.scratch;
         let done = self.drive(|| {
             self.tree
@@ -176,7 +170,8 @@ impl DiskRig {
     }
 
     fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
-        let (stay, marks) = (self.stay(), marks(session));
+        let inside = pass(&self.pool);
+        let (stay, marks) = (self.pool.stay(&inside), marks(session));
         let scratch = &mut session.scratch;
         let done = self.drive(|| self.tree.try_remove(&self.pool, &stay, marks, key, scratch));
         self.drive(|| session.scratch.try_finish(&self.pool, &stay));
@@ -231,7 +226,9 @@ impl DiskRig {
     /// Closes the epoch, then goes on changing pages before all of it is written.
     fn checkpoint(&self, session: &Session, between: impl FnOnce()) {
         let closing = self.pool.epochs().current();
-        self.pool.epochs().advance(Lsn(session.lsn));
+        self.pool
+            .epochs()
+            .advance(&self.pool.gate().close(), Lsn(session.lsn));
         between();
         let frames: Vec<_> = (0..self.pool.frames() as u32).map(FrameIndex).collect();
         while self.pool.epochs().dirty(closing) > 0 || self.pool.epochs().images(closing) > 0 {
@@ -306,13 +303,22 @@ fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
     while !rig
         .drive(|| {
             let scratch = &mut session.scratch;
-            rig.tree.try_dismantle(&rig.pool, &rig.stay(), scratch)
+            rig.tree
+                .try_dismantle(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), scratch)
         })
         .done
     {
-        rig.drive(|| session.scratch.try_finish(&rig.pool, &rig.stay()));
+        rig.drive(|| {
+            session
+                .scratch
+                .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+        });
     }
-    rig.drive(|| session.scratch.try_finish(&rig.pool, &rig.stay()));
+    rig.drive(|| {
+        session
+            .scratch
+            .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+    });
     rig.make_room();
     assert_eq!(rig.pool.page_ids().available(), 1 << 16);
 }
@@ -326,7 +332,8 @@ fn an_empty_leaf_that_a_checkpoint_has_still_to_write_is_taken_out() {
         rig.insert(&mut session, &key(number), &[1; 100]);
     }
     let removed = (0..200_u32).find(|number| {
-        let (stay, marks) = (rig.stay(), marks(&mut session));
+        let inside = pass(&rig.pool);
+        let (stay, marks) = (rig.pool.stay(&inside), marks(&mut session));
         let key = key(*number);
         let scratch = &mut session.scratch;
         let done = rig.drive(|| (rig.tree).try_remove(&rig.pool, &stay, marks, &key, scratch));
@@ -336,7 +343,8 @@ fn an_empty_leaf_that_a_checkpoint_has_still_to_write_is_taken_out() {
     let used = || (1 << 16) - rig.pool.page_ids().available();
     let before = used();
     rig.checkpoint(&session, || {
-        let (stay, marks) = (rig.stay(), marks(&mut Session::default()));
+        let inside = pass(&rig.pool);
+        let (stay, marks) = (rig.pool.stay(&inside), marks(&mut Session::default()));
         let key = key(last);
         let done = rig.drive(|| rig.tree.try_remove_empty(&rig.pool, &stay, marks, &key));
         assert!(done, "it is empty");
@@ -444,7 +452,8 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
             filler.finish(bytes, page, rig.tree.id, &mut separator);
         });
         let scratch = &mut session.scratch;
-        let stay = rig.stay();
+        let inside = pass(&rig.pool);
+        let stay = rig.pool.stay(&inside);
         rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &stay, &separator, page, scratch));
         for (page, stored) in ids.drain(..).zip(rig.disk.lock().outside.drain(..)) {
             rig.pool.adopt(&stay, page, stored);
@@ -486,7 +495,8 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let (found, scanned) = rig.keys_and_leaves();
     assert!(found.iter().eq(entries.keys()), "{} keys", found.len());
     assert_eq!(scanned, leaves);
-    let stay = rig.stay();
+    let inside = pass(&rig.pool);
+    let stay = rig.pool.stay(&inside);
     loop {
         let scratch = &mut session.scratch;
         let step = rig.drive(|| rig.tree.try_dismantle(&rig.pool, &stay, scratch));

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use pando_format::Lsn;
-use pando_pool::{Marks, Stay};
+use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill};
 
-use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
 
 const NO_MARKS: Marks = Marks {
     lsn: Lsn(0),
@@ -19,18 +19,38 @@ const NO_MARKS: Marks = Marks {
 fn remove(rig: &Rig, session: &mut Session, key: &[u8]) -> LeafFill {
     let scratch = &mut session.scratch;
     let removed = retry(|| {
-        rig.tree
-            .try_remove(&rig.pool, &STAY, NO_MARKS, key, scratch)
+        rig.tree.try_remove(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            NO_MARKS,
+            key,
+            scratch,
+        )
     });
-    retry(|| session.scratch.try_finish(&rig.pool, &STAY));
+    retry(|| {
+        session
+            .scratch
+            .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+    });
     assert!(removed.existed);
     removed.leaf_fill
 }
 
 fn merge(rig: &Rig, session: &mut Session, key: &[u8]) -> u32 {
     let scratch = &mut session.scratch;
-    retry(|| rig.tree.try_remove_empty(&rig.pool, &STAY, NO_MARKS, key));
-    retry(|| rig.tree.try_merge(&rig.pool, &STAY, NO_MARKS, key, scratch))
+    retry(|| {
+        rig.tree
+            .try_remove_empty(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), NO_MARKS, key)
+    });
+    retry(|| {
+        rig.tree.try_merge(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            NO_MARKS,
+            key,
+            scratch,
+        )
+    })
 }
 
 fn shuffle<T>(random: &mut Random, things: &mut [T]) {
@@ -232,8 +252,14 @@ fn a_merged_leaf_has_the_marks_of_both() {
         let marked = if newest_left { 0 } else { left };
         retry(|| {
             let scratch = &mut session.scratch;
-            rig.tree
-                .try_insert(&rig.pool, &STAY, newest, &[marked], b"", scratch)
+            rig.tree.try_insert(
+                &rig.pool,
+                &rig.pool.stay(&pass(&rig.pool)),
+                newest,
+                &[marked],
+                b"",
+                scratch,
+            )
         });
         for key in 2..left {
             remove(&rig, &mut session, &[key]);
@@ -243,7 +269,15 @@ fn a_merged_leaf_has_the_marks_of_both() {
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let merged = retry(|| rig.tree.try_merge(&rig.pool, &STAY, own, &[1], scratch));
+        let merged = retry(|| {
+            rig.tree.try_merge(
+                &rig.pool,
+                &rig.pool.stay(&pass(&rig.pool)),
+                own,
+                &[1],
+                scratch,
+            )
+        });
         assert_eq!(merged, 2, "the right leaf, and the root's last child");
         for key in [0, left] {
             let lookup = retry(|| rig.tree.try_contains(&rig.pool, &[key]));
@@ -351,10 +385,11 @@ fn a_running_checkpoint_gets_what_it_needs_of_merged_pages() {
         lookup.leaf
     };
     let pages = [rig.tree.root, leaf_of(0), leaf_of(left)];
-    rig.pool.epochs().advance(Lsn(session.lsn));
-    let stay = Stay {
-        epoch: rig.pool.epochs().current(),
-    };
+    rig.pool
+        .epochs()
+        .advance(&rig.pool.gate().close(), Lsn(session.lsn));
+    let inside = pass(&rig.pool);
+    let stay = rig.pool.stay(&inside);
     let scratch = &mut session.scratch;
     let merged = retry(|| {
         rig.tree

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use pando_format::Lsn;
-use pando_pool::{Marks, Stay};
+use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, Packed};
 
-use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
 
 const NO_MARKS: Marks = Marks {
     lsn: Lsn(0),
@@ -21,8 +21,15 @@ fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnM
     for step in 1.. {
         let packed = retry(|| {
             let scratch = &mut session.scratch;
-            rig.tree
-                .try_pack(&rig.pool, &STAY, NO_MARKS, &key, level, &mut next, scratch)
+            rig.tree.try_pack(
+                &rig.pool,
+                &rig.pool.stay(&pass(&rig.pool)),
+                NO_MARKS,
+                &key,
+                level,
+                &mut next,
+                scratch,
+            )
         });
         between();
         match packed {
@@ -44,7 +51,13 @@ fn pack(rig: &Rig, session: &mut Session, mut between: impl FnMut()) {
     }
     retry(|| {
         let scratch = &mut session.scratch;
-        rig.tree.try_merge(&rig.pool, &STAY, NO_MARKS, b"", scratch)
+        rig.tree.try_merge(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            NO_MARKS,
+            b"",
+            scratch,
+        )
     });
 }
 
@@ -199,8 +212,14 @@ fn a_leaf_that_takes_records_has_the_marks_of_both() {
     };
     retry(|| {
         let (key, scratch) = (second.to_be_bytes(), &mut session.scratch);
-        rig.tree
-            .try_insert(&rig.pool, &STAY, newest, &key, b"", scratch)
+        rig.tree.try_insert(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            newest,
+            &key,
+            b"",
+            scratch,
+        )
     });
     let own = Marks {
         lsn: Lsn(6000),
@@ -209,8 +228,15 @@ fn a_leaf_that_takes_records_has_the_marks_of_both() {
     let mut next = Vec::new();
     let packed = retry(|| {
         let scratch = &mut session.scratch;
-        rig.tree
-            .try_pack(&rig.pool, &STAY, own, b"", 0, &mut next, scratch)
+        rig.tree.try_pack(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            own,
+            b"",
+            0,
+            &mut next,
+            scratch,
+        )
     });
     assert_eq!(packed, Packed::Next);
     assert_eq!(leaf(second).leaf, first, "it took the record");
@@ -232,10 +258,11 @@ fn a_running_checkpoint_gets_what_it_needs_of_packed_pages() {
         rig.remove(&mut session, &n.to_be_bytes());
     }
     let root = rig.tree.try_summary(&rig.pool, rig.tree.root).unwrap();
-    rig.pool.epochs().advance(Lsn(session.lsn));
-    let stay = Stay {
-        epoch: rig.pool.epochs().current(),
-    };
+    rig.pool
+        .epochs()
+        .advance(&rig.pool.gate().close(), Lsn(session.lsn));
+    let inside = pass(&rig.pool);
+    let stay = rig.pool.stay(&inside);
     let mut next = Vec::new();
     retry(|| {
         let scratch = &mut session.scratch;

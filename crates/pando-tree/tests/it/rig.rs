@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 
 use pando_format::page::PageKind;
-use pando_format::{Epoch, Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_format::{Lsn, PageId, PageSize, TreeId};
+use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
+use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
 use pando_tree::{
     Direction, LeafCopy, LeafFill, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
     prepare_image,
 };
 
-pub(crate) const STAY: Stay = Stay { epoch: Epoch(1) };
 const PAGE_IDS: usize = 1 << 16;
 
 /// Reproducible random numbers.
@@ -33,6 +33,16 @@ impl Random {
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Goes into the gate of `pool`.
+pub(crate) fn pass(pool: &Pool) -> Pass<'_> {
+    loop {
+        if let Some(pass) = pool.gate().try_enter() {
+            return pass;
+        }
+        thread::yield_now();
     }
 }
 
@@ -76,7 +86,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
         Self { pool, tree }
     }
 
@@ -92,10 +102,20 @@ impl Rig {
         };
         let scratch = &mut session.scratch;
         let done = retry(|| {
-            self.tree
-                .try_insert(&self.pool, &STAY, marks, key, value, scratch)
+            self.tree.try_insert(
+                &self.pool,
+                &self.pool.stay(&pass(&self.pool)),
+                marks,
+                key,
+                value,
+                scratch,
+            )
         });
-        retry(|| session.scratch.try_finish(&self.pool, &STAY));
+        retry(|| {
+            session
+                .scratch
+                .try_finish(&self.pool, &self.pool.stay(&pass(&self.pool)))
+        });
         done.replaced
     }
 
@@ -114,7 +134,13 @@ impl Rig {
             };
             let rest = entries[at..].iter().copied();
             let scratch = &mut session.scratch;
-            let run = (self.tree).put_run(&self.pool, &STAY, marks, rest, scratch);
+            let run = (self.tree).put_run(
+                &self.pool,
+                &self.pool.stay(&pass(&self.pool)),
+                marks,
+                rest,
+                scratch,
+            );
             if run.records == 0 {
                 let (key, value) = entries[at];
                 new += usize::from(!self.insert(session, key, value));
@@ -133,12 +159,39 @@ impl Rig {
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let removed = retry(|| self.tree.try_remove(&self.pool, &STAY, marks, key, scratch));
-        retry(|| session.scratch.try_finish(&self.pool, &STAY));
+        let removed = retry(|| {
+            self.tree.try_remove(
+                &self.pool,
+                &self.pool.stay(&pass(&self.pool)),
+                marks,
+                key,
+                scratch,
+            )
+        });
+        retry(|| {
+            session
+                .scratch
+                .try_finish(&self.pool, &self.pool.stay(&pass(&self.pool)))
+        });
         if removed.leaf_fill != LeafFill::Enough {
-            retry(|| self.tree.try_remove_empty(&self.pool, &STAY, marks, key));
+            retry(|| {
+                self.tree.try_remove_empty(
+                    &self.pool,
+                    &self.pool.stay(&pass(&self.pool)),
+                    marks,
+                    key,
+                )
+            });
             let scratch = &mut session.scratch;
-            retry(|| self.tree.try_merge(&self.pool, &STAY, marks, key, scratch));
+            retry(|| {
+                self.tree.try_merge(
+                    &self.pool,
+                    &self.pool.stay(&pass(&self.pool)),
+                    marks,
+                    key,
+                    scratch,
+                )
+            });
         }
         removed.existed
     }

@@ -8,7 +8,7 @@ use pando_pool::{Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
-use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
 
 fn fill_percent(rig: &Rig, leaves: usize, leaf_bytes: usize) -> usize {
     100 * leaf_bytes / (leaves * rig.pool.page_size().bytes())
@@ -164,15 +164,20 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     for (n, key) in keys.iter().enumerate() {
         let marks = marks(1000 + n as u64);
         let removed = retry(|| {
-            rig.tree
-                .try_remove(&rig.pool, &STAY, marks, key, &mut scratch)
+            rig.tree.try_remove(
+                &rig.pool,
+                &rig.pool.stay(&pass(&rig.pool)),
+                marks,
+                key,
+                &mut scratch,
+            )
         });
         assert_eq!(removed.leaf_fill == LeafFill::Empty, n + 1 == keys.len());
     }
     let newest = 1000 + keys.len() as u64 - 1;
     assert!(retry(|| rig.tree.try_remove_empty(
         &rig.pool,
-        &STAY,
+        &rig.pool.stay(&pass(&rig.pool)),
         marks(0),
         &keys[0]
     )));
@@ -184,7 +189,7 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     );
     assert!(!retry(|| rig.tree.try_remove_empty(
         &rig.pool,
-        &STAY,
+        &rig.pool.stay(&pass(&rig.pool)),
         marks(0),
         &keys[0]
     )));
@@ -203,7 +208,7 @@ fn a_split_leaf_hands_its_marks_to_both_sides() {
         retry(|| {
             rig.tree.try_insert(
                 &rig.pool,
-                &STAY,
+                &rig.pool.stay(&pass(&rig.pool)),
                 marks,
                 &n.to_be_bytes(),
                 &[1; 100],
@@ -242,10 +247,17 @@ fn a_dropped_tree_gives_all_its_pages_back() {
     let mut freed = 0;
     loop {
         let step = retry(|| {
-            rig.tree
-                .try_dismantle(&rig.pool, &STAY, &mut session.scratch)
+            rig.tree.try_dismantle(
+                &rig.pool,
+                &rig.pool.stay(&pass(&rig.pool)),
+                &mut session.scratch,
+            )
         });
-        retry(|| session.scratch.try_finish(&rig.pool, &STAY));
+        retry(|| {
+            session
+                .scratch
+                .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+        });
         freed += step.pages_freed as usize;
         assert_eq!(rig.pages_used(), used - freed);
         if step.done {
@@ -338,7 +350,7 @@ fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
     }
     {
         let mut latch = rig.pool.exclusive(rig.tree.root).unwrap();
-        let mut page = latch.modify(&STAY).unwrap();
+        let mut page = latch.modify(&rig.pool.stay(&pass(&rig.pool))).unwrap();
         // The root is its own first child.
         page.store(HEADER_WORDS + 1, u64::from(rig.tree.root.0));
     }

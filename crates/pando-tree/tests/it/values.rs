@@ -4,7 +4,7 @@ use pando_format::Lsn;
 use pando_pool::{Marks, Restart};
 use pando_tree::{Scratch, VALUE_BYTES_MAX};
 
-use crate::rig::{Random, Rig, STAY, Session, check_tree, retry};
+use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
 
 #[test]
 fn values_of_every_size_come_back() {
@@ -47,17 +47,28 @@ fn an_abandoned_insertion_leaks_nothing() {
     };
     let mut scratch = Scratch::new();
     let value = vec![1; 1 << 20];
-    let result = rig
-        .tree
-        .try_insert(&rig.pool, &STAY, marks, b"key", &value, &mut scratch);
+    let result = rig.tree.try_insert(
+        &rig.pool,
+        &rig.pool.stay(&pass(&rig.pool)),
+        marks,
+        b"key",
+        &value,
+        &mut scratch,
+    );
     assert!(result.is_err(), "more pages than frames");
     assert!(rig.pages_used() > used);
-    retry(|| scratch.abandon(&rig.pool, &STAY));
+    retry(|| scratch.abandon(&rig.pool, &rig.pool.stay(&pass(&rig.pool))));
     assert!(scratch.is_finished());
     assert_eq!(rig.pages_used(), used);
     retry(|| {
-        rig.tree
-            .try_insert(&rig.pool, &STAY, marks, b"key", b"short", &mut scratch)
+        rig.tree.try_insert(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            marks,
+            b"key",
+            b"short",
+            &mut scratch,
+        )
     });
     check_tree(&rig);
 }
@@ -73,13 +84,18 @@ fn an_insertion_abandoned_when_all_is_written_leaks_nothing() {
     let mut scratch = Scratch::new();
     let value = vec![1; 1 << 20];
     let latch = retry(|| rig.pool.exclusive(rig.tree.root));
-    let result = rig
-        .tree
-        .try_insert(&rig.pool, &STAY, marks, b"key", &value, &mut scratch);
+    let result = rig.tree.try_insert(
+        &rig.pool,
+        &rig.pool.stay(&pass(&rig.pool)),
+        marks,
+        b"key",
+        &value,
+        &mut scratch,
+    );
     assert_eq!(result, Err(Restart::Conflict));
     drop(latch);
     assert_eq!(rig.pages_used(), used + 1 + (1 << 20) / 4032 + 1);
-    retry(|| scratch.abandon(&rig.pool, &STAY));
+    retry(|| scratch.abandon(&rig.pool, &rig.pool.stay(&pass(&rig.pool))));
     assert_eq!(rig.pages_used(), used);
 }
 

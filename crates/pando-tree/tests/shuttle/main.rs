@@ -6,16 +6,16 @@
 
 use std::ops::Bound;
 
-use pando_format::{Epoch, Lsn, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_format::{Lsn, PageSize, TreeId};
+use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
 use pando_tree::{
     Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page, prepare_image,
 };
 
-const STAY: Stay = Stay { epoch: Epoch(1) };
 const MARKS: Marks = Marks {
     lsn: Lsn(1),
     multi_lsn: Lsn(0),
@@ -23,6 +23,16 @@ const MARKS: Marks = Marks {
 const SCHEDULES: usize = 300;
 /// Three of them fill a leaf.
 const VALUE: [u8; 1200] = [1; 1200];
+
+/// Goes into the gate of `pool`.
+fn pass(pool: &Pool) -> Pass<'_> {
+    loop {
+        if let Some(pass) = pool.gate().try_enter() {
+            return pass;
+        }
+        thread::yield_now();
+    }
+}
 
 struct Rig {
     pool: Pool,
@@ -54,31 +64,54 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &STAY, TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
         Arc::new(Self { pool, tree })
     }
 
     fn insert(&self, key: &[u8], value: &[u8]) {
         let mut scratch = Scratch::new();
         retry(|| {
-            self.tree
-                .try_insert(&self.pool, &STAY, MARKS, key, value, &mut scratch)
+            self.tree.try_insert(
+                &self.pool,
+                &self.pool.stay(&pass(&self.pool)),
+                MARKS,
+                key,
+                value,
+                &mut scratch,
+            )
         });
-        retry(|| scratch.try_finish(&self.pool, &STAY));
+        retry(|| scratch.try_finish(&self.pool, &self.pool.stay(&pass(&self.pool))));
     }
 
     fn remove(&self, key: &[u8]) {
         let mut scratch = Scratch::new();
         let removed = retry(|| {
-            self.tree
-                .try_remove(&self.pool, &STAY, MARKS, key, &mut scratch)
+            self.tree.try_remove(
+                &self.pool,
+                &self.pool.stay(&pass(&self.pool)),
+                MARKS,
+                key,
+                &mut scratch,
+            )
         });
         assert!(removed.existed);
         if removed.leaf_fill != LeafFill::Enough {
-            retry(|| self.tree.try_remove_empty(&self.pool, &STAY, MARKS, key));
             retry(|| {
-                self.tree
-                    .try_merge(&self.pool, &STAY, MARKS, key, &mut scratch)
+                self.tree.try_remove_empty(
+                    &self.pool,
+                    &self.pool.stay(&pass(&self.pool)),
+                    MARKS,
+                    key,
+                )
+            });
+            retry(|| {
+                self.tree.try_merge(
+                    &self.pool,
+                    &self.pool.stay(&pass(&self.pool)),
+                    MARKS,
+                    key,
+                    &mut scratch,
+                )
             });
         }
     }
@@ -120,13 +153,26 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
     while at < keys.len() {
         scratch.expect(&rig.pool, &fingers[at]);
         let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
-        let run = (rig.tree).put_run(&rig.pool, &STAY, MARKS, rest, &mut scratch);
+        let run = (rig.tree).put_run(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            MARKS,
+            rest,
+            &mut scratch,
+        );
         assert_eq!(run.new, run.records, "nobody else puts these keys");
         if run.records == 0 {
             let key = keys[at].as_bytes();
             let done = retry(|| {
                 let scratch = &mut scratch;
-                (rig.tree).try_insert(&rig.pool, &STAY, MARKS, key, &VALUE, scratch)
+                (rig.tree).try_insert(
+                    &rig.pool,
+                    &rig.pool.stay(&pass(&rig.pool)),
+                    MARKS,
+                    key,
+                    &VALUE,
+                    scratch,
+                )
             });
             assert!(!done.replaced);
         }

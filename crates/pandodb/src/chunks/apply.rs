@@ -8,7 +8,7 @@ use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::lost::AsideChange;
 use pando_format::{Extent, Lsn, PageId};
-use pando_pool::Marks;
+use pando_pool::{Marks, Stay};
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 
@@ -47,22 +47,22 @@ impl Store {
         (writes * BURIAL_PAGES_MAX).min(of_all + BURIAL_PAGES_LEAST)
     }
 
-    /// Puts a value in chunks; the caller is in the gate. Returns as [`Store::apply`] does.
+    /// Puts a value in chunks. Returns as [`Store::apply`] does.
     pub(crate) fn apply_chunks(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
         value: NewValue<'_>,
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
-        let stay = self.stay();
         let old = match value.parts.contains(&ChunkPart::Kept) {
-            true => match self.old_list(tree, key)? {
+            true => match self.old_list(stay, tree, key)? {
                 Ok(old) => old,
                 Err(error) => {
                     let change = (key, AsideChange::PutUnknown);
-                    self.put_aside(tree, marks.lsn, change, &error, scratch)?;
+                    self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
                     return Ok((0, LeafFill::Enough));
                 }
             },
@@ -78,7 +78,7 @@ impl Store {
                 ChunkPart::Kept => kept(old.as_ref(), value.shape, index)?,
                 ChunkPart::New(new) => {
                     let stored = new.stored(value.shape, index, self.space.block_bytes());
-                    let page = self.drive(|| self.pool.adopt_chunk(&stay, stored))?;
+                    let page = self.drive(|| self.pool.adopt_chunk(stay, stored))?;
                     if let Some(ids) = value.ids {
                         ids.taken();
                     }
@@ -100,19 +100,19 @@ impl Store {
         self.statistics.tick(Ticker::Puts, 1);
         let inserted = loop {
             let inserted = self.change(scratch, |scratch| {
-                tree.try_insert_chunked(&self.pool, &stay, marks, key, &bytes, scratch)
+                tree.try_insert_chunked(&self.pool, stay, marks, key, &bytes, scratch)
             });
             let error = match inserted {
                 Ok(inserted) => break inserted,
                 Err(error) => error,
             };
-            if self.give_page_up(tree, &error)? {
+            if self.give_page_up(stay, tree, &error)? {
                 let change = (key, AsideChange::PutChunks(&bytes));
-                self.put_aside(tree, marks.lsn, change, &error, scratch)?;
+                self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
                 return Ok((0, LeafFill::Enough));
             }
         };
-        self.end_change(tree, marks.lsn, Some(&list), scratch)?;
+        self.end_change(stay, tree, marks.lsn, Some(&list), scratch)?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
 
@@ -120,6 +120,7 @@ impl Store {
     /// reading it for good.
     fn old_list(
         &self,
+        stay: &Stay<'_>,
         tree: Tree,
         key: &[u8],
     ) -> Result<std::result::Result<Option<ChunkList>, Error>> {
@@ -128,7 +129,7 @@ impl Store {
                 Ok(list) => return Ok(Ok(list)),
                 Err(error) => error,
             };
-            if self.give_page_up(tree, &error)? {
+            if self.give_page_up(stay, tree, &error)? {
                 return Ok(Err(error));
             }
         }
@@ -143,10 +144,11 @@ impl Store {
     }
 
     /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
-    /// replaced or removed, but for those that `new` goes on naming. The caller is in the gate; the
-    /// leaf names them no more.
+    /// replaced or removed, but for those that `new` goes on naming. The leaf names them no
+    /// more.
     pub(crate) fn bury(
         &self,
+        stay: &Stay<'_>,
         lsn: Lsn,
         new: Option<&ChunkList>,
         scratch: &mut Scratch,
@@ -155,12 +157,13 @@ impl Store {
         if bytes.is_empty() {
             return Ok(());
         }
-        let buried = self.bury_list(lsn, &bytes, new, scratch);
+        let buried = self.bury_list(stay, lsn, &bytes, new, scratch);
         unless_damaged(buried, "chunks of a value that is gone are leaked")
     }
 
     fn bury_list(
         &self,
+        stay: &Stay<'_>,
         lsn: Lsn,
         bytes: &[u8],
         new: Option<&ChunkList>,
@@ -188,7 +191,7 @@ impl Store {
         for row in dead.chunks(GARBAGE_CHUNKS_MAX) {
             let key = chunk_garbage_key(lsn, row[0]);
             let value = GarbageRow::encode_chunks(row);
-            self.apply(GARBAGE, marks, &key, Some(&value), scratch)?;
+            self.apply(stay, GARBAGE, marks, &key, Some(&value), scratch)?;
         }
         self.registry.want();
         Ok(())
@@ -333,8 +336,9 @@ mod tests {
             multi_lsn: Lsn(0),
         };
         let tree = table.state.tree().unwrap();
-        let pass = engine.gate.try_enter().unwrap();
-        let applied = engine.apply_chunks(tree, marks, b"k", value, &mut Scratch::new());
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let stay = &engine.pool.stay(&pass);
+        let applied = engine.apply_chunks(stay, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
         // Before the batch has ended.
         assert!(engine.space.try_promise_ids(3, || 3).is_some());

@@ -13,7 +13,7 @@ use pando_format::catalogue::GarbageRow;
 use pando_format::lost::{AsideChange, AsideWrite, decode_aside_key, decode_piece, leak_key};
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::Marks;
+use pando_pool::{Marks, Stay};
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree, ValueReader};
 
 use crate::chunks::apply::decode_list;
@@ -47,8 +47,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         }
         self.check()?;
         tracing::info!("writers wait until what was leaked is found");
-        let closed = engine.gate.close();
-        let reclaimed = reclaim(&engine.store);
+        let closed = engine.pool.gate().close();
+        let reclaimed = reclaim(&engine.store, &engine.pool.stay(&closed));
         drop(closed);
         if let Ok(count) = &reclaimed {
             tracing::info!(count, "what was leaked is free again");
@@ -57,20 +57,19 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     }
 }
 
-/// The caller has closed the gate.
-fn reclaim(store: &Store) -> Result<u64> {
+/// With the gate closed: nobody else changes anything.
+fn reclaim(store: &Store, stay: &Stay<'_>) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
     let mut named = Named::of(store, &rows)?;
     for root in [CATALOGUE.root, GARBAGE.root] {
         assert!(named.has(root), "what all trees hang on is not named");
     }
-    let stay = store.stay();
     let mut count = 0;
     for page in (0..store.pool.page_ids().high_water()).map(PageId) {
         if !store.pool.is_used(page) || named.has(page) || !named.is_gone(page) {
             continue;
         }
-        store.drive(|| store.pool.free_unread(&stay, page))?;
+        store.drive(|| store.pool.free_unread(stay, page))?;
         count += 1;
     }
     if named.is_whole {
@@ -83,7 +82,7 @@ fn reclaim(store: &Store) -> Result<u64> {
             .iter()
             .filter(|(key, _)| key[..] >= leak_key(TreeId(0))[..]);
         for (key, _) in leaks {
-            store.apply(GARBAGE, marks, key, None, &mut scratch)?;
+            store.apply(stay, GARBAGE, marks, key, None, &mut scratch)?;
         }
     }
     Ok(count)

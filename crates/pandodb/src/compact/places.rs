@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use pando_device::{File, IoBuf};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::{Extent, PageId, StoredPage};
-use pando_pool::{Attempt, Restart};
+use pando_pool::{Attempt, Restart, Stay};
 use pando_stats::Ticker;
 
 use crate::compact::progress::{CompactPhase, CompactProgress};
@@ -132,7 +132,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             }
             for page in group {
                 let _promise = self.room_to_change()?;
-                engine.in_gate(1, |engine| engine.write_again(*page, limit))?;
+                engine.in_gate(1, |engine, stay| engine.write_again(stay, *page, limit))?;
             }
         }
         Ok(())
@@ -172,8 +172,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 }
 
 impl Engine {
-    /// In the gate: marks `page` to be written again if it still ends behind `limit`.
-    fn write_again(&self, page: PageId, limit: u64) -> Attempt<()> {
+    /// Marks `page` to be written again if it still ends behind `limit`.
+    fn write_again(&self, stay: &Stay<'_>, page: PageId, limit: u64) -> Attempt<()> {
         let mut latch = match self.pool.exclusive(page) {
             Ok(latch) => latch,
             // The page is gone.
@@ -183,7 +183,7 @@ impl Engine {
         let extent = self.pool.stored_extent(page);
         if latch.page() == page
             && extent.is_some_and(|extent| end_of(extent) > limit)
-            && latch.write_again(&self.stay())?
+            && latch.write_again(stay)?
         {
             self.statistics.tick(Ticker::CompactPages, 1);
         }
@@ -229,10 +229,9 @@ impl Engine {
             }
             let new = StoredPage { extent, ..old };
             // Only its word changes.
-            let moved = self.in_gate(0, |engine| {
-                let stay = engine.stay();
-                let same = stay.epoch == epoch;
-                Ok(same && engine.pool.move_chunk(&stay, page, old, new))
+            let moved = self.in_gate(0, |engine, stay| {
+                let same = stay.epoch() == epoch;
+                Ok(same && engine.pool.move_chunk(stay, page, old, new))
             });
             if !matches!(moved, Ok(true)) {
                 self.space.free_all([extent]);

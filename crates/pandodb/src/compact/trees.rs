@@ -109,9 +109,9 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             key,
             next,
         } = place;
-        Ok(self.engine.in_gate(MERGE_PAGES, |engine| {
-            let (stay, marks) = (engine.stay(), engine.background_marks());
-            let packed = tree.try_pack(&engine.pool, &stay, marks, key, *level, next, scratch);
+        Ok(self.engine.in_gate(MERGE_PAGES, |engine, stay| {
+            let marks = engine.background_marks();
+            let packed = tree.try_pack(&engine.pool, stay, marks, key, *level, next, scratch);
             unless_gone(*tree, packed)
         })?)
     }
@@ -119,9 +119,9 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     /// A root with one child takes its place.
     fn collapse(&mut self, tree: Tree, scratch: &mut Scratch) -> Part<()> {
         let _promise = self.room_to_change()?;
-        self.engine.in_gate(MERGE_PAGES, |engine| {
-            let (stay, marks) = (engine.stay(), engine.background_marks());
-            let merged = tree.try_merge(&engine.pool, &stay, marks, b"", scratch);
+        self.engine.in_gate(MERGE_PAGES, |engine, stay| {
+            let marks = engine.background_marks();
+            let merged = tree.try_merge(&engine.pool, stay, marks, b"", scratch);
             unless_gone(tree, merged)
         })?;
         Ok(())

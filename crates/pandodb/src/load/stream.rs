@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 
 use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, File, IoBuf};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
-use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredPage};
-use pando_sync::atomic::Ordering;
+use pando_format::{Extent, PageEncoder, PageId, StoredPage};
 
 use crate::chunks::room::{ChunkRoom, ChunkTurn};
 use crate::engine::{Engine, Shared};
@@ -128,10 +127,10 @@ impl PageStream {
         let bytes = &mut self.buffer[self.filled..self.filled + page_bytes];
         bytes.fill(0);
         lay_out(bytes.as_chunks_mut().0, page);
-        // Relaxed: an epoch that has ended says no more than that the extent has to wait for one
+        // An epoch that has ended says no more than that the extent has to wait for one
         // more checkpoint when it is freed.
-        let epoch = Epoch(self.engine.epoch.load(Ordering::Relaxed));
         let pool = &self.engine.pool;
+        let epoch = pool.epochs().current();
         let stored = pool.seal_outside(bytes, page, epoch, &mut self.encoder);
         self.filled += stored.extent.blocks as usize * self.engine.space.block_bytes() as usize;
         assert!(

@@ -140,9 +140,8 @@ impl HiddenTree {
         );
         let mut scratch = Scratch::new();
         let _promise = engine.block(|_| engine.promise_pages())?;
-        let tree = engine.in_open_gate(|engine| {
-            let stay = engine.stay();
-            let tree = Tree::create(&engine.pool, &stay, id)?;
+        let tree = engine.in_open_gate(|engine, stay| {
+            let tree = Tree::create(&engine.pool, stay, id)?;
             // From here on something has changed: the stay ends only when all of it is done.
             let row = TreeRow {
                 tree: id,
@@ -152,7 +151,7 @@ impl HiddenTree {
             let (key, row) = (filled_garbage_key(id), row.encode_garbage());
             let noted = engine
                 .wire_root(tree)
-                .and_then(|()| engine.apply(GARBAGE, marks, &key, Some(&row), &mut scratch));
+                .and_then(|()| engine.apply(stay, GARBAGE, marks, &key, Some(&row), &mut scratch));
             if let Err(error) = noted {
                 engine.poison(error);
             }
@@ -191,16 +190,15 @@ impl HiddenTree {
             engine.wait_for_short_epoch()?;
             let _promise = engine.block(|_| engine.promise_pages())?;
             let (mut adopted, mut room) = (0, left.min(LEAVES_PER_STAY));
-            engine.in_open_gate(|engine| {
-                let stay = engine.stay();
+            engine.in_open_gate(|engine, stay| {
                 while room > 0 && adopted < ADOPTED_PER_STAY {
                     let leaf = &leaves[0];
                     let (separator, page) = (&leaf.separator, leaf.page);
-                    tree.try_append_leaf(&engine.pool, &stay, separator, page, scratch)?;
+                    tree.try_append_leaf(&engine.pool, stay, separator, page, scratch)?;
                     // Nothing fails from here to the end of the leaf.
                     let leaf = leaves.pop_front().expect("looked at above");
                     let pages = written.drain(..leaf.pages);
-                    adopted += leaf.adopt(engine, &stay, pages);
+                    adopted += leaf.adopt(engine, stay, pages);
                     left -= 1;
                     room -= 1;
                 }
@@ -249,7 +247,7 @@ impl Leaf {
     fn adopt(
         mut self,
         engine: &Engine,
-        stay: &Stay,
+        stay: &Stay<'_>,
         written: impl Iterator<Item = (PageId, StoredPage)>,
     ) -> usize {
         assert!(
@@ -310,13 +308,16 @@ impl Engine {
     }
 
     /// As [`Engine::in_gate`], for a store that may be closed meanwhile.
-    fn in_open_gate<T>(&self, mut step: impl FnMut(&Self) -> pando_pool::Attempt<T>) -> Result<T> {
-        let done = self.in_gate(PAGES_PER_STAY, |engine| {
+    fn in_open_gate<T>(
+        &self,
+        mut step: impl FnMut(&Self, &Stay<'_>) -> pando_pool::Attempt<T>,
+    ) -> Result<T> {
+        let done = self.in_gate(PAGES_PER_STAY, |engine, stay| {
             // In the gate: who closes the store looks at what is dirty behind this.
             if engine.closed.load(Ordering::Acquire) {
                 return Ok(None);
             }
-            step(engine).map(Some)
+            step(engine, stay).map(Some)
         })?;
         done.ok_or(Error::Closed)
     }
@@ -339,6 +340,7 @@ impl Store {
     /// [`Error::Corrupt`] when there is no such tree.
     pub(crate) fn unbury_filled(
         &self,
+        stay: &Stay<'_>,
         filled: Filled,
         marks: Marks,
         scratch: &mut Scratch,
@@ -354,7 +356,7 @@ impl Store {
                 format!("{}: {id} at {root} was not filled", marks.lsn),
             ));
         }
-        self.apply(GARBAGE, marks, &key, None, scratch)?;
+        self.apply(stay, GARBAGE, marks, &key, None, scratch)?;
         Ok(())
     }
 }

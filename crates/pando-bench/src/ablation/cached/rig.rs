@@ -1,8 +1,9 @@
 //! A tree whose pages are all in memory, filled in random order, and reads of it that are checked.
 
-use pando_format::{Compression, Epoch, Lsn, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_format::{Compression, Lsn, PageSize, TreeId};
+use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
+use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
 use pando_tree::{Scratch, Tree, check_page, prepare_image};
 
@@ -11,8 +12,6 @@ use crate::keys::Keys;
 use crate::options::KeyKind;
 use crate::random::mix;
 
-/// Nothing here ends an epoch.
-pub(super) const STAY: Stay = Stay { epoch: Epoch(1) };
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
 /// Bytes of a value.
@@ -21,6 +20,11 @@ pub(super) const VALUE_BYTES: usize = 100;
 pub(super) const ENTRY_BYTES: u64 = 128;
 /// Frames beside those of the leaves, at least what a pool must have.
 const FRAMES_SPARE: usize = 256;
+
+/// Goes into the gate of `pool`, which nobody closes here.
+pub(super) fn pass(pool: &Pool) -> Pass<'_> {
+    pool.gate().try_enter().expect("nothing here ends an epoch")
+}
 
 /// A pool, and the tree in it.
 #[derive(Debug)]
@@ -56,7 +60,7 @@ impl Rig {
             during: "mapping memory".to_owned(),
             source,
         })?;
-        let tree = Tree::create(&pool, &STAY, TreeId(1)).map_err(refusal)?;
+        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(1)).map_err(refusal)?;
         let root = retry(|| pool.exclusive(tree.root))?;
         root.wire();
         drop(root);
@@ -85,8 +89,8 @@ impl Rig {
             multi_lsn: Lsn(0),
         };
         let (pool, tree) = (&self.pool, &self.tree);
-        retry(|| tree.try_insert(pool, &STAY, marks, key, value, scratch))?;
-        retry(|| scratch.try_finish(pool, &STAY))
+        retry(|| tree.try_insert(pool, &pool.stay(&pass(pool)), marks, key, value, scratch))?;
+        retry(|| scratch.try_finish(pool, &pool.stay(&pass(pool))))
     }
 }
 

@@ -9,7 +9,7 @@ use pando_sync::thread;
 use pando_tree::node::view::Node;
 use pando_tree::{Approach, Freely, LeafFill, Lookup, Scratch, Tree, ValueReader};
 
-use super::rig::{Rig, STAY, is_value_of, value_of};
+use super::rig::{Rig, is_value_of, pass, value_of};
 use super::snapshot::{FromSnapshot, RootSnapshot};
 
 const KEYS: u64 = 1000;
@@ -49,10 +49,11 @@ fn read(rig: &Rig, snapshot: &mut RootSnapshot, number: u64) -> Attempt<bool> {
 fn remove(rig: &Rig, number: u64) {
     let (pool, tree, key) = (&rig.pool, &rig.tree, key_of(rig, number));
     let mut scratch = Scratch::new();
-    let removed = tree.try_remove(pool, &STAY, MARKS, &key, &mut scratch);
-    scratch.try_finish(pool, &STAY).unwrap();
+    let removed = tree.try_remove(pool, &pool.stay(&pass(pool)), MARKS, &key, &mut scratch);
+    scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
     if removed.unwrap().leaf_fill == LeafFill::Empty {
-        tree.try_remove_empty(pool, &STAY, MARKS, &key).unwrap();
+        tree.try_remove_empty(pool, &pool.stay(&pass(pool)), MARKS, &key)
+            .unwrap();
     }
 }
 
@@ -194,9 +195,16 @@ fn a_tree_of_one_leaf_has_no_copy_and_is_read() {
         let key = [&key_of(&rig, number)[..], b"!"].concat();
         let mut scratch = Scratch::new();
         let tree = &rig.tree;
-        let removed = tree.try_remove(&rig.pool, &STAY, MARKS, &key, &mut scratch);
+        let removed = tree.try_remove(
+            &rig.pool,
+            &rig.pool.stay(&pass(&rig.pool)),
+            MARKS,
+            &key,
+            &mut scratch,
+        );
         if removed.unwrap().leaf_fill == LeafFill::Empty {
-            let removed = tree.try_remove_empty(&rig.pool, &STAY, MARKS, &key);
+            let removed =
+                tree.try_remove_empty(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), MARKS, &key);
             removed.unwrap();
         }
     }
@@ -222,7 +230,7 @@ fn move_page(rig: &Rig, page: PageId) {
     while !pool.is_on_disk(page) {
         pool.sweep(pool.frames(), 1, &mut Vec::new());
     }
-    let other = pool.allocate(&STAY, TreeId(9), PageKind::Overflow, 0);
+    let other = pool.allocate(&pool.stay(&pass(pool)), TreeId(9), PageKind::Overflow, 0);
     assert_eq!(other.unwrap().hint() - 1, frame, "it is used at once");
     let Ok(LoadStart::Claimed(ticket)) = pool.begin_load(page) else {
         panic!("nobody else reads");
@@ -278,7 +286,7 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
     let mut scratch = Scratch::new();
     while !rig
         .tree
-        .try_dismantle(&rig.pool, &STAY, &mut scratch)
+        .try_dismantle(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), &mut scratch)
         .unwrap()
         .done
     {}
@@ -286,7 +294,7 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
     // Its page becomes the root of another tree.
     let mut others = Vec::new();
     while others.last() != Some(&rig.tree.root) {
-        let other = Tree::create(&rig.pool, &STAY, TreeId(5)).unwrap();
+        let other = Tree::create(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), TreeId(5)).unwrap();
         others.push(other.root);
     }
     assert!(read(&rig, &mut snapshot, 1).is_err());

@@ -1,0 +1,69 @@
+//! Stays: the proof that pages may be changed now.
+
+use std::marker::PhantomData;
+
+use pando_format::Epoch;
+use pando_sync::gate::Inside;
+
+use crate::pool::Pool;
+
+/// Proof that the caller is in the pool's gate, or has closed it. Every change of a page needs one.
+///
+/// [`Pool::stay`] alone makes it, of a pass or of the closed gate, and it ends before them. Nobody
+/// else can:
+///
+/// ```compile_fail,E0451
+/// # use pando_format::Epoch;
+/// # use pando_pool::Stay;
+/// let stay = Stay { epoch: Epoch(1), inside: std::marker::PhantomData };
+/// ```
+///
+/// ```compile_fail,E0597
+/// # fn change(pool: &pando_pool::Pool) -> Option<()> {
+/// let stay = {
+///     let pass = pool.gate().try_enter()?;
+///     pool.stay(&pass)
+/// };
+/// drop(stay);
+/// # Some(())
+/// # }
+/// ```
+///
+/// What does compile:
+///
+/// ```
+/// # fn change(pool: &pando_pool::Pool) -> Option<()> {
+/// let pass = pool.gate().try_enter()?;
+/// let stay = pool.stay(&pass);
+/// drop(stay);
+/// # Some(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Stay<'gate> {
+    epoch: Epoch,
+    inside: PhantomData<&'gate ()>,
+}
+
+impl Stay<'_> {
+    /// The current epoch. It cannot end while somebody is in the gate.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+impl Pool {
+    /// The proof of being `inside` the gate of this pool.
+    #[inline]
+    pub fn stay<'gate>(&self, inside: &'gate impl Inside) -> Stay<'gate> {
+        debug_assert!(
+            std::ptr::eq(inside.gate(), self.gate()),
+            "inside the gate of another pool"
+        );
+        Stay {
+            epoch: self.epochs().current(),
+            inside: PhantomData,
+        }
+    }
+}
