@@ -215,7 +215,13 @@ fn build_soon<'c>(command: &'c mut Command, tree: &Path, flags: &str) -> &'c mut
 fn build(tree: &Path, flags: &str, test: &str) -> Command {
     let arguments = test.split_whitespace().take_while(|word| *word != "--");
     let mut build = cargo(tree, None);
-    build.args(["test", "--no-run"]).args(arguments);
+    if test.split_whitespace().any(|word| word == "--doc") {
+        // Doc tests are built when they run: what they stand on is built here.
+        build.args(["test", "--no-run", "--lib"]);
+        build.args(arguments.take_while(|word| *word != "--doc"));
+    } else {
+        build.args(["test", "--no-run"]).args(arguments);
+    }
     build_soon(&mut build, tree, flags);
     build
 }
