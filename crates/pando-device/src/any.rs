@@ -104,6 +104,16 @@ impl AnyDevice {
         }
     }
 
+    /// True if it is one that crashes and fails on demand, as simulations use it.
+    pub fn is_simulated(&self) -> bool {
+        match self {
+            Self::Faulty(_) => true,
+            Self::Injector(device) => device.inner().is_simulated(),
+            Self::Timed(device) => device.inner().is_simulated(),
+            Self::Directory(_) | Self::Memory(_) | Self::Null(_) => false,
+        }
+    }
+
     /// What serves the channels and what was passed over for it, where there is a choice.
     pub fn choice(&self) -> Option<BackendChoice> {
         match self {

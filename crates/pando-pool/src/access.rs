@@ -225,6 +225,19 @@ impl<'a> Exclusive<'a> {
         Ok(PageMut::new(self.pool.frame_words(self.frame)))
     }
 
+    /// As [`Exclusive::modify`], for a change that lays the page out anew, as splits, merges and
+    /// packing do: its next image is checked before it is written, in every build.
+    ///
+    /// # Errors
+    /// As [`Exclusive::modify`].
+    pub fn rebuild(&mut self, stay: &Stay<'_>) -> Attempt<PageMut<'_>> {
+        self.modify(stay)?;
+        let header = self.pool.header(self.frame);
+        // Behind `modify`, which may have copied an image of what the page held before.
+        header.set_rebuilt(true);
+        Ok(PageMut::new(self.pool.frame_words(self.frame)))
+    }
+
     /// Marks a clean page dirty without a change, so that it is written again, to another place.
     /// False if that is so already, or the page is free but for its image.
     ///
@@ -304,6 +317,7 @@ impl<'a> Exclusive<'a> {
         let header = pool.header(frame);
         header.set_stored(None, Epoch(0));
         header.set_freed_epoch(None);
+        header.set_rebuilt(false);
         pool.table().set(page, old, Place::Free);
         header.set_page(PageId::NONE);
         drop(self);

@@ -12,6 +12,7 @@ use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 
+use crate::image::BadImage;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::stay::Stay;
@@ -31,18 +32,21 @@ impl Pool {
     /// Makes the bytes of a new page ready to be written, as those of an image are. `epoch` goes
     /// on, or has ended. Returns what will be known of the page once it is written; its extent
     /// begins at block 0 and is as long as it has to be.
+    ///
+    /// # Errors
+    /// [`BadImage`]: it must not be written.
     pub fn seal_outside(
         &self,
         bytes: &mut [u8],
         page: PageId,
         epoch: Epoch,
         encoder: &mut PageEncoder,
-    ) -> StoredPage {
-        let sealed = self.seal(bytes, page, epoch, encoder);
+    ) -> Result<StoredPage, BadImage> {
+        let sealed = self.seal(bytes, page, epoch, false, encoder)?;
         self.statistics().tick(Ticker::PageWrites, 1);
         self.statistics()
             .tick(Ticker::PageWriteBytes, sealed.stored as u64);
-        StoredPage {
+        Ok(StoredPage {
             extent: Extent {
                 block: 0,
                 blocks: (sealed.stored / self.options().block_bytes) as u32,
@@ -50,7 +54,7 @@ impl Pool {
             tag: sealed.tag,
             names_chunks: sealed.facts.names_pages,
             kind: StoredKind::Page,
-        }
+        })
     }
 
     /// Makes `page`, a reserved id, the page or chunk that was written at `stored`, in the epoch of

@@ -17,7 +17,7 @@ pub(crate) const HEAT_WARM: u8 = 2;
 pub(crate) const HEAT_HOT: u8 = 3;
 
 /// What is known about the page in a frame. All fields but `holds` and `heat` change only under the
-/// exclusive latch, or (`image`) under a shared one by whoever owns the image.
+/// exclusive latch, or (`image`, `rebuilt`) under a shared one by whoever owns the image.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct FrameHeader {
@@ -40,6 +40,8 @@ pub(crate) struct FrameHeader {
     heat: AtomicU8,
     /// Not evictable.
     wired: AtomicBool,
+    /// The page was laid out anew since its last image was copied: the next one is checked.
+    rebuilt: AtomicBool,
     /// Changes that had to give way to others: see [`crate::strife`].
     strife: AtomicU32,
 }
@@ -62,6 +64,7 @@ impl FrameHeader {
             freed_epoch: AtomicU64::new(0),
             heat: AtomicU8::new(HEAT_NEW),
             wired: AtomicBool::new(false),
+            rebuilt: AtomicBool::new(false),
             strife: AtomicU32::new(0),
         }
     }
@@ -140,6 +143,19 @@ impl FrameHeader {
     pub(crate) fn set_freed_epoch(&self, epoch: Option<Epoch>) {
         self.freed_epoch
             .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_rebuilt(&self, rebuilt: bool) {
+        self.rebuilt.store(rebuilt, Ordering::Relaxed);
+    }
+
+    /// Whether the page was laid out anew since the last call; of whoever copies an image.
+    pub(crate) fn take_rebuilt(&self) -> bool {
+        let rebuilt = self.rebuilt.load(Ordering::Relaxed);
+        if rebuilt {
+            self.set_rebuilt(false);
+        }
+        rebuilt
     }
 
     pub(crate) fn is_wired(&self) -> bool {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use pando_device::IoBuf;
-use pando_format::bytes::{put_u32, put_u64};
+use pando_format::bytes::{put_u32, put_u64, u32_at};
 use pando_format::page;
 use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
@@ -25,6 +25,25 @@ use crate::restart::{Attempt, Resource, Restart};
 pub struct ImageFacts {
     /// A leaf that names other pages (of long values): freeing it takes reading it.
     pub names_pages: bool,
+}
+
+/// Which images are checked in full before they are written, as pages are that were read. The
+/// marks of a leaf, and the id, always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckImages {
+    /// Each.
+    All,
+    /// Those of pages that were laid out anew since their last image: see [`Exclusive::rebuild`].
+    Rebuilt,
+}
+
+/// A page in memory that must not be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadImage {
+    /// The page.
+    pub page: PageId,
+    /// What is wrong with it.
+    pub what: String,
 }
 
 /// Bytes of a page that are ready to be written.
@@ -45,6 +64,8 @@ pub struct Image {
     epoch: Epoch,
     tag: u32,
     facts: ImageFacts,
+    /// The page was laid out anew since the last image.
+    rebuilt: bool,
     /// How many of `bytes` are to be written: whole blocks.
     stored: usize,
     bytes: IoBuf,
@@ -74,6 +95,7 @@ struct Stashed {
     frame: FrameIndex,
     version: u64,
     epoch: Epoch,
+    rebuilt: bool,
     /// Without a page, and in no list of free ones: whoever has this owns it.
     copy: FrameIndex,
 }
@@ -189,6 +211,7 @@ impl Pool {
             frame,
             version,
             epoch,
+            rebuilt: self.header(frame).take_rebuilt(),
             copy: copy_frame,
         };
         self.add_started(|started| started.stashed.push_back(stashed));
@@ -207,6 +230,7 @@ impl Pool {
             epoch: stashed.epoch,
             tag: 0,
             facts: ImageFacts::default(),
+            rebuilt: stashed.rebuilt,
             stored: bytes.len(),
             bytes,
         }
@@ -215,7 +239,8 @@ impl Pool {
     fn copy_image(&self, frame: FrameIndex, version: u64, epoch: Epoch, mut bytes: IoBuf) -> Image {
         // The latch is held, shared or exclusive.
         copy_words(self.frame_words(frame), &mut bytes);
-        let page = self.header(frame).page();
+        let header = self.header(frame);
+        let page = header.page();
         self.epochs().image_began(epoch);
         Image {
             page,
@@ -224,6 +249,7 @@ impl Pool {
             epoch,
             tag: 0,
             facts: ImageFacts::default(),
+            rebuilt: header.take_rebuilt(),
             stored: bytes.len(),
             bytes,
         }
@@ -302,11 +328,16 @@ impl Pool {
 
     /// Makes an image ready to be written: epoch, hints, compression, checksum. Outside of any
     /// latch.
-    pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) {
-        let sealed = self.seal(&mut image.bytes, image.page, image.epoch, encoder);
+    ///
+    /// # Errors
+    /// [`BadImage`]: it must not be written, and is to be abandoned.
+    pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) -> Result<(), BadImage> {
+        let (page, epoch, rebuilt) = (image.page, image.epoch, image.rebuilt);
+        let sealed = self.seal(&mut image.bytes, page, epoch, rebuilt, encoder)?;
         image.facts = sealed.facts;
         image.stored = sealed.stored;
         image.tag = sealed.tag;
+        Ok(())
     }
 
     /// Makes the bytes of `page`, in an image or elsewhere, ready to be written in `epoch`.
@@ -315,12 +346,13 @@ impl Pool {
         bytes: &mut [u8],
         page: PageId,
         epoch: Epoch,
+        rebuilt: bool,
         encoder: &mut PageEncoder,
-    ) -> Sealed {
+    ) -> Result<Sealed, BadImage> {
         put_u64(bytes, page::WORD_EPOCH * 8, epoch.0);
         let facts = (self.options().prepare_image)(bytes);
-        let marks = page::check_marks(bytes, self.epochs().ceiling(epoch));
-        assert_eq!(marks, Ok(()), "the image of {page}");
+        self.check_unsealed(bytes, page, epoch, rebuilt)
+            .map_err(|what| BadImage { page, what })?;
         let options = self.options();
         let stored = encoder.encode(bytes, options.block_bytes, options.compression);
         if stored < bytes.len() {
@@ -328,11 +360,30 @@ impl Pool {
         }
         let checksum = page::checksum(&bytes[..stored]);
         put_u32(bytes, 0, checksum);
-        Sealed {
+        Ok(Sealed {
             stored,
             tag: StoredPage::tag_of(checksum),
             facts,
+        })
+    }
+
+    /// What `Pool::check_loaded` looks for when the page is read, but for what sealing adds.
+    fn check_unsealed(
+        &self,
+        bytes: &[u8],
+        page: PageId,
+        epoch: Epoch,
+        rebuilt: bool,
+    ) -> Result<(), String> {
+        let found = PageId(u32_at(bytes, page::WORD_ID * 8 + 4));
+        if found != page {
+            return Err(format!("calls itself {found}"));
         }
+        let options = self.options();
+        if rebuilt || options.check_images == CheckImages::All {
+            (options.check_page)(bytes).map_err(str::to_owned)?;
+        }
+        page::check_marks(bytes, self.epochs().ceiling(epoch)).map_err(|damage| damage.what)
     }
 
     /// Records that `image` lies at `extent`: the page's place moves there, what it was before is

@@ -51,7 +51,7 @@ pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic};
 pub use hold_budget::{HoldBudget, HoldShare, StepShare};
-pub use image::{Image, ImageFacts};
+pub use image::{BadImage, CheckImages, Image, ImageFacts};
 pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
 pub use pool::{Pool, PoolOptions};
 pub use restart::{Attempt, Resource, Restart};

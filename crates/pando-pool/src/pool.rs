@@ -10,7 +10,7 @@ use pando_sync::{Gate, WaitList, WordArena, audit};
 use crate::epoch::Epochs;
 use crate::eviction::FreeFrames;
 use crate::frame::FrameHeader;
-use crate::image::{ImageFacts, Images};
+use crate::image::{CheckImages, ImageFacts, Images};
 use crate::load::{Content, LoadWaiters};
 use crate::page_ids::PageIds;
 use crate::page_table::{PageTable, Place};
@@ -35,8 +35,10 @@ pub struct PoolOptions {
     pub compression: Compression,
     /// Makes a page's bytes ready for the device (hints zeroed) and says what it names.
     pub prepare_image: fn(&mut [u8]) -> ImageFacts,
-    /// Checks the structure of a page that came from the device.
+    /// Checks the structure of a page that came from the device, or is about to go there.
     pub check_page: fn(&[u8]) -> Result<(), &'static str>,
+    /// Which of those that go there.
+    pub check_images: CheckImages,
     /// What becomes of bytes that were read: always checked, but in measurements.
     pub content: Content,
     /// Where ticks go.

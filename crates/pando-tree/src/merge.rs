@@ -162,8 +162,8 @@ impl Pair<'_> {
         let mut parent = self.parent.upgrade()?;
         let mut left = self.left.upgrade()?;
         let mut right = self.right.upgrade()?;
-        let mut parent_page = parent.modify(stay)?;
-        let mut left_page = left.modify(stay)?;
+        let mut parent_page = parent.rebuild(stay)?;
+        let mut left_page = left.rebuild(stay)?;
         // A running checkpoint has what it needs of the page before it is freed.
         right.modify(stay)?;
         let list = &work.list;

@@ -238,9 +238,9 @@ impl Pair<'_> {
         let mut parent_latch = self.parent.upgrade()?;
         let mut left_latch = self.left.upgrade()?;
         let mut right_latch = self.right.upgrade()?;
-        let mut parent_page = parent_latch.modify(stay)?;
-        let mut left_page = left_latch.modify(stay)?;
-        let mut right_page = right_latch.modify(stay)?;
+        let mut parent_page = parent_latch.rebuild(stay)?;
+        let mut left_page = left_latch.rebuild(stay)?;
+        let mut right_page = right_latch.rebuild(stay)?;
         let inherited = marks_of(&Node::open(self.right.words().slice()));
         list.build(&mut left_page, 0, cut, prefixes.0);
         list.build(&mut right_page, cut, list.len(), prefixes.1);

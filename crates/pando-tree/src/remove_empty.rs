@@ -115,7 +115,7 @@ impl Tree {
             let heir_latch = heir.upgrade()?;
             (Chain::latch(path, depth + 1, leaf, stay)?, heir_latch)
         };
-        let mut fork_page = fork_latch.modify(stay)?;
+        let mut fork_page = fork_latch.rebuild(stay)?;
         let mut heir_page = heir_latch.modify(stay)?;
         let (lsn_max, multi_lsn) = marks_of(&Node::open(leaf.words().slice()));
         view::raise_marks(&mut heir_page, lsn_max, multi_lsn);
@@ -162,7 +162,7 @@ impl Tree {
         let mut root_latch = root.upgrade()?;
         let mut child_latch = child.upgrade()?;
         child_latch.modify(stay)?;
-        let mut root_page = root_latch.modify(stay)?;
+        let mut root_page = root_latch.rebuild(stay)?;
         let words = child.words().slice();
         let child_node = Node::open(words);
         let kind = if child_node.is_inner() {

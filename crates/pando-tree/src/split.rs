@@ -326,9 +326,9 @@ impl Tree {
         let (kind, level) = (kind_of(&node), node.level());
         let mut parent_latch = parent.upgrade()?;
         let mut node_latch = plan.node.upgrade()?;
-        let mut parent_page = parent_latch.modify(stay)?;
+        let mut parent_page = parent_latch.rebuild(stay)?;
         let mut node_page = match plan.left {
-            Some(side) => Some((side, node_latch.modify(stay)?)),
+            Some(side) => Some((side, node_latch.rebuild(stay)?)),
             None => None,
         };
         let mut right = allocate(pool, stay, self.id, kind, level)?;
@@ -365,7 +365,7 @@ impl Tree {
             return damaged(&plan.node, "is too tall");
         }
         let mut root = plan.node.upgrade()?;
-        let mut root_page = root.modify(stay)?;
+        let mut root_page = root.rebuild(stay)?;
         let mut left = allocate(pool, stay, self.id, kind, level)?;
         let mut right = match allocate(pool, stay, self.id, kind, level) {
             Ok(right) => right,
@@ -406,7 +406,7 @@ fn write_side(
     plan: &Plan<'_, '_>,
     side: Side<'_>,
 ) -> Attempt<()> {
-    let mut page = latch.modify(stay)?;
+    let mut page = latch.rebuild(stay)?;
     side.build(&mut page);
     if let Some(marks) = plan.marks {
         let (lsn_max, multi_lsn) = marks_of(&Node::open(plan.node.words().slice()));

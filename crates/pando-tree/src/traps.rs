@@ -13,7 +13,9 @@ use pando_format::page::{PageKind, SLOT_OVERFLOW, WORD_KIND};
 use pando_format::{
     Compression, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
 };
-use pando_pool::{Attempt, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart};
+use pando_pool::{
+    Attempt, CheckImages, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart,
+};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::gate::Pass;
@@ -84,6 +86,7 @@ impl Rig {
             compression: Compression::None,
             prepare_image,
             check_page,
+            check_images: CheckImages::All,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
@@ -311,7 +314,8 @@ fn a_root_that_is_written_back_and_loaded_elsewhere_is_read() {
         let (pool, root) = (&rig.pool, rig.tree.root);
         let frame = pool.exclusive(root).unwrap().hint() - 1;
         let mut image = pool.image_of(FrameIndex(frame), None).unwrap();
-        pool.seal_image(&mut image, &mut PageEncoder::default());
+        pool.seal_image(&mut image, &mut PageEncoder::default())
+            .unwrap();
         let bytes = image.bytes().to_vec();
         let extent = Extent {
             block: 3,

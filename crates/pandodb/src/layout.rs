@@ -5,7 +5,7 @@
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::superblock::Superblock;
 use pando_format::{Compression, PageSize};
-use pando_pool::{Content, Pool, PoolOptions};
+use pando_pool::{CheckImages, Content, Pool, PoolOptions};
 use pando_space::{BLOCKS_MAX, Space, SpaceOptions};
 use pando_stats::Statistics;
 use pando_sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) fn pool_of(
     budget: &Budget,
     layout: Layout,
     compression: Compression,
-    statistics: Arc<Statistics>,
+    device: &AnyDevice,
 ) -> Result<Pool> {
     let options = PoolOptions {
         page_size: layout.page_size,
@@ -59,8 +59,12 @@ pub(crate) fn pool_of(
         compression,
         prepare_image: pando_tree::prepare_image,
         check_page: pando_tree::check_page,
+        check_images: match cfg!(debug_assertions) || device.is_simulated() {
+            true => CheckImages::All,
+            false => CheckImages::Rebuilt,
+        },
         content: Content::Checked,
-        statistics,
+        statistics: device.statistics(),
     };
     Pool::new(options).map_err(|error| Error::InvalidOption {
         option: "max_memory",

@@ -145,7 +145,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         .map_err(Error::io("allocating the data file"))?;
     let blocks = DATA_BYTES_FIRST / block_bytes;
     let space = space_keeper(&data, blocks, layout, device.statistics());
-    let pool = pool_of(&budget, layout, options.compression, device.statistics())?;
+    let pool = pool_of(&budget, layout, options.compression, &device)?;
     let store = Store::new(
         device.clone(),
         data,
@@ -362,12 +362,7 @@ pub(crate) fn load(
     }
     let space = space_keeper(&data, blocks, layout, device.statistics());
     mark_allocated(&space, &mapping)?;
-    let pool = pool_of(
-        &budget,
-        layout,
-        write.unwrap_or_default(),
-        device.statistics(),
-    )?;
+    let pool = pool_of(&budget, layout, write.unwrap_or_default(), device)?;
     let next = Epoch(superblock.generation.0 + 1);
     pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
     let store = Store::new(

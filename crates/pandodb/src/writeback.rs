@@ -6,7 +6,7 @@
 
 use pando_device::File;
 use pando_format::{Epoch, Extent, FrameIndex};
-use pando_pool::Image;
+use pando_pool::{BadImage, Image};
 use pando_stats::Ticker;
 use pando_sync::time::{self, Duration};
 use pando_sync::{park, thread, thread_waker};
@@ -88,13 +88,14 @@ impl Store {
         Ok(written)
     }
 
-    /// Writes `images` to fresh extents, contiguous ones with one call, and completes them.
+    /// Writes `images` to fresh extents, contiguous ones with one call, and completes them. If one
+    /// is not sound none of them is written: what is on disk stays as it was.
     pub(crate) fn write_images(&self, mut images: Vec<Image>) -> Result<()> {
         if images.is_empty() {
             return Ok(());
         }
-        self.seal_images(&mut images);
-        let written = self.check_poison().and_then(|()| {
+        let sealed = self.seal_images(&mut images);
+        let written = sealed.and_then(|()| self.check_poison()).and_then(|()| {
             let extents = self.extents_for(&images)?;
             self.write_at_extents(&images, &extents)?;
             Ok(extents)
@@ -131,13 +132,14 @@ impl Store {
         Ok(())
     }
 
-    fn seal_images(&self, images: &mut [Image]) {
+    fn seal_images(&self, images: &mut [Image]) -> Result<()> {
         let spare = self.encoders.lock().pop();
         let mut encoder = spare.unwrap_or_default();
-        for image in images {
-            self.pool.seal_image(image, &mut encoder);
-        }
+        let sealed = images
+            .iter_mut()
+            .try_for_each(|image| self.pool.seal_image(image, &mut encoder));
         self.encoders.lock().push(encoder);
+        sealed.map_err(|bad| refused(&bad))
     }
 
     /// An extent for each image, of its length; contiguous ones in a row.
@@ -238,5 +240,104 @@ impl Store {
                 park();
             }
         }
+    }
+}
+
+/// What is said of a page that is not sound in memory, which poisons the store.
+///
+/// # Panics
+/// In debug builds: only a mistake of this program, or memory that fails, brings it about.
+pub(crate) fn refused(bad: &BadImage) -> Error {
+    let place = format!("{} in memory, which is not written,", bad.page);
+    let error = Error::corrupt(place, &bad.what);
+    if cfg!(debug_assertions) {
+        panic!("{error}");
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use pando_device::AnyDevice;
+    use pando_device::faulty::{CrashMode, FaultyDevice};
+    use pando_format::Lsn;
+    use pando_format::page::WORD_HEAP;
+    use pando_pool::Marks;
+    use pando_stats::Ticker;
+    use pando_tree::{Scratch, ValueReader};
+
+    use crate::Db;
+    use crate::engine::Engine;
+    use crate::structure::GARBAGE;
+
+    fn engine(device: &FaultyDevice) -> Engine {
+        let options = Db::builder().max_memory(16 << 20).frames(64);
+        // An engine without threads: nothing happens but what is done here.
+        crate::open::open(AnyDevice::from(device.clone()), options).unwrap()
+    }
+
+    fn put(engine: &Engine, key: &[u8]) {
+        let marks = Marks {
+            lsn: engine.log.reserved_end(),
+            multi_lsn: Lsn(0),
+        };
+        let (pass, scratch) = (engine.pool.gate().try_enter().unwrap(), &mut Scratch::new());
+        let stay = &engine.pool.stay(&pass);
+        let put = engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch);
+        put.unwrap();
+    }
+
+    fn has(engine: &Engine, key: &[u8]) -> bool {
+        let (mut reader, mut out) = (ValueReader::new(), Vec::new());
+        let lookup = engine.drive(|| GARBAGE.try_get(&engine.pool, key, &mut reader, &mut out));
+        lookup.unwrap().found
+    }
+
+    /// A bug, or memory that fails: the leaf has more entries than room for them.
+    fn corrupt(engine: &Engine) {
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let mut latch = engine.pool.exclusive(GARBAGE.root).unwrap();
+        let mut page = latch.modify(&engine.pool.stay(&pass)).unwrap();
+        page.store(WORD_HEAP, u64::MAX);
+    }
+
+    fn check(write: impl FnOnce(&Engine) -> crate::Result<()>) {
+        let device = FaultyDevice::new(1);
+        let first = engine(&device);
+        put(&first, b"of the checkpoint");
+        first.checkpoint_once().unwrap();
+        put(&first, b"behind it");
+        corrupt(&first);
+        let written = first.statistics.get(Ticker::PageWrites);
+        let refused = match catch_unwind(AssertUnwindSafe(|| write(&first))) {
+            Ok(refused) => refused.unwrap_err().to_string(),
+            Err(panic) => panic.downcast_ref::<String>().unwrap().clone(),
+        };
+        let page = format!("{} in memory", GARBAGE.root);
+        assert!(refused.contains(&page), "{refused}");
+        assert!(refused.contains("has more entries than room"), "{refused}");
+        assert_eq!(cfg!(debug_assertions), first.check_poison().is_ok());
+        let now = first.statistics.get(Ticker::PageWrites);
+        assert_eq!(now, written);
+        device.crash_now();
+        let second = engine(&device.after_crash(1, CrashMode::AllLost));
+        assert!(has(&second, b"of the checkpoint"));
+        assert!(!has(&second, b"behind it"), "it has no record");
+    }
+
+    #[test]
+    fn a_page_that_is_not_sound_is_not_written_by_the_cleaner() {
+        check(|engine| {
+            let frames = (0..engine.pool.frames() as u32).map(pando_format::FrameIndex);
+            let images = frames.filter_map(|frame| engine.pool.image_of(frame, None));
+            engine.write_images(images.collect())
+        });
+    }
+
+    #[test]
+    fn a_page_that_is_not_sound_is_not_written_by_a_checkpoint() {
+        check(Engine::checkpoint_once);
     }
 }

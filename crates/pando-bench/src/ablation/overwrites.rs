@@ -12,7 +12,7 @@ use pando_format::log::RecordKind;
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Compression, Extent, FrameIndex, Lsn, PageEncoder, PageId, PageSize, TreeId};
 use pando_pool::page_table::Place;
-use pando_pool::{Attempt, Content, Image, ImageFacts, Pool, PoolOptions, Restart};
+use pando_pool::{Attempt, CheckImages, Content, Image, ImageFacts, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
 use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
@@ -97,6 +97,7 @@ impl<A: Allocator> Overwritten<A> {
             compression: Compression::None,
             prepare_image: nothing_to_prepare,
             check_page: everything_is_fine,
+            check_images: CheckImages::Rebuilt,
             content: Content::Checked,
             statistics: statistics.clone(),
         })
@@ -199,7 +200,8 @@ impl<A: Allocator> Overwritten<A> {
 
     fn write_back(&self, mut images: Vec<Image>, encoder: &mut PageEncoder) -> Result<()> {
         for image in &mut images {
-            self.pool.seal_image(image, encoder);
+            let sealed = self.pool.seal_image(image, encoder);
+            sealed.map_err(|bad| wrong(format!("{}: {}", bad.page, bad.what)))?;
         }
         for mut image in images {
             let block = self

@@ -5,7 +5,7 @@ use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, MemoryDevice
 use pando_format::bytes::{put_u32, put_u64};
 use pando_format::page::{self, HEADER_WORDS, PageKind, WORD_EPOCH, WORD_KIND};
 use pando_format::{Compression, Epoch, Extent, Lsn, PageId, PageSize, StoredKind, StoredPage};
-use pando_pool::{Content, ImageFacts, Pool};
+use pando_pool::{CheckImages, Content, ImageFacts, Pool};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 
@@ -72,6 +72,7 @@ impl Pages {
             compression: Compression::None,
             prepare_image: |_| ImageFacts::default(),
             check_page: check,
+            check_images: CheckImages::All,
             content: match workload {
                 PoolWorkload::Null => Content::Ignored,
                 PoolWorkload::Memory => Content::Checked,

@@ -3,6 +3,7 @@
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod checked_images;
 mod chunks;
 mod pages;
 mod rig;

@@ -446,7 +446,8 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
         let mut bytes = vec![0; 4096];
         put_u32(&mut bytes, 4, page.0);
         put_u64(&mut bytes, VALUE_WORD * 8, 100 + u64::from(page.0));
-        let mut sealed = pool.seal_outside(&mut bytes, *page, written, &mut PageEncoder::default());
+        let sealed = pool.seal_outside(&mut bytes, *page, written, &mut PageEncoder::default());
+        let mut sealed = sealed.unwrap();
         assert_eq!(sealed.extent.blocks, 1);
         sealed.extent = rig.store(&bytes);
         stored.push(sealed);

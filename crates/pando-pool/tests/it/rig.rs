@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Compression, Extent, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart};
+use pando_pool::{
+    Attempt, CheckImages, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart,
+};
 use pando_stats::Statistics;
 use pando_sync::gate::Pass;
 use pando_sync::{Arc, Mutex, Rank};
@@ -29,8 +31,14 @@ fn nothing_to_prepare(_image: &mut [u8]) -> ImageFacts {
     ImageFacts::default()
 }
 
-fn everything_is_fine(_page: &[u8]) -> Result<(), &'static str> {
-    Ok(())
+/// A page with this value must not be written.
+pub(crate) const BAD_VALUE: u64 = u64::MAX;
+
+fn check(page: &[u8]) -> Result<(), &'static str> {
+    match pando_format::bytes::u64_at(page, VALUE_WORD * 8) {
+        BAD_VALUE => Err("has a bad value"),
+        _ => Ok(()),
+    }
 }
 
 impl Rig {
@@ -52,7 +60,8 @@ impl Rig {
             block_bytes,
             compression,
             prepare_image: nothing_to_prepare,
-            check_page: everything_is_fine,
+            check_page: check,
+            check_images: CheckImages::Rebuilt,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
@@ -85,7 +94,8 @@ impl Rig {
         );
         for mut image in images {
             self.pool
-                .seal_image(&mut image, &mut PageEncoder::default());
+                .seal_image(&mut image, &mut PageEncoder::default())
+                .unwrap();
             let extent = self.store(image.bytes());
             while let Err(back) = self.pool.complete_image(image, extent) {
                 image = back;
@@ -219,7 +229,8 @@ impl Rig {
             );
             for mut image in images {
                 self.pool
-                    .seal_image(&mut image, &mut PageEncoder::default());
+                    .seal_image(&mut image, &mut PageEncoder::default())
+                    .unwrap();
                 let extent = self.store(image.bytes());
                 while let Err(back) = self.pool.complete_image(image, extent) {
                     image = back;

@@ -77,7 +77,9 @@ fn a_wired_page_that_is_freed_is_unwired_once() {
         rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), *page));
         assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);
         if let Some(mut image) = image {
-            rig.pool.seal_image(&mut image, &mut PageEncoder::default());
+            rig.pool
+                .seal_image(&mut image, &mut PageEncoder::default())
+                .unwrap();
             let extent = rig.store(image.bytes());
             assert!(rig.pool.complete_image(image, extent).is_ok());
             assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);

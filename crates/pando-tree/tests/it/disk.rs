@@ -6,7 +6,9 @@ use std::ops::Bound;
 use pando_format::{
     Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, StoredPage, TreeId,
 };
-use pando_pool::{Attempt, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart};
+use pando_pool::{
+    Attempt, CheckImages, Content, LoadStart, Marks, Pool, PoolOptions, Resource, Restart,
+};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_tree::{
@@ -41,6 +43,7 @@ impl DiskRig {
             compression: pando_format::Compression::None,
             prepare_image,
             check_page,
+            check_images: CheckImages::All,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })
@@ -61,7 +64,8 @@ impl DiskRig {
         }
         for mut image in images {
             self.pool
-                .seal_image(&mut image, &mut PageEncoder::default());
+                .seal_image(&mut image, &mut PageEncoder::default())
+                .unwrap();
             let block = {
                 let mut disk = self.disk.lock();
                 disk.next += 1;
@@ -107,7 +111,8 @@ impl DiskRig {
         lay_out(bytes.as_chunks_mut().0, page);
         let epoch = self.pool.epochs().current();
         let mut encoder = PageEncoder::default();
-        let mut stored = self.pool.seal_outside(bytes, page, epoch, &mut encoder);
+        let sealed = self.pool.seal_outside(bytes, page, epoch, &mut encoder);
+        let mut stored = sealed.unwrap();
         let mut disk = self.disk.lock();
         disk.next += 1;
         stored.extent.block = disk.next;

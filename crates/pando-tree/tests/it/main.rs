@@ -6,6 +6,7 @@
 mod disk;
 mod finger;
 mod groups;
+mod images;
 mod merge;
 mod model;
 mod pack;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
+use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
 use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
@@ -73,6 +73,15 @@ pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> T {
 
 impl Rig {
     pub(crate) fn new(page_bytes: usize, frames: usize) -> Self {
+        Self::checking(page_bytes, frames, check_page, CheckImages::All)
+    }
+
+    pub(crate) fn checking(
+        page_bytes: usize,
+        frames: usize,
+        check_page: fn(&[u8]) -> Result<(), &'static str>,
+        check_images: CheckImages,
+    ) -> Self {
         let pool = Pool::new(PoolOptions {
             page_size: PageSize::new(page_bytes).unwrap(),
             frames,
@@ -82,6 +91,7 @@ impl Rig {
             compression: pando_format::Compression::None,
             prepare_image,
             check_page,
+            check_images,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use pando_format::{Lsn, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
+use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::gate::Pass;
@@ -60,6 +60,7 @@ impl Rig {
             compression: pando_format::Compression::None,
             prepare_image,
             check_page,
+            check_images: CheckImages::All,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })

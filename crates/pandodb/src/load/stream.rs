@@ -14,6 +14,7 @@ use pando_format::{Extent, PageEncoder, PageId, StoredPage};
 use crate::chunks::room::{ChunkRoom, ChunkTurn};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
+use crate::writeback::refused;
 
 /// Writes in flight, beside the buffer that is being filled.
 const DEPTH: usize = 3;
@@ -131,7 +132,13 @@ impl PageStream {
         // more checkpoint when it is freed.
         let pool = &self.engine.pool;
         let epoch = pool.epochs().current();
-        let stored = pool.seal_outside(bytes, page, epoch, &mut self.encoder);
+        let stored = match pool.seal_outside(bytes, page, epoch, &mut self.encoder) {
+            Ok(stored) => stored,
+            Err(bad) => {
+                self.ids.push(page);
+                return Err(self.engine.poisoned_by(&refused(&bad)));
+            }
+        };
         self.filled += stored.extent.blocks as usize * self.engine.space.block_bytes() as usize;
         assert!(
             self.filled <= self.buffer.len(),

@@ -38,11 +38,10 @@ impl Source {
         let mut budget = Budget::new(&Builder::default(), layout.page_size);
         // Any store can be looked at, whatever budget it was made with.
         budget.page_ids_max = u32::MAX as usize;
-        let statistics = device.statistics();
         // Nothing is ever allocated there, and pages behind the end of the file cannot be read.
         let blocks = superblock.data_blocks.max(1);
-        let space = space_keeper(&data, blocks, layout, statistics.clone());
-        let pool = pool_of(&budget, layout, Compression::default(), statistics)?;
+        let space = space_keeper(&data, blocks, layout, device.statistics());
+        let pool = pool_of(&budget, layout, Compression::default(), device)?;
         let next = Epoch(superblock.generation.0 + 1);
         pool.restore(words.pages(), next, superblock.checkpoint_lsn);
         let store = Store::new(

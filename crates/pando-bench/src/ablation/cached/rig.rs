@@ -1,7 +1,7 @@
 //! A tree whose pages are all in memory, filled in random order, and reads of it that are checked.
 
 use pando_format::{Compression, Lsn, PageSize, TreeId};
-use pando_pool::{Attempt, Content, Marks, Pool, PoolOptions, Restart};
+use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
 use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
@@ -53,6 +53,7 @@ impl Rig {
             compression: Compression::None,
             prepare_image,
             check_page,
+            check_images: CheckImages::Rebuilt,
             content: Content::Checked,
             statistics: Arc::new(Statistics::new()),
         })

@@ -220,7 +220,8 @@ fn move_page(rig: &Rig, page: PageId) {
     let frame = latched.hint() - 1;
     drop(latched);
     let mut image = pool.image_of(FrameIndex(frame), None).unwrap();
-    pool.seal_image(&mut image, &mut PageEncoder::default());
+    pool.seal_image(&mut image, &mut PageEncoder::default())
+        .unwrap();
     let bytes = image.bytes().to_vec();
     let extent = Extent {
         block: 3,
