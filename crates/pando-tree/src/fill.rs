@@ -19,7 +19,7 @@ use crate::node::slot::leaf_record_words;
 use crate::node::text;
 use crate::node::view::{self, ChildWord, Node};
 use crate::scratch::{Scratch, Work};
-use crate::tree::{Tree, counted, damaged};
+use crate::tree::{Tree, counted, damaged, opened};
 
 /// Parents that are split for one leaf before its caller starts again.
 const ROUNDS_MAX: usize = 64;
@@ -151,12 +151,23 @@ impl LeafFiller {
         let count = self.list.len();
         assert!(count > 0, "an empty leaf");
         debug_assert!(self.words > HEADER_WORDS);
+        assert!(
+            self.before.is_empty() || self.before[..] < *self.list.whole_key(0),
+            "leaves out of order"
+        );
         text::separate(&self.before, self.list.whole_key(0), separator);
         self.before.clear();
         self.before
             .extend_from_slice(self.list.whole_key(count - 1));
         view::begin(page, id, tree, PageKind::Leaf, 0);
         self.list.build(page, 0, count, self.prefix_bytes);
+        let node = Node::open(&*page);
+        assert_eq!(node.count(), count, "entries are lost");
+        assert_eq!(
+            node.used_bytes(),
+            self.words * 8,
+            "words that were not counted"
+        );
         self.list.begin_leaf(self.page_size.words());
     }
 }
@@ -215,6 +226,9 @@ impl Tree {
                     let mut latch = parent.upgrade()?;
                     let mut page = latch.modify(stay)?;
                     edit::put(&mut page, fit, spot, &record, &work.list);
+                    let last = opened(&latch);
+                    assert_eq!(last.count(), spot.index + 1, "a leaf is lost");
+                    assert_eq!(last.child(spot.index).page(), child.page(), "another leaf");
                     return Ok(());
                 }
                 Fit::Split | Fit::Alone => {

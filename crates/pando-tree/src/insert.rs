@@ -15,7 +15,7 @@ use crate::node::view::{ChildWord, Node};
 use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids, read_index};
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
-use crate::tree::{FrameNode, Tree, counted, damaged, stamp};
+use crate::tree::{FrameNode, Tree, counted, damaged, opened, stamp};
 
 /// Parents that are split for one insertion before it is started again by its caller.
 const ROUNDS_MAX: usize = 64;
@@ -130,6 +130,10 @@ impl Tree {
                 flags: flag | if inline { 0 } else { SLOT_OVERFLOW },
                 child: ChildWord(0),
             };
+            debug_assert!(
+                inline || !record.value.is_empty(),
+                "a long value that is nowhere"
+            );
             let round = self.insert_once(pool, stay, marks, &record, work, old)?;
             if let Round::Done { replaced } = round {
                 draft.finish();
@@ -231,6 +235,14 @@ impl Tree {
         let mut page = latch.modify(stay)?;
         edit::put(&mut page, fit, spot, record, &work.list);
         stamp(&mut page, marks);
+        debug_assert_eq!(
+            opened(&latch).find_in_leaf(record.key),
+            Spot {
+                exact: true,
+                ..spot
+            },
+            "a key is not where it was put"
+        );
         let cut = match work.lost.take() {
             Some(page) if page == leaf.page() => latch.count_strife(spot.index),
             _ => None,

@@ -7,8 +7,8 @@
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
 //! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
-//! [`scratch`], [`finger`], [`insert`], [`run`], `split`, [`remove`], [`remove_empty`], [`merge`],
-//! [`scan`], [`fill`], [`dismantle`], [`summary`].
+//! [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
+//! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod merge;
 pub mod node;
 pub mod overflow;
 pub mod pack;
+mod postcondition;
 pub mod remove;
 pub mod remove_empty;
 pub mod run;

@@ -17,8 +17,9 @@ use pando_stats::Ticker;
 use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::view::{self, Node};
+use crate::postcondition::{assert_inherits, assert_whole};
 use crate::scratch::{Scratch, Work};
-use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, stamp, step_down};
+use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, opened, stamp, step_down};
 
 /// What came of a look at the node of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,13 +168,29 @@ impl Pair<'_> {
         // A running checkpoint has what it needs of the page before it is freed.
         right.modify(stay)?;
         let list = &work.list;
+        let inherited =
+            [self.left, self.right].map(|side| marks_of(&Node::open(side.words().slice())));
+        let children = Node::open(self.parent.words().slice()).count();
         list.build(&mut left_page, 0, list.len(), prefix_bytes);
         if !list.is_inner() {
-            let (lsn_max, multi_lsn) = marks_of(&Node::open(self.right.words().slice()));
+            let (lsn_max, multi_lsn) = inherited[1];
             view::raise_marks(&mut left_page, lsn_max, multi_lsn);
             stamp(&mut left_page, marks);
+            for marks in inherited {
+                assert_inherits(&opened(&left), marks);
+            }
         }
         edit::remove(&mut parent_page, self.index);
+        assert_whole(&opened(&left));
+        assert_eq!(
+            opened(&left).count(),
+            list.len(),
+            "entries are lost, or there twice"
+        );
+        let node = opened(&parent);
+        assert_eq!(node.count() + 1, children, "a merge takes one child");
+        let child = node.child(self.index - 1).page();
+        assert_eq!(child, left.page(), "the child that was left is another");
         free(right, stay);
         pool.statistics().tick(Ticker::PagesMerged, 1);
         Ok(true)
@@ -193,7 +210,15 @@ impl Pair<'_> {
         }
         parent.copy_key(self.index, &mut work.separator);
         let list = &mut work.list;
+        let seam = list.len();
         let fits = list.join(&work.right, &work.separator);
+        if fits && !list.ascends_at(seam) {
+            self.validate()?;
+            return damaged(
+                &self.right,
+                "has keys that are not behind those to its left",
+            );
+        }
         if !fits {
             list.clear();
         }
@@ -202,10 +227,14 @@ impl Pair<'_> {
             .flatten();
         if prefix_bytes.is_none() {
             // What did not fit may never have been: the latches prove the other case.
-            self.parent.validate()?;
-            self.left.validate()?;
-            self.right.validate()?;
+            self.validate()?;
         }
         Ok(prefix_bytes)
+    }
+
+    pub(crate) fn validate(&self) -> Attempt<()> {
+        self.parent.validate()?;
+        self.left.validate()?;
+        self.right.validate()
     }
 }

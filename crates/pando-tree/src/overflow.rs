@@ -185,7 +185,17 @@ impl Draft {
             index,
             description,
         } = self;
+        assert_eq!(
+            pages.len(),
+            value.len().div_ceil(payload_bytes_max(page_size)),
+            "pages of another value"
+        );
         describe(value.len(), pages, index, description);
+        assert_eq!(
+            description.len(),
+            description_bytes(page_size, value.len()),
+            "a description of another length"
+        );
         Ok(())
     }
 
@@ -233,6 +243,10 @@ fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], description:
 }
 
 fn put_payload<P: Store + ?Sized>(page: &mut P, payload: &[u8]) {
+    assert!(
+        HEADER_BYTES + payload.len() <= page.words().len() * 8,
+        "a payload longer than a page"
+    );
     text::write(page, HEADER_WORDS, payload);
     page.store(WORD_PAYLOAD, payload.len() as u64);
 }
@@ -275,6 +289,11 @@ pub fn lay_out<E>(
             .collect::<Result<_, E>>()?,
     };
     describe(value.len(), &pages, &index, description);
+    assert_eq!(
+        description.len(),
+        description_bytes(page_size, value.len()),
+        "a description of another length"
+    );
     Ok(())
 }
 

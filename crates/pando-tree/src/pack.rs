@@ -14,7 +14,7 @@
 //! nodes together have as much room. Else one sparse leaf in a dense tree would shift the records
 //! of all leaves behind it. So a tree that is packed already is only read.
 
-use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
@@ -22,8 +22,9 @@ use crate::merge::Pair;
 use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::{self, Node};
+use crate::postcondition::{assert_apart, assert_inherits, assert_parent};
 use crate::scratch::{Scratch, Work};
-use crate::tree::{Tree, counted, damaged, marks_of, stamp};
+use crate::tree::{Tree, counted, damaged, marks_of, opened, stamp};
 
 /// A node is packed to within one such part of a page: a record that becomes a little longer does
 /// not split it.
@@ -214,11 +215,23 @@ impl Pair<'_> {
             ..
         } = work;
         let Some((cut, prefixes)) = cut_behind(list, before, words_max) else {
+            // What did not fit may never have been: the versions prove the other case.
             self.validate()?;
             return Ok(false);
         };
         list.copy_separator(cut, separator);
         let child = parent.child(self.index);
+        let behind = Spot {
+            index: self.index + 1,
+            exact: false,
+        };
+        if parent.find(separator) != behind {
+            self.validate()?;
+            return damaged(
+                &self.parent,
+                "has a child whose keys are not between its own",
+            );
+        }
         if !parent_list.load(&parent) {
             return damaged(&self.parent, "holds records longer than a page");
         }
@@ -248,17 +261,32 @@ impl Pair<'_> {
             view::raise_marks(&mut left_page, inherited.0, inherited.1);
             stamp(&mut left_page, marks);
             stamp(&mut right_page, marks);
+            assert_inherits(&opened(&left_latch), inherited);
+            assert_inherits(&opened(&right_latch), inherited);
         }
         parent_list.build(&mut parent_page, 0, parent_list.len(), parent_prefix);
+        assert!(opened(&left_latch).count() > before, "nothing was moved");
+        self.assert_packed([&parent_latch, &left_latch, &right_latch], list, separator);
+        assert_eq!(
+            opened(&parent_latch).count(),
+            parent_list.len(),
+            "a parent keeps its children"
+        );
         pool.statistics().tick(Ticker::PagesPacked, 1);
         Ok(true)
     }
 
-    /// What did not fit may never have been: the versions prove the other case.
-    fn validate(&self) -> Attempt<()> {
-        self.parent.validate()?;
-        self.left.validate()?;
-        self.right.validate()
+    /// What [`Pair::fill_left`] has written.
+    fn assert_packed(
+        &self,
+        [parent, left, right]: [&Exclusive<'_>; 3],
+        list: &RecordList,
+        separator: &[u8],
+    ) {
+        let children = (left.page(), right.page());
+        let (parent, left, right) = (opened(parent), opened(left), opened(right));
+        assert_apart(&left, &right, separator, list.len());
+        assert_parent(&parent, self.index, children, separator, left.level());
     }
 }
 

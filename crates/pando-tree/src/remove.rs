@@ -73,6 +73,8 @@ impl Tree {
             edit::remove(&mut page, spot.index);
             stamp(&mut page, marks);
             let left = Node::open(leaf.words().slice());
+            debug_assert_eq!(left.count() + 1, node.count(), "a removal takes one record");
+            debug_assert!(!left.find(key).exact, "a key that was removed is there");
             if left.is_thin() && leaf.page() != self.root {
                 fill_below(&node, &left)
             } else {

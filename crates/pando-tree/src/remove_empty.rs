@@ -14,7 +14,8 @@ use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
 use crate::approach::Freely;
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
-use crate::tree::{Path, Start, Step, Tree, counted, free, marks_of, stamp, step_down};
+use crate::postcondition::assert_inherits;
+use crate::tree::{Path, Start, Step, Tree, counted, free, marks_of, opened, stamp, step_down};
 use crate::word::{Store, load};
 
 /// Exclusive latches of the pages between a fork and its leaf, and of the leaf.
@@ -46,6 +47,7 @@ impl<'p> Chain<'p> {
             free(latch, stay);
             count += 1;
         }
+        assert!(count > 0, "nothing is taken out");
         pool.statistics()
             .tick(Ticker::PagesRemoved, u64::from(count));
         count
@@ -121,6 +123,15 @@ impl Tree {
         view::raise_marks(&mut heir_page, lsn_max, multi_lsn);
         stamp(&mut heir_page, marks);
         edit::remove(&mut fork_page, fork.index);
+        assert_inherits(&opened(&heir_latch), (lsn_max, multi_lsn));
+        assert_eq!(
+            Node::open(leaf.words().slice()).count(),
+            0,
+            "a leaf with records is taken out"
+        );
+        let left = opened(&fork_latch).count();
+        assert!(left > 0, "a fork without children");
+        assert_eq!(left + 1, fork.count, "a fork loses one child");
         chain.free(pool, stay);
         Ok(())
     }
@@ -159,6 +170,7 @@ impl Tree {
             Err(Restart::Fault(_)) => return Ok(false),
             result => result?,
         };
+        self.node_at(child, Some(node.level() - 1))?;
         let mut root_latch = root.upgrade()?;
         let mut child_latch = child.upgrade()?;
         child_latch.modify(stay)?;
@@ -179,6 +191,14 @@ impl Tree {
         {
             Store::store(&mut root_page, index, load(words, index));
         }
+        let root_node = opened(&root_latch);
+        assert_eq!(root_node.count(), child_node.count(), "entries are lost");
+        assert_eq!(
+            root_node.level() + 1,
+            node.level(),
+            "a tree gets one level lower"
+        );
+        assert_inherits(&root_node, (lsn_max, multi_lsn));
         free(child_latch, stay);
         pool.statistics().tick(Ticker::PagesRemoved, 1);
         Ok(true)

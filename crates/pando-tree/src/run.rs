@@ -77,6 +77,7 @@ impl Tree {
             let Some((key, value)) = entries.next() else {
                 break;
             };
+            debug_assert!(record.key < key, "keys that do not ascend");
             let node = Node::open(Store::words(&page));
             let count = node.count();
             // Behind what was the last one there is nothing to search.
@@ -94,6 +95,7 @@ impl Tree {
             }
         }
         stamp(&mut page, marks);
+        debug_assert!(run.new <= run.records, "more new keys than records");
         drop(latch);
         work.nearby.finger = Finger::behind(*self, leaf, finger.is_rightmost());
         run

@@ -153,6 +153,30 @@ impl LeafCopy {
         self.next = Next::Nothing;
     }
 
+    /// True if the records are in scan order, on the far side of `bound`, and the next step starts
+    /// behind all of them.
+    fn goes_on_from(&self, bound: ScanBound<'_>, direction: Direction) -> bool {
+        let ascends = |one: &[u8], next: &[u8]| match direction {
+            Direction::Forward => one < next,
+            Direction::Backward => one > next,
+        };
+        let keys = || self.iter().map(|(key, _)| key);
+        let is_beyond = |key: &[u8]| match bound {
+            Bound::Unbounded => true,
+            Bound::Included(bound) => key == bound || ascends(bound, key),
+            Bound::Excluded(bound) => ascends(bound, key),
+        };
+        let goes_on = match self.next {
+            Next::Nothing => true,
+            // Where it starts forwards is in no record that was copied.
+            Next::From => {
+                is_beyond(&self.next_key) && keys().all(|key| ascends(key, &self.next_key))
+            }
+            Next::Behind => keys().all(|key| key == self.next_key || ascends(key, &self.next_key)),
+        };
+        goes_on && keys().all(is_beyond) && keys().is_sorted_by(|one, next| ascends(one, next))
+    }
+
     /// Copies entry `index`; `None` when the node is torn.
     fn push(&mut self, node: &FrameNode<'_>, index: usize) -> Option<()> {
         let slot = node.slot(index);
@@ -261,7 +285,9 @@ impl Tree {
         }
         leaf.validate()?;
         // A neighbour that was taken out meanwhile would have moved the bound.
-        path.steps().try_for_each(|step| step.node.validate())
+        path.steps().try_for_each(|step| step.node.validate())?;
+        debug_assert!(page.goes_on_from(bound, direction), "a scan that goes back");
+        Ok(())
     }
 }
 

@@ -15,8 +15,9 @@ use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::node::{cut, text};
+use crate::postcondition::{assert_apart, assert_inherits, assert_parent};
 use crate::scratch::{Nearby, Work};
-use crate::tree::{Tree, allocate, damaged, free, marks_of, stamp};
+use crate::tree::{Tree, allocate, damaged, free, marks_of, opened, stamp};
 use crate::word::Store;
 
 /// A parent and the index of the child that is split.
@@ -55,6 +56,7 @@ impl<'a> Side<'a> {
     }
 
     fn halves(list: &'a RecordList, cut: usize) -> (Self, Self) {
+        assert!((1..list.len()).contains(&cut), "a side without entries");
         let left = Self {
             list,
             to: cut,
@@ -86,6 +88,8 @@ struct Plan<'a, 'p> {
     /// None: it stays as it is.
     left: Option<Side<'a>>,
     right: Side<'a>,
+    /// Of both sides together.
+    entries: usize,
     separator: &'a [u8],
     /// Of the change; only for leaves.
     marks: Option<Marks>,
@@ -141,6 +145,7 @@ impl Tree {
             parent: split.parent,
             left: Some(sides.0),
             right: sides.1,
+            entries: list.len() + usize::from(split.fit == Fit::Alone),
             separator: &work.separator,
             marks: Some(marks),
         };
@@ -173,6 +178,7 @@ impl Tree {
             parent: Some(parent),
             left: None,
             right,
+            entries: node.count() + 1,
             separator: &work.separator,
             marks: Some(marks),
         };
@@ -223,6 +229,7 @@ impl Tree {
             parent,
             left: Some(left),
             right,
+            entries: list.len(),
             separator: &work.separator,
             marks: Some(marks),
         };
@@ -291,6 +298,7 @@ impl Tree {
             parent,
             left: Some(left),
             right,
+            entries: list.len(),
             separator: &work.separator,
             marks: None,
         };
@@ -314,6 +322,10 @@ impl Tree {
         };
         let unknown = Record::separator(plan.separator, ChildWord(0));
         let fit = edit::prepare(&parent_node, spot, &unknown, parent_list);
+        if parent_node.find(plan.separator) != spot {
+            plan.node.validate()?;
+            return damaged(&parent, "has a child whose keys are not between its own");
+        }
         match fit {
             Fit::Split | Fit::Alone => {
                 parent.validate()?;
@@ -324,6 +336,7 @@ impl Tree {
         }
         let node = Node::open(plan.node.words().slice());
         let (kind, level) = (kind_of(&node), node.level());
+        let inherited = marks_of(&node);
         let mut parent_latch = parent.upgrade()?;
         let mut node_latch = plan.node.upgrade()?;
         let mut parent_page = parent_latch.rebuild(stay)?;
@@ -346,6 +359,15 @@ impl Tree {
         }
         let record = Record::separator(plan.separator, child);
         edit::put(&mut parent_page, fit, spot, &record, parent_list);
+        let (left, right_node) = (opened(&node_latch), opened(&right));
+        assert_apart(&left, &right_node, plan.separator, plan.entries);
+        let children = (node_latch.page(), right.page());
+        let parent_node = opened(&parent_latch);
+        assert_parent(&parent_node, spot.index, children, plan.separator, level);
+        if plan.marks.is_some() {
+            assert_inherits(&left, inherited);
+            assert_inherits(&right_node, inherited);
+        }
         pool.statistics().tick(Ticker::Splits, 1);
         Ok(SplitEnd::Done)
     }
@@ -360,7 +382,7 @@ impl Tree {
         let sides = plan.left.zip(Some(plan.right));
         let (left_side, right_side) = sides.expect("a root has nothing that stays as it is");
         let node = Node::open(plan.node.words().slice());
-        let (kind, level) = (kind_of(&node), node.level());
+        let (kind, level, inherited) = (kind_of(&node), node.level(), marks_of(&node));
         if level >= LEVEL_MAX {
             return damaged(&plan.node, "is too tall");
         }
@@ -386,6 +408,15 @@ impl Tree {
             right_child,
             list,
         );
+        let (left_node, right_node, root_node) = (opened(&left), opened(&right), opened(&root));
+        assert_apart(&left_node, &right_node, plan.separator, plan.entries);
+        let children = (left.page(), right.page());
+        assert_parent(&root_node, 1, children, plan.separator, level);
+        assert_eq!(root_node.count(), 2, "a new root has two children");
+        if plan.marks.is_some() {
+            assert_inherits(&left_node, inherited);
+            assert_inherits(&right_node, inherited);
+        }
         pool.statistics().tick(Ticker::Splits, 1);
         Ok(SplitEnd::Done)
     }

@@ -69,6 +69,7 @@ impl<'p> Path<'p> {
     }
 
     fn push(&mut self, step: Step<'p>) {
+        debug_assert!(self.len < self.steps.len(), "a way longer than any tree");
         if let Some(place) = self.steps.get_mut(self.len) {
             *place = Some(step);
             self.len += 1;
@@ -347,6 +348,12 @@ pub(crate) fn allocate<'p>(
     kind: PageKind,
     level: u8,
 ) -> Attempt<Exclusive<'p>> {
+    assert_eq!(
+        kind == PageKind::Leaf,
+        level == 0,
+        "a kind on no level of it"
+    );
+    assert!(level <= LEVEL_MAX, "a node that lies too high");
     let mut latch = pool.allocate(stay, tree, kind, level)?;
     match latch.modify(stay) {
         Ok(mut page) => view::clear(&mut page),
@@ -364,8 +371,17 @@ pub(crate) fn free(latch: Exclusive<'_>, stay: &Stay<'_>) {
     latch.free(stay);
 }
 
+/// The node of a page that is latched.
+pub(crate) fn opened<'a>(latch: &'a Exclusive<'_>) -> FrameNode<'a> {
+    Node::open(latch.words().slice())
+}
+
 /// Stamps a leaf that a change touches.
 pub(crate) fn stamp<P: Store + ?Sized>(page: &mut P, marks: Marks) {
+    debug_assert!(
+        Node::open(page.words()).is_leaf(),
+        "leaves alone have marks"
+    );
     view::raise_marks(page, marks.lsn, marks.multi_lsn);
 }
 

@@ -58,6 +58,11 @@ impl ValueReader {
         // Whatever went wrong counts only if the leaf still names these pages.
         leaf.validate()?;
         result?;
+        debug_assert_eq!(
+            self.buffer.len(),
+            description.value_bytes,
+            "a value of another length"
+        );
         std::mem::swap(out, &mut self.buffer);
         self.source = None;
         Ok(())

@@ -45,6 +45,7 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
 /// will not go, is split off, or every page of the run would have less room by that much. If it is
 /// next to nothing it goes on with the run instead, since a page for it would stay empty.
 pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> {
+    assert!(index < list.len(), "the newest entry is none");
     let (beyond, after, before) = match course {
         Course::Up => (list.len() - index - 1, index + 1, index),
         Course::Down => (index, index, index + 1),
@@ -61,6 +62,7 @@ pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> 
 /// stays full. Only if it is the heavier side: a run in front of many entries would leave small
 /// nodes behind.
 pub fn behind_run(list: &RecordList, index: usize, course: Course) -> Option<usize> {
+    assert!(index < list.len(), "the child that is split is none");
     let (cut, filled) = match course {
         Course::Up => (index, index),
         Course::Down => (index + 1, list.len() - index - 1),

@@ -6,7 +6,7 @@
 use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 
 use super::list::{Record, RecordList};
-use super::search::Spot;
+use super::search::{Spot, compare_slots};
 use super::slot::{Slot, write_record};
 use super::view::{ChildWord, HeapWord, Node, clear};
 use crate::word::{Store, Word, load};
@@ -93,7 +93,10 @@ pub fn put<P: Store + ?Sized>(
     debug_assert!(matches!(fit, Fit::InPlace | Fit::Rebuild));
     if fit == Fit::InPlace {
         put_in_place(page, spot, record);
-    } else if let Some(prefix_bytes) = list.prefix_to_fit(0, list.len()) {
+    } else {
+        let prefix_bytes = list
+            .prefix_to_fit(0, list.len())
+            .expect("what was to be built anew fits");
         list.build(page, 0, list.len(), prefix_bytes);
     }
 }
@@ -101,6 +104,14 @@ pub fn put<P: Store + ?Sized>(
 /// Puts `record` at `spot`, where it fits in place.
 pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record<'_>) {
     let node = Node::open(page.words());
+    debug_assert!(
+        spot.index + usize::from(spot.exact) <= node.count(),
+        "no entry to replace, or a gap in front of the new one"
+    );
+    debug_assert!(
+        fits_in_place(&node, spot, record),
+        "what was to fit does not"
+    );
     let inner = node.is_inner();
     let slot_word = node.slot_word(spot.index);
     let suffix = &record.key[node.prefix_bytes()..];
@@ -140,6 +151,20 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record
         page.store(slot_word + 1, record.child.0);
     }
     page.store(WORD_HEAP, heap.pack());
+    debug_assert!(
+        is_in_order(&Node::open(page.words()), spot.index),
+        "a key out of order"
+    );
+}
+
+/// True if the key of entry `index` lies between those of its neighbours.
+fn is_in_order<W: Word>(node: &Node<'_, W>, index: usize) -> bool {
+    let ascends = |left: usize| {
+        left < node.first_key()
+            || left + 1 >= node.count()
+            || compare_slots(node.words(), node.slot(left), node.slot(left + 1)).is_lt()
+    };
+    index.checked_sub(1).is_none_or(ascends) && ascends(index)
 }
 
 /// Takes entry `index` out. In an inner node the entry behind the first loses its key when the
@@ -147,7 +172,7 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record
 pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
     let node = Node::open(page.words());
     let count = node.count();
-    debug_assert!(index < count);
+    assert!(index < count, "no entry {index} of {count}");
     let (inner, shift) = (node.is_inner(), node.stride_shift());
     // The entry whose key goes away: an inner node always keeps an entry without key.
     let keyless = inner && index == 0;
@@ -176,7 +201,15 @@ pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
     if keyless {
         page.store(from, Slot::new(&[], 0, 0).0);
     }
+    debug_assert!(
+        heap.dead_words <= page.words().len() - heap.heap_start,
+        "more dead words than the heap has"
+    );
     page.store(WORD_HEAP, heap.pack());
+    debug_assert!(
+        index >= count - 1 || is_in_order(&Node::open(page.words()), index),
+        "a key out of order"
+    );
 }
 
 /// Leaves a leaf without entries, or an inner node with one that has no key (or none at all).
@@ -212,9 +245,10 @@ pub fn build_root<P: Store + ?Sized>(
         index: 1,
         exact: false,
     };
-    if list.put(spot, &Record::separator(separator, right))
-        && let Some(prefix_bytes) = list.prefix_to_fit(0, 2)
-    {
-        list.build(page, 0, 2, prefix_bytes);
-    }
+    let fits = list.put(spot, &Record::separator(separator, right));
+    assert!(fits, "a root has room for one separator");
+    let prefix_bytes = list
+        .prefix_to_fit(0, 2)
+        .expect("a separator is no longer than a key");
+    list.build(page, 0, 2, prefix_bytes);
 }

@@ -127,6 +127,10 @@ impl RecordList {
     /// Appends `record`, whose key is behind all others, to a list without a prefix.
     pub fn push_last(&mut self, record: &Record<'_>) {
         debug_assert!(self.prefix.is_empty());
+        debug_assert!(
+            self.is_empty() || self.suffix(self.len() - 1) < record.key,
+            "keys out of order"
+        );
         let item = self.append(record);
         self.items.push(item);
     }
@@ -178,6 +182,7 @@ impl RecordList {
             return false;
         }
         let item = self.append(record);
+        debug_assert!(spot.index <= self.items.len(), "behind the end");
         if spot.exact {
             self.items[spot.index] = item;
         } else {
@@ -255,6 +260,12 @@ impl RecordList {
         true
     }
 
+    /// True if the key of entry `index` is behind that of the one before, as far as both have one.
+    pub fn ascends_at(&self, index: usize) -> bool {
+        let first_key = usize::from(self.inner);
+        index <= first_key || index >= self.len() || self.suffix(index - 1) < self.suffix(index)
+    }
+
     fn entry_words(&self, item: &Item, suffix_bytes: usize) -> usize {
         if self.inner {
             2 + inner_record_words(suffix_bytes)
@@ -276,6 +287,7 @@ impl RecordList {
 
     /// Replaces the child of entry `index`.
     pub fn set_child(&mut self, index: usize, child: ChildWord) {
+        debug_assert!(self.inner, "leaves have no children");
         self.items[index].child = child;
     }
 
@@ -346,6 +358,20 @@ impl RecordList {
         to: usize,
         prefix_bytes: usize,
     ) {
+        assert!(from <= to, "entries from {from} to {to}");
+        assert!(
+            to <= self.items.len(),
+            "entries that the list does not have"
+        );
+        assert_eq!(
+            page.words().len(),
+            self.page_words,
+            "a page of another size"
+        );
+        assert!(
+            prefix_bytes == 0 || prefix_bytes >= self.prefix.len(),
+            "a prefix that keys have lost"
+        );
         let cut = prefix_bytes.saturating_sub(self.prefix.len());
         let mut heap = self.page_words - prefix_bytes.div_ceil(8);
         self.write_prefix(page, from, heap, prefix_bytes);
@@ -363,6 +389,7 @@ impl RecordList {
             let value = &self.bytes[item.value_start..item.value_start + item.value_bytes];
             let mut offset = 0;
             if words > 0 {
+                debug_assert!(heap >= words, "records longer than a page");
                 heap -= words;
                 offset = heap;
                 write_record(page, offset, suffix, value);
@@ -373,6 +400,15 @@ impl RecordList {
                 page.store(slot_word + 1, item.child.0);
             }
         }
+        assert!(
+            HEADER_WORDS + ((to - from) << shift) <= heap,
+            "slots that overlap the heap"
+        );
+        debug_assert_eq!(
+            HEADER_WORDS + ((to - from) << shift) + self.page_words - heap,
+            self.words_with_prefix(from, to, prefix_bytes),
+            "words that were not counted"
+        );
         let header = HeapWord {
             count: to - from,
             heap_start: heap,

@@ -3,7 +3,7 @@
 //! The layout is that of `pando_format::page`. An entry of an inner node has no value, and none
 //! whose suffix fits into the head has a record (its offset is 0).
 
-use pando_format::page::{SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW};
+use pando_format::page::{HEADER_WORDS, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW};
 
 use super::text;
 use crate::word::Store;
@@ -109,6 +109,11 @@ pub fn inner_record_words(suffix_bytes: usize) -> usize {
 
 /// Writes the record of `suffix` and `value` at word `offset`.
 pub fn write_record<P: Store + ?Sized>(page: &mut P, offset: usize, suffix: &[u8], value: &[u8]) {
+    debug_assert!(offset >= HEADER_WORDS, "a record in the header");
+    debug_assert!(
+        value.len() <= usize::from(u16::MAX),
+        "a value that is too long"
+    );
     let rest = suffix.get(HEAD_BYTES..).unwrap_or(&[]);
     let (first, more) = rest.split_at(rest.len().min(8 - LENGTH_BYTES));
     let length = value.len() as u64 & 0xFFFF;

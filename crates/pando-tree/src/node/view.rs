@@ -312,7 +312,12 @@ pub struct HeapWord {
 impl HeapWord {
     /// As stored.
     pub fn pack(self) -> u64 {
-        debug_assert!(self.heap_start <= PageSize::MAX / 8 && self.count <= self.heap_start);
+        debug_assert!(self.heap_start <= PageSize::MAX / 8, "behind any page");
+        debug_assert!(
+            HEADER_WORDS + self.count <= self.heap_start,
+            "more entries than room"
+        );
+        debug_assert!(self.dead_words <= PageSize::MAX / 8, "more dead than words");
         self.count as u64 | (self.heap_start as u64) << 32 | (self.dead_words as u64) << 48
     }
 }
@@ -331,6 +336,16 @@ pub fn begin<P: Store + ?Sized>(page: &mut P, id: PageId, tree: TreeId, kind: Pa
 
 /// Makes the page a node without entries; page and tree id stay.
 pub fn reset<P: Store + ?Sized>(page: &mut P, kind: PageKind, level: u8) {
+    assert!(
+        matches!(kind, PageKind::Leaf | PageKind::Inner),
+        "{kind:?} is no node"
+    );
+    assert_eq!(
+        kind == PageKind::Leaf,
+        level == 0,
+        "{kind:?} at level {level}"
+    );
+    assert!(level <= LEVEL_MAX, "a node that lies too high");
     let tree = load(page.words(), WORD_KIND) & 0xFFFF_FFFF;
     let tags = tree | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
     page.store(WORD_KIND, tags);
@@ -350,6 +365,7 @@ pub fn clear<P: Store + ?Sized>(page: &mut P) {
 
 /// Raises the marks of a leaf to at least these.
 pub fn raise_marks<P: Store + ?Sized>(page: &mut P, lsn_max: Lsn, multi_lsn: Lsn) {
+    debug_assert!(multi_lsn <= lsn_max, "a batch of many writes is a batch");
     for (word, mark) in [(WORD_LSN_MAX, lsn_max), (WORD_MULTI_LSN, multi_lsn)] {
         if load(page.words(), word) < mark.0 {
             page.store(word, mark.0);

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use pando_format::page::HEADER_WORDS;
+use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 use pando_format::{Lsn, TreeId};
-use pando_pool::{Marks, Restart};
+use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
@@ -357,4 +357,81 @@ fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
     let result = rig.tree.try_contains(&rig.pool, &[0]);
     let expected = Restart::Damaged(rig.tree.root, "is no node of its tree and level");
     assert_eq!(result, Err(expected));
+}
+
+const MARKS: Marks = Marks {
+    lsn: Lsn(100),
+    multi_lsn: Lsn(0),
+};
+
+/// Leaves of the keys 0 to 40, four each but for those of `removed`; the contents of those of `one`
+/// and `other` are swapped, which no check of a page alone can show.
+fn with_swapped_leaves(removed: &[u8], one: u8, other: u8) -> (Rig, Session) {
+    let rig = Rig::new(4096, 64);
+    let mut session = Session::default();
+    for key in 0..40 {
+        rig.insert(&mut session, &[key], &[7; 900]);
+    }
+    let inside = pass(&rig.pool);
+    let stay = rig.pool.stay(&inside);
+    for key in removed {
+        let scratch = &mut session.scratch;
+        retry(|| (rig.tree).try_remove(&rig.pool, &stay, MARKS, &[*key], scratch));
+    }
+    let leaves = [one, other].map(|key| retry(|| rig.tree.try_contains(&rig.pool, &[key])).leaf);
+    let contents = leaves.map(|leaf| {
+        let seen = rig.pool.optimistic(leaf, 0).unwrap();
+        let words = WORD_HEAP..rig.pool.page_size().words();
+        words
+            .map(|word| seen.words().load(word))
+            .collect::<Vec<_>>()
+    });
+    for (leaf, words) in leaves.iter().zip(contents.iter().rev()) {
+        let mut latch = rig.pool.exclusive(*leaf).unwrap();
+        let mut page = latch.modify(&stay).unwrap();
+        for (index, word) in words.iter().enumerate() {
+            page.store(WORD_HEAP + index, *word);
+        }
+    }
+    drop(inside);
+    (rig, session)
+}
+
+fn check_damaged<T: std::fmt::Debug>(result: Attempt<T>, expected: &str) {
+    match result {
+        Err(Restart::Damaged(_, what)) => assert_eq!(what, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_leaf_with_keys_of_another_place_is_not_split() {
+    let (rig, mut session) = with_swapped_leaves(&[], 8, 20);
+    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
+    let stay = rig.pool.stay(&inside);
+    let inserted = (rig.tree).try_insert(&rig.pool, &stay, MARKS, &[8, 0], &[7; 900], scratch);
+    check_damaged(inserted, "has a child whose keys are not between its own");
+}
+
+#[test]
+fn thin_leaves_in_each_others_place_are_not_merged() {
+    let (rig, mut session) = with_swapped_leaves(&[9, 10, 11, 13, 14, 15], 8, 12);
+    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
+    let stay = rig.pool.stay(&inside);
+    // Its left neighbour is full.
+    let merged = (rig.tree).try_merge(&rig.pool, &stay, MARKS, &[8], scratch);
+    check_damaged(merged, "has keys that are not behind those to its left");
+}
+
+#[test]
+fn keys_of_another_place_are_not_packed() {
+    let mut removed = vec![5, 6, 21];
+    removed.extend((24..40).filter(|key| key % 4 > 1));
+    removed.extend([1, 2, 13, 14, 17, 18]);
+    let (rig, mut session) = with_swapped_leaves(&removed, 8, 20);
+    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
+    let stay = rig.pool.stay(&inside);
+    let mut next = Vec::new();
+    let packed = (rig.tree).try_pack(&rig.pool, &stay, MARKS, &[4], 0, &mut next, scratch);
+    check_damaged(packed, "has a child whose keys are not between its own");
 }
