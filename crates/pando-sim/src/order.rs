@@ -1,6 +1,6 @@
-//! Commits that read what other threads have committed. The order of their LSNs must be one in which
-//! they could have run one after the other, and what a crash leaves must hold whatever the commits
-//! that it left have read.
+//! Commits that read what other threads have committed. The order of their LSNs must be one in
+//! which they could have run one after the other, and what a crash leaves must hold whatever the
+//! commits that it left have read.
 //!
 //! Each thread has one entry for this. Its value is the number of the commit that wrote it, and the
 //! numbers that this commit has read of all threads, its own included.

@@ -145,9 +145,9 @@ mod tests {
         let device = pando_device::faulty::FaultyDevice::new(1);
         let options = Db::builder().max_memory(8 << 20);
         let engine = crate::open::open(device.into(), options).unwrap();
-        engine.in_gate(0, |_| Ok(())).unwrap();
+        engine.in_gate(0, |_, _| Ok(())).unwrap();
         engine.check_poison().unwrap();
-        let change = || engine.in_gate(0, |_| -> Attempt<()> { panic!("a test") });
+        let change = || engine.in_gate(0, |_, _| -> Attempt<()> { panic!("a test") });
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(change)).unwrap_err();
         engine.check_poison().unwrap_err();
         engine.checkpoint_once().unwrap_err();
