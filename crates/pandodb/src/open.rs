@@ -525,7 +525,6 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         meter.replayed(lsn, replay.records());
         Ok::<(), Error>(())
     })?;
-    drop(replay);
     if (end.end, end.records) != (marked.end, marked.records) {
         // Extents that only one of them names may have been given out meanwhile.
         let what = format!(

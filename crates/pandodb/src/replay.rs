@@ -6,9 +6,8 @@ use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::chunks::ChunkPart;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::{Lsn, TreeId};
-use pando_pool::Marks;
+use pando_pool::{Marks, Stay};
 use pando_sync::Arc;
-use pando_sync::gate::Closed;
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::chunks::apply::NewValue;
@@ -37,7 +36,6 @@ enum Write<'a> {
 /// Replay of the log into a store that nobody else uses yet.
 pub(crate) struct Replay<'a> {
     store: &'a Store,
-    closed: Closed<'a>,
     scratch: Scratch,
     tables: HashMap<TreeId, Arc<TableState>>,
     /// Trees that are, or were, of a table; found when the first one is created.
@@ -52,7 +50,6 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(store: &'a Store, from: Lsn, replayed: &'a mut Replayed) -> Self {
         Self {
             store,
-            closed: store.pool.gate().close(),
             scratch: Scratch::new(),
             tables: HashMap::new(),
             known: None,
@@ -75,27 +72,39 @@ impl<'a> Replay<'a> {
         let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
         self.make_room(batch.operations(), payload.len());
+        let store = self.store;
+        // For each batch anew: whoever listens to the recovery is called between two of them.
+        let closed = store.pool.gate().close();
+        let stay = &store.pool.stay(&closed);
         for (index, operation) in batch.enumerate() {
             match operation.map_err(|damage| damaged(damage.what))? {
                 Operation::Put { tree, key, value } => {
-                    self.write(tree, marks, key, Write::Put(value))?;
+                    self.write(stay, tree, marks, key, Write::Put(value))?;
                 }
                 Operation::PutChunks { tree, key, value } => {
-                    self.write(tree, marks, key, Write::PutChunks(value))?;
+                    self.write(stay, tree, marks, key, Write::PutChunks(value))?;
                 }
-                Operation::Delete { tree, key } => self.write(tree, marks, key, Write::Delete)?,
+                Operation::Delete { tree, key } => {
+                    self.write(stay, tree, marks, key, Write::Delete)?
+                }
                 Operation::CreateTable { name, tree } => {
-                    self.change(name, (None, Some(tree), None), lsn, index)?;
+                    self.change(stay, name, (None, Some(tree), None), lsn, index)?;
                 }
                 Operation::DropTable { name, tree } => {
-                    self.change(name, (Some(tree), None, None), lsn, index)?;
+                    self.change(stay, name, (Some(tree), None, None), lsn, index)?;
                 }
                 Operation::ReplaceTable {
                     name,
                     old_tree,
                     new_tree,
                 } => {
-                    self.change(name, (Some(old_tree), Some(new_tree), None), lsn, index)?;
+                    self.change(
+                        stay,
+                        name,
+                        (Some(old_tree), Some(new_tree), None),
+                        lsn,
+                        index,
+                    )?;
                 }
                 Operation::TakeTree {
                     name,
@@ -106,7 +115,13 @@ impl<'a> Replay<'a> {
                 } => {
                     let tree = Tree { id: new_tree, root };
                     let filled = Some(Filled { tree, entries });
-                    self.change(name, (Some(old_tree), Some(new_tree), filled), lsn, index)?;
+                    self.change(
+                        stay,
+                        name,
+                        (Some(old_tree), Some(new_tree), filled),
+                        lsn,
+                        index,
+                    )?;
                 }
                 Operation::SwapTables { .. } => {
                     return Err(damaged(
@@ -129,7 +144,14 @@ impl<'a> Replay<'a> {
         store.space.grow_if_wanted(store.committed_blocks());
     }
 
-    fn write(&mut self, tree: TreeId, marks: Marks, key: &[u8], write: Write<'_>) -> Result<()> {
+    fn write(
+        &mut self,
+        stay: &Stay<'_>,
+        tree: TreeId,
+        marks: Marks,
+        key: &[u8],
+        write: Write<'_>,
+    ) -> Result<()> {
         let state = match self.tables.get(&tree) {
             Some(state) => state.clone(),
             None => {
@@ -153,7 +175,6 @@ impl<'a> Replay<'a> {
                 )
             })?;
         let (store, scratch) = (self.store, &mut self.scratch);
-        let stay = &store.pool.stay(&self.closed);
         let (entries, fill) = match write {
             Write::Put(value) => store.apply(stay, known, marks, key, Some(value), scratch)?,
             Write::Delete => store.apply(stay, known, marks, key, None, scratch)?,
@@ -195,6 +216,7 @@ impl<'a> Replay<'a> {
 
     fn change(
         &mut self,
+        stay: &Stay<'_>,
         name: &[u8],
         (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
         lsn: Lsn,
@@ -214,7 +236,6 @@ impl<'a> Replay<'a> {
             new,
             filled,
         };
-        let stay = &self.store.pool.stay(&self.closed);
         self.store
             .apply_change(stay, change, None, lsn, index as u32, &mut self.scratch)
     }
