@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod instructions;
 mod mutants;
 mod nightly;
 mod run;
@@ -21,6 +22,8 @@ cargo xtask COMMAND
   audit [--cores N | --ablations]
                              cache-line transfers of the engine on N simulated cores, or of the
                              ablations of its reads on 1 to 64
+  instructions [--only TEXT] [--engine PROGRAM] [--pando PROGRAM]
+                             instructions of the operations that matter most, and their bounds
   mutants [--only TEXT] [--part K/N] [--list]
                              plants known bugs and checks that their tests fail";
 
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         "ci" => run::run(run::command("bash", &root).arg(".ci/run").args(rest)),
         "nightly" => nightly::run_command(&root, rest),
         "audit" => audit::run_command(&root, rest),
+        "instructions" => instructions::run_command(&root, rest),
         "mutants" => mutants::run_command(&root, rest),
         "--help" | "-h" | "help" => {
             eprintln!("{USAGE}");

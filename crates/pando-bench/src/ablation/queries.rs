@@ -102,7 +102,7 @@ impl Work for Asking {
 
     fn run(self, counters: &impl Counters) -> Self::Output {
         let is_over = AtomicBool::new(false);
-        let start = Mutex::new(Rank::Leaf, ());
+        let start = Mutex::new(Rank::Caller, ());
         thread::scope(|scope| {
             // Nobody ticks before all are there: starting the rest would take very long.
             let starting = start.lock();

@@ -127,7 +127,7 @@ fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
     });
     let server = server.unwrap();
     let (address, handle) = (server.addresses()[0], server.handle());
-    let opened: Mutex<Option<Db>> = Mutex::new(Rank::Leaf, None);
+    let opened: Mutex<Option<Db>> = Mutex::new(Rank::Caller, None);
     let path = directory.path();
     let mut counted = (0, 0);
     thread::scope(|scope| {

@@ -78,7 +78,7 @@ fn saves_are_taken_and_dated() {
 /// Somebody else has committed a value, and the log has not been flushed yet.
 #[test]
 fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
-    let store = Arc::new(Mutex::new(Rank::Leaf, None));
+    let store = Arc::new(Mutex::new(Rank::Caller, None));
     let slot = store.clone();
     let server = Fixture::opened_by(options(), move |directory| {
         let db = open_on_disk(directory)?;

@@ -33,7 +33,7 @@ impl Large {
         options: ServerOptions,
         open: impl FnOnce(pandodb::Builder, &Path) -> pandodb::Result<Db> + Send + 'static,
     ) -> Self {
-        let db = Arc::new(Mutex::new(Rank::Leaf, None));
+        let db = Arc::new(Mutex::new(Rank::Caller, None));
         let place = db.clone();
         let server = Fixture::opened_by(options, move |path| {
             let builder = Db::builder()
@@ -602,7 +602,7 @@ fn arguments_that_cannot_be_taken_are_passed_over() {
 
 #[test]
 fn large_arguments_are_passed_over_until_the_store_is_open() {
-    let gate = Arc::new((Mutex::new(Rank::Leaf, false), Condvar::new()));
+    let gate = Arc::new((Mutex::new(Rank::Caller, false), Condvar::new()));
     let opener_gate = gate.clone();
     let large = Large::with(options(), move |builder, path| {
         let mut opened = opener_gate.0.lock();

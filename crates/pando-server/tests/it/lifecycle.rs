@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, open, options};
 
 #[test]
 fn commands_are_answered_with_loading_until_the_store_is_open() {
-    let gate = Arc::new((Mutex::new(Rank::Leaf, false), Condvar::new()));
+    let gate = Arc::new((Mutex::new(Rank::Caller, false), Condvar::new()));
     let opener_gate = gate.clone();
     let server = Fixture::opened_by(options(), move |path| {
         let mut opened = opener_gate.0.lock();

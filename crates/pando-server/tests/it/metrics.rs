@@ -218,7 +218,7 @@ fn the_page_is_told_to_browsers_as_what_it_is() {
 
 #[test]
 fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
-    let gate = Arc::new((Mutex::new(Rank::Leaf, false), Condvar::new()));
+    let gate = Arc::new((Mutex::new(Rank::Caller, false), Condvar::new()));
     let (opener_gate, device) = (gate.clone(), FaultyDevice::new(1));
     let store = device.clone();
     let server = Fixture::opened_by(with_metrics(), move |_| {

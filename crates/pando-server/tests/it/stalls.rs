@@ -17,7 +17,7 @@ const STALL: Duration = Duration::from_millis(700);
 
 /// A server with small chunks, and its store.
 fn server(stall_timeout: Duration) -> (Fixture, Arc<Mutex<Option<Db>>>) {
-    let db = Arc::new(Mutex::new(Rank::Leaf, None));
+    let db = Arc::new(Mutex::new(Rank::Caller, None));
     let place = db.clone();
     let options = ServerOptions {
         stall_timeout,

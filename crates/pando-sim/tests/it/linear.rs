@@ -111,7 +111,7 @@ fn check(seed: u64, threads: u64, keys: Key, batches: bool) {
         table,
         db,
         clock: AtomicU64::new(0),
-        history: Mutex::new(Rank::Leaf, Vec::new()),
+        history: Mutex::new(Rank::Caller, Vec::new()),
     };
     thread::scope(|scope| {
         for thread in 0..threads {

@@ -1,0 +1,148 @@
+//! One kind of operation on keys in memory, for `cargo xtask instructions`, which runs it under
+//! callgrind with two counts and divides the difference.
+//!
+//! `cargo run --release -p pando-bench --example instructions -- CASE COUNT`, CASE = `get`, `put`,
+//! `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of 100).
+
+use std::io::Write;
+
+use pando_bench::Result;
+use pando_bench::keys::Keys;
+use pando_bench::options::KeyKind;
+use pando_bench::random::Random;
+use pando_sync::time::Duration;
+use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+
+const KEYS: u64 = 20_000;
+const VALUE_BYTES: usize = 100;
+const ROWS: u64 = 100;
+const GROUP: usize = 128;
+
+type Key = [u8; 16];
+
+/// A store in memory, and keys of it in an order that looks random.
+struct Rig {
+    db: Db,
+    table: Table,
+    keys: Vec<Key>,
+    random: Random,
+}
+
+impl Rig {
+    fn new() -> Result<Self> {
+        // Nothing is written back, and no checkpoint comes in between.
+        let db = Db::builder()
+            .max_memory(256 << 20)
+            .checkpoint_interval(Duration::from_secs(24 * 3600))
+            .open_in_memory()?;
+        let table = db.table("instructions")?;
+        let writer = Keys::new(KeyKind::Random, 16, 1);
+        let mut text = Vec::new();
+        let mut keys = Vec::new();
+        for number in 0..KEYS {
+            writer.write(number, &mut text);
+            let key = Key::try_from(&text[..]).expect("16 bytes were asked for");
+            table.put_with(&key, &[key[0]; VALUE_BYTES], unsynced())?;
+            keys.push(key);
+        }
+        let random = Random::new(2, 0);
+        Ok(Self {
+            db,
+            table,
+            keys,
+            random,
+        })
+    }
+
+    fn key(&mut self) -> Key {
+        let at = self.random.below(KEYS);
+        self.keys[at as usize]
+    }
+
+    fn gets(&mut self, count: u64) -> Result<()> {
+        let mut out = Vec::with_capacity(2 * VALUE_BYTES);
+        for _ in 0..count {
+            let key = self.key();
+            out.clear();
+            assert!(self.table.get_into(&key, &mut out)?, "each key is there");
+            assert_eq!(out.len(), VALUE_BYTES);
+        }
+        Ok(())
+    }
+
+    fn puts(&mut self, count: u64) -> Result<()> {
+        for number in 0..count {
+            let key = self.key();
+            self.table
+                .put_with(&key, &[number as u8; VALUE_BYTES], unsynced())?;
+        }
+        Ok(())
+    }
+
+    fn batches(&mut self, count: u64) -> Result<()> {
+        let mut batch = Batch::new();
+        for number in 0..count / ROWS {
+            for _ in 0..ROWS {
+                let key = self.key();
+                batch.put(&self.table, &key, &[number as u8; VALUE_BYTES]);
+            }
+            self.db.write(&mut batch, unsynced())?;
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self, count: u64) -> Result<()> {
+        let mut found = 0;
+        while found < count {
+            let keys: [Key; GROUP] = std::array::from_fn(|_| self.key());
+            let keys = keys.each_ref().map(|key| &key[..]);
+            self.table.get_many_with(&keys, |_, value| {
+                assert_eq!(value.map(<[u8]>::len), Some(VALUE_BYTES));
+                found += 1;
+            })?;
+        }
+        Ok(())
+    }
+
+    fn scans(&mut self, count: u64) -> Result<()> {
+        let mut seen = 0;
+        while seen < count {
+            let from = self.key();
+            let mut entries = self.table.range(&from[..]..);
+            for _ in 0..ROWS {
+                let bytes = entries.next_with(|_, value| value.len());
+                let Some(bytes) = bytes.transpose()? else {
+                    break;
+                };
+                assert_eq!(bytes, VALUE_BYTES);
+                seen += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unsynced() -> WriteOptions {
+    WriteOptions::durability(Durability::None)
+}
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let count = words.get(1).and_then(|word| word.parse().ok());
+    let (Some(case), Some(count)) = (words.first(), count) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "instructions get|put|batch|get_many|scan COUNT"
+        );
+        std::process::exit(1);
+    };
+    let mut rig = Rig::new()?;
+    match &case[..] {
+        "get" => rig.gets(count),
+        "put" => rig.puts(count),
+        "batch" => rig.batches(count),
+        "get_many" => rig.groups(count),
+        "scan" => rig.scans(count),
+        other => panic!("unknown case '{other}'"),
+    }
+}

@@ -1,0 +1,159 @@
+//! Commands of a server with one event loop, in pipelines of 16 from one client. What the client
+//! runs is not counted.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::valgrind::Valgrind;
+use crate::run::Result;
+
+const PIPELINE: u64 = 16;
+const KEYS: u64 = 5_000;
+/// A program under valgrind starts slowly.
+const START: Duration = Duration::from_secs(120);
+
+/// Instructions of a life of `program` in which it answers so many times `command`, which is `GET`,
+/// `SET` or `INCR`.
+pub(super) fn count(
+    valgrind: &Valgrind,
+    program: &Path,
+    command: &str,
+    operations: u64,
+) -> Result<u64> {
+    let folder = valgrind.empty_folder()?;
+    let port = free_port().map_err(|error| format!("looking for a port: {error}"))?;
+    let address = format!("127.0.0.1:{port}");
+    let mut server = valgrind.command(program);
+    server.args(["serve", "--dir"]).arg(&folder).args([
+        "--listen",
+        &address,
+        "--threads",
+        "1",
+        "--max-memory",
+        "64m",
+        "--io-backend",
+        "pread",
+        "--durability",
+        "none",
+        "--log-level",
+        "off",
+    ]);
+    let child = server
+        .spawn()
+        .map_err(|error| format!("{server:?}: {error} (is valgrind installed?)"))?;
+    let mut running = Running(child);
+    let talked = talk(&address, command, operations);
+    let talked = talked.map_err(|error| format!("{server:?}, {command}: {error}"));
+    running.stop()?;
+    talked?;
+    valgrind.total()
+}
+
+/// Killed when dropped.
+struct Running(Child);
+
+impl Running {
+    /// Ends it as a service manager does, and waits.
+    fn stop(&mut self) -> Result<()> {
+        let pid = self.0.id().to_string();
+        crate::run::run(std::process::Command::new("kill").arg(pid))?;
+        let status = self.0.wait().map_err(|error| error.to_string())?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("the server ended with {status}")),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _killed = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect(address) {
+            Err(error) if began.elapsed() > START => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+            Ok(stream) => return Ok(stream),
+        }
+    }
+}
+
+fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
+    let mut stream = connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(START))?;
+    // Until it has read its store it answers with an error, and takes the connection.
+    let began = Instant::now();
+    while ask(&mut stream, &[vec!["GET".into(), "none".into()]], 1)?.starts_with(b"-") {
+        if began.elapsed() > START {
+            return Err(std::io::Error::other("it never became ready"));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let value = "v".repeat(100);
+    let key = |of: u64| format!("key:{of:012}");
+    let counter = |of: u64| format!("counter:{of:012}");
+    let mut requests = Vec::new();
+    for number in 0..KEYS {
+        requests.push(vec!["SET".into(), key(number), value.clone()]);
+        requests.push(vec!["SET".into(), counter(number), "100000".into()]);
+    }
+    for part in requests.chunks(PIPELINE as usize) {
+        ask(&mut stream, part, part.len())?;
+    }
+    // Keys in an order that looks random: the step has no factor in common with their number.
+    let mut number = 0;
+    for _ in 0..operations / PIPELINE {
+        let requests: Vec<_> = (0..PIPELINE)
+            .map(|_| {
+                number = (number + 3_467) % KEYS;
+                match command {
+                    "SET" => vec!["SET".into(), key(number), value.clone()],
+                    "INCR" => vec!["INCR".into(), counter(number)],
+                    _ => vec!["GET".into(), key(number)],
+                }
+            })
+            .collect();
+        let lines = requests.len() * if command == "GET" { 2 } else { 1 };
+        let replies = ask(&mut stream, &requests, lines)?;
+        if replies.starts_with(b"-") || replies.starts_with(b"$-1") {
+            let text = String::from_utf8_lossy(&replies).into_owned();
+            return Err(std::io::Error::other(text));
+        }
+    }
+    Ok(())
+}
+
+/// Sends `requests` together and reads replies of so many lines.
+fn ask(stream: &mut TcpStream, requests: &[Vec<String>], lines: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for words in requests {
+        write!(bytes, "*{}\r\n", words.len())?;
+        for word in words {
+            write!(bytes, "${}\r\n{word}\r\n", word.len())?;
+        }
+    }
+    stream.write_all(&bytes)?;
+    let (mut replies, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    while replies.iter().filter(|byte| **byte == b'\n').count() < lines {
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        replies.extend_from_slice(&buffer[..count]);
+    }
+    Ok(replies)
+}

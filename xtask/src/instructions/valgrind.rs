@@ -1,0 +1,89 @@
+//! Programs under callgrind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::run::{Result, run};
+
+/// Where its files are.
+pub(super) struct Valgrind {
+    folder: PathBuf,
+    /// See area.c.
+    area: PathBuf,
+}
+
+impl Valgrind {
+    /// Keeps its files in `folder`.
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let source = folder.join("area.c");
+        fs::write(&source, include_str!("area.c"))
+            .map_err(|error| format!("{}: {error}", source.display()))?;
+        let area = folder.join("area.so");
+        run(Command::new("cc")
+            .args(["-O2", "-shared", "-fPIC", "-o"])
+            .arg(&area)
+            .arg(&source))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            area,
+        })
+    }
+
+    /// A folder that holds nothing yet.
+    pub(super) fn empty_folder(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("store");
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("{}: {error}", folder.display()))
+            }
+            _ => Ok(folder),
+        }
+    }
+
+    /// `program`, about to be counted; its output goes nowhere.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("valgrind");
+        let out = format!("--callgrind-out-file={}", self.out().display());
+        command
+            .args(["-q", "--tool=callgrind", &out])
+            .arg(program)
+            .env("LD_PRELOAD", &self.area)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.join("callgrind.out")
+    }
+
+    /// Instructions of the program that has ended last.
+    pub(super) fn total(&self) -> Result<u64> {
+        let out = self.out();
+        let text =
+            fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+        let total = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        total("summary:")
+            .or_else(|| total("totals:"))
+            .ok_or_else(|| format!("{}: no sum in it", out.display()))
+    }
+
+    /// Instructions of a whole run.
+    pub(super) fn count(&self, program: &Path, arguments: &[&str]) -> Result<u64> {
+        let mut command = self.command(program);
+        let status = command
+            .args(arguments)
+            .status()
+            .map_err(|error| format!("{command:?}: {error} (is valgrind installed?)"))?;
+        match status.success() {
+            true => self.total(),
+            false => Err(format!("{command:?}: {status}")),
+        }
+    }
+}
