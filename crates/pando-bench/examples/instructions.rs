@@ -82,6 +82,7 @@ impl Rig {
     fn batches(&mut self, count: u64) -> Result<()> {
         let mut batch = Batch::new();
         for number in 0..count / ROWS {
+            batch.clear();
             for _ in 0..ROWS {
                 let key = self.key();
                 batch.put(&self.table, &key, &[number as u8; VALUE_BYTES]);

@@ -345,7 +345,6 @@ impl MappingFiles {
             self.merge_window(&old_base, &old_name, &new_base, first, count)?;
             first += count;
         }
-        self.check_behind(&old_name, page_count)?;
         new_base.sync().map_err(Error::io("syncing the mapping"))?;
         let mut files = Self::create_journal(&self.device, next)?;
         self.device
@@ -359,24 +358,6 @@ impl MappingFiles {
         files.obsolete.extend([base_name(self.number), old_name]);
         *self = files;
         Ok(())
-    }
-
-    /// A base of `page_count` pages forgets none: what the journal says of pages behind them is
-    /// that they are free.
-    fn check_behind(&self, name: &str, page_count: u64) -> Result<()> {
-        let mut behind = BTreeMap::new();
-        read_groups(&self.journal, name, self.journal_bytes, |group| {
-            let pairs = group.pairs.into_iter();
-            behind.extend(pairs.filter(|(page, _)| u64::from(page.0) >= page_count));
-            Ok(())
-        })?;
-        match behind.into_iter().find(|(_, word)| *word != 0) {
-            None => Ok(()),
-            Some((page, _)) => Err(Error::corrupt(
-                name,
-                format!("names {page}; there are {page_count} pages"),
-            )),
-        }
     }
 
     fn create_journal(device: &AnyDevice, number: u64) -> Result<Self> {
@@ -592,22 +573,6 @@ mod tests {
         }
         files.append(&group(5, &[(2, word(3))])).unwrap();
         assert!(read(5, files.journal_bytes).unwrap_err().is_corruption());
-    }
-
-    #[test]
-    fn a_merge_forgets_no_page() {
-        let device = AnyDevice::from(FaultyDevice::new(1));
-        let mut files = MappingFiles::create(&device, 1).unwrap();
-        let pairs = [(3, word(1)), (7, word(2)), (9, word(3)), (9, 0)];
-        files.append(&group(1, &pairs)).unwrap();
-        assert!(files.merge(7).unwrap_err().is_corruption());
-        assert_eq!(files.number, 1, "it goes on with what there is");
-        // Page 9 is free again.
-        files.merge(8).unwrap();
-        assert_eq!((files.number, files.base_pages), (2, 8));
-        files.remove_obsolete();
-        let names = device.list().unwrap();
-        assert!(!names.contains(&base_name(1)) && names.contains(&base_name(2)));
     }
 
     #[test]
