@@ -16,8 +16,8 @@ pub(crate) struct FreeCounts(Mutex<Vec<(Arc<Lines>, usize)>>);
 
 impl FreeCounts {
     /// A count of zero.
-    pub(crate) fn take(self: &Arc<Self>) -> TableCount {
-        let mut free = self.0.lock();
+    pub(crate) fn take(home: &Arc<Self>) -> TableCount {
+        let mut free = home.0.lock();
         if free.is_empty() {
             let lines = CoreLocal::new("table counts", |_| Default::default());
             let lines = Arc::new(lines);
@@ -27,7 +27,7 @@ impl FreeCounts {
         TableCount {
             lines,
             at,
-            home: self.clone(),
+            home: home.clone(),
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn counts_are_apart_and_come_back_as_zero() {
         let home = Arc::new(FreeCounts::default());
-        let counts: Vec<_> = (0..40).map(|_| home.take()).collect();
+        let counts: Vec<_> = (0..40).map(|_| FreeCounts::take(&home)).collect();
         for (number, count) in counts.iter().enumerate() {
             count.add(number as i64);
         }
@@ -88,7 +88,7 @@ mod tests {
         }
         drop(counts);
         assert_eq!(home.0.lock().len(), 3 * LINE);
-        let counts: Vec<_> = (0..48).map(|_| home.take()).collect();
+        let counts: Vec<_> = (0..48).map(|_| FreeCounts::take(&home)).collect();
         assert!(counts.iter().all(|count| count.sum() == 0));
         assert!(home.0.lock().is_empty());
     }

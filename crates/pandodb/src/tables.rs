@@ -138,7 +138,7 @@ impl Tables {
             name: name.into(),
             row: AtomicU64::new(0),
             changed: AtomicBool::new(false),
-            count: self.counts.take(),
+            count: FreeCounts::take(&self.counts),
         })
     }
 
