@@ -460,7 +460,8 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
         let inside = pass(&rig.pool);
         let stay = rig.pool.stay(&inside);
         rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &stay, &separator, page, scratch));
-        for (page, stored) in ids.drain(..).zip(rig.disk.lock().outside.drain(..)) {
+        let written = std::mem::take(&mut rig.disk.lock().outside);
+        for (page, stored) in ids.drain(..).zip(written) {
             rig.pool.adopt(&stay, page, stored);
         }
         assert!(session.scratch.is_finished());
