@@ -345,7 +345,7 @@ fn what_is_written_now_is_like_the_golden_files() {
 fn who_opens_a_store_is_told_how_far_the_replay_of_its_log_is() {
     let device = make("plain");
     let batches = verify(&device).stat.log_batches;
-    let told = Arc::new(Mutex::new(Rank::Caller, Vec::new()));
+    let told = Arc::new(Mutex::new(Rank::Leaf, Vec::new()));
     let steps = told.clone();
     let options = options("plain").on_recovery(move |now| steps.lock().push(now));
     let db = open(&device, options).unwrap();
