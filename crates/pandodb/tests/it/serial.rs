@@ -12,6 +12,8 @@ const OVERWRITES: u64 = 60_000;
 /// Commits of those others, at least: how often they lose against it is the machine's.
 const READS: u64 = 6_000;
 const READERS: u64 = 3;
+/// Tries of a thread, at most: when another one has panicked the rest must end.
+const TRIES: u64 = 2_000_000;
 
 /// Reads `from`, writes what follows from it under `to`; what was read, and the LSN. None after a
 /// conflict.
@@ -67,7 +69,10 @@ fn the_order_of_the_log_is_a_serial_order() {
         let mut reactor = Reactor::new(&db, thread_waker()).unwrap();
         let mut transaction = Transaction::new(&db);
         let mut commits = Vec::new();
-        while !enough() {
+        for _ in 0..TRIES {
+            if enough() {
+                break;
+            }
             let done = copy(&mut transaction, &mut reactor, &table, (from, to), step);
             if let Some(commit) = done {
                 commits.push(commit);
@@ -93,6 +98,7 @@ fn the_order_of_the_log_is_a_serial_order() {
         .into_iter()
         .map(|(x, lsn)| (x + 1, lsn))
         .collect();
+    assert!(enough(), "{written:?} overwrites, {read:?} reads");
     assert_eq!(lsn_of.len() as u64, written.into_inner());
     for (read, lsn) in reads.into_iter().flatten() {
         let before = lsn_of.get(&read).copied().unwrap_or(0);
