@@ -84,8 +84,8 @@ class Dashboard(ServerTest):
                         ".match(/L/g) ?? []).length > 2")
         rows = evaluate("[...document.querySelectorAll('#memory tbody th')].map("
                         "(of) => of.textContent)")
-        for name in ("frames", "page table", "log buffers", "images", "connections",
-                     "statistics", "in use", "resident"):
+        for name in ("frames", "page table", "log buffers", "images", "tables",
+                     "connections", "statistics", "in use", "resident"):
             self.assertIn(name, rows)
         tiles = evaluate("document.getElementById('tiles').textContent")
         self.assertRegex(tiles, r"keys2k")

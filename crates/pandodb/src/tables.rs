@@ -66,8 +66,8 @@ impl TableState {
 
     /// Memory of a table that is called `name`.
     fn bytes(name: &str) -> u64 {
-        // With the counts of its handles, on a line of their own.
-        let state = 2 * align_of::<Self>() + size_of::<Self>() - align_of::<Self>();
+        // Behind the counts of its handles, which lie on lines of their own.
+        let state = align_of::<Self>() + size_of::<Self>();
         state as u64 + TableCount::bytes() + MAPS_BYTES + name.len() as u64
     }
 }
