@@ -576,6 +576,33 @@ mod tests {
     }
 
     #[test]
+    fn a_merge_leaves_out_pages_that_were_freed_since_the_checkpoint() {
+        let device = AnyDevice::from(FaultyDevice::new(1));
+        let mut files = MappingFiles::create(&device, 1).unwrap();
+        let far = 3 * SECTION_WORDS as u32;
+        files
+            .append(&group(4, &[(3, word(1)), (9, word(2)), (far, word(3))]))
+            .unwrap();
+        // The last page in use is page 3: what freed the other two is in no group yet.
+        files.merge(4).unwrap();
+        assert_eq!((files.number, files.base_pages), (2, 4));
+        files.append(&group(5, &[(9, 0), (far, 0)])).unwrap();
+        let superblock = Superblock {
+            mapping: files.number,
+            base_pages: files.base_pages,
+            journal_bytes: files.journal_bytes,
+            ..superblock(5)
+        };
+        let mapping = Mapping::read(&device, &superblock).unwrap();
+        let named = mapping.words.iter().enumerate();
+        let named: Vec<_> = named.filter(|(_, word)| **word != 0).collect();
+        assert_eq!(named, [(3, &word(1))]);
+        files.remove_obsolete();
+        let names = device.list().unwrap();
+        assert!(!names.contains(&base_name(1)) && names.contains(&base_name(2)));
+    }
+
+    #[test]
     fn one_slot_is_whole_wherever_a_superblock_that_was_read_is_written_again() {
         check([Some(5), Some(4)], 4);
         check([None, Some(4)], 4);
