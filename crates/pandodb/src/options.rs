@@ -1,11 +1,8 @@
 //! What a user may choose, and how one memory budget is split.
 
-use std::path::{Path, PathBuf};
-
 use pando_format::{Compression, PageSize};
 use pando_sync::time::Duration;
 
-use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
 use crate::recovery_progress::{Listener, RecoveryProgress};
@@ -20,6 +17,22 @@ pub enum Durability {
     Periodic,
     /// The batch becomes durable with the next checkpoint, or with a later durable commit.
     None,
+}
+
+/// How a batch is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// What the return promises; None: what the store was opened with.
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// The given durability.
+    pub fn durability(durability: Durability) -> Self {
+        Self {
+            durability: Some(durability),
+        }
+    }
 }
 
 /// Smallest block.
@@ -229,32 +242,6 @@ impl Builder {
     pub fn on_recovery(mut self, call: impl FnMut(RecoveryProgress) + Send + 'static) -> Self {
         self.on_recovery = Some(Listener::new(call));
         self
-    }
-
-    /// Opens the store in `directory`, or creates it there. Blocks until recovery is done.
-    ///
-    /// # Errors
-    /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
-    pub fn open(self, directory: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
-    }
-
-    /// Opens the store in `directory`, and makes none. Blocks until recovery is done.
-    ///
-    /// # Errors
-    /// As [`Builder::open`]; [`Error::InvalidOption`] when there is no store.
-    pub fn open_existing(mut self, directory: impl AsRef<Path>) -> Result<Db> {
-        self.must_exist = true;
-        self.open(directory)
-    }
-
-    /// Makes a store that lives in memory only.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`], [`Error::Io`].
-    pub fn open_in_memory(mut self) -> Result<Db> {
-        self.io_backend = IoBackend::Memory;
-        Db::open_with(self, None)
     }
 
     pub(crate) fn check(&self) -> Result<PageSize> {

@@ -8,14 +8,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use pando_pool::{Resource, Restart};
 use pando_stats::Sampled;
 use pando_sync::time::{self, Duration, Instant};
-use pando_tree::Tree;
-
-use crate::engine::Engine;
-use crate::halt::Stop;
-use crate::tables::TableState;
 
 thread_local! {
     static OPEN: RefCell<Option<Profile>> = const { RefCell::new(None) };
@@ -84,23 +78,6 @@ impl Wait {
             Self::Applied => "applied",
             Self::Job => "job",
             Self::Durable => "durable",
-        }
-    }
-
-    pub(crate) fn of(stop: &Stop) -> Self {
-        match stop {
-            Stop::Restart(Restart::Fault(_)) => Self::Page,
-            Stop::Restart(Restart::Wait(Resource::Frames | Resource::Images)) => Self::Frames,
-            Stop::Restart(_) | Stop::Chunks => Self::Conflict,
-            Stop::Gate => Self::Gate,
-            Stop::Stripe(..) => Self::Stripe,
-            Stop::LogSpace(_) => Self::LogSpace,
-            Stop::Blocks(_) | Stop::Run(_) | Stop::Checkpoint(_) => Self::Blocks,
-            Stop::Dirty => Self::Dirty,
-            Stop::Holds(_) => Self::Holds,
-            Stop::Applied(_) => Self::Applied,
-            Stop::Job(_) => Self::Job,
-            Stop::Durable(_) => Self::Durable,
         }
     }
 }
@@ -173,6 +150,12 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// A get that went down `levels`.
+    pub(crate) fn add_get(&mut self, levels: u8) {
+        self.gets += 1;
+        self.levels += u64::from(levels);
+    }
+
     /// All the time, from the beginning of the call to its end.
     pub fn total(&self) -> Duration {
         self.total
@@ -298,7 +281,7 @@ pub fn profiled<R>(f: impl FnOnce() -> R) -> (R, Profile) {
 
 /// The time, if this thread is asked where it spends it.
 pub(crate) fn begin() -> Option<Instant> {
-    OPEN.with_borrow(Option::is_some).then(time::now)
+    is_open().then(time::now)
 }
 
 /// A wait for `wait` that has begun at `begun` is over.
@@ -308,24 +291,14 @@ pub(crate) fn end(begun: Option<Instant>, wait: Wait) {
     }
 }
 
+/// Somebody asks where this thread spends its time.
+pub(crate) fn is_open() -> bool {
+    OPEN.with_borrow(Option::is_some)
+}
+
 /// Tells the open profile, if there is one.
 pub(crate) fn note(f: impl FnOnce(&mut Profile)) {
     OPEN.with_borrow_mut(|open| open.as_mut().map(f));
-}
-
-impl Engine {
-    /// Tells who asks of a get that has ended.
-    pub(crate) fn profile_get(&self, table: &TableState) {
-        if OPEN.with_borrow(Option::is_none) {
-            return;
-        }
-        let height = |tree: Tree| tree.try_height(&self.pool).ok();
-        let levels = table.tree().and_then(height).unwrap_or(0);
-        note(|profile| {
-            profile.gets += 1;
-            profile.levels += u64::from(levels);
-        });
-    }
 }
 
 /// The steps of an attempt to commit, one after the other.

@@ -15,16 +15,16 @@ use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
 use pando_sync::{Arc, thread, time};
 use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
-use crate::commit::Outcome;
+use crate::commit::attempt::Outcome;
 use crate::error::Error;
-use crate::halt::Stop;
-use crate::jobs::Job;
 use crate::nonblocking::{Attempt, Reactor, Transaction};
-use crate::read_context::ReadContext;
-use crate::space_keeper::SpaceKeeper;
-use crate::stripes::StripeUse;
-use crate::structure::GARBAGE;
-use crate::write_set::WriteSet;
+use crate::pages::read_context::ReadContext;
+use crate::space::keeper::SpaceKeeper;
+use crate::tables::state::GARBAGE;
+use crate::wait::reason::Stop;
+use crate::writes::jobs::Job;
+use crate::writes::set::WriteSet;
+use crate::writes::stripes::StripeUse;
 use crate::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
 
 const PAGE_BYTES: u64 = 4096;
@@ -146,7 +146,7 @@ fn conflict(place: &Place) -> u64 {
 fn fault_often(place: &Place) -> u64 {
     let root = place.table.state.tree().unwrap().root;
     let mut turns = 0;
-    let step = |_: &mut crate::blocked::Blocked<'_>| {
+    let step = |_: &mut crate::wait::blocking::Blocked<'_>| {
         turns += 1;
         match turns {
             8 => Ok(()),

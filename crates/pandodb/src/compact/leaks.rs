@@ -16,12 +16,12 @@ use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{Marks, Stay};
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree, ValueReader};
 
-use crate::chunks::apply::decode_list;
+use crate::changes::blobs::decode_list;
 use crate::compact::progress::CompactProgress;
 use crate::compact::run::{Compaction, Part};
 use crate::error::{Error, Result};
-use crate::store::Store;
-use crate::structure::{CATALOGUE, GARBAGE};
+use crate::pages::store::Store;
+use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// What is named.
 struct Named<'a> {

@@ -3,12 +3,11 @@
 use std::ops::ControlFlow;
 
 use pando_stats::Ticker;
-use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
+use crate::api::db::Db;
 use crate::compact::progress::{CompactPhase, CompactProgress, CompactReport};
-use crate::db::Db;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -189,7 +188,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// # Errors
     /// When nothing may be written any more.
     pub(super) fn check(&self) -> Part<()> {
-        if self.engine.closed.load(Ordering::Acquire) {
+        if self.engine.life.is_closing() {
             return Err(End::Error(Error::Closed));
         }
         Ok(self.engine.check_poison()?)

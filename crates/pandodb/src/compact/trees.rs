@@ -11,12 +11,12 @@ use pando_format::PageId;
 use pando_pool::{Attempt, Restart};
 use pando_tree::{Packed, Scratch, Tree};
 
+use crate::background::maintenance::MERGE_PAGES;
 use crate::compact::progress::{CompactPhase, CompactProgress};
 use crate::compact::run::{Compaction, Part};
-use crate::maintenance::MERGE_PAGES;
-use crate::promises::Promise;
-use crate::store::pause;
-use crate::structure::{CATALOGUE, GARBAGE};
+use crate::pages::store::pause;
+use crate::space::promises::Promise;
+use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// Leaves that are read ahead at a time, at most.
 const AHEAD_MAX: usize = 32;

@@ -8,15 +8,17 @@ use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 
-use crate::engine::{Copied, Engine, SoFar};
+use crate::api::table::Table;
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::futures::help::Answer;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
-use crate::halt::{Halt, Step, Stop};
-use crate::read_bounds::Debt;
-use crate::table::{Table, with_reader, with_value};
-use crate::tables::TableState;
+use crate::read::buffers::{with_reader, with_value};
+use crate::read::point::{Copied, SoFar};
+use crate::state::helper::Answer;
+use crate::state::read_bounds::Debt;
+use crate::tables::state::TableState;
+use crate::wait::reason::{Halt, Step, Stop};
 
 /// What becomes of a get with its first attempt.
 #[derive(Debug)]
@@ -90,7 +92,7 @@ fn look_up(
             engine.count_miss(halt, missed);
             // The first one is the one that is waited for.
             for page in reader.wanted.drain(..).skip(1) {
-                engine.wish_page(page);
+                engine.reads.wish(page);
             }
         })
     })
@@ -152,7 +154,7 @@ impl PendingGet {
     fn ask_for_help(&mut self) {
         let (state, begun) = (self.state.clone(), SoFar::with_miss(self.missed));
         let key = Key::new(self.key.engine(), self.key.bytes());
-        self.helped = Some(self.key.engine().ask_for_help(move |engine| {
+        self.helped = Some(self.key.engine().helper.ask(move |engine| {
             let mut value = Vec::new();
             let found = with_reader(|reader| {
                 engine.read_on(&state, key.bytes(), reader, &mut value, begun)

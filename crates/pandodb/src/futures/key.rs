@@ -1,53 +1,9 @@
 //! The key of a pending operation: short ones lie in the future, longer ones in a pooled buffer.
 
-use pando_sync::{CoreLocal, Mutex, Rank};
-
 use crate::engine::Shared;
 
 /// Longest key that lies in the future itself.
 const INLINE_BYTES: usize = 32;
-/// Buffers that a core keeps for later keys.
-const KEPT_MAX: usize = 256;
-
-/// Buffers of keys that no operation needs now, by core.
-#[derive(Debug)]
-pub(crate) struct KeyBuffers {
-    spare: CoreLocal<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Default for KeyBuffers {
-    fn default() -> Self {
-        Self {
-            // With all its room: giving a buffer back allocates nothing.
-            spare: CoreLocal::new("key buffers", |_| {
-                Mutex::new(Rank::Leaf, Vec::with_capacity(KEPT_MAX))
-            }),
-        }
-    }
-}
-
-impl KeyBuffers {
-    fn take(&self) -> Vec<u8> {
-        let here = self.spare.here().lock().pop();
-        // A task that ends on another core than it began leaves its buffer there.
-        let other = || self.spare.iter().find_map(|spare| spare.lock().pop());
-        here.or_else(other).unwrap_or_default()
-    }
-
-    fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let mut spare = self.spare.here().lock();
-        if spare.len() < KEPT_MAX {
-            spare.push(buffer);
-        }
-    }
-
-    #[cfg(test)]
-    fn count(&self) -> usize {
-        self.spare.iter().map(|spare| spare.lock().len()).sum()
-    }
-}
-
 /// An owned copy of a key.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -104,6 +60,7 @@ mod tests {
     use crate::Db;
 
     use super::*;
+    use crate::state::key_buffers::KEPT_MAX;
 
     #[test]
     fn long_keys_come_out_of_the_pool_and_go_back() {

@@ -13,13 +13,10 @@
 //! no future ever keeps such a share.
 
 mod get;
-mod help;
 mod key;
 mod write;
 
 pub use get::{GetAsync, GetIntoAsync, GetWithAsync};
-pub(crate) use help::{Answer, Helper};
-pub(crate) use key::KeyBuffers;
 pub use write::{DeleteAsync, WriteAsync};
 
 use std::task::Waker;
@@ -29,7 +26,7 @@ use pando_pool::Restart;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::halt::Stop;
+use crate::wait::reason::Stop;
 
 /// Faults of one operation after which the helper takes it over.
 const FAULTS_MAX: u32 = 16;

@@ -9,18 +9,19 @@ use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_wal::Acknowledge;
 
-use crate::batch::{Batch, WriteOptions};
-use crate::commit::{CommitScratch, Outcome};
-use crate::db::Db;
+use crate::api::batch::Batch;
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::commit::attempt::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
-use crate::futures::help::Answer;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
-use crate::halt::{Halt, Step};
-use crate::table::Table;
-use crate::tables::TableState;
-use crate::write_set::WriteSet;
+use crate::options::WriteOptions;
+use crate::state::helper::Answer;
+use crate::tables::state::TableState;
+use crate::wait::reason::{Halt, Step};
+use crate::writes::set::WriteSet;
 
 /// A batch on its way to its commit.
 #[derive(Debug, Default)]
@@ -162,7 +163,7 @@ impl PendingWrite {
                         Next::AskForHelp => {
                             let mut work = std::mem::take(work);
                             let shared = self.engine.clone();
-                            let answer = self.engine.ask_for_help(move |engine| {
+                            let answer = self.engine.helper.ask(move |engine| {
                                 Engine::spill(&shared, &mut work.set)?;
                                 work.scratch.reset();
                                 work.run(engine)
@@ -173,7 +174,7 @@ impl PendingWrite {
                     }
                     let step = work.step(&self.engine, None);
                     for page in work.scratch.wanted.drain(..) {
-                        self.engine.wish_page(page);
+                        self.engine.reads.wish(page);
                     }
                     match step {
                         Ok(Some(end)) => end,

@@ -8,11 +8,11 @@ use pando_stats::Ticker;
 use pando_tree::overflow::{description_bytes, fill_page, lay_out};
 use pando_tree::{Filling, LeafFiller};
 
-use super::stream::PageStream;
-use super::tree::{HiddenTree, Leaf, NewChunks};
-use crate::chunks::ValueWriter;
+use crate::api::table::Table;
 use crate::error::{Error, Result};
-use crate::table::Table;
+use crate::load::stream::PageStream;
+use crate::load::tree::{HiddenTree, Leaf, NewChunks};
+use crate::streams::writer::ValueWriter;
 
 /// A leaf that names so many pages and chunks is full: what is hung in one stay is bounded.
 const NAMED_MAX: usize = 2048;
@@ -195,6 +195,7 @@ impl Loader<'_> {
         };
         self.make_room(key, bytes, count + list_bytes / page_size.bytes() + 1)?;
         let mut new = NewChunks {
+            engine: self.table.db().engine().clone(),
             draft,
             ids: Vec::with_capacity(count),
         };

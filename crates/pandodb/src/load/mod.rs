@@ -24,7 +24,7 @@ mod tests {
     use pando_sync::thread;
 
     use crate::Db;
-    use crate::mapping_files::DATA;
+    use crate::files::mapping::DATA;
 
     /// Those of pages that are in flight or hang nowhere, and those of chunks.
     #[test]

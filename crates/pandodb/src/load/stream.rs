@@ -11,10 +11,10 @@ use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, File
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::{Extent, PageEncoder, PageId, StoredPage};
 
-use crate::chunks::room::{ChunkRoom, ChunkTurn};
+use crate::blobs::room::{ChunkRoom, ChunkTurn};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::writeback::refused;
+use crate::pages::writeback::refused;
 
 /// Writes in flight, beside the buffer that is being filled.
 const DEPTH: usize = 3;

@@ -8,24 +8,22 @@
 
 use std::collections::VecDeque;
 
-use pando_format::catalogue::{GarbageRow, TreeRow, filled_garbage_key};
+use pando_format::catalogue::{TreeRow, filled_garbage_key};
 use pando_format::{Lsn, PageId, StoredPage, TreeId};
-use pando_pool::{Marks, Stay};
-use pando_sync::atomic::Ordering;
-use pando_sync::{Arc, Mutex};
-use pando_tree::{Scratch, Tree, ValueReader};
+use pando_pool::Stay;
+use pando_sync::Arc;
+use pando_tree::{Scratch, Tree};
 
-use crate::chunks::draft::Draft;
-use crate::db::Db;
+use crate::api::db::Db;
+use crate::blobs::staged::Draft;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::halt::{Step, Stop};
-use crate::jobs::JobEnd;
-use crate::promises::Promise;
-use crate::store::Store;
-use crate::structure::GARBAGE;
-use crate::tables::TableState;
-use crate::write_set::{TableChange, WriteSet};
+use crate::space::promises::Promise;
+use crate::state::loads::Filled;
+use crate::tables::state::{GARBAGE, TableState};
+use crate::wait::reason::{Step, Stop};
+use crate::writes::jobs::JobEnd;
+use crate::writes::set::{TableChange, WriteSet};
 
 /// Leaves that a stay hangs at most.
 const LEAVES_PER_STAY: usize = 32;
@@ -38,56 +36,10 @@ const ADOPTED_PER_STAY: usize = 512;
 /// So many times as many mapping changes as ask for a checkpoint are waited for.
 const EPOCHS_LONG: usize = 2;
 
-/// A tree that was filled beside the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Filled {
-    pub(crate) tree: Tree,
-    /// Entries that it has.
-    pub(crate) entries: u64,
-}
-
-/// The hidden trees of this life.
-#[derive(Debug)]
-pub(crate) struct Loads {
-    /// Trees from here on are of this life.
-    first: u64,
-    /// Those whose load has ended without a table: to be taken apart.
-    given_up: Mutex<Vec<Tree>>,
-}
-
-impl Loads {
-    /// Of a life whose trees begin at `first`.
-    pub(crate) fn new(first: u64) -> Self {
-        Self {
-            first,
-            given_up: Mutex::default(),
-        }
-    }
-
-    /// True for the row of a hidden tree of this life.
-    pub(crate) fn owns(&self, lsn: Lsn, row: &GarbageRow) -> bool {
-        match row {
-            GarbageRow::DroppedTree(row) => lsn == Lsn(0) && u64::from(row.tree.0) >= self.first,
-            GarbageRow::Chunks(_) | GarbageRow::Leaked { .. } | GarbageRow::Aside => false,
-        }
-    }
-
-    /// A tree that was given up, with the key of its row.
-    pub(crate) fn given_up(&self) -> Option<(Vec<u8>, Tree)> {
-        let given_up = self.given_up.lock();
-        let tree = given_up.last()?;
-        Some((filled_garbage_key(tree.id).to_vec(), *tree))
-    }
-
-    /// Nothing of `tree` is left.
-    pub(crate) fn forget(&self, tree: TreeId) {
-        self.given_up.lock().retain(|known| known.id != tree);
-    }
-}
-
 /// A value in chunks that a leaf names, which no checkpoint knows yet.
 #[derive(Debug)]
 pub(super) struct NewChunks {
+    pub(super) engine: Shared,
     pub(super) draft: Draft,
     pub(super) ids: Vec<PageId>,
 }
@@ -102,7 +54,7 @@ impl NewChunks {
 impl Drop for NewChunks {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
-            self.draft.engine().pool.return_id(id);
+            self.engine.pool.return_id(id);
         }
     }
 }
@@ -135,7 +87,7 @@ impl HiddenTree {
     pub(super) fn begin(engine: &Shared) -> Result<Self> {
         let id = engine.new_tree()?;
         assert!(
-            u64::from(id.0) >= engine.loads.first,
+            engine.loads.is_of_this_life(id),
             "its row would be taken for one of an earlier life"
         );
         let mut scratch = Scratch::new();
@@ -217,7 +169,7 @@ impl HiddenTree {
     ) -> Result<()> {
         // The record names the tree, so all of it has to be there wherever the record is.
         if !self.engine.checkpoint_if_room()? {
-            return Err(self.engine.stuck_error());
+            return Err(self.engine.shortage_error());
         }
         let filled = Filled {
             tree: self.tree,
@@ -232,10 +184,7 @@ impl HiddenTree {
 impl Drop for HiddenTree {
     fn drop(&mut self) {
         if !self.taken {
-            let mut given_up = self.engine.loads.given_up.lock();
-            assert!(!given_up.contains(&self.tree), "a load is given up once");
-            given_up.push(self.tree);
-            drop(given_up);
+            self.engine.loads.give_up(self.tree);
             self.engine.garbage_wanted();
         }
     }
@@ -288,14 +237,14 @@ impl Engine {
     /// Blocks for what a stay of a load makes dirty.
     fn promise_pages(&self) -> Step<Promise<'_>> {
         self.check_writable()?;
-        if self.is_stuck() {
-            return Err(self.stuck_error().into());
+        if self.life.is_short() {
+            return Err(self.shortage_error().into());
         }
         let blocks = PAGES_PER_STAY * u64::from(self.page_blocks());
         let committed = || self.committed_blocks();
         let Some(promise) = self.space.try_promise(blocks, committed, false) else {
             if self.space.is_full() {
-                self.checkpoint_wanted();
+                self.checkpoint.request();
                 return Err(self.space.full_error().into());
             }
             return Err(Stop::Blocks(blocks).into());
@@ -314,7 +263,7 @@ impl Engine {
     ) -> Result<T> {
         let done = self.in_gate(PAGES_PER_STAY, |engine, stay| {
             // In the gate: who closes the store looks at what is dirty behind this.
-            if engine.closed.load(Ordering::Acquire) {
+            if engine.life.is_closing() {
                 return Ok(None);
             }
             step(engine, stay).map(Some)
@@ -326,37 +275,9 @@ impl Engine {
     fn wait_for_short_epoch(&self) -> Result<()> {
         while self.pool.epochs().current_lengths().0 > EPOCHS_LONG * self.pairs_max() {
             if !self.checkpoint_if_room()? {
-                return Err(self.stuck_error());
+                return Err(self.shortage_error());
             }
         }
-        Ok(())
-    }
-}
-
-impl Store {
-    /// The row of a filled tree goes: a table takes it, in the same stay.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when there is no such tree.
-    pub(crate) fn unbury_filled(
-        &self,
-        stay: &Stay<'_>,
-        filled: Filled,
-        marks: Marks,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let Tree { id, root } = filled.tree;
-        let key = filled_garbage_key(id);
-        let (mut reader, mut found) = (ValueReader::new(), Vec::new());
-        self.drive(|| GARBAGE.try_get(&self.pool, &key, &mut reader, &mut found))?;
-        let row = TreeRow { tree: id, root };
-        if found != row.encode_garbage() {
-            return Err(Error::corrupt(
-                "log",
-                format!("{}: {id} at {root} was not filled", marks.lsn),
-            ));
-        }
-        self.apply(stay, GARBAGE, marks, &key, None, scratch)?;
         Ok(())
     }
 }

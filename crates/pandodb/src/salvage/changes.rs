@@ -8,16 +8,16 @@ use pando_format::lost::{AsideChange, AsideWrite};
 use pando_format::{Extent, Lsn, TreeId};
 use pando_tree::Tree;
 
-use crate::chunks::apply::decode_list;
-use crate::chunks::stream::ValueStream;
+use crate::changes::blobs::decode_list;
 use crate::error::{Error, Result};
-use crate::open::log_behind;
+use crate::recovery::open::log_behind;
 use crate::salvage::SalvageReport;
 use crate::salvage::copy::Copier;
 use crate::salvage::names::Aside;
 use crate::salvage::source::Source;
 use crate::salvage::walk::Walker;
-use crate::verify::Damage;
+use crate::streams::stream::ValueStream;
+use crate::verify::walk::Damage;
 
 /// Applies changes to the new store.
 pub(super) struct Changes<'a, 'c, 'w> {

@@ -7,14 +7,14 @@ use pando_format::TreeId;
 use pando_format::chunks::{ChunkList, ChunkShape};
 use pando_tree::Tree;
 
-use crate::batch::{Batch, WriteOptions};
-use crate::db::Db;
+use crate::api::batch::Batch;
+use crate::api::db::Db;
+use crate::api::table::Table;
 use crate::error::Result;
-use crate::options::Durability;
+use crate::options::{Durability, WriteOptions};
+use crate::pages::store::Store;
 use crate::salvage::walk::{Gap, RowValue, Walker};
 use crate::salvage::{LostRange, SalvageReport, SalvagedTable};
-use crate::store::Store;
-use crate::table::Table;
 
 /// A batch is written when it has so many bytes, or rows.
 const BATCH_BYTES: usize = 128 << 10;

@@ -11,9 +11,9 @@ use pando_format::mapping::{Group, SECTION_BYTES, SECTION_WORDS, decode_section,
 use pando_format::superblock::Superblock;
 use pando_format::{PageId, StoredKind, StoredPage};
 
-use crate::mapping_files::{base_name, journal_name};
+use crate::files::mapping::{base_name, journal_name};
 use crate::salvage::SalvageReport;
-use crate::verify::Damage;
+use crate::verify::walk::Damage;
 
 /// Bytes before the pairs of a group, and of a pair.
 const GROUP_HEADER_BYTES: usize = 24;

@@ -23,10 +23,10 @@ use std::path::Path;
 
 use pando_device::{AnyDevice, Device, DirectoryDevice};
 
-use crate::db::Db;
+use crate::api::db::Db;
 use crate::error::{Error, Result};
 use crate::options::{Builder, Durability};
-use crate::verify::Damage;
+use crate::verify::walk::Damage;
 
 use changes::Changes;
 use copy::Copier;

@@ -10,8 +10,8 @@ use pando_tree::Tree;
 use crate::error::Result;
 use crate::salvage::SalvageReport;
 use crate::salvage::walk::{Gap, RowValue, Walker};
-use crate::structure::{CATALOGUE, GARBAGE};
-use crate::verify::Damage;
+use crate::tables::state::{CATALOGUE, GARBAGE};
+use crate::verify::walk::Damage;
 
 /// A write that was put aside: its batch, its number, its bytes.
 pub(super) struct Aside {

@@ -5,12 +5,12 @@ use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch};
 
 use crate::error::{Error, Result};
-use crate::layout::{Layout, open_data, pool_of, space_keeper};
-use crate::mapping_files::{CREATING, SUPERBLOCK, read_superblock};
+use crate::files::mapping::{CREATING, SUPERBLOCK, read_superblock};
 use crate::options::{Budget, Builder};
+use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
+use crate::pages::store::Store;
 use crate::salvage::{SalvageReport, mapping};
-use crate::store::Store;
-use crate::verify::Damage;
+use crate::verify::walk::Damage;
 
 /// What is read of a damaged store.
 pub(super) struct Source {

@@ -12,9 +12,9 @@ use pando_format::page::PageKind;
 use pando_format::{PageId, TreeId};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
-use crate::chunks::apply::decode_list;
+use crate::changes::blobs::decode_list;
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::pages::store::Store;
 
 /// Keys from one on, up to another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

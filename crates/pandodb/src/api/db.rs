@@ -1,0 +1,428 @@
+//! The handle of an open store.
+
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::task::Waker;
+
+use pando_device::AnyDevice;
+use pando_format::{Epoch, Lsn};
+use pando_stats::{Histogram, Measure, Sampled, Snapshot};
+use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
+use pando_sync::{Arc, Mutex, Rank, time};
+use pando_wal::Acknowledge;
+
+use crate::commit::attempt::{CommitScratch, Outcome};
+use crate::commit::buffers::Own;
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::io_backend::IoBackend;
+use crate::options::{Builder, Durability, WriteOptions};
+use crate::state::checkpoint_progress::CheckpointProgress;
+use crate::state::read_bounds::Debt;
+use crate::wait::reason::{Halt, Stop};
+use crate::writes::jobs::{Job, JobEnd};
+use crate::writes::set::WriteSet;
+
+/// The thread that runs operations of futures.
+const HELPER: &str = "pando-helper";
+/// The thread that reads and writes chunks for event loops.
+const STREAMS: &str = "pando-streams";
+
+/// What a thread of the engine does until the store is closed.
+type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
+
+/// An open store. Clones are handles of the same one; the last one to go closes it.
+#[derive(Debug, Clone)]
+pub struct Db {
+    owner: Arc<Owner>,
+}
+
+/// Owns the engine's threads. Aligned as `TableState` is: every call looks at `engine`.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Owner {
+    engine: Shared,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// End first: what they run may need the others.
+    helpers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Errors have nobody to go to: `close` reports them.
+        let _ = self.shut_down();
+    }
+}
+
+impl Owner {
+    /// Flushes, checkpoints, ends all threads. What was acknowledged stays, at every durability.
+    fn shut_down(&self) -> Result<()> {
+        let engine = &self.engine;
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if let Err(error) = engine.check_process() {
+            // The threads are the parent's, and locks are in the state in which it had them.
+            let _kept = ManuallyDrop::new((engine.clone(), threads));
+            return Err(error);
+        }
+        if threads.is_empty() {
+            return Ok(());
+        }
+        engine.log.end_patience(engine.life.close());
+        engine.helper.close();
+        engine.streams.close();
+        for helper in std::mem::take(&mut *self.helpers.lock()) {
+            if helper.join().is_err() {
+                engine.poison("an engine thread panicked");
+            }
+        }
+        // It sees that the store is closed, and ends.
+        let _compacting = engine.compacting.lock();
+        let flushed = engine.check_poison().and_then(|()| {
+            engine
+                .log
+                .flush_now()
+                .map_err(|error| engine.log_failed(error))?;
+            let tidied = engine.tidy_leaves_at_close();
+            engine.checkpoint_once().and(tidied)
+        });
+        engine.life.end();
+        engine.log.stop();
+        engine.reads.close();
+        engine.jobs.close();
+        engine.jobs.wanted.notify_all();
+        engine.checkpoint.stop();
+        engine.pool.work().notify_all();
+        engine.space.growth.notify_all();
+        engine.registry.work.notify_all();
+        // Nobody makes room any more: see Engine::register.
+        engine.space.waiters().notify_all();
+        engine.pool.image_waiters().notify_all();
+        engine.log.wake_waiters();
+        for thread in threads {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                engine.poison("an engine thread panicked");
+            }
+        }
+        match &flushed {
+            Ok(()) => tracing::info!("store closed"),
+            Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
+        }
+        flushed
+    }
+}
+
+impl Db {
+    /// Opens the store in `directory` with default options, or creates it. Blocks until recovery
+    /// is done.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
+        Builder::default().open(directory)
+    }
+
+    /// Options to open a store with.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
+        options.check()?;
+        let (backend, threads) = (options.io_backend, options.completion_threads);
+        let device = match directory {
+            Some(directory) => backend.open_device(directory, threads)?,
+            None => IoBackend::Memory.open_device("", threads)?,
+        };
+        Self::open_device(options, device)
+    }
+
+    /// Opens the store on a device of the caller's: for tests with simulated faults.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_device(options: Builder, device: AnyDevice) -> Result<Self> {
+        // Also for a store of another default: a commit may ask for it.
+        let periodic = Some(options.periodic);
+        let engine = Arc::new(crate::recovery::open::open(device, options)?);
+        engine.name_structures();
+        if engine.options.discard {
+            engine.space.begin_discards();
+        }
+        engine.space.look_at_pieces();
+        let owner = Owner {
+            engine: engine.clone(),
+            threads: Mutex::new(Rank::Leaf, Vec::new()),
+            helpers: Mutex::new(Rank::Leaf, Vec::new()),
+        };
+        let bodies: [(&str, ThreadBody); 8] = [
+            ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
+            ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
+            (
+                "pando-log",
+                Box::new(move |engine| engine.log.run_flusher(periodic)),
+            ),
+            ("pando-tables", Box::new(Engine::run_jobs)),
+            ("pando-reads", Box::new(Engine::run_reads)),
+            ("pando-maintain", Box::new(Engine::run_maintenance)),
+            (HELPER, Box::new(|engine| engine.helper.run(engine))),
+            (STREAMS, Box::new(|engine| engine.streams.run(engine))),
+        ];
+        for (name, body) in bodies {
+            let engine = engine.clone();
+            let thread = ThreadBuilder::new()
+                .name(name.to_owned())
+                .spawn(move || run_thread(&engine, body))
+                .map_err(|source| Error::Poisoned {
+                    cause: format!("starting {name}: {source}"),
+                })?;
+            if [HELPER, STREAMS].contains(&name) {
+                owner.helpers.lock().push(thread);
+            } else {
+                owner.threads.lock().push(thread);
+            }
+        }
+        engine.life.serve();
+        tracing::info!(
+            recovery_ms = u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
+            batches = engine.replayed,
+            log_bytes = engine.replayed_bytes,
+            "store opened"
+        );
+        Ok(Self {
+            owner: Arc::new(owner),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Shared {
+        &self.owner.engine
+    }
+
+    /// Runs a batch that changes tables, as durable as the store's default. False: a table is there
+    /// that it was to create, and nothing was done.
+    pub(crate) fn run_job(&self, set: WriteSet) -> Result<bool> {
+        match self.end_of_job(set)? {
+            JobEnd::Committed(lsn) => {
+                self.acknowledge(lsn, Debt::NONE, WriteOptions::default())?;
+                Ok(true)
+            }
+            JobEnd::Conflict { .. } => Ok(false),
+        }
+    }
+
+    /// Has the tables thread apply a batch that changes tables; blocks for its end.
+    pub(crate) fn end_of_job(&self, set: WriteSet) -> Result<JobEnd> {
+        let engine = self.engine();
+        let job = Arc::new(Job::new(set));
+        engine.jobs.push(job.clone())?;
+        engine.block(|_| match job.result() {
+            Some(result) => Ok(result?),
+            None => Err(Halt::Stop(Stop::Job(job.clone()))),
+        })
+    }
+
+    /// Commits blind writes; what the batch noted about tables is refreshed when they change.
+    pub(crate) fn commit(&self, set: &mut WriteSet, options: WriteOptions) -> Result<()> {
+        loop {
+            match self.commit_once(set, options)? {
+                Outcome::Committed(_) => return Ok(()),
+                Outcome::Conflict { .. } => set.refresh_trees()?,
+            }
+        }
+    }
+
+    pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
+        let engine = self.engine();
+        let begun = Sampled::Writes.is_due().then(time::now);
+        set.durability = options.durability;
+        Engine::spill(engine, set)?;
+        let mut scratch = Own::<CommitScratch>::take();
+        let scratch = &mut *scratch;
+        let outcome = engine.block(|blocked| {
+            let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), None);
+            blocked.wanted.append(&mut scratch.wanted);
+            outcome
+        })?;
+        if let Outcome::Committed(Some(lsn)) = outcome {
+            self.acknowledge(lsn, set.debt, options)?;
+            begun.map(|begun| engine.statistics.record_since(Measure::PutSampled, begun));
+        }
+        Ok(outcome)
+    }
+
+    /// Waits for the batch of `lsn` as `options` ask; `debt` is that of what it has read.
+    fn acknowledge(&self, lsn: Lsn, debt: Debt, options: WriteOptions) -> Result<()> {
+        let engine = self.engine();
+        match engine.acknowledge(options.durability) {
+            Acknowledge::WhenDurable => engine.wait_durable(lsn),
+            Acknowledge::AtOnce => engine.pay(debt),
+        }
+    }
+
+    /// How durable commits are from now on that do not ask for anything else: at first what
+    /// [`Builder::durability`] has said.
+    pub fn set_durability(&self, durability: Durability) {
+        self.engine().read_bounds.set_durability(durability);
+    }
+
+    /// Makes every commit so far durable. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn flush(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.check_poison()?;
+        engine
+            .log
+            .flush_now()
+            .map_err(|error| engine.log_failed(error))
+    }
+
+    /// Writes a checkpoint: recovery after a crash starts from it. Blocks until it is durable;
+    /// readers and writers go on.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine().checkpoint_now()
+    }
+
+    /// Asks for a checkpoint soon. Does not block.
+    pub fn request_checkpoint(&self) {
+        self.engine().checkpoint.request();
+    }
+
+    /// Whether a checkpoint runs, and how far it is. Reads a few words that others write; takes no
+    /// lock and does not block.
+    pub fn checkpoint_progress(&self) -> CheckpointProgress {
+        let engine = self.engine();
+        engine.checkpoint.turns.progress(|| {
+            let epochs = engine.pool.epochs();
+            let closed = epochs.current().0.saturating_sub(1);
+            epochs.dirty(Epoch(closed))
+        })
+    }
+
+    /// Wall clock of the last checkpoint, in milliseconds since 1970.
+    pub fn last_checkpoint_unix_ms(&self) -> u64 {
+        self.engine().checkpoint.last_unix_ms()
+    }
+
+    /// LSN up to which every commit is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.engine().log.durable()
+    }
+
+    /// LSN of the newest commit.
+    pub fn newest_lsn(&self) -> Lsn {
+        self.engine().log.reserved_end()
+    }
+
+    /// True if the commit of `lsn` is durable; otherwise `waker` is woken when it is, and one flush
+    /// serves all that wait. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: it will never be known to be.
+    pub fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        self.engine().when_durable(lsn, waker)
+    }
+
+    /// All counters since the store was opened, or since [`Db::reset_statistics`].
+    pub fn statistics(&self) -> Snapshot {
+        self.engine().statistics.snapshot()
+    }
+
+    /// The histogram of `measure` over the same time.
+    pub fn histogram(&self, measure: Measure) -> Histogram {
+        self.engine().statistics.histogram(measure)
+    }
+
+    /// Begins all counters and histograms anew. What others count meanwhile is counted.
+    pub fn reset_statistics(&self) {
+        self.engine().statistics.reset();
+    }
+
+    /// Random key of the store, for hashes that are stored in it.
+    pub fn hash_key(&self) -> [u64; 2] {
+        self.engine().hash_key
+    }
+
+    /// Longest key, in bytes: a quarter of a page.
+    pub fn key_bytes_max(&self) -> usize {
+        self.engine().key_bytes_max()
+    }
+
+    /// Longest value, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        crate::options::VALUE_BYTES_MAX
+    }
+
+    /// Longest value that lies in pages and is handled in one piece; longer ones lie in chunks.
+    pub fn plain_bytes_max(&self) -> usize {
+        self.engine().plain_bytes_max()
+    }
+
+    /// True while the space of dropped tables and of large values that are gone is still to be
+    /// given back, also if that waits for those who read them.
+    pub fn garbage_left(&self) -> bool {
+        self.engine().garbage_left()
+    }
+
+    /// Closes the store for all handles: makes every commit durable, writes a checkpoint and ends
+    /// the engine's threads. Writes answer [`Error::Closed`] from then on. Blocks.
+    ///
+    /// # Errors
+    /// Why the last flush or checkpoint failed.
+    pub fn close(self) -> Result<()> {
+        self.owner.shut_down()
+    }
+}
+
+impl Builder {
+    /// Opens the store in `directory`, or creates it there. Blocks until recovery is done.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
+    pub fn open(self, directory: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
+    }
+
+    /// Opens the store in `directory`, and makes none. Blocks until recovery is done.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; [`Error::InvalidOption`] when there is no store.
+    pub fn open_existing(mut self, directory: impl AsRef<Path>) -> Result<Db> {
+        self.must_exist = true;
+        self.open(directory)
+    }
+
+    /// Makes a store that lives in memory only.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], [`Error::Io`].
+    pub fn open_in_memory(mut self) -> Result<Db> {
+        self.io_backend = IoBackend::Memory;
+        Db::open_with(self, None)
+    }
+}
+
+/// A thread of the engine that panics poisons it.
+fn run_thread(engine: &Engine, body: ThreadBody) {
+    struct Alarm<'a>(&'a Engine, bool);
+    impl Drop for Alarm<'_> {
+        fn drop(&mut self) {
+            if self.1 {
+                self.0.poison("an engine thread panicked");
+                // What the thread would have answered.
+                self.0.checkpoint.stop();
+                self.0.jobs.close();
+                self.0.reads.close();
+                self.0.helper.close();
+                self.0.streams.close();
+            }
+        }
+    }
+    let mut alarm = Alarm(engine, true);
+    body(engine);
+    alarm.1 = false;
+}

@@ -1,0 +1,335 @@
+//! Iterators over a range, both ways, a leaf at a time.
+//!
+//! An iterator borrows the handle that it was made from: a clone would count on a line that all
+//! cores share, twice for each scan.
+
+use std::borrow::Cow;
+use std::ops::{Bound, RangeBounds};
+
+use pando_pool::Restart;
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue};
+
+use crate::api::table::Table;
+use crate::error::{Error, Result};
+use crate::read::ahead::{Position, ReadAhead};
+use crate::read::point::{no_such_table, on_tree};
+
+/// Key and value of an entry.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// Entries of a table in a range of keys: see [`Table::range`]. Holds nothing between calls but a
+/// copy of one leaf at each end, so a table that is dropped under it ends it with
+/// [`crate::Error::NoSuchTable`].
+#[derive(Debug)]
+pub struct Iter<'t> {
+    table: Cow<'t, Table>,
+    front: End,
+    back: End,
+    done: bool,
+}
+
+/// One end of the range that is still to come.
+#[derive(Debug)]
+struct End {
+    direction: Direction,
+    /// Where the range goes on from here; already returned keys are excluded.
+    bound: Bound<Vec<u8>>,
+    leaf: LeafCopy,
+    /// Next record of `leaf`, if it is loaded.
+    next: Option<usize>,
+    ahead: ReadAhead,
+}
+
+impl End {
+    fn new(direction: Direction, bound: Bound<Vec<u8>>) -> Self {
+        Self {
+            direction,
+            bound,
+            leaf: LeafCopy::new(),
+            next: None,
+            ahead: ReadAhead::default(),
+        }
+    }
+}
+
+impl Drop for Iter<'_> {
+    fn drop(&mut self) {
+        let engine = self.table.db().engine();
+        self.front.ahead.end(engine);
+        self.back.ahead.end(engine);
+    }
+}
+
+impl<'t> Iter<'t> {
+    pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        let statistics = &table.db().engine().statistics;
+        statistics.tick(pando_stats::Ticker::Scans, 1);
+        Self {
+            table,
+            front: End::new(Direction::Forward, start),
+            back: End::new(Direction::Backward, end),
+            done: false,
+        }
+    }
+
+    /// The same iterator with a handle of its own: for keeping it longer than the handle that it
+    /// was made from. A write of a line that all cores share.
+    pub fn into_owned(mut self) -> Iter<'static> {
+        let nothing = |direction| End::new(direction, Bound::Unbounded);
+        Iter {
+            table: Cow::Owned(Table::clone(&self.table)),
+            front: std::mem::replace(&mut self.front, nothing(Direction::Forward)),
+            back: std::mem::replace(&mut self.back, nothing(Direction::Backward)),
+            done: self.done,
+        }
+    }
+
+    /// Shows the next entry to `f` instead of copying it to the heap. `f` may call the store.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// # table.put(b"banana", b"yellow")?;
+    /// let (mut iter, mut bytes) = (table.iter(), 0);
+    /// while let Some(entry) = iter.next_with(|key, value| key.len() + value.len()) {
+    ///     bytes += entry?;
+    /// }
+    /// assert_eq!(bytes, 20);
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
+        self.step(Direction::Forward, f)
+    }
+
+    /// As [`Iter::next_with`], from the end of the range.
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_back_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
+        self.step(Direction::Backward, f)
+    }
+
+    fn step<R>(
+        &mut self,
+        direction: Direction,
+        f: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Option<Result<R>> {
+        while !self.done {
+            let position = match self.find(direction) {
+                Ok(Some(position)) => position,
+                Ok(None) => continue,
+                Err(error) => return self.end_with(error),
+            };
+            let end = match direction {
+                Direction::Forward => &mut self.front,
+                Direction::Backward => &mut self.back,
+            };
+            end.next = Some(position + 1);
+            let (key, value) = end.leaf.get(position);
+            debug_assert!(
+                inside(key, &end.bound, direction),
+                "an entry is shown once, and in order"
+            );
+            exclude(&mut end.bound, key);
+            let long = match value {
+                ScanValue::Inline(value) => return Some(Ok(f(key, value))),
+                ScanValue::Long => self.table.get(key),
+            };
+            match long {
+                Ok(Some(value)) => return Some(Ok(f(key, &value))),
+                // A long value that was deleted since is passed over.
+                Ok(None) => {}
+                Err(error) => return self.end_with(error),
+            }
+        }
+        None
+    }
+
+    fn end_with<R>(&mut self, error: Error) -> Option<Result<R>> {
+        self.done = true;
+        Some(Err(error))
+    }
+
+    /// Where in its leaf the next entry is; None when there was none here and another look is
+    /// needed, or the iterator is done.
+    fn find(&mut self, direction: Direction) -> Result<Option<usize>> {
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
+        };
+        let Some(position) = end.next else {
+            load(&self.table, end, &other.bound)?;
+            return Ok(None);
+        };
+        if position >= end.leaf.len() {
+            match end.leaf.next_bound() {
+                Some(bound) => {
+                    debug_assert!(
+                        is_behind(bound, &end.bound, direction),
+                        "a scan goes forward"
+                    );
+                    end.bound = bound.map(<[u8]>::to_vec);
+                    end.next = None;
+                }
+                None => self.done = true,
+            }
+            return Ok(None);
+        }
+        let (key, _) = end.leaf.get(position);
+        if !inside(key, &other.bound, other.direction) {
+            self.done = true;
+            return Ok(None);
+        }
+        Ok(Some(position))
+    }
+}
+
+/// Makes `bound` begin behind `key`, in the memory that it has.
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    let mut text = match std::mem::replace(bound, Bound::Unbounded) {
+        Bound::Included(text) | Bound::Excluded(text) => text,
+        Bound::Unbounded => Vec::new(),
+    };
+    text.clear();
+    text.extend_from_slice(key);
+    *bound = Bound::Excluded(text);
+}
+
+/// True if `key` lies before the end that `bound` of the other direction stands for.
+fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
+    match (direction, bound) {
+        (_, Bound::Unbounded) => true,
+        (Direction::Backward, Bound::Included(end)) => key <= &end[..],
+        (Direction::Backward, Bound::Excluded(end)) => key < &end[..],
+        (Direction::Forward, Bound::Included(start)) => key >= &start[..],
+        (Direction::Forward, Bound::Excluded(start)) => key > &start[..],
+    }
+}
+
+/// True if a range that goes on at `next` has none of the keys before `bound`.
+fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
+    match next {
+        Bound::Unbounded => matches!(bound, Bound::Unbounded),
+        Bound::Included(next) => {
+            inside(next, bound, direction) || matches!(bound, Bound::Excluded(at) if at == next)
+        }
+        Bound::Excluded(next) => match bound {
+            Bound::Excluded(at) | Bound::Included(at) if at == next => true,
+            _ => inside(next, bound, direction),
+        },
+    }
+}
+
+fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
+    let engine = table.db.engine();
+    let End {
+        direction,
+        bound,
+        leaf,
+        ahead,
+        ..
+    } = end;
+    let position = Position {
+        state: &table.state,
+        from: bound,
+        until,
+        direction: *direction,
+    };
+    let mut missed = false;
+    let debt = engine.block(|_| {
+        let Some(tree) = table.state.tree() else {
+            return Err(no_such_table(&table.state));
+        };
+        let from = position.from.as_ref().map(|key| &key[..]);
+        let step = tree.try_scan_leaf(&engine.pool, from, *direction, leaf);
+        if let Err(Restart::Fault(page)) = step
+            && !missed
+        {
+            missed = true;
+            ahead.missed(engine, position, page);
+        }
+        on_tree(&table.state, tree, step)?;
+        engine.check_marks(leaf.marks(), None)
+    })?;
+    engine.pay(debt)?;
+    ahead.loaded(engine, position);
+    if end.leaf.is_empty()
+        && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
+            (&end.bound, table.state.tree())
+    {
+        // Perhaps emptied before a crash, when nobody could take it out any more.
+        if engine.sparse_leaves.push(tree, key, LeafFill::Empty) {
+            engine.space.growth.notify_all();
+        }
+    }
+    engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+    end.next = Some(0);
+    Ok(())
+}
+
+fn copied(key: &[u8], value: &[u8]) -> Entry {
+    (key.to_vec(), value.to_vec())
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        self.next_with(copied)
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Result<Entry>> {
+        self.next_back_with(copied)
+    }
+}
+
+impl Table {
+    /// The entries with keys in `range`, ascending; `rev()` descending. Each entry is committed,
+    /// and as of some moment between the call and its return: entries that are put or deleted
+    /// meanwhile may or may not be seen, all others are seen once.
+    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Iter<'_> {
+        let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        Iter::new(
+            Cow::Borrowed(self),
+            own(range.start_bound()),
+            own(range.end_bound()),
+        )
+    }
+
+    /// All entries, as [`Table::range`].
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(Cow::Borrowed(self), Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The entries whose keys begin with `prefix`, as [`Table::range`].
+    pub fn prefix(&self, prefix: &[u8]) -> Iter<'_> {
+        let mut end = prefix.to_vec();
+        // The least key behind all that begin with the prefix: its last byte that can grow, grown.
+        while end.last() == Some(&u8::MAX) {
+            end.pop();
+        }
+        let end = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(end)
+            }
+            None => Bound::Unbounded,
+        };
+        Iter::new(Cow::Borrowed(self), Bound::Included(prefix.to_vec()), end)
+    }
+}
+
+impl<'t> IntoIterator for &'t Table {
+    type Item = Result<Entry>;
+    type IntoIter = Iter<'t>;
+
+    fn into_iter(self) -> Iter<'t> {
+        self.iter()
+    }
+}

@@ -1,0 +1,8 @@
+//! The handles of users: store, table, batch, iterator.
+
+pub(crate) mod batch;
+pub(crate) mod catalogue;
+pub(crate) mod db;
+pub(crate) mod iter;
+pub(crate) mod many;
+pub(crate) mod table;

@@ -1,0 +1,221 @@
+//! The handle of a table: reads, writes, read-modify-writes.
+
+use pando_sync::Arc;
+use pando_tree::ValueReader;
+
+use crate::api::db::Db;
+use crate::commit::attempt::Outcome;
+use crate::commit::buffers::Own;
+use crate::error::Result;
+use crate::options::WriteOptions;
+use crate::read::buffers::{OfThread, ReadBuffers, with_buffers};
+use crate::tables::state::TableState;
+use crate::wait::reason::{Halt, Stop};
+use crate::writes::set::WriteSet;
+
+/// A named table: byte keys to byte values, ordered. Clones are handles of the same table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    pub(crate) db: Db,
+    pub(crate) state: Arc<TableState>,
+}
+
+impl Table {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The store it belongs to.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Number of entries, without counting them.
+    pub fn len(&self) -> u64 {
+        self.state.count()
+    }
+
+    /// True if it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads `key` into `out`, which is cleared first; true if it exists. Allocates nothing once
+    /// `out` has room. Blocks only for pages that are not in memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::CorruptPage`] for a damaged page, [`crate::Error::NoSuchTable`].
+    pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        self.db.engine().read(&self.state, key, out, OfThread)
+    }
+
+    /// The value of `key`, if it exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Calls `f` with a copy of the value of `key`, if it exists. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        with_buffers(|buffers| match buffers {
+            Some(ReadBuffers { reader, value }) => {
+                let found = self.db.engine().read(&self.state, key, value, reader)?;
+                Ok(found.then(|| f(value)))
+            }
+            // Called from within such a closure.
+            None => Ok(self.get(key)?.map(|value| f(&value))),
+        })
+    }
+
+    /// True if `key` exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.get_with(key, |_| ()).map(|found| found.is_some())
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// Sets `key` to `value`, as durable as `options` say.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: WriteOptions) -> Result<()> {
+        if value.len() > self.db.engine().plain_bytes_max() {
+            return self.put_streamed_with(key, value.len() as u64, value, options);
+        }
+        let mut set = Own::<WriteSet>::take();
+        let table = set.table(&self.state);
+        set.write(table, key, Some(value));
+        self.db.commit(&mut set, options)
+    }
+
+    /// Removes `key`; true if it existed.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// Removes `key`, as durable as `options` say; true if it existed.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
+        let engine = self.db.engine();
+        let mut set = Own::<WriteSet>::take();
+        loop {
+            if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
+                engine.pay(set.debt)?;
+                return Ok(false);
+            }
+            let table = set.table(&self.state);
+            set.write(table, key, None);
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Replaces the value of `key` by what `f` makes of the old one: `Some` puts, `None` deletes.
+    /// Atomic; `f` runs under no lock and may run several times. Returns the new value.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn update(
+        &self,
+        key: &[u8],
+        mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut new = None;
+        self.modify(key, WriteOptions::default(), |old| {
+            new = f(old);
+            match &new {
+                Some(value) => Change::Put(value.clone()),
+                None => Change::Delete,
+            }
+        })?;
+        Ok(new)
+    }
+
+    /// Sets `key` to `new` (None: removes it) if its value is `expected` (None: it does not
+    /// exist). True if it was.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn compare_and_put(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let mut equal = false;
+        self.modify(key, WriteOptions::default(), |old| {
+            equal = old == expected;
+            match (equal, new) {
+                (false, _) => Change::Keep,
+                (true, Some(value)) => Change::Put(value.to_vec()),
+                (true, None) => Change::Delete,
+            }
+        })?;
+        Ok(equal)
+    }
+
+    /// Reads with the stamp, runs `f`, locks, compares, commits; again if something came between.
+    fn modify(
+        &self,
+        key: &[u8],
+        options: WriteOptions,
+        mut f: impl FnMut(Option<&[u8]>) -> Change,
+    ) -> Result<()> {
+        let engine = self.db.engine();
+        let mut value = Vec::new();
+        let mut reader = ValueReader::new();
+        let mut set = Own::<WriteSet>::take();
+        loop {
+            let found = engine.block(|blocked| {
+                let set = &mut *set;
+                let found = engine.try_read_stamped(&self.state, key, &mut reader, &mut value, set);
+                blocked.wanted.append(&mut reader.wanted);
+                match found {
+                    Err(Halt::Stop(Stop::Chunks)) => Ok(None),
+                    other => other.map(Some),
+                }
+            })?;
+            let found = match found {
+                Some(found) => found,
+                None => engine.read_whole_stamped(&self.state, key, &mut value, &mut set)?,
+            };
+            let table = set.table(&self.state);
+            match f(found.then_some(&value[..])) {
+                Change::Keep => return engine.pay(set.debt),
+                Change::Put(new) => set.write(table, key, Some(&new)),
+                Change::Delete => set.write(table, key, None),
+            }
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+enum Change {
+    Keep,
+    Put(Vec<u8>),
+    Delete,
+}

@@ -1,0 +1,405 @@
+//! Freeing what became garbage in one small write: dropped trees, leaf by leaf, and chunks of
+//! values that are gone, a row at a time. A step is one stay in the gate; the row goes in the stay
+//! that frees the last of what it names, so a checkpoint holds both or neither.
+
+use std::ops::Bound;
+
+use pando_format::PageId;
+use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
+use pando_format::lost::decode_aside_key;
+use pando_pool::Stay;
+use pando_stats::Ticker;
+use pando_sync::thread;
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
+
+use crate::background::kept_rows::KeptRows;
+use crate::blobs::readers::Verdict;
+use crate::changes::aside::READS_MAX;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::tables::state::GARBAGE;
+use crate::wait::reason::Step;
+
+/// Leaves of a dropped tree, or rows of chunks, that are freed before the thread looks for other
+/// work.
+const STEPS: usize = 256;
+/// Room among the dirty pages that a step waits for: rows for the chunks of one value.
+const STEP_PAGES: u64 = 48;
+
+/// Something to free, and the key of its row.
+#[derive(Debug)]
+enum Garbage {
+    Tree(Tree),
+    /// Chunks of one row: what may be freed, and what is still read.
+    Chunks {
+        free: Vec<PageId>,
+        read: Vec<PageId>,
+    },
+}
+
+/// What a row says.
+#[derive(Debug)]
+enum Row {
+    Free(Garbage),
+    /// It waits for somebody who looks.
+    Looked,
+    /// It waits for readers, or names the tree of a load: both say themselves when it is garbage.
+    Left,
+    /// It is a note of something that was lost.
+    Note,
+}
+
+impl Engine {
+    /// Tells the maintenance thread that something became garbage.
+    pub(crate) fn garbage_wanted(&self) {
+        self.registry.want();
+    }
+
+    /// True while something is still to be freed, also if it waits for readers.
+    pub(crate) fn garbage_left(&self) -> bool {
+        self.registry.is_left()
+    }
+
+    /// Frees a part of the oldest garbage. True if there may be more.
+    pub(crate) fn collect_garbage(
+        &self,
+        scratch: &mut Scratch,
+        kept: &mut KeptRows,
+    ) -> Result<bool> {
+        if !self.registry.is_wanted() {
+            return Ok(false);
+        }
+        let wanted = self.registry.wanted();
+        self.registry.take_released(&mut kept.released);
+        kept.begin(self.log.applied());
+        for _ in 0..STEPS {
+            let Some((key, garbage)) = self.look_for_garbage(kept)? else {
+                self.registry.serve(wanted, kept.looked());
+                return Ok(false);
+            };
+            let ended = match garbage {
+                Garbage::Tree(tree) => {
+                    let done = self.dismantle(tree, &key, scratch)?;
+                    if done {
+                        self.loads.forget(tree.id);
+                    }
+                    done
+                }
+                Garbage::Chunks { free, read } => {
+                    self.has_room() && self.free_chunks(&free, &read, &key, scratch)?
+                }
+            };
+            if !ended {
+                thread::yield_now();
+                return Ok(!self.life.is_ended());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks the cleaner for clean frames when there are too few: it may sleep, and where nobody
+    /// commits nobody else wakes it.
+    fn has_room(&self) -> bool {
+        let has_room = self.dirty_room(STEP_PAGES);
+        if !has_room {
+            self.pool.work().notify_all();
+        }
+        has_room && !self.life.is_ended()
+    }
+
+    /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
+    fn dismantle(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+        // In the gate: a batch that drops a table makes the row first.
+        let is_named = self.in_gate(0, |engine, _| Ok(engine.tables.of_tree(tree.id).is_some()))?;
+        if is_named || tree.id < FIRST_USER_TREE {
+            let what = format!("{} is to be freed, and is that of a table", tree.id);
+            return Err(Error::corrupt("garbage table", what));
+        }
+        for _ in 0..STEPS {
+            if !self.has_room() {
+                return Ok(false);
+            }
+            if self.dismantle_step(tree, key, scratch)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Frees one leaf of `tree`, or one value in chunks; with the last leaf its row. True if
+    /// nothing is left.
+    fn dismantle_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+        let (mut lost, mut tries) = (None, 0);
+        loop {
+            let step = self.dismantle_once(tree, key, lost, scratch);
+            let page = match &step {
+                Err(Error::CorruptPage { page, .. }) if lost.is_none() => *page,
+                _ => return step,
+            };
+            tries += 1;
+            if tries < READS_MAX {
+                // Some errors pass.
+                continue;
+            }
+            // A part of a value, or else a page on the way to the leftmost leaf.
+            if !scratch.do_without(page) {
+                lost = Some(page);
+            }
+            tries = 0;
+            tracing::error!(%page, tree = %tree.id, "a page of a dropped table leaks what it names");
+        }
+    }
+
+    fn dismantle_once(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        lost: Option<PageId>,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        self.in_gate(STEP_PAGES, |engine, stay| {
+            let step = match lost {
+                None => tree.try_dismantle(&engine.pool, stay, scratch)?,
+                Some(lost) => tree.try_dismantle_lost(&engine.pool, stay, lost, scratch)?,
+            };
+            engine
+                .statistics
+                .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
+            // From here on something has changed: the stay ends only when all of it is done.
+            let lsn = engine.background_marks().lsn;
+            let finished = engine
+                .end_change(stay, tree, lsn, None, scratch)
+                .and_then(|()| match step.done {
+                    true => engine.remove_row(stay, key, scratch),
+                    false => Ok(()),
+                });
+            if let Err(error) = finished {
+                engine.poison(error);
+            }
+            Ok(step.done)
+        })
+    }
+
+    /// Frees chunks of a row. The row goes with the last of them, and names those that are still
+    /// read until then.
+    fn free_chunks(
+        &self,
+        free: &[PageId],
+        read: &[PageId],
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        assert!(
+            !free.is_empty(),
+            "a row of which nothing can be freed is left"
+        );
+        assert!(
+            free.len() + read.len() <= GARBAGE_CHUNKS_MAX,
+            "more chunks than a row names"
+        );
+        debug_assert!(
+            !free.iter().any(|chunk| read.contains(chunk)),
+            "what is read is to be freed"
+        );
+        self.in_gate(STEP_PAGES, |engine, stay| {
+            let marks = engine.background_marks();
+            // Refused, either has changed nothing.
+            let fill = if read.is_empty() {
+                let removed = GARBAGE.try_remove(&engine.pool, stay, marks, key, scratch)?;
+                assert!(removed.existed, "rows of chunks are removed here only");
+                removed.leaf_fill
+            } else {
+                let row = GarbageRow::encode_chunks(read);
+                let inserted = GARBAGE.try_insert(&engine.pool, stay, marks, key, &row, scratch)?;
+                assert!(inserted.replaced, "rows of chunks are removed here only");
+                LeafFill::Enough
+            };
+            let finished = engine
+                .drive(|| scratch.try_finish(&engine.pool, stay))
+                .and_then(|()| {
+                    free.iter().try_for_each(|chunk| {
+                        engine.drive(|| engine.pool.free_unread(stay, *chunk))
+                    })
+                });
+            if let Err(error) = finished {
+                engine.poison(error);
+            }
+            engine.note_row(key, fill);
+            engine
+                .statistics
+                .tick(Ticker::GarbagePages, free.len() as u64);
+            Ok(true)
+        })
+    }
+
+    fn remove_row(&self, stay: &Stay<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
+        let marks = self.background_marks();
+        let (_, fill) = self.apply(stay, GARBAGE, marks, key, None, scratch)?;
+        self.note_row(key, fill);
+        Ok(())
+    }
+
+    fn note_row(&self, key: &[u8], fill: LeafFill) {
+        if fill != LeafFill::Enough {
+            // The thread that is woken for it is this one.
+            let _wake = self.sparse_leaves.push(GARBAGE, key, fill);
+        }
+    }
+
+    /// The oldest row that nothing stands against. Those that this look has passed are `kept`.
+    fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
+        if let Some((key, tree)) = self.loads.given_up() {
+            return Ok(Some((key, Garbage::Tree(tree))));
+        }
+        let mut leaf = LeafCopy::new();
+        while let Some(key) = kept.released.front() {
+            // It leaves the queue when nothing of it is left to be freed.
+            let found = self.scan_rows(Bound::Included(key), &mut leaf)?;
+            let row = found.then(|| leaf.iter().next()).flatten();
+            let row = row.filter(|(found, _)| *found == &key[..]);
+            let row = row
+                .map(|(key, row)| self.look_at_row(key, row))
+                .transpose()?;
+            match row {
+                Some(Row::Free(garbage)) => return Ok(Some((key.to_vec(), garbage))),
+                // Somebody who looks may have to be waited for: then it is met again from there.
+                Some(Row::Looked) => kept.unsettle(),
+                Some(Row::Left | Row::Note) | None => {}
+            }
+            kept.released.pop_front();
+        }
+        let mut from = kept.position();
+        loop {
+            let bound = from.as_ref().map(|key| &key[..]);
+            self.scan_rows(bound, &mut leaf)?;
+            // The rows were read: who registers from here on does not want what they name.
+            for (key, row) in leaf.iter() {
+                match self.look_at_row(key, row)? {
+                    Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
+                    Row::Left => kept.leave(key),
+                    Row::Looked => kept.leave_looked(key),
+                    Row::Note => {}
+                }
+            }
+            match leaf.next_bound() {
+                Some(next) => from = next.map(<[u8]>::to_vec),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Copies the rows of one leaf from `from` on. True if there is one.
+    fn scan_rows(&self, from: Bound<&[u8]>, leaf: &mut LeafCopy) -> Result<bool> {
+        self.block(|_| -> Step<()> {
+            GARBAGE.try_scan_leaf(&self.pool, from, Direction::Forward, leaf)?;
+            Ok(())
+        })?;
+        Ok(!leaf.is_empty())
+    }
+
+    /// What a row names, or who may be reading it.
+    fn look_at_row(&self, key: &[u8], row: ScanValue<'_>) -> Result<Row> {
+        let damaged = |what: String| Error::corrupt("garbage table", what);
+        if decode_aside_key(key).is_some() {
+            return Ok(Row::Note);
+        }
+        let (Some(lsn), ScanValue::Inline(row)) = (garbage_lsn(key), row) else {
+            return Err(damaged(
+                "a row that is too long, or its key too short".into(),
+            ));
+        };
+        let row = GarbageRow::decode(row).map_err(|damage| damaged(damage.what))?;
+        if self.loads.owns(lsn, &row) {
+            return Ok(Row::Left);
+        }
+        Ok(match row {
+            GarbageRow::DroppedTree(row) => Row::Free(Garbage::Tree(Tree {
+                id: row.tree,
+                root: row.root,
+            })),
+            GarbageRow::Leaked { .. } | GarbageRow::Aside => Row::Note,
+            GarbageRow::Chunks(chunks) => {
+                let block = |page| self.pool.chunk(page).map(|stored| stored.extent.block);
+                let named = chunks.iter().map(|page| (*page, block(*page)));
+                match self.registry.judge(key, lsn, named) {
+                    Verdict::Looked => Row::Looked,
+                    Verdict::Free(mut free, mut read) => {
+                        let count = free.len() + read.len();
+                        assert_eq!(count, chunks.len(), "each chunk is freed, or read");
+                        // The row's key names the first: its id is not given out again before.
+                        if !read.is_empty() && free.first() == chunks.first() {
+                            read.insert(0, free.remove(0));
+                        }
+                        match free.is_empty() {
+                            true => Row::Left,
+                            false => Row::Free(Garbage::Chunks { free, read }),
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use std::task::{Wake, Waker};
+
+    use pando_sync::WakerArc;
+    use pando_sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::{Db, Durability, WriteOptions};
+    use pando_format::catalogue::garbage_key;
+
+    #[derive(Default)]
+    struct Called(AtomicBool);
+
+    impl Wake for Called {
+        fn wake(self: WakerArc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A row that was damaged, or made twice, must not take a table's pages.
+    #[test]
+    fn a_tree_that_a_table_has_is_not_taken_apart() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let db = Db::open_device(Db::builder().max_memory(8 << 20), device.into()).unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"value").unwrap();
+        let (engine, tree) = (db.engine(), table.state.tree().unwrap());
+        let free = || {
+            let key = garbage_key(engine.log.applied(), 0);
+            engine.dismantle(tree, &key, &mut Scratch::new())
+        };
+        assert!(free().unwrap_err().is_corruption());
+        assert_eq!(table.get(b"key").unwrap().unwrap(), b"value");
+        db.drop_table("t").unwrap();
+        while db.garbage_left() {
+            thread::yield_now();
+        }
+        assert_eq!(engine.pool.chunks(), 0);
+    }
+
+    #[test]
+    fn who_frees_garbage_and_has_no_clean_frames_wakes_the_cleaner() {
+        let options = Db::builder().max_memory(16 << 20);
+        let db = options.open_in_memory().expect("a store in memory");
+        let table = db.table("t").expect("a table");
+        let quick = WriteOptions::durability(Durability::None);
+        let engine = db.engine();
+        let called = WakerArc::new(Called::default());
+        for number in 0_u32.. {
+            table
+                .put_with(&number.to_be_bytes(), &[7; 3000], quick)
+                .expect("room for a page");
+            called.0.store(false, Ordering::Relaxed);
+            engine.pool.work().register(&Waker::from(called.clone()));
+            if !engine.has_room() {
+                break;
+            }
+        }
+        assert!(called.0.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,269 @@
+//! Background work on trees: sparse leaves are taken out or merged with a neighbour, garbage is
+//! freed (see `garbage`), the data file grows. A step is one stay in the gate; nothing of it is
+//! logged.
+
+use pando_format::Lsn;
+use pando_pool::{Attempt, Marks, Restart, Stay};
+use pando_sync::held::{Kind, assert_none};
+use pando_sync::{park, thread_waker};
+use pando_tree::{Scratch, Tree};
+
+use crate::background::kept_rows::KeptRows;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::pages::store::pause;
+use crate::space::promises::Promise;
+
+/// Sparse leaves that are looked at before the thread looks for other work.
+const SPARSE_STEPS: usize = 256;
+/// Pages that the removal of an empty leaf makes dirty at most: the node that loses a child and
+/// the heir of the leaf; and as many to spare.
+const REMOVAL_PAGES: u64 = 4;
+/// Pages that merging the leaf of one note may make dirty.
+pub(crate) const MERGE_PAGES: u64 = 8;
+
+/// Room for what the removal of an empty leaf makes dirty.
+enum RemovalRoom<'a> {
+    Promised(Promise<'a>),
+    /// When the file has grown, or not at all: the store ends.
+    Later,
+    /// No checkpoint makes any.
+    Never,
+}
+
+impl Engine {
+    /// Body of the maintenance thread.
+    pub(crate) fn run_maintenance(&self) {
+        let mut scratch = Scratch::new();
+        let mut kept = KeptRows::default();
+        // It was told once.
+        let mut damaged = false;
+        if let Err(error) = self.log.prepare_segments() {
+            // The budget stays what it is; ENOSPC here is no failure.
+            self.space.want(0);
+            let _ = error;
+        }
+        while !self.life.is_ended() {
+            self.space.grow_if_wanted(self.committed_blocks());
+            let worked = self.check_poison().and_then(|()| {
+                let leaves = self.tidy_leaves(&mut scratch)?;
+                let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
+                Ok(leaves || garbage)
+            });
+            // What is left of work that cannot be done now is no reason to look again.
+            let idle = match worked {
+                Ok(true) => continue,
+                Ok(false) => true,
+                Err(Error::Full { .. }) => false,
+                // Of a system tree. What is to be freed stays; whoever needs the page learns of it.
+                Err(error) if error.is_corruption() => {
+                    if !std::mem::replace(&mut damaged, true) {
+                        tracing::error!(%error, "garbage stays until the store is salvaged");
+                    }
+                    false
+                }
+                Err(error) => {
+                    self.poison(error);
+                    false
+                }
+            };
+            self.space.growth.register(&thread_waker());
+            self.registry.work.register(&thread_waker());
+            // Once more, for what came between the last look and the registration.
+            let came = !self.sparse_leaves.is_empty() && self.check_poison().is_ok()
+                || self.registry.is_wanted() && idle
+                || self.space.is_wanted();
+            if self.life.is_ended() || came {
+                continue;
+            }
+            park();
+        }
+    }
+
+    /// Takes sparse leaves out that are noted, or merges them, a number at a time. True if there
+    /// may be more.
+    fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
+        for step in 0..SPARSE_STEPS {
+            // One at least, however often writers want blocks.
+            if step > 0 && self.space.is_wanted() {
+                return Ok(true);
+            }
+            let Some((tree, key)) = self.sparse_leaves.pop() else {
+                return Ok(false);
+            };
+            let room = match self.wait_for_room_to_remove() {
+                RemovalRoom::Promised(room) => room,
+                RemovalRoom::Later => {
+                    self.sparse_leaves.put_back((tree, key));
+                    return Ok(true);
+                }
+                // The leaf stays as it is; who scans it notes it again.
+                RemovalRoom::Never => continue,
+            };
+            let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
+                engine.remove_empty(stay, tree, &key)
+            }))?;
+            drop(room);
+            if unknown.unwrap_or(true) || self.space.is_full() {
+                continue;
+            }
+            let Some(_promise) = self.wait_for_room_to_merge() else {
+                self.sparse_leaves.put_back((tree, key));
+                return Ok(true);
+            };
+            self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
+                engine.merge(stay, tree, &key, scratch)
+            }))?;
+        }
+        Ok(true)
+    }
+
+    /// None: a page that work needs which may be left undone cannot be read.
+    fn leave_damaged<T>(&self, worked: Result<T>) -> Result<Option<T>> {
+        match worked {
+            Err(error) if error.is_corruption() => {
+                tracing::error!(%error, "sparse leaves beside it stay as they are");
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// The same at close, before the last checkpoint, for all that is noted, since notes are not
+    /// stored. Reads nothing and waits for no room: what cannot be done now is left as it is.
+    pub(crate) fn tidy_leaves_at_close(&self) -> Result<()> {
+        let mut scratch = Scratch::new();
+        let no_reads = |restart| match restart {
+            Restart::Fault(_) => Ok(()),
+            other => Err(other),
+        };
+        while let Some((tree, key)) = self.sparse_leaves.pop() {
+            let Some(_room) = self.room_to_remove() else {
+                return Ok(());
+            };
+            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
+                let done = engine.remove_empty(stay, tree, &key);
+                done.map(drop).or_else(no_reads)
+            }))?;
+            if let Some(_promise) = self.room_to_merge() {
+                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
+                    engine
+                        .merge(stay, tree, &key, &mut scratch)
+                        .or_else(no_reads)
+                }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks for what the removal of an empty leaf makes dirty.
+    fn room_to_remove(&self) -> Option<Promise<'_>> {
+        let blocks = REMOVAL_PAGES * u64::from(self.page_blocks());
+        let urgent = true;
+        self.space
+            .try_promise(blocks, || self.committed_blocks(), urgent)
+    }
+
+    /// As [`Engine::room_to_remove`]; waits for the checkpoint that makes room on a full disk, as
+    /// deletes do.
+    fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
+        let mut turns = 0;
+        loop {
+            if let Some(promise) = self.room_to_remove() {
+                return RemovalRoom::Promised(promise);
+            }
+            let is_full = self.space.is_full();
+            if self.life.is_ended() || self.check_poison().is_err() || !is_full {
+                return RemovalRoom::Later;
+            }
+            if self.life.is_checkpoint_stalled() {
+                return RemovalRoom::Never;
+            }
+            self.checkpoint.request();
+            pause(&mut turns);
+        }
+    }
+
+    /// Waits for the cleaner to make room; `None` when the file has to grow first, or at the end.
+    fn wait_for_room_to_merge(&self) -> Option<Promise<'_>> {
+        let mut turns = 0;
+        loop {
+            let promise = self.room_to_merge();
+            let ends =
+                self.life.is_ended() || self.space.is_wanted() || self.check_poison().is_err();
+            if promise.is_some() || ends {
+                return promise;
+            }
+            self.pool.work().notify_all();
+            pause(&mut turns);
+        }
+    }
+
+    /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
+    pub(crate) fn room_to_merge(&self) -> Option<Promise<'_>> {
+        let blocks = MERGE_PAGES * u64::from(self.page_blocks());
+        let urgent = true;
+        self.dirty_room(MERGE_PAGES)
+            .then(|| {
+                self.space
+                    .try_promise(blocks, || self.committed_blocks(), urgent)
+            })
+            .flatten()
+    }
+
+    /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
+    fn remove_empty(&self, stay: &Stay<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
+        let removed = tree.try_remove_empty(&self.pool, stay, self.background_marks(), key);
+        match removed {
+            // The tree was dropped and taken apart meanwhile.
+            Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
+            other => other.map(|_| false),
+        }
+    }
+
+    fn merge(&self, stay: &Stay<'_>, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
+        let marks = self.background_marks();
+        match tree.try_merge(&self.pool, stay, marks, key, scratch) {
+            Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Marks of a change that belongs to no batch.
+    pub(crate) fn background_marks(&self) -> Marks {
+        Marks {
+            lsn: self.log.reserved_end(),
+            multi_lsn: Lsn(0),
+        }
+    }
+
+    /// Runs one step of background work in a stay of its own until it succeeds. The step changes
+    /// nothing when it is refused, and what it waits for is waited for outside of the gate. It has
+    /// room for `pages` dirty pages.
+    pub(crate) fn in_gate<T>(
+        &self,
+        pages: u64,
+        mut step: impl FnMut(&Self, &Stay<'_>) -> std::result::Result<T, Restart>,
+    ) -> Result<T> {
+        let mut turns = 0;
+        loop {
+            self.check_poison()?;
+            let restart = {
+                let Some(pass) = self.pool.gate().try_enter() else {
+                    pause(&mut turns);
+                    continue;
+                };
+                let spending = self.begin_spending();
+                spending.begin_changes();
+                let done = step(self, &self.pool.stay(&pass));
+                assert_none(&[Kind::Latch]);
+                spending.end_changes(pages);
+                match done {
+                    Ok(value) => return Ok(value),
+                    Err(restart) => restart,
+                }
+            };
+            self.serve(restart, &mut turns)?;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Extents of a value that no log record names yet. They belong to the operation that wrote them,
+//! which gives them back when it fails or is dropped; from the moment a record names them they
+//! belong to the log and to the pages of the batch.
+
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape, NewChunk};
+use pando_format::{Extent, StoredPage};
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicBool, Ordering};
+
+use crate::blobs::readers::Registration;
+use crate::space::keeper::SpaceKeeper;
+
+/// The chunks of a value so far.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    space: Arc<SpaceKeeper>,
+    pub(crate) shape: ChunkShape,
+    pub(crate) parts: Vec<ChunkPart>,
+    /// What the parts are that stay, by their places, ascending.
+    kept: Vec<(usize, ChunkRef)>,
+    /// Keeps those that stay from being freed, for whoever reads this value before it is put.
+    base: Option<Registration>,
+    /// A log record names the extents: they are not this operation's any more.
+    named: AtomicBool,
+}
+
+impl Draft {
+    pub(crate) fn new(space: &Arc<SpaceKeeper>, shape: ChunkShape) -> Self {
+        Self {
+            space: space.clone(),
+            shape,
+            parts: Vec::with_capacity(shape.count()),
+            kept: Vec::new(),
+            base: None,
+            named: AtomicBool::new(false),
+        }
+    }
+
+    /// The blocks that its extents are of.
+    pub(crate) fn space(&self) -> &Arc<SpaceKeeper> {
+        &self.space
+    }
+
+    /// The next chunk is new, in an extent at `block` that is this operation's.
+    pub(crate) fn push(&mut self, block: u32, checksum: u32) {
+        assert!(!self.is_named(), "a record names it as it was");
+        assert!(
+            self.parts.len() < self.shape.count(),
+            "the value has no more"
+        );
+        self.parts
+            .push(ChunkPart::New(NewChunk { block, checksum }));
+    }
+
+    /// The next chunk is that of the same place of the value before, `chunk`, which `base` keeps.
+    pub(crate) fn keep(&mut self, chunk: ChunkRef, base: &Registration) {
+        assert!(
+            self.parts.len() < self.shape.count(),
+            "the value has no more"
+        );
+        self.kept.push((self.parts.len(), chunk));
+        self.parts.push(ChunkPart::Kept);
+        self.base.get_or_insert_with(|| base.again());
+    }
+
+    /// The chunk of the value before that stays at `index`, if one does.
+    pub(crate) fn kept_at(&self, index: usize) -> Option<ChunkRef> {
+        let found = self.kept.binary_search_by_key(&index, |(index, _)| *index);
+        found.ok().map(|place| self.kept[place].1)
+    }
+
+    /// What keeps the chunks that stay, if any do.
+    pub(crate) fn base(&self) -> Option<&Registration> {
+        self.base.as_ref()
+    }
+
+    /// First blocks of its own chunks.
+    pub(crate) fn new_blocks(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().filter_map(|part| match part {
+            ChunkPart::New(chunk) => Some(chunk.block),
+            ChunkPart::Kept => None,
+        })
+    }
+
+    /// True if nothing of the value before stays.
+    pub(crate) fn is_new(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// True if `list` has all chunks that are to stay, each in its place.
+    pub(crate) fn fits(&self, list: &ChunkList) -> bool {
+        let stays = |index: usize, chunk: &ChunkRef| {
+            list.shape.bytes_of(index) == self.shape.bytes_of(index)
+                && list.chunks.get(index) == Some(chunk)
+        };
+        list.shape.chunk_bytes == self.shape.chunk_bytes
+            && self.kept.iter().all(|(index, chunk)| stays(*index, chunk))
+    }
+
+    /// Where its chunks lie, all of them new, for those that give them ids.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = StoredPage> {
+        let block_bytes = self.space.block_bytes();
+        let new = self.parts.iter().enumerate();
+        new.filter_map(move |(index, part)| match part {
+            ChunkPart::New(chunk) => Some(chunk.stored(self.shape, index, block_bytes)),
+            ChunkPart::Kept => None,
+        })
+    }
+
+    /// From here on a log record names the extents. False if one did before.
+    #[must_use]
+    pub(crate) fn name(&self) -> bool {
+        // AcqRel: of two batches with the same value one names it.
+        !self.named.swap(true, Ordering::AcqRel)
+    }
+
+    /// No record names the extents: the batch that was about to is refused.
+    pub(crate) fn take_back_name(&self) {
+        // Release: pairs with the Acquire in is_named.
+        let was_named = self.named.swap(false, Ordering::Release);
+        assert!(was_named, "the name of another is taken back");
+    }
+
+    /// True once a log record names the extents.
+    pub(crate) fn is_named(&self) -> bool {
+        // Acquire: pairs with the AcqRel in name.
+        self.named.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.is_named() {
+            return;
+        }
+        let block_bytes = self.space.block_bytes();
+        let own = self.parts.iter().enumerate().filter_map(|(index, part)| {
+            let ChunkPart::New(chunk) = part else {
+                return None;
+            };
+            Some(Extent {
+                block: chunk.block,
+                blocks: self.shape.blocks_of(index, block_bytes),
+            })
+        });
+        self.space.free_all(own);
+    }
+}

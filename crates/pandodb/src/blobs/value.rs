@@ -1,0 +1,68 @@
+//! A value in chunks that no key has yet.
+
+use pando_format::TreeId;
+use pando_format::chunks::{ChunkPart, HEAD_BYTES_MAX};
+use pando_format::log::BatchWriter;
+use pando_sync::Arc;
+
+use crate::blobs::staged::Draft;
+use crate::error::{Error, Result};
+
+/// A value whose bytes are durable and which no key has yet: see
+/// [`Batch::put_large`](crate::Batch::put_large). Dropped with all its clones, it leaves nothing
+/// behind. Made by [`ValueWriter::finish`](crate::ValueWriter::finish) alone: no record names what was not synced.
+#[derive(Debug, Clone)]
+pub struct LargeValue {
+    pub(crate) draft: Arc<Draft>,
+    pub(crate) head: Vec<u8>,
+}
+
+impl LargeValue {
+    /// Bytes of the value, head included.
+    pub fn len(&self) -> u64 {
+        self.head.len() as u64 + self.draft.shape.bytes
+    }
+
+    /// Always false: a value in chunks has a byte at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The same bytes behind another head.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for a head of more than 64 KiB.
+    pub fn with_head(&self, head: Vec<u8>) -> Result<Self> {
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(Error::ValueTooLong {
+                bytes: head.len(),
+                limit: HEAD_BYTES_MAX,
+            });
+        }
+        let draft = self.draft.clone();
+        Ok(Self { draft, head })
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn idle_bytes(&self) -> usize {
+        let part = size_of::<ChunkPart>();
+        size_of::<Draft>() + self.head.len() + self.draft.parts.len() * part
+    }
+
+    /// Number of chunks that are new.
+    pub(crate) fn new_chunks(&self) -> u64 {
+        let is_new = |part: &&ChunkPart| **part != ChunkPart::Kept;
+        self.draft.parts.iter().filter(is_new).count() as u64
+    }
+
+    /// Bytes of the list that a leaf is going to hold.
+    pub(crate) fn list_bytes(&self) -> usize {
+        pando_format::chunks::list_bytes(self.draft.shape, self.head.len())
+    }
+
+    /// Appends the put of it to a record.
+    pub(crate) fn append_to(&self, record: &mut BatchWriter, tree: TreeId, key: &[u8]) {
+        let draft = &self.draft;
+        record.put_chunks(tree, key, &self.head, draft.shape, &draft.parts);
+    }
+}

@@ -1,0 +1,82 @@
+//! Applying a write to the pages of its tree, in the gate: what commits and replay do alike.
+
+use pando_format::Lsn;
+use pando_format::chunks::ChunkList;
+use pando_format::lost::AsideChange;
+use pando_pool::{Marks, Stay};
+use pando_stats::Ticker;
+use pando_tree::{LeafFill, Scratch, Tree};
+
+use crate::error::Result;
+use crate::pages::store::Store;
+
+impl Store {
+    /// Applies one write to a tree. Returns the change of the number of entries and what a removal
+    /// left of its leaf.
+    pub(crate) fn apply(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
+        let (ticker, bytes) = match value {
+            Some(value) => (Ticker::Puts, key.len() + value.len()),
+            None => (Ticker::Deletes, key.len()),
+        };
+        self.statistics.tick(ticker, 1);
+        self.statistics.tick(Ticker::WriteBytes, bytes as u64);
+        let done = loop {
+            let error = match self.try_apply(stay, tree, marks, key, value, scratch) {
+                Ok(done) => break done,
+                Err(error) => error,
+            };
+            if self.give_page_up(stay, tree, &error)? {
+                let change = value.map_or(AsideChange::Delete, AsideChange::Put);
+                self.put_aside(stay, tree, marks.lsn, (key, change), &error, scratch)?;
+                return Ok((0, LeafFill::Enough));
+            }
+        };
+        self.end_change(stay, tree, marks.lsn, None, scratch)?;
+        Ok(done)
+    }
+
+    fn try_apply(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
+        let Some(value) = value else {
+            let removed = self.change(scratch, |scratch| {
+                tree.try_remove(&self.pool, stay, marks, key, scratch)
+            })?;
+            return Ok((-i64::from(removed.existed), removed.leaf_fill));
+        };
+        let inserted = self.change(scratch, |scratch| {
+            tree.try_insert(&self.pool, stay, marks, key, value, scratch)
+        })?;
+        Ok((i64::from(!inserted.replaced), LeafFill::Enough))
+    }
+
+    /// A value of `tree` was replaced or removed: frees what it had, but for the chunks that `new`
+    /// goes on naming.
+    pub(crate) fn end_change(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        lsn: Lsn,
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.drive(|| scratch.try_finish(&self.pool, stay))?;
+        let leaks = scratch.take_leaks();
+        self.bury(stay, lsn, new, scratch)?;
+        self.note_leaks(stay, tree.id, leaks, scratch)
+    }
+}

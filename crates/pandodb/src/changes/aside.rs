@@ -1,0 +1,168 @@
+//! Writes that are in the log and cannot be applied, since the page of their key cannot be read.
+//!
+//! A commit has made sure of its pages before its record was written, so this is for what has
+//! turned bad since, and for replay. The page is put *out of reach*: should it be readable later,
+//! the write would be missing in it. The write is put *aside*, as rows of the garbage table: they
+//! are in the checkpoint that frees its record. Everything else of its batch is applied, and the
+//! store goes on: reads of the range learn of the page, and writes to it are refused before they
+//! are logged.
+
+use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow};
+use pando_format::lost::{
+    ASIDE_PIECE_BYTES, AsideChange, AsideWrite, aside_key, encode_leaks, encode_piece, leak_key,
+};
+use pando_format::{Lsn, PageId, TreeId};
+use pando_pool::{Attempt, Marks, Stay};
+use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
+use pando_tree::{Scratch, Tree, ValueReader};
+
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+use crate::tables::state::GARBAGE;
+
+/// Reads of a page that fail before it is given up: some errors pass.
+pub(crate) const READS_MAX: u32 = 4;
+
+impl Store {
+    /// Runs a change of a value until it succeeds. It does without pages of the old value that
+    /// cannot be read: what they name is leaked.
+    pub(crate) fn change<T>(
+        &self,
+        scratch: &mut Scratch,
+        mut step: impl FnMut(&mut Scratch) -> Attempt<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let error = match self.drive(|| step(scratch)) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let Error::CorruptPage { page, .. } = &error else {
+                return Err(error);
+            };
+            tries += 1;
+            if tries < READS_MAX {
+                continue;
+            }
+            if !scratch.do_without(*page) {
+                return Err(error);
+            }
+            tries = 0;
+            tracing::error!(%error, "a part of a value that is replaced is leaked");
+        }
+    }
+
+    /// Notes what changes of `tree` have leaked since the last call.
+    pub(crate) fn note_leaks(
+        &self,
+        stay: &Stay<'_>,
+        tree: TreeId,
+        leaks: u64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if leaks == 0 {
+            return Ok(());
+        }
+        self.statistics.tick(Ticker::Leaks, leaks);
+        let key = leak_key(tree);
+        let noted = self.leaks_of(&key).and_then(|before| {
+            let row = encode_leaks(tree, before.saturating_add(leaks));
+            let marks = Marks {
+                lsn: Lsn(0),
+                multi_lsn: Lsn(0),
+            };
+            self.put_row(stay, marks, &key, &row, scratch)
+        });
+        unless_damaged(noted, "a leak that is not counted")
+    }
+
+    fn leaks_of(&self, key: &[u8]) -> Result<u64> {
+        let (mut reader, mut row) = (ValueReader::new(), Vec::new());
+        let lookup = self.drive(|| GARBAGE.try_get(&self.pool, key, &mut reader, &mut row))?;
+        Ok(match lookup.found.then(|| GarbageRow::decode(&row)) {
+            Some(Ok(GarbageRow::Leaked { count, .. })) => count,
+            _ => 0,
+        })
+    }
+
+    /// Puts a row into the garbage table.
+    fn put_row(
+        &self,
+        stay: &Stay<'_>,
+        marks: Marks,
+        key: &[u8],
+        row: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.drive(|| GARBAGE.try_insert(&self.pool, stay, marks, key, row, scratch))?;
+        self.drive(|| scratch.try_finish(&self.pool, stay))
+    }
+
+    /// A write to `tree`, which is in the log, has ended with `error`: puts the page out of reach.
+    /// False if it was there after all: the write may be tried again.
+    ///
+    /// # Errors
+    /// `error`, if it is none of a page of a table.
+    pub(crate) fn give_page_up(&self, stay: &Stay<'_>, tree: Tree, error: &Error) -> Result<bool> {
+        let Error::CorruptPage { page, extent, .. } = error else {
+            return Err(error.clone());
+        };
+        if tree.id < FIRST_USER_TREE || *page == PageId::NONE {
+            return Err(error.clone());
+        }
+        let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(stay, *page))?;
+        // In memory and not what its tree needs it stays so: whoever comes there learns of it.
+        Ok(is_out_of_reach || extent.is_none())
+    }
+
+    /// Puts a write of the batch at `lsn` aside, which has ended with `error`.
+    ///
+    /// # Errors
+    /// When the garbage table cannot be changed.
+    pub(crate) fn put_aside(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        lsn: Lsn,
+        (key, change): (&[u8], AsideChange<'_>),
+        error: &Error,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.drive(|| scratch.abandon(&self.pool, stay))?;
+        assert!(
+            scratch.is_finished(),
+            "nothing of the write is left half done"
+        );
+        self.statistics.tick(Ticker::WritesAside, 1);
+        tracing::error!(%error, %lsn, tree = %tree.id, "a write is put aside, its page is out of reach");
+        let write = AsideWrite {
+            tree: tree.id,
+            key,
+            change,
+        };
+        let marks = Marks {
+            lsn,
+            multi_lsn: Lsn(0),
+        };
+        // Relaxed: a number that only has to be another one.
+        let number = self.aside_number.fetch_add(1, Ordering::Relaxed);
+        for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
+            assert!(piece <= usize::from(u16::MAX), "pieces of another write");
+            let key = aside_key(lsn, number, piece as u16);
+            self.put_row(stay, marks, &key, &encode_piece(bytes), scratch)?;
+        }
+        Ok(())
+    }
+}
+
+/// Damage of what only makes room, or counts, ends nothing: it is told.
+pub(crate) fn unless_damaged(result: Result<()>, what: &'static str) -> Result<()> {
+    match result {
+        Err(error) if error.is_corruption() => {
+            tracing::error!(%error, "{what}");
+            Ok(())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,365 @@
+//! Step 4 of a commit for values in chunks, which replay does as well: ids for new chunks, the list
+//! for the leaf, garbage rows for chunks that nothing names any more. And step 0 of recovery: the
+//! extents that the log names are taken.
+
+use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key};
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::extent::EXTENT_BLOCKS_MAX;
+use pando_format::log::{BatchReader, ChunkedValue, Operation};
+use pando_format::lost::AsideChange;
+use pando_format::{Extent, Lsn, PageId};
+use pando_pool::{Marks, Stay};
+use pando_stats::Ticker;
+use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
+
+use crate::changes::aside::unless_damaged;
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+use crate::space::promises::IdPromise;
+use crate::tables::state::GARBAGE;
+
+/// Pages that the garbage rows of one value may make dirty, at worst.
+const BURIAL_PAGES_MAX: u64 = 40;
+/// Pages for rows that fill none.
+const BURIAL_PAGES_LEAST: u64 = 8;
+
+/// A value in chunks that is being put.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewValue<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) shape: ChunkShape,
+    pub(crate) parts: &'a [ChunkPart],
+    /// What promises its new chunks their ids; recovery has nothing to share with others.
+    pub(crate) ids: Option<&'a IdPromise<'a>>,
+}
+
+impl Store {
+    /// Pages that garbage rows may make dirty when `writes` values are replaced or removed.
+    pub(crate) fn burial_pages(&self, writes: u64) -> u64 {
+        let chunks = self.pool.chunks();
+        if chunks == 0 {
+            return 0;
+        }
+        // 4 bytes each, in pages that are half full at least.
+        let of_all = chunks * 16 / self.pool.page_size().bytes() as u64;
+        (writes * BURIAL_PAGES_MAX).min(of_all + BURIAL_PAGES_LEAST)
+    }
+
+    /// Puts a value in chunks. Returns as [`Store::apply`] does.
+    pub(crate) fn apply_chunks(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        marks: Marks,
+        key: &[u8],
+        value: NewValue<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
+        let old = match value.parts.contains(&ChunkPart::Kept) {
+            true => match self.old_list(stay, tree, key)? {
+                Ok(old) => old,
+                Err(error) => {
+                    let change = (key, AsideChange::PutUnknown);
+                    self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
+                    return Ok((0, LeafFill::Enough));
+                }
+            },
+            false => None,
+        };
+        let mut list = ChunkList {
+            shape: value.shape,
+            chunks: Vec::with_capacity(value.parts.len()),
+            head: value.head.to_vec(),
+        };
+        for (index, part) in value.parts.iter().enumerate() {
+            let chunk = match part {
+                ChunkPart::Kept => kept(old.as_ref(), value.shape, index)?,
+                ChunkPart::New(new) => {
+                    let stored = new.stored(value.shape, index, self.space.block_bytes());
+                    let page = self.drive(|| self.pool.adopt_chunk(stay, stored))?;
+                    if let Some(ids) = value.ids {
+                        ids.taken();
+                    }
+                    ChunkRef {
+                        page,
+                        checksum: new.checksum,
+                    }
+                }
+            };
+            list.chunks.push(chunk);
+        }
+        assert_eq!(
+            list.chunks.len(),
+            value.shape.count(),
+            "the list has all chunks of the value"
+        );
+        let mut bytes = Vec::new();
+        list.encode(&mut bytes);
+        self.statistics.tick(Ticker::Puts, 1);
+        let inserted = loop {
+            let inserted = self.change(scratch, |scratch| {
+                tree.try_insert_chunked(&self.pool, stay, marks, key, &bytes, scratch)
+            });
+            let error = match inserted {
+                Ok(inserted) => break inserted,
+                Err(error) => error,
+            };
+            if self.give_page_up(stay, tree, &error)? {
+                let change = (key, AsideChange::PutChunks(&bytes));
+                self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
+                return Ok((0, LeafFill::Enough));
+            }
+        };
+        self.end_change(stay, tree, marks.lsn, Some(&list), scratch)?;
+        Ok((i64::from(!inserted.replaced), LeafFill::Enough))
+    }
+
+    /// The list of the value that `key` has, of which chunks are kept; what stands in the way of
+    /// reading it for good.
+    fn old_list(
+        &self,
+        stay: &Stay<'_>,
+        tree: Tree,
+        key: &[u8],
+    ) -> Result<std::result::Result<Option<ChunkList>, Error>> {
+        loop {
+            let error = match self.list_of(tree, key) {
+                Ok(list) => return Ok(Ok(list)),
+                Err(error) => error,
+            };
+            if self.give_page_up(stay, tree, &error)? {
+                return Ok(Err(error));
+            }
+        }
+    }
+
+    /// The list of the value that `key` has in `tree`, if it lies in chunks.
+    pub(crate) fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<ChunkList>> {
+        let mut reader = ValueReader::new();
+        let mut bytes = Vec::new();
+        let found = self.drive(|| tree.try_get(&self.pool, key, &mut reader, &mut bytes))?;
+        found.chunked.then(|| decode_list(&bytes)).transpose()
+    }
+
+    /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
+    /// replaced or removed, but for those that `new` goes on naming. The leaf names them no
+    /// more.
+    pub(crate) fn bury(
+        &self,
+        stay: &Stay<'_>,
+        lsn: Lsn,
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let bytes = scratch.take_chunk_list();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let buried = self.bury_list(stay, lsn, &bytes, new, scratch);
+        unless_damaged(buried, "chunks of a value that is gone are leaked")
+    }
+
+    fn bury_list(
+        &self,
+        stay: &Stay<'_>,
+        lsn: Lsn,
+        bytes: &[u8],
+        new: Option<&ChunkList>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let old = decode_list(bytes)?;
+        let is_kept = |index: usize, chunk: &ChunkRef| {
+            new.is_some_and(|new| new.chunks.get(index).is_some_and(|new| new == chunk))
+        };
+        let dead: Vec<PageId> = old
+            .chunks
+            .iter()
+            .enumerate()
+            .filter(|(index, chunk)| !is_kept(*index, chunk))
+            .map(|(_, chunk)| chunk.page)
+            .collect();
+        debug_assert!(
+            new.is_none_or(|new| !new.chunks.iter().any(|chunk| dead.contains(&chunk.page))),
+            "a chunk that is named is to be freed"
+        );
+        let marks = Marks {
+            lsn,
+            multi_lsn: Lsn(0),
+        };
+        for row in dead.chunks(GARBAGE_CHUNKS_MAX) {
+            let key = chunk_garbage_key(lsn, row[0]);
+            let value = GarbageRow::encode_chunks(row);
+            self.apply(stay, GARBAGE, marks, &key, Some(&value), scratch)?;
+        }
+        self.registry.want();
+        Ok(())
+    }
+
+    /// Recovery, before anything is allocated: takes the extents that a batch of the log names.
+    pub(crate) fn mark_extents(&self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
+        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
+        if !batch.names_extents() {
+            return Ok(());
+        }
+        for operation in batch {
+            let Operation::PutChunks { value, .. } =
+                operation.map_err(|damage| damaged(damage.what))?
+            else {
+                continue;
+            };
+            for (extent, _, _) in new_extents(&value, self.space.block_bytes()) {
+                self.mark_extent(extent).map_err(damaged)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an extent that a record names, if there can be such a chunk.
+    pub(crate) fn mark_extent(&self, extent: Extent) -> std::result::Result<(), String> {
+        if extent.blocks > EXTENT_BLOCKS_MAX {
+            return Err(format!("names {extent:?}: longer than any chunk"));
+        }
+        let marked = self.space.space().mark_allocated(extent);
+        marked.map_err(|overlap| format!("names {extent:?}: {overlap}"))
+    }
+}
+
+/// The extents that a value in a log record names, with checksum and bytes of each.
+pub(crate) fn new_extents(
+    value: &ChunkedValue<'_>,
+    block_bytes: u64,
+) -> impl Iterator<Item = (Extent, u32, usize)> {
+    let shape = value.shape;
+    value
+        .parts()
+        .enumerate()
+        .filter_map(move |(index, part)| match part {
+            ChunkPart::Kept => None,
+            ChunkPart::New(new) => {
+                let extent = Extent {
+                    block: new.block,
+                    blocks: shape.blocks_of(index, block_bytes),
+                };
+                Some((extent, new.checksum, shape.bytes_of(index)))
+            }
+        })
+}
+
+/// The chunk that stays at `index`.
+fn kept(old: Option<&ChunkList>, shape: ChunkShape, index: usize) -> Result<ChunkRef> {
+    let known = old.filter(|old| {
+        old.shape.chunk_bytes == shape.chunk_bytes
+            && old.shape.bytes_of(index) == shape.bytes_of(index)
+    });
+    let chunk = known.and_then(|old| old.chunks.get(index).copied());
+    chunk.ok_or_else(|| {
+        Error::corrupt(
+            "log",
+            format!("chunk {index} of a value is to stay, and is not there"),
+        )
+    })
+}
+
+/// Reads the list of a leaf.
+pub(crate) fn decode_list(bytes: &[u8]) -> Result<ChunkList> {
+    ChunkList::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use pando_device::{AnyDevice, MemoryDevice};
+    use pando_format::chunks::NewChunk;
+    use pando_format::log::BatchWriter;
+
+    #[test]
+    fn chunks_take_the_ids_that_they_were_promised() {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 28));
+        let options = Db::builder().max_memory(8 << 20).chunk_size(4096);
+        let db = Db::open_device(options, device).unwrap();
+        let table = db.table("t").unwrap();
+        let engine = db.engine();
+        let part = |_| {
+            let run = engine.space.try_take_run(1, || 0).unwrap().unwrap();
+            ChunkPart::New(NewChunk {
+                block: run.block,
+                checksum: 7,
+            })
+        };
+        let parts: Vec<ChunkPart> = (0..3).map(part).collect();
+        let ids = engine.space.try_promise_ids(3, || 3).unwrap();
+        assert!(engine.space.try_promise_ids(1, || 3).is_none());
+        let value = NewValue {
+            head: b"",
+            shape: ChunkShape::new(3 * 4096, 4096).unwrap(),
+            parts: &parts,
+            ids: Some(&ids),
+        };
+        let marks = Marks {
+            lsn: db.newest_lsn(),
+            multi_lsn: Lsn(0),
+        };
+        let tree = table.state.tree().unwrap();
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let stay = &engine.pool.stay(&pass);
+        let applied = engine.apply_chunks(stay, tree, marks, b"k", value, &mut Scratch::new());
+        assert_eq!(applied.unwrap().0, 1);
+        // Before the batch has ended.
+        assert!(engine.space.try_promise_ids(3, || 3).is_some());
+        drop((pass, ids));
+    }
+
+    #[test]
+    fn a_record_that_names_extents_which_cannot_be_is_damage() {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 28));
+        let options = Db::builder().max_memory(8 << 20).block_size(512);
+        let db = Db::open_device(options, device).unwrap();
+        let free = || db.engine().space.space().free_blocks();
+        let before = free();
+        let pages = 0..db.engine().pool.page_ids().high_water();
+        let stored = |page| db.engine().pool.stored_extent(PageId(page));
+        let taken = pages.filter_map(stored).next().unwrap().block;
+        let mark = |bytes: u64, chunk_bytes: u32, blocks: &[u32]| {
+            let part = |block: &u32| {
+                ChunkPart::New(NewChunk {
+                    block: *block,
+                    checksum: 7,
+                })
+            };
+            let parts: Vec<ChunkPart> = blocks.iter().map(part).collect();
+            let shape = ChunkShape::new(bytes, chunk_bytes).unwrap();
+            let mut record = BatchWriter::new();
+            record.put_chunks(pando_format::TreeId(16), b"k", b"", shape, &parts);
+            let marked = db.engine().mark_extents(Lsn(8), record.payload());
+            marked.map_err(|error| error.to_string())
+        };
+        let last = db.engine().space.space().blocks() as u32;
+        // As long as a page word can say, and longer.
+        let longest = 512 * EXTENT_BLOCKS_MAX;
+        for (bytes, chunk_bytes, blocks, what) in [
+            (
+                1 << 20,
+                1 << 20,
+                &[last - 4096][..],
+                "longer than any chunk",
+            ),
+            (
+                u64::from(longest),
+                longest,
+                &[last - 255],
+                "does not lie within",
+            ),
+            (4096, 4096, &[u32::MAX], "does not lie within"),
+            (4096, 4096, &[taken], "allocated"),
+        ] {
+            let error = mark(bytes, chunk_bytes, blocks).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
+        assert_eq!(free(), before);
+        mark(u64::from(longest), longest, &[last - 256]).unwrap();
+        let twice = mark(4096, 4096, &[last - 8]).unwrap_err();
+        assert!(twice.contains("allocated"), "{twice}");
+    }
+}

@@ -1,0 +1,6 @@
+//! What one write does to pages: for commits and for replay alike.
+
+pub(crate) mod apply;
+pub(crate) mod aside;
+pub(crate) mod blobs;
+pub(crate) mod tables;

@@ -1,0 +1,146 @@
+//! One change of a table as a whole, with the gate closed: what batches and replay do alike.
+//!
+//! The tree that a table loses becomes a row of the garbage table, in the same stay; `garbage`
+//! takes it apart later. Rows are never in the log: this makes them from the catalogue.
+
+use pando_format::catalogue::{TreeRow, filled_garbage_key, garbage_key};
+use pando_format::{Lsn, TreeId};
+use pando_pool::{Marks, Stay};
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_tree::{Scratch, Tree, ValueReader};
+
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+use crate::state::loads::Filled;
+use crate::tables::state::{CATALOGUE, GARBAGE, TableState};
+
+/// One change of a table, as the log tells it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Change<'a> {
+    pub(crate) name: &'a str,
+    /// The tree that the name loses.
+    pub(crate) old: Option<TreeId>,
+    /// The tree that it gets.
+    pub(crate) new: Option<TreeId>,
+    /// The same, if it is there already.
+    pub(crate) filled: Option<Filled>,
+}
+
+impl Store {
+    /// Applies one change of a table with the gate closed. `index` tells the changes of one batch
+    /// apart. `created` is who a new table is; None makes one.
+    pub(crate) fn apply_change(
+        &self,
+        stay: &Stay<'_>,
+        change: Change<'_>,
+        created: Option<&Arc<TableState>>,
+        lsn: Lsn,
+        index: u32,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let marks = Marks {
+            lsn,
+            multi_lsn: lsn,
+        };
+        let state = self.tables.get(change.name);
+        let known = state.as_ref().and_then(|state| state.tree());
+        if let (Some(known), None) = (known, change.old) {
+            return Err(not_absent(change.name, known, lsn));
+        }
+        if let Some(old) = change.old {
+            let Some(tree) = known.filter(|tree| tree.id == old) else {
+                return Err(Error::corrupt(
+                    "log",
+                    format!("{lsn}: table '{}' does not have {old}", change.name),
+                ));
+            };
+            let row = TreeRow {
+                tree: tree.id,
+                root: tree.root,
+            };
+            let key = garbage_key(lsn, index);
+            self.apply(
+                stay,
+                GARBAGE,
+                marks,
+                &key,
+                Some(&row.encode_garbage()),
+                scratch,
+            )?;
+        }
+        let name = change.name.as_bytes();
+        let Some(new) = change.new else {
+            self.apply(stay, CATALOGUE, marks, name, None, scratch)?;
+            if let Some(state) = state {
+                self.tables.set_tree(&state, None);
+            }
+            return Ok(());
+        };
+        let tree = match change.filled {
+            Some(filled) => {
+                self.unbury_filled(stay, filled, marks, scratch)?;
+                // A root that cannot be read is told to whoever reads the table, not to all others.
+                let _ = self.wire_root(filled.tree);
+                filled.tree
+            }
+            None => {
+                let tree = self.drive(|| Tree::create(&self.pool, stay, new))?;
+                self.wire_root(tree)?;
+                tree
+            }
+        };
+        self.next_tree
+            .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
+        let row = TreeRow {
+            tree: new,
+            root: tree.root,
+        };
+        self.apply(stay, CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
+        let table = match (state, created) {
+            (Some(state), _) => state,
+            (None, Some(created)) => created.clone(),
+            (None, None) => self.tables.absent(change.name),
+        };
+        self.tables.set_tree(&table, Some(row));
+        if let Some(filled) = change.filled {
+            self.tables.add(&table, filled.entries as i64);
+        }
+        Ok(())
+    }
+}
+
+/// A record creates a table that has a tree: that would be named by nothing any more, and never be
+/// freed.
+fn not_absent(name: &str, known: Tree, lsn: Lsn) -> Error {
+    let what = format!("{lsn}: table '{name}' is created, and has {}", known.id);
+    Error::corrupt("log", what)
+}
+
+impl Store {
+    /// The row of a filled tree goes: a table takes it, in the same stay.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no such tree.
+    pub(crate) fn unbury_filled(
+        &self,
+        stay: &Stay<'_>,
+        filled: Filled,
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Tree { id, root } = filled.tree;
+        let key = filled_garbage_key(id);
+        let (mut reader, mut found) = (ValueReader::new(), Vec::new());
+        self.drive(|| GARBAGE.try_get(&self.pool, &key, &mut reader, &mut found))?;
+        let row = TreeRow { tree: id, root };
+        if found != row.encode_garbage() {
+            return Err(Error::corrupt(
+                "log",
+                format!("{}: {id} at {root} was not filled", marks.lsn),
+            ));
+        }
+        self.apply(stay, GARBAGE, marks, &key, None, scratch)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! Checkpoints: the exact tree after all batches up to C, without stopping writers.
+//!
+//! 1. Close the gate; C is the log's reserved end; add up table counts; begin the next epoch; open.
+//! 2. Write every page that was dirty in the old epoch, until none is and none is in flight.
+//! 3. Append the old epoch's mapping changes to the journal; sync data, journal, and the log up
+//!    to C.
+//! 4. Write the superblock, slot by slot.
+//! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
+
+use pando_format::mapping::Group;
+use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::{Epoch, Extent, Lsn, TreeId};
+use pando_stats::{Measure, Ticker};
+use pando_sync::atomic::Ordering;
+use pando_sync::gate::Closed;
+use pando_sync::time::{self, Duration};
+use pando_sync::{Courtesy, thread, thread_waker};
+
+use crate::checkpoint::checks::{LastWords, assert_grown};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::files::mapping::write_superblock;
+use crate::pages::store::pause;
+use crate::state::checkpoint::Files;
+
+/// Part of all blocks whose retirement asks for a checkpoint: they cannot be used before, and those
+/// of the epoch that is being written come on top.
+const RETIRED_SHARE: u64 = 32;
+/// Fewer retired blocks than these are not worth one.
+const RETIRED_MIN: u64 = 2048;
+/// Pause before a checkpoint that met a full disk is tried again.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What step 1 saw.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) epoch: Epoch,
+    pub(crate) lsn: Lsn,
+    pub(crate) counts: Vec<(TreeId, u64)>,
+}
+
+impl Engine {
+    /// Asks for a checkpoint if enough has happened since the last one.
+    pub(crate) fn look_for_checkpoint(&self) {
+        let state = &self.checkpoint;
+        // The checkpoint first: the log goes on behind it.
+        let last = state.last_lsn();
+        let bytes = self.log.reserved_end().0.saturating_sub(last);
+        let budget = u64::from(self.budget.segments) * self.budget.segment_bytes;
+        if bytes > budget / 2 && !state.is_wanted() {
+            self.checkpoint.request();
+        }
+    }
+
+    /// Blocks until a checkpoint that began after the call is durable.
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        self.wait_for_checkpoint(|| false).map(drop)
+    }
+
+    /// As [`Engine::checkpoint_now`], but for room on the disk: false when the checkpoint waits for
+    /// that. What others wait for must not wait for what nobody may ever do.
+    pub(crate) fn checkpoint_if_room(&self) -> Result<bool> {
+        self.wait_for_checkpoint(|| self.life.is_checkpoint_stalled())
+    }
+
+    fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
+        let state = &self.checkpoint;
+        let mine = state.ask();
+        let waker = thread_waker();
+        loop {
+            state.register(mine, &waker);
+            if state.has_finished(mine) {
+                return Ok(true);
+            }
+            if gives_up() {
+                return Ok(false);
+            }
+            self.check_poison()?;
+            if self.life.is_ended() {
+                return Err(Error::Closed);
+            }
+            // Nobody wakes who waits when a disk gets full.
+            thread::park_timeout(FULL_PAUSE);
+        }
+    }
+
+    /// Body of the checkpoint thread.
+    pub(crate) fn run_checkpoints(&self) {
+        let mut last = time::now();
+        while !self.life.is_ended() {
+            self.checkpoint.register_for_work(&thread_waker());
+            let due = last.elapsed() >= self.options.checkpoint_interval;
+            if due || self.checkpoint.take_wanted() || self.epoch_is_long() {
+                last = time::now();
+                match self.checkpoint_once() {
+                    Ok(()) => {}
+                    Err(error) => {
+                        self.poison(error);
+                        self.checkpoint.fail();
+                        return;
+                    }
+                }
+                continue;
+            }
+            if !self.life.is_ended() {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// Mapping changes or retired extents of the epoch ask for a checkpoint.
+    fn epoch_is_long(&self) -> bool {
+        let (pairs, retired) = self.pool.epochs().current_lengths();
+        let retired_max = (self.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
+        pairs > self.pairs_max() || retired > retired_max
+    }
+
+    /// Mapping changes of an epoch that ask for a checkpoint.
+    pub(crate) fn pairs_max(&self) -> usize {
+        (self.options.max_memory / 64 / 16).max(4096) as usize
+    }
+
+    /// One checkpoint, from the cut to the last free. Blocks; one at a time.
+    pub(crate) fn checkpoint_once(&self) -> Result<()> {
+        let mut files = self.checkpoint.lock_files();
+        let served = self.checkpoint.served();
+        self.check_poison()?;
+        // Until the mapping is merged, too: what the checkpoint costs others is all of it.
+        let turn = self.checkpoint.turns.begin();
+        let cut = self.cut(files.mapping.is_empty());
+        turn.set_pages(self.pool.epochs().dirty(cut.epoch));
+        // Not before the gate is open again: others wait for that. From here on nobody does.
+        let _courtesy = Courtesy::begin();
+        // The epoch has ended: there is no way back.
+        let sync_log = |lsn| {
+            self.wait_durable(lsn)?;
+            assert!(self.log.durable() >= lsn, "a checkpoint ahead of its log");
+            Ok(())
+        };
+        self.write_cut(&mut files, cut, sync_log)
+            .map_err(|error| self.poisoned_by(&error))?;
+        self.checkpoint.finish(served);
+        // Both slots of the superblock are durable: what is free is named by nothing.
+        self.space.discard_spare(|| self.committed_blocks());
+        self.space.look_at_pieces();
+        if files.mapping.wants_merge() {
+            let pages = u64::from(self.pool.page_ids().high_water());
+            files.mapping.merge_if_possible(pages);
+            self.count_mapping_bytes(&mut files, 0);
+        }
+        Ok(())
+    }
+
+    /// Step 1.
+    fn cut(&self, all_counts: bool) -> Cut {
+        // From the moment on which writers are turned away.
+        let began = time::now();
+        let closed = self.pool.gate().close();
+        let lsn = self.log.reserved_end();
+        assert_eq!(
+            self.log.applied(),
+            lsn,
+            "the gate is closed and a batch is not applied"
+        );
+        let cut = self.store.close_epoch(&closed, lsn, all_counts);
+        drop(closed);
+        let gate = Measure::CheckpointGate;
+        let nanoseconds = self.statistics.record_since(gate, began);
+        self.statistics.tick(Ticker::GateClosedNs, nanoseconds);
+        self.statistics.tick(Ticker::GateCloses, 1);
+        cut
+    }
+
+    fn write_cut(
+        &self,
+        files: &mut Files,
+        cut: Cut,
+        sync_log: impl FnOnce(Lsn) -> Result<()>,
+    ) -> Result<()> {
+        let lsn = cut.lsn;
+        self.store.finish_checkpoint(files, cut, None, sync_log)?;
+        assert_eq!(
+            files.superblock.checkpoint_lsn, lsn,
+            "what it names begins there"
+        );
+        self.log.truncate_below(lsn);
+        self.checkpoint.note(lsn);
+        Ok(())
+    }
+}
+
+impl crate::pages::store::Store {
+    /// Step 1: the epoch ends at `lsn`. `all_counts`: of all tables, not only of those that have
+    /// changed; the first group of a journal has them.
+    pub(crate) fn close_epoch(&self, closed: &Closed<'_>, lsn: Lsn, all_counts: bool) -> Cut {
+        let epoch = self.pool.epochs().current();
+        let counts = self.tables.take_counts(all_counts);
+        self.pool.epochs().advance(closed, lsn);
+        Cut { epoch, lsn, counts }
+    }
+
+    /// Steps 2 to 5 but for the log's segments. `incarnation` is set by recovery.
+    pub(crate) fn finish_checkpoint(
+        &self,
+        files: &mut Files,
+        cut: Cut,
+        incarnation: Option<u64>,
+        sync_log: impl FnOnce(Lsn) -> Result<()>,
+    ) -> Result<()> {
+        // Who opens a store on a full disk is told so.
+        let patient = || incarnation.is_none() && self.life.is_patient();
+        let epochs = self.pool.epochs();
+        let (mut turns, mut phase, mut pages) = (0, time::now(), 0);
+        while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
+            let written = self.write_epoch(cut.epoch)?;
+            pages += written as u64;
+            self.statistics
+                .tick(Ticker::CheckpointPages, written as u64);
+            if written == 0 {
+                // A frame whose image was abandoned stays dirty for good.
+                self.check_poison()?;
+                pause(&mut turns);
+            }
+        }
+        assert!(
+            cut.epoch > files.superblock.generation,
+            "generations grow from checkpoint to checkpoint"
+        );
+        assert!(
+            cut.lsn >= files.superblock.checkpoint_lsn,
+            "a checkpoint lies behind the one before"
+        );
+        let group = Group {
+            generation: cut.epoch,
+            pairs: epochs.take_pairs(cut.epoch),
+            counts: cut.counts,
+        };
+        let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
+        // What the file grows by from here on is not synced below.
+        let data_blocks = self.space.blocks();
+        // Fails when the store is poisoned, too. A frame whose image was abandoned, and that was
+        // changed since, is clean of this epoch, whose state of it is lost. An image is abandoned
+        // behind the poison: who has seen no image in flight sees the poison here.
+        self.sync_data("syncing pages")?;
+        let named = LastWords::of(&group);
+        self.when_not_full(patient, || files.mapping.append(&group))?;
+        sync_log(cut.lsn)?;
+        let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
+        let superblock = Superblock {
+            generation: cut.epoch,
+            incarnation: incarnation.unwrap_or(files.superblock.incarnation),
+            checkpoint_lsn: cut.lsn,
+            next_tree: self.next_tree.load(Ordering::Relaxed) as u32,
+            mapping: files.mapping.number,
+            base_pages: files.mapping.base_pages,
+            journal_bytes: files.mapping.journal_bytes,
+            data_blocks,
+            ..files.superblock
+        };
+        assert_grown(&files.superblock, &superblock);
+        named.assert_within(data_blocks);
+        self.when_not_full(patient, || {
+            write_superblock(&files.superblock_file, &superblock)
+        })?;
+        files.superblock = superblock;
+        self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
+        files.mapping.remove_obsolete();
+        let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
+        named.assert_unnamed(&retired);
+        self.space
+            .free_all(retired.into_iter().chain(epochs.take_free_now()));
+        let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
+        self.statistics.tick(Ticker::Checkpoints, 1);
+        let lsn = cut.lsn.0;
+        tracing::debug!(lsn, pages, write_ns, sync_ns, publish_ns, "checkpoint");
+        Ok(())
+    }
+
+    /// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
+    /// Reads and deletes that need no new block go on meanwhile.
+    fn when_not_full(
+        &self,
+        patient: impl Fn() -> bool,
+        mut write: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let written = write();
+            let waits = matches!(written, Err(Error::Full { .. })) && patient();
+            self.stall_checkpoint(waits);
+            if !waits {
+                return written;
+            }
+            thread::park_timeout(FULL_PAUSE);
+        }
+    }
+
+    /// Counts what was written to journal and base, and `slots` bytes of the superblock.
+    fn count_mapping_bytes(&self, files: &mut Files, slots: u64) {
+        let bytes = files.mapping.take_written_bytes() + slots;
+        self.statistics.tick(Ticker::MappingWriteBytes, bytes);
+    }
+
+    /// Records how long a phase took, and returns it in nanoseconds; the next one begins.
+    fn end_phase(&self, measure: Measure, begun: &mut time::Instant) -> u64 {
+        let ns = self.statistics.record_since(measure, *begun);
+        *begun = time::now();
+        ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use crate::tables::state::GARBAGE;
+    use pando_device::AnyDevice;
+    use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_pool::Marks;
+    use pando_tree::Scratch;
+
+    /// What a checkpoint holds is in the log on disk: else the next life would give its LSNs away
+    /// again.
+    #[test]
+    fn a_checkpoint_waits_for_its_log() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().durability(crate::Durability::None);
+        let options = options.max_memory(16 << 20);
+        let db = Db::open_device(options, AnyDevice::from(device)).unwrap();
+        let table = db.table("t").unwrap();
+        for number in 0..100_u32 {
+            table.put(&number.to_be_bytes(), b"value").unwrap();
+            let newest = db.newest_lsn();
+            db.checkpoint().unwrap();
+            assert!(db.durable_lsn() >= newest);
+        }
+    }
+
+    /// The file may grow while a checkpoint waits for the log: that is durable later.
+    #[test]
+    fn a_checkpoint_names_no_more_of_the_file_than_it_has_synced() {
+        let device = FaultyDevice::new(1);
+        let options = || Db::builder().max_memory(16 << 20);
+        let engine =
+            crate::recovery::open::open(AnyDevice::from(device.clone()), options()).unwrap();
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(false);
+        let before = engine.space.blocks();
+        let grow = |_| {
+            engine.space.want(before);
+            engine.space.grow_if_wanted(0);
+            Ok(())
+        };
+        engine.write_cut(&mut files, cut, grow).unwrap();
+        assert!(engine.space.blocks() > before);
+        device.crash_now();
+        drop(files);
+        let device = device.after_crash(1, CrashMode::AllLost);
+        let db = Db::open_device(options(), AnyDevice::from(device)).unwrap();
+        db.close().unwrap();
+    }
+
+    /// What writers copy to frames while a checkpoint is held up counts as their part of the pool.
+    #[test]
+    fn copies_in_frames_leave_a_quarter_of_the_pool_to_readers() {
+        let options = Db::builder().max_memory(8 << 20).page_size(16384);
+        let device = AnyDevice::from(FaultyDevice::new(1));
+        let engine = crate::recovery::open::open(device, options.frames(256)).unwrap();
+        let put = |key: u32| {
+            let marks = Marks {
+                lsn: engine.log.reserved_end(),
+                multi_lsn: Lsn(0),
+            };
+            let scratch = &mut Scratch::new();
+            let key = key.to_be_bytes();
+            let pass = engine.pool.gate().try_enter().unwrap();
+            let stay = &engine.pool.stay(&pass);
+            let put = engine.apply(stay, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
+            put.unwrap();
+        };
+        let epochs = engine.pool.epochs();
+        (0..400).for_each(put);
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(false);
+        (0..400).for_each(put);
+        assert!(engine.pool.copies() > 40, "{}", engine.pool.copies());
+        (400..).take_while(|_| engine.dirty_room(1)).for_each(put);
+        let taken = epochs.dirty_total() + engine.pool.copies() as u64;
+        assert!(taken <= 256 * 3 / 4 + 8, "{taken} frames");
+        engine.write_cut(&mut files, cut, |_| Ok(())).unwrap();
+        assert_eq!(engine.pool.copies(), 0);
+        assert!(engine.dirty_room(1));
+    }
+
+    /// A page that was changed after the cut is clean of the closed epoch as soon as its image is
+    /// on its way. An image that does not arrive must not be taken for one that did.
+    #[test]
+    fn a_checkpoint_whose_image_was_lost_does_not_end() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().max_memory(16 << 20).frames(64);
+        // An engine without threads: nothing happens but what is done here.
+        let engine = crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap();
+        let put = |key: &[u8]| {
+            let marks = Marks {
+                lsn: engine.log.reserved_end(),
+                multi_lsn: Lsn(0),
+            };
+            let scratch = &mut Scratch::new();
+            let pass = engine.pool.gate().try_enter().unwrap();
+            let stay = &engine.pool.stay(&pass);
+            engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch)
+        };
+        put(b"before the cut").unwrap();
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(false);
+        let epochs = engine.pool.epochs();
+        assert!(epochs.dirty(cut.epoch) > 0);
+        put(b"behind the cut").unwrap();
+        assert_eq!((epochs.dirty(cut.epoch), epochs.images(cut.epoch)), (0, 1));
+        device.fail(FaultPlan::once(Operation::Write, "data", 1, Fault::Io));
+        engine.write_back_once().unwrap_err();
+        assert_eq!(epochs.images(cut.epoch), 0);
+        let finished = engine.write_cut(&mut files, cut, |_| Ok(()));
+        assert!(
+            matches!(finished, Err(Error::Poisoned { .. })),
+            "{finished:?}"
+        );
+    }
+}

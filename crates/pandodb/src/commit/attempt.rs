@@ -1,0 +1,531 @@
+//! Commit: credits, locks, gate, log, pages, marks, in this order.
+//!
+//! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
+//! 2. Lock the stripes of the written keys, and share those of the keys that were read.
+//! 3. Enter the gate; check that tables and what was read are unchanged; append the record. From
+//!    here on what was read may be overwritten.
+//! 4. Apply it, leaf by leaf.
+//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
+//!
+//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again
+//! when what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for
+//! nothing that anybody in the gate holds. From the append on nothing is undone: an error poisons
+//! the engine.
+
+use pando_format::log::{BatchWriter, RecordKind};
+use pando_format::{Lsn, PageId};
+use pando_pool::{Hold, Marks, Restart, Stay, StepShare};
+use pando_stats::{Measure, Sampled, Ticker};
+use pando_sync::held::{Kind, assert_none};
+use pando_sync::{Arc, time};
+use pando_tree::{Finger, LeafFill, Scratch};
+use pando_wal::LogCredit;
+
+use crate::blobs::value::LargeValue;
+use crate::changes::blobs::NewValue;
+use crate::commit::delete_room::DeleteWait;
+use crate::commit::second_look::{SecondLook, Seen};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::profile::{CommitStep, Steps};
+use crate::space::promises::{IdPromise, Promise};
+use crate::tables::state::TableState;
+use crate::wait::reason::{Step, Stop};
+use crate::writes::set::{Value, WriteSet};
+use crate::writes::stripes::{Locked, NotTaken, Wanted};
+
+/// Working memory of commits, reused.
+#[derive(Debug, Default)]
+pub(crate) struct CommitScratch {
+    /// Positions of the writes, by tree and key.
+    order: Vec<usize>,
+    stripes: Vec<Wanted>,
+    payload: BatchWriter,
+    /// `order`, `stripes` and `payload` are those of the write set.
+    ready: bool,
+    /// How many keys it had read and watched then.
+    reads: usize,
+    pub(crate) tree: Scratch,
+    /// Where the leaves of the first writes are, by the positions of `order`.
+    fingers: Vec<Finger>,
+    /// How often there was no share of holds.
+    refusals: u32,
+    /// Writes, from the first on, whose leaves were looked at.
+    checked: usize,
+    /// How often a writer came first to what was read.
+    stripe_refusals: u32,
+    /// For what it waits when it only deletes, on a full disk.
+    delete_wait: DeleteWait,
+    /// After a fault: the other pages that the batch was found to need.
+    pub(crate) wanted: Vec<PageId>,
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed at this LSN; None when there was nothing to write.
+    Committed(Option<Lsn>),
+    /// Something that was read or watched has changed since.
+    Conflict {
+        /// It was watched: running the batch again does not help.
+        watched: bool,
+    },
+}
+
+impl CommitScratch {
+    /// Forgets all. False if it has grown beyond `bytes_max`, or a change has been left undone.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.reset();
+        self.refusals = 0;
+        self.stripe_refusals = 0;
+        self.delete_wait = DeleteWait::default();
+        self.wanted.clear();
+        self.tree.forget_leaf();
+        let of_writes = self.order.capacity() * size_of::<usize>()
+            + self.fingers.capacity() * size_of::<Finger>();
+        self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
+    }
+
+    /// Another batch comes.
+    pub(crate) fn begin_anew(&mut self) {
+        self.reset();
+        self.delete_wait = DeleteWait::default();
+    }
+
+    /// The write set has changed.
+    pub(crate) fn reset(&mut self) {
+        self.ready = false;
+        self.checked = 0;
+    }
+
+    fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
+        let reads = set.reads.len() + set.watched.len();
+        if self.ready && self.reads == reads {
+            return Ok(());
+        }
+        set.check_tables()?;
+        let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
+        let place_of = |at: usize| {
+            let (table, key, _) = set.write_at(at);
+            (tree_of(table), key)
+        };
+        self.checked = 0;
+        self.order.clear();
+        self.order.extend(0..set.len());
+        self.order
+            .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
+        // Fingers, runs and replay go from one to the next; a key that came twice would be applied
+        // in an order of its own.
+        let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
+        debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
+        self.stripes.clear();
+        self.payload.clear();
+        if set.len() > 1 {
+            self.payload.set_multi_leaf();
+        }
+        for at in &self.order {
+            let (table, key, value) = set.write_at(*at);
+            engine.check_key(key)?;
+            let stripe = engine.stripes.of(tree_of(table), key);
+            self.stripes.push(Wanted::write(stripe));
+            match value {
+                Some(Value::Bytes(value)) => {
+                    let limit = engine.plain_bytes_max();
+                    if value.len() > limit {
+                        return Err(Error::ValueTooLong {
+                            bytes: value.len(),
+                            limit,
+                        });
+                    }
+                    self.payload.put(tree_of(table), key, value);
+                }
+                Some(Value::Chunks(value)) => {
+                    value.append_to(&mut self.payload, tree_of(table), key);
+                }
+                None => self.payload.delete(tree_of(table), key),
+            }
+        }
+        let operations = self.payload.operations() as usize;
+        assert_eq!(operations, set.len(), "the record has each write once");
+        let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
+        let read = set.reads.iter().chain(watched);
+        self.stripes
+            .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+        Wanted::arrange(&mut self.stripes);
+        assert!(
+            self.stripes.len() <= set.len() + reads,
+            "a stripe of nothing that was read or written"
+        );
+        (self.ready, self.reads) = (true, reads);
+        Ok(())
+    }
+}
+
+/// True if the write behind the one at `at` may go into the same leaf.
+fn lie_together(fingers: &[Finger], at: usize) -> bool {
+    fingers.get(at + 1).is_none_or(|next| {
+        next.page() == PageId::NONE || fingers.get(at).is_some_and(|own| own.page() == next.page())
+    })
+}
+
+/// What step 1 takes.
+struct Credits<'a> {
+    log: LogCredit<'a>,
+    /// Pages that blocks were promised for, with those of garbage rows.
+    pages: u64,
+    /// Pages for garbage rows that blocks were promised for.
+    garbage: u64,
+    _blocks: Promise<'a>,
+    ids: IdPromise<'a>,
+    // Dropped before the share that allows them.
+    _holds: Vec<Hold<'a>>,
+    _share: StepShare<'a>,
+}
+
+impl Engine {
+    /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
+    /// name trees that its tables have no more, and `scratch` what follows from them. `lent` are
+    /// the frames that the operation lends it, if it has a share of the hold budget. `look` is for
+    /// what was read and may have changed.
+    pub(crate) fn try_commit(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Outcome> {
+        if set.is_read_only() {
+            return self.validate_reads(set, scratch, look);
+        }
+        let begun = Sampled::Writes.is_due().then(time::now);
+        let mut steps = Steps::new(begun);
+        self.check_writable()?;
+        scratch.prepare(self, set)?;
+        let credits = self.take_credits(set, scratch, lent);
+        steps.end(CommitStep::Prepare);
+        let credits = credits?;
+        let refusals = &mut scratch.stripe_refusals;
+        let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
+        if credits.garbage < self.burial_pages(set.len() as u64) {
+            // Values in chunks came since the promise. What the keys have now cannot change any
+            // more, so a promise that is made now holds.
+            return Err(Stop::Gate.into());
+        }
+        let Some(pass) = self.pool.gate().try_enter() else {
+            return Err(Stop::Gate.into());
+        };
+        let spending = self.begin_spending();
+        steps.end(CommitStep::Lock);
+        // Inside the gate: a batch that changes tables is either seen, or comes later.
+        let unchanged = |stamp| {
+            assert!(locked.holds(stamp), "what was read is not held");
+            self.stripes.unchanged_held(stamp)
+        };
+        if let Some(watched) = set.changed(unchanged)
+            && (watched || self.look_again(set, &locked, look)? != Seen::Same)
+        {
+            self.statistics.tick(Ticker::CommitConflicts, 1);
+            return Ok(Outcome::Conflict { watched });
+        }
+        if self.life.is_closing() {
+            return Err(Error::Closed.into());
+        }
+        steps.end(CommitStep::Check);
+        // Inside the gate, where nobody else can name them any more.
+        self.name_chunks(set)?;
+        debug_assert!(self.holds_stripes(set, &locked), "who logs holds its keys");
+        debug_assert!(set.trees_unchanged(), "the record names other trees");
+        spending.begin_changes();
+        let payload = scratch.payload.payload();
+        let acknowledge = self.acknowledge(set.durability);
+        let lsn = self
+            .log
+            .append(credits.log, RecordKind::Batch, acknowledge, payload);
+        self.checkpoint.assert_behind(lsn);
+        debug_assert!(self.log.applied() < lsn, "it counts as applied already");
+        locked.end_shares();
+        steps.end(CommitStep::Append);
+        let places = (&scratch.order[..], &scratch.fingers[..]);
+        let stay = self.pool.stay(&pass);
+        self.apply_batch(&stay, set, places, lsn, &credits.ids, &mut scratch.tree)
+            .map_err(|error| self.poisoned_by(&error))?;
+        assert_none(&[Kind::Latch]);
+        spending.check_ids(&credits.ids);
+        debug_assert!(
+            self.holds_stripes(set, &locked),
+            "who applies holds its keys"
+        );
+        locked.stamp_with(lsn);
+        self.log.mark_applied(lsn);
+        spending.end_changes(credits.pages);
+        drop(spending);
+        drop(pass);
+        drop(locked);
+        steps.end(CommitStep::Apply);
+        self.statistics.tick(Ticker::Commits, 1);
+        begun.map(|begun| self.statistics.record_since(Measure::CommitSampled, begun));
+        self.look_for_checkpoint();
+        Ok(Outcome::Committed(Some(lsn)))
+    }
+
+    /// Step 1.
+    fn take_credits(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+    ) -> Step<Credits<'_>> {
+        if !self.sparse_leaves.has_room() {
+            self.space.growth.notify_all();
+            return Err(Restart::Conflict.into());
+        }
+        let bytes = scratch.payload.payload_bytes();
+        let limit = self.log.max_batch_bytes();
+        if bytes > limit {
+            return Err(Error::BatchTooLarge { bytes, limit }.into());
+        }
+        let log = match self.log.try_reserve(bytes) {
+            Ok(Some(credit)) => credit,
+            Ok(None) => return Err(Stop::LogSpace(bytes).into()),
+            Err(error) => return Err(self.log_failed(error).into()),
+        };
+        let garbage = self.burial_pages(set.len() as u64);
+        let pages = self.pages_of(set, garbage);
+        let blocks = pages * u64::from(self.page_blocks());
+        let urgent = set.only_deletes();
+        if self.life.is_short() && !(urgent && self.dirty_room(pages)) {
+            return Err(self.shortage_error().into());
+        }
+        if let Some(stop) = self.awaited_room(&scratch.delete_wait) {
+            return Err(stop.into());
+        }
+        let Some(promise) = self
+            .space
+            .try_promise(blocks, || self.committed_blocks(), urgent)
+        else {
+            if self.space.is_full() {
+                return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
+            }
+            return Err(Stop::Blocks(blocks).into());
+        };
+        if !self.dirty_room(pages) {
+            return Err(Stop::Dirty.into());
+        }
+        let ids = self.promise_ids(set)?;
+        let frames = scratch.order.len() as u64;
+        let share = self.holds.try_for_step(lent, frames, &mut scratch.refusals);
+        let Some(share) = share else {
+            return Err(Stop::Holds(frames).into());
+        };
+        let CommitScratch {
+            order,
+            fingers,
+            checked,
+            wanted,
+            ..
+        } = scratch;
+        let most = share.frames() as usize;
+        let holds = self.hold_leaves(set, order, most, fingers, wanted)?;
+        assert!(holds.len() <= most, "more is held than the share allows");
+        if order.len() > most {
+            *checked = (*checked).max(most);
+            self.check_leaves(set, order, checked, wanted)?;
+            assert!(*checked <= order.len(), "more leaves than writes");
+        }
+        Ok(Credits {
+            log,
+            pages,
+            garbage,
+            _blocks: promise,
+            ids,
+            _holds: holds,
+            _share: share,
+        })
+    }
+
+    /// Ids for the new chunks of a batch, whose blocks were promised before.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the ids of all that is promised are not there.
+    pub(crate) fn promise_ids(&self, set: &WriteSet) -> Result<IdPromise<'_>> {
+        self.promise_page_ids(set.large().map(LargeValue::new_chunks).sum())
+    }
+
+    /// So many page ids, beside those of pages whose blocks were promised.
+    ///
+    /// # Errors
+    /// As [`Engine::promise_ids`].
+    pub(crate) fn promise_page_ids(&self, count: u64) -> Result<IdPromise<'_>> {
+        let available = || self.pool.page_ids().available();
+        let ids = self.space.try_promise_ids(count, available);
+        ids.ok_or_else(|| self.page_ids_error())
+    }
+
+    /// What is said when there is no page id.
+    pub(crate) fn page_ids_error(&self) -> Error {
+        let what = format!(
+            "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
+            self.pool.page_ids().high_water(),
+            self.options.max_memory,
+            self.options.max_memory * 2
+        );
+        Error::Full { what }
+    }
+
+    /// Step 4.
+    fn apply_batch(
+        &self,
+        stay: &Stay<'_>,
+        set: &WriteSet,
+        (order, fingers): (&[usize], &[Finger]),
+        lsn: Lsn,
+        ids: &IdPromise<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
+        let marks = Marks { lsn, multi_lsn };
+        assert_eq!(order.len(), set.len(), "the order of another batch");
+        assert!(fingers.len() <= order.len(), "fingers of another batch");
+        let mut at = 0;
+        while at < order.len() {
+            if let Some(finger) = fingers.get(at) {
+                scratch.expect(&self.pool, finger);
+            }
+            if at + 1 < order.len() && lie_together(fingers, at) {
+                let done = self.apply_run(stay, set, &order[at..], marks, scratch);
+                if done > 0 {
+                    at += done;
+                    continue;
+                }
+            }
+            let (table, key, value) = set.write_at(order[at]);
+            let state = &set.tables[table].state;
+            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Applies the first writes of `order` as far as they are puts into the leaf of the write
+    /// before; how many they were.
+    fn apply_run(
+        &self,
+        stay: &Stay<'_>,
+        set: &WriteSet,
+        order: &[usize],
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let (table, ..) = set.write_at(order[0]);
+        let state = &set.tables[table].state;
+        let Some(tree) = state.tree() else {
+            return 0;
+        };
+        let mut bytes = 0;
+        let entries = order.iter().map_while(|at| match set.write_at(*at) {
+            (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
+            _ => None,
+        });
+        let run = tree.put_run(&self.pool, stay, marks, entries.clone(), scratch);
+        assert!(run.new <= run.records, "more new keys than keys");
+        assert!(run.records <= order.len(), "more was put than there is");
+        if run.records > 0 {
+            for (key, value) in entries.take(run.records) {
+                bytes += key.len() + value.len();
+            }
+            self.statistics.tick(Ticker::Puts, run.records as u64);
+            self.statistics.tick(Ticker::WriteBytes, bytes as u64);
+            if run.new > 0 {
+                self.tables.add(state, run.new as i64);
+            }
+        }
+        run.records
+    }
+
+    /// Applies one write to the tree that `state` has now.
+    pub(crate) fn apply_one(
+        &self,
+        stay: &Stay<'_>,
+        state: &Arc<TableState>,
+        marks: Marks,
+        (key, value): (&[u8], Option<Value<'_>>),
+        ids: &IdPromise<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Some(tree) = state.tree() else {
+            return Err(Error::NoSuchTable {
+                name: state.name.to_string(),
+            });
+        };
+        let (entries, fill) = match value {
+            Some(Value::Chunks(value)) => {
+                let value = NewValue {
+                    head: &value.head,
+                    shape: value.draft.shape,
+                    parts: &value.draft.parts,
+                    ids: Some(ids),
+                };
+                self.apply_chunks(stay, tree, marks, key, value, scratch)?
+            }
+            Some(Value::Bytes(value)) => {
+                self.apply(stay, tree, marks, key, Some(value), scratch)?
+            }
+            None => self.apply(stay, tree, marks, key, None, scratch)?,
+        };
+        if entries != 0 {
+            self.tables.add(state, entries);
+        }
+        if fill != LeafFill::Enough && self.sparse_leaves.push(tree, key, fill) {
+            self.space.growth.notify_all();
+        }
+        Ok(())
+    }
+
+    /// A batch that writes nothing commits if all it read was of one moment.
+    fn validate_reads(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Outcome> {
+        let Some(watched) = set.changed(|stamp| self.stripes.unchanged(stamp)) else {
+            return Ok(Outcome::Committed(None));
+        };
+        if !watched && look.is_some() && set.watched.is_empty() {
+            scratch.reset();
+            Wanted::shares(&set.reads, &mut scratch.stripes);
+            let locked = self.try_stripes(&scratch.stripes, &mut scratch.stripe_refusals)?;
+            if self.look_again(set, &locked, look)? == Seen::Same {
+                return Ok(Outcome::Committed(None));
+            }
+        }
+        self.statistics.tick(Ticker::CommitConflicts, 1);
+        Ok(Outcome::Conflict { watched })
+    }
+
+    fn look_again(
+        &self,
+        set: &WriteSet,
+        locked: &Locked<'_>,
+        look: Option<&mut SecondLook<'_>>,
+    ) -> Step<Seen> {
+        look.map_or(Ok(Seen::Unknown), |look| look.run(self, set, locked))
+    }
+
+    /// True if the batch holds the stripes of all its keys alone.
+    fn holds_stripes(&self, set: &WriteSet, locked: &Locked<'_>) -> bool {
+        set.writes().all(|(table, key, _)| {
+            let tree = set.tables[table].tree;
+            tree.is_some_and(|tree| locked.writes(self.stripes.of(tree.id, key)))
+        })
+    }
+
+    fn try_stripes<'a>(&'a self, wanted: &'a [Wanted], refusals: &mut u32) -> Step<Locked<'a>> {
+        self.stripes
+            .try_lock_all(wanted, refusals)
+            .map_err(|refused| match refused {
+                NotTaken::Held(stripe, how) => Stop::Stripe(stripe, how).into(),
+                NotTaken::WriterWaits => Restart::Conflict.into(),
+            })
+    }
+}

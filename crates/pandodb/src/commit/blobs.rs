@@ -1,0 +1,39 @@
+//! What a commit does about values in chunks before its record names them.
+
+use pando_sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::writes::set::{Value, WriteSet};
+
+impl Engine {
+    /// A log record is about to name the chunks of `set`, whose keys nobody else changes: what it
+    /// says must be true when it is applied, now and in recovery.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for a value of another store, one that was put before, and one that
+    /// keeps chunks which its key does not have.
+    pub(crate) fn name_chunks(&self, set: &WriteSet) -> Result<()> {
+        let wrong = |what: &str| Error::InvalidValue { what: what.into() };
+        for (table, key, value) in set.writes() {
+            let Some(Value::Chunks(value)) = value else {
+                continue;
+            };
+            if !Arc::ptr_eq(value.draft.space(), &self.space) {
+                return Err(wrong("was handed over to another store"));
+            }
+            if value.draft.is_new() {
+                continue;
+            }
+            let tree = set.tables[table].tree.filter(|_| !set.changes_table(table));
+            let list = match tree {
+                Some(tree) => self.list_of(tree, key)?,
+                None => None,
+            };
+            if !list.is_some_and(|list| value.draft.fits(&list)) {
+                return Err(wrong("it keeps chunks that its key does not have"));
+            }
+        }
+        set.name_chunks()
+    }
+}

@@ -1,0 +1,74 @@
+//! The leaves of a batch that is too large to hold them all: each was in memory once before the
+//! record is written, so that none of them is found to be damaged when it is too late to refuse.
+//!
+//! How far this has come is kept from one attempt to the next: the pages behind it may have left
+//! memory again.
+
+use pando_format::PageId;
+use pando_pool::Restart;
+use pando_tree::{Cover, Finger, GROUP_MAX};
+
+use crate::engine::Engine;
+use crate::read::point::on_tree;
+use crate::wait::reason::Step;
+use crate::writes::set::WriteSet;
+
+/// Most pages that are read at the same time.
+const WANTED_MAX: usize = 64;
+
+impl Engine {
+    /// Looks at the leaves of all writes of `order` from `checked` on, which is raised by those
+    /// that were in memory. `wanted` gets what is missing beside the page of the fault.
+    pub(crate) fn check_leaves(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        checked: &mut usize,
+        wanted: &mut Vec<PageId>,
+    ) -> Step<()> {
+        let mut last = Finger::default();
+        while *checked < order.len() {
+            let (table, key, _) = set.write_at(order[*checked]);
+            let tree = set.tables[table].tree.expect("checked in prepare");
+            let state = &set.tables[table].state;
+            if state.tree() != Some(tree) {
+                // Found out again, and said so, inside the gate.
+                return Ok(());
+            }
+            if last.cover(tree, &self.pool, key) != Cover::Unknown {
+                *checked += 1;
+                continue;
+            }
+            let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
+            let of_table = order[*checked..]
+                .iter()
+                .map(|at| set.write_at(*at))
+                .take_while(|(other, ..)| *other == table);
+            let mut count = 0;
+            for (place, (_, key, _)) in keys.iter_mut().zip(of_table) {
+                *place = key;
+                count += 1;
+            }
+            let found = tree.locate_group(&self.pool, &keys[..count]);
+            let mut missing = None;
+            for finger in found.into_iter().take(count) {
+                match on_tree(state, tree, finger) {
+                    Ok(finger) if missing.is_none() => {
+                        *checked += 1;
+                        last = finger;
+                    }
+                    Ok(_) => {}
+                    Err(Restart::Fault(page)) if missing.is_none() => missing = Some(page),
+                    Err(Restart::Fault(page)) if wanted.len() < WANTED_MAX => wanted.push(page),
+                    Err(Restart::Fault(_)) => {}
+                    Err(restart) if missing.is_none() => return Err(restart.into()),
+                    Err(_) => {}
+                }
+            }
+            if let Some(page) = missing {
+                return Err(Restart::Fault(page).into());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! Commits: from a set of writes to changed pages.
+
+pub(crate) mod attempt;
+pub(crate) mod blobs;
+pub(crate) mod buffers;
+pub(crate) mod delete_room;
+pub(crate) mod leaf_checks;
+pub(crate) mod leaf_holds;
+pub(crate) mod pages;
+pub(crate) mod second_look;
+pub(crate) mod spending;
+pub(crate) mod tables;

@@ -1,0 +1,188 @@
+//! What a stay in the gate does: whether its changes came to their end, and whether it makes no
+//! more pages dirty than blocks were promised for.
+//!
+//! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A
+//! promise that is too small is found out by the page that cannot be written, on a full disk, much
+//! later.
+//!
+//! The pool counts dirty frames for all at once. Whoever is alone in the gate knows more: nobody
+//! else adds to them meanwhile, and the cleaner only takes away. So a stay that was alone from its
+//! beginning to its end is checked; the others are not. That in debug builds only: the counts are
+//! lines that all cores share.
+
+use std::cell::Cell;
+
+use pando_format::Epoch;
+use pando_sync::atomic::Ordering;
+
+use crate::engine::Engine;
+use crate::space::promises::IdPromise;
+
+/// A stay in the gate.
+pub(crate) struct Spending<'a> {
+    engine: &'a Engine,
+    number: u64,
+    /// Nobody was inside when it began.
+    is_alone: bool,
+    epoch: Epoch,
+    /// Pages that were dirty when it began.
+    dirty: u64,
+    /// Writes that had been put aside: what these make dirty nobody could foresee.
+    aside: u32,
+    /// Pages are being changed: a panic would leave them half done.
+    is_changing: Cell<bool>,
+}
+
+impl Engine {
+    /// A stay begins: the caller is in the gate, and leaves it behind the drop.
+    pub(crate) fn begin_spending(&self) -> Spending<'_> {
+        if !cfg!(debug_assertions) {
+            return Spending {
+                engine: self,
+                number: 0,
+                is_alone: false,
+                epoch: Epoch(0),
+                dirty: 0,
+                aside: 0,
+                is_changing: Cell::new(false),
+            };
+        }
+        let (number, is_alone) = self.stays.begin();
+        let epoch = self.pool.epochs().current();
+        Spending {
+            engine: self,
+            number,
+            is_alone,
+            epoch,
+            dirty: self.pool.epochs().dirty(epoch),
+            // Relaxed, as below: a stay that is alone sees its own.
+            aside: self.aside_number.load(Ordering::Relaxed),
+            is_changing: Cell::new(false),
+        }
+    }
+}
+
+impl Spending<'_> {
+    /// From here on pages are changed.
+    pub(crate) fn begin_changes(&self) {
+        self.is_changing.set(true);
+    }
+
+    /// All changes were made, or none; `pages` were promised to them.
+    pub(crate) fn end_changes(&self, pages: u64) {
+        self.check(pages);
+        self.is_changing.set(false);
+    }
+
+    fn check(&self, pages: u64) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let now = self.engine.pool.epochs().dirty(self.epoch);
+        // After the look at what is dirty.
+        let is_alone = self.is_alone && self.engine.stays.is_last(self.number);
+        let aside = self.engine.aside_number.load(Ordering::Relaxed);
+        if is_alone && aside == self.aside {
+            let spent = now.saturating_sub(self.dirty);
+            assert!(
+                spent <= pages,
+                "{spent} pages became dirty, and {pages} were promised"
+            );
+        }
+    }
+}
+
+impl Spending<'_> {
+    /// The batch is applied: each of its new chunks has taken its id.
+    pub(crate) fn check_ids(&self, ids: &IdPromise<'_>) {
+        let is_known = self.engine.aside_number.load(Ordering::Relaxed) == self.aside;
+        debug_assert!(!is_known || ids.left() == 0, "a chunk without an id");
+    }
+}
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        if self.is_changing.get() {
+            // What is half done must not become part of a checkpoint.
+            self.engine
+                .poison("a change of pages was cut off by a panic");
+        }
+        if cfg!(debug_assertions) {
+            self.engine.stays.end();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_pool::Attempt;
+
+    use crate::{Batch, Db, WriteOptions};
+
+    /// In order. Neighbours differ at their end, so that what parts them is long, and few of them
+    /// have a beginning in common, which nodes leave out.
+    fn key(number: u32, bytes: usize) -> Vec<u8> {
+        let mut key = vec![b'k'; bytes];
+        key[..4].copy_from_slice(&(number / 16).to_be_bytes());
+        key[bytes - 4..].copy_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    /// A tree that is half changed must not become part of a checkpoint.
+    #[test]
+    fn a_panic_in_the_middle_of_a_change_poisons() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        engine.in_gate(0, |_, _| Ok(())).unwrap();
+        engine.check_poison().unwrap();
+        let change = || engine.in_gate(0, |_, _| -> Attempt<()> { panic!("a test") });
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(change)).unwrap_err();
+        engine.check_poison().unwrap_err();
+        engine.checkpoint_once().unwrap_err();
+    }
+
+    /// Leaves and the nodes above them are full after a load: each write of a batch that spreads
+    /// out splits a leaf, and a node on each level above it.
+    #[test]
+    fn writes_that_split_a_node_on_each_level_are_within_their_promise() {
+        let mut most = 0;
+        for (key_bytes, value, step) in [
+            (200, 10, 61),
+            (200, 10, 200),
+            (200, 700, 31),
+            (200, 900, 97),
+            (1000, 10, 23),
+            (1000, 900, 23),
+            (1000, 10, 5),
+            (1000, 900, 9),
+        ] {
+            let options = Db::builder().max_memory(64 << 20).page_size(4096);
+            let db = options.open_in_memory().unwrap();
+            let table = db.table("t").unwrap();
+            let entries = (0..5_000).map(|number| (key(2 * number, key_bytes), vec![7; value]));
+            table.load_sorted(entries).unwrap();
+            let mut batch = Batch::new();
+            for number in (0..5_000).step_by(step) {
+                batch.put(&table, &key(2 * number + 1, key_bytes), &vec![8; value]);
+            }
+            let engine = db.engine();
+            db.checkpoint().unwrap();
+            let dirty = || engine.pool.epochs().dirty_total();
+            let before = dirty();
+            let promised = engine.pages_of(&batch.set, 0);
+            let writes = batch.len() as u64;
+            db.write(&mut batch, WriteOptions::default()).unwrap();
+            let spent = dirty() - before;
+            assert!(
+                spent <= promised,
+                "{spent} pages, and {promised} were promised"
+            );
+            most = most.max(spent * 100 / writes);
+        }
+        assert!(
+            most > 300,
+            "three pages for each write are not enough: {most} %"
+        );
+    }
+}

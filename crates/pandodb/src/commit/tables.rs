@@ -1,0 +1,344 @@
+//! Batches that create, drop or empty tables. One engine thread applies each of them whole, with
+//! the apply gate closed, so that nobody sees a table half changed.
+//!
+//! The trees of dropped tables become rows of the garbage table, in the same stay; `garbage` takes
+//! them apart later. Rows are never in the log: this step and replay make them from the catalogue.
+
+use pando_format::catalogue::{FIRST_USER_TREE, garbage_key};
+use pando_format::log::{BatchWriter, Operation, RecordKind};
+use pando_format::{Lsn, TreeId};
+use pando_pool::{Hold, Marks, Stay};
+use pando_stats::Ticker;
+use pando_sync::atomic::Ordering;
+use pando_sync::{park, thread_waker};
+use pando_tree::{Scratch, Tree};
+use pando_wal::LogCredit;
+
+use crate::changes::tables::Change;
+use crate::commit::delete_room::DeleteWait;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::space::promises::IdPromise;
+use crate::tables::state::{CATALOGUE, GARBAGE};
+use crate::wait::reason::Stop;
+use crate::writes::jobs::{Job, JobEnd};
+use crate::writes::set::{TableChange, Value, WriteSet};
+
+/// Pages that a change of one table may make dirty.
+const PAGES_PER_CHANGE: u64 = 16;
+
+/// Leaves that stay in memory between the look at them and the change.
+const HELD_MAX: usize = 8;
+
+impl Engine {
+    /// Body of the thread that changes tables.
+    pub(crate) fn run_jobs(&self) {
+        loop {
+            while let Some(job) = self.jobs.pop() {
+                self.run_job(&job);
+            }
+            self.jobs.wanted.register(&thread_waker());
+            if self.life.is_ended() {
+                return;
+            }
+            if let Some(job) = self.jobs.pop() {
+                self.run_job(&job);
+                continue;
+            }
+            park();
+        }
+    }
+
+    fn run_job(&self, job: &Job) {
+        let Some(mut writes) = job.take() else { return };
+        job.end(self.change_tables(&mut writes));
+    }
+
+    fn change_tables(&self, set: &mut WriteSet) -> Result<JobEnd> {
+        self.check_writable()?;
+        if set.reads.is_empty() && set.watched.is_empty() {
+            set.refresh_trees_of_changes();
+        }
+        set.check_tables()?;
+        let changes = set.table_changes.iter();
+        let creates = changes.filter(|(_, how)| *how == TableChange::Create);
+        let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
+        if names.clone().any(|name| self.tables.get(name).is_some()) {
+            return Ok(JobEnd::Conflict { watched: false });
+        }
+        self.tables.check_room(&mut names)?;
+        let new_trees = self.new_trees(set)?;
+        let (payload, changes) = self.describe(set, &new_trees)?;
+        let limit = self.log.max_batch_bytes();
+        if payload.len() > limit {
+            return Err(Error::BatchTooLarge {
+                bytes: payload.len(),
+                limit,
+            });
+        }
+        let garbage = self.burial_pages(set.len() as u64);
+        let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
+        let blocks = pages * u64::from(self.page_blocks());
+        if self.life.is_short() && !set.only_deletes() {
+            return Err(self.shortage_error());
+        }
+        let mut delete_wait = DeleteWait::default();
+        let (credit, promise) = self.block(|_| {
+            if let Some(stop) = self.awaited_room(&delete_wait) {
+                return Err(stop.into());
+            }
+            let credit = match self.log.try_reserve(payload.len()) {
+                Ok(Some(credit)) => credit,
+                Ok(None) => return Err(Stop::LogSpace(payload.len()).into()),
+                Err(error) => return Err(self.log_failed(error).into()),
+            };
+            match self
+                .space
+                .try_promise(blocks, || self.committed_blocks(), set.only_deletes())
+            {
+                Some(promise) => Ok((credit, promise)),
+                None if self.space.is_full() => {
+                    Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
+                }
+                None => Err(Stop::Blocks(blocks).into()),
+            }
+        })?;
+        let ids = self.promise_ids(set)?;
+        let closed = self.pool.gate().close();
+        let stay = self.pool.stay(&closed);
+        // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
+        if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
+            return Ok(JobEnd::Conflict { watched });
+        }
+        self.check_empty(set)?;
+        let _held = self.hold_for_changes(set)?;
+        self.name_chunks(set)?;
+        let record = (credit, &payload[..]);
+        let lsn = self.log_and_apply(&stay, set, &new_trees, record, &ids, pages)?;
+        drop(closed);
+        drop((promise, ids));
+        self.statistics.tick(Ticker::Commits, 1);
+        self.garbage_wanted();
+        Ok(JobEnd::Committed(lsn))
+    }
+
+    /// Appends the record of a batch and applies it; the caller has closed the gate, and was
+    /// promised `pages`.
+    fn log_and_apply(
+        &self,
+        stay: &Stay<'_>,
+        set: &WriteSet,
+        new_trees: &[Option<TreeId>],
+        (credit, payload): (LogCredit<'_>, &[u8]),
+        ids: &IdPromise<'_>,
+        pages: u64,
+    ) -> Result<Lsn> {
+        let before = self.log.reserved_end();
+        assert_eq!(self.log.applied(), before, "a job is applied alone");
+        let spending = self.begin_spending();
+        spending.begin_changes();
+        let lsn = self
+            .log
+            .append(credit, RecordKind::Batch, self.acknowledge(None), payload);
+        assert!(lsn > before, "its LSN is the newest");
+        self.checkpoint.assert_behind(lsn);
+        self.apply_structure(stay, set, new_trees, lsn, ids, &mut Scratch::new())
+            .map_err(|error| self.poisoned_by(&error))?;
+        spending.check_ids(ids);
+        self.log.mark_applied(lsn);
+        assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");
+        spending.end_changes(pages);
+        Ok(lsn)
+    }
+
+    /// A new tree id for each change that needs one.
+    fn new_trees(&self, set: &WriteSet) -> Result<Vec<Option<TreeId>>> {
+        let mut trees = Vec::new();
+        for (_, change) in &set.table_changes {
+            trees.push(match change {
+                TableChange::Drop => None,
+                TableChange::Create | TableChange::Clear => Some(self.new_tree()?),
+                TableChange::Take(filled) => Some(filled.tree.id),
+            });
+        }
+        Ok(trees)
+    }
+
+    /// A tree id that was never used.
+    pub(crate) fn new_tree(&self) -> Result<TreeId> {
+        let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            next >= u64::from(FIRST_USER_TREE.0),
+            "the id of a system tree"
+        );
+        let Ok(id) = u32::try_from(next) else {
+            return Err(Error::Full {
+                what: "all tree ids were used".into(),
+            });
+        };
+        Ok(TreeId(id))
+    }
+
+    /// Reads the leaves that the batch changes and holds those of the system trees, so that what
+    /// is damaged is found before the batch is logged; the gate is closed.
+    fn hold_for_changes(&self, set: &WriteSet) -> Result<Vec<Hold<'_>>> {
+        let mut held = Vec::new();
+        for (table, change) in &set.table_changes {
+            let name = set.tables[*table].state.name.as_bytes();
+            held.push(self.hold_leaf(CATALOGUE, name)?);
+            held.truncate(HELD_MAX);
+            if matches!(change, TableChange::Take(_)) {
+                held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
+            }
+        }
+        // Where the row of a tree that is dropped now goes: behind those of all batches.
+        held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
+        for (table, key, _) in set.writes() {
+            if let Some(tree) = set.tables[table].state.tree()
+                && !set.changes_table(table)
+            {
+                self.drive(|| tree.try_locate(&self.pool, key))?;
+            }
+        }
+        Ok(held)
+    }
+
+    fn hold_leaf(&self, tree: Tree, key: &[u8]) -> Result<Hold<'_>> {
+        self.drive(|| {
+            let finger = tree.try_locate(&self.pool, key)?.finger;
+            self.pool.hold(finger.page(), finger.hint())
+        })
+    }
+
+    /// Tables that take a filled tree have no entries; the gate is closed.
+    fn check_empty(&self, set: &WriteSet) -> Result<()> {
+        for (table, change) in &set.table_changes {
+            let state = &set.tables[*table].state;
+            if matches!(change, TableChange::Take(_)) && state.count() > 0 {
+                return Err(Error::NotEmpty {
+                    name: state.name.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of the batch, and how many tables it changes.
+    fn describe(&self, set: &WriteSet, new_trees: &[Option<TreeId>]) -> Result<(Vec<u8>, usize)> {
+        let mut record = BatchWriter::new();
+        record.set_multi_leaf();
+        let mut tree_of: Vec<Option<TreeId>> = set
+            .tables
+            .iter()
+            .map(|table| table.tree.map(|tree| tree.id))
+            .collect();
+        for ((table, change), new) in set.table_changes.iter().zip(new_trees) {
+            let name = set.tables[*table].state.name.as_bytes();
+            match (change, tree_of[*table], new) {
+                (TableChange::Create, None, Some(tree)) => {
+                    record.push(Operation::CreateTable { name, tree: *tree });
+                }
+                (TableChange::Drop, Some(tree), _) => {
+                    record.push(Operation::DropTable { name, tree });
+                }
+                (TableChange::Clear, Some(old_tree), Some(new_tree)) => {
+                    record.push(Operation::ReplaceTable {
+                        name,
+                        old_tree,
+                        new_tree: *new_tree,
+                    });
+                }
+                (TableChange::Take(filled), Some(old_tree), _) => {
+                    record.push(Operation::TakeTree {
+                        name,
+                        old_tree,
+                        new_tree: filled.tree.id,
+                        root: filled.tree.root,
+                        entries: filled.entries,
+                    });
+                }
+                _ => {
+                    return Err(Error::NoSuchTable {
+                        name: set.tables[*table].state.name.to_string(),
+                    });
+                }
+            }
+            tree_of[*table] = *new;
+        }
+        for (table, key, value) in set.writes() {
+            self.check_key(key)?;
+            let state = &set.tables[table].state;
+            let missing = || Error::NoSuchTable {
+                name: state.name.to_string(),
+            };
+            let tree = tree_of[table].ok_or_else(missing)?;
+            match value {
+                Some(Value::Bytes(value)) => record.put(tree, key, value),
+                Some(Value::Chunks(value)) => value.append_to(&mut record, tree, key),
+                None => record.delete(tree, key),
+            }
+        }
+        assert_eq!(
+            record.operations() as usize,
+            set.table_changes.len() + set.len(),
+            "the record has each change once"
+        );
+        Ok((record.into_payload(), set.table_changes.len()))
+    }
+
+    /// Applies the batch with the gate closed.
+    fn apply_structure(
+        &self,
+        stay: &Stay<'_>,
+        set: &WriteSet,
+        new_trees: &[Option<TreeId>],
+        lsn: Lsn,
+        ids: &IdPromise<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        assert_eq!(
+            new_trees.len(),
+            set.table_changes.len(),
+            "each change has its tree, or none"
+        );
+        for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
+            let table = &set.tables[*table];
+            let old = match change {
+                TableChange::Create => None,
+                TableChange::Drop | TableChange::Clear | TableChange::Take(_) => {
+                    table.tree.map(|tree| tree.id)
+                }
+            };
+            let filled = match change {
+                TableChange::Take(filled) => Some(*filled),
+                TableChange::Create | TableChange::Drop | TableChange::Clear => None,
+            };
+            let change = Change {
+                name: &table.state.name,
+                old,
+                new: *new,
+                filled,
+            };
+            self.store.apply_change(
+                stay,
+                change,
+                Some(&table.state),
+                lsn,
+                index as u32,
+                scratch,
+            )?;
+        }
+        let marks = Marks {
+            lsn,
+            multi_lsn: lsn,
+        };
+        for (table, key, value) in set.writes() {
+            let state = &set.tables[table].state;
+            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
+            if let Some(tree) = state.tree() {
+                self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! Transactions of one run: read, write, commit if nothing that was read has changed.
+
+use pando_format::{Lsn, TreeId};
+use pando_sync::Arc;
+use pando_tree::{Tree, ValueReader};
+
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::commit::attempt::{CommitScratch, Outcome};
+use crate::commit::second_look::{SecondLook, Seen};
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::event_loop::attempt::{Attempt, Pending, attempt};
+use crate::event_loop::reactor::Reactor;
+use crate::pages::fetcher::OwnReads;
+use crate::read::point::no_such_table;
+use crate::tables::state::TableState;
+use crate::wait::reason::{Step, Stop};
+use crate::writes::jobs::{Job, JobEnd};
+use crate::writes::read_log::{Played, ReadLog};
+use crate::writes::set::{Own, TableChange, WriteSet};
+use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
+
+/// Conflicts of a transaction after which its commit takes a second look.
+const CONFLICTS_MAX: u32 = 3;
+/// A batch that reads its own writes and commits only if nothing that it read has changed.
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) engine: Shared,
+    pub(crate) set: WriteSet,
+    pub(crate) scratch: CommitScratch,
+    pub(crate) reader: ValueReader,
+    pub(crate) log: ReadLog,
+    /// The commit, once an engine thread has it.
+    job: Option<Arc<Job>>,
+    /// Conflicts since it was empty.
+    pub(crate) conflicts: u32,
+    /// After a second look that found something changed: how many reads the log has as they were
+    /// at that moment.
+    pub(crate) refreshed: Option<usize>,
+}
+
+/// A key as it was when [`Transaction::watch`] looked.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    state: Arc<TableState>,
+    tree: Option<Tree>,
+    stamp: Stamp,
+}
+
+/// Where a watch looks. A change of one of its keys is a change to all watches of the place, so the
+/// oldest of them stands for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WatchPlace {
+    /// Address of the table's state, which the watch keeps.
+    table: usize,
+    tree: Option<TreeId>,
+    stripe: StripeIndex,
+}
+
+impl Watch {
+    /// Where it looks.
+    pub fn place(&self) -> WatchPlace {
+        WatchPlace {
+            table: std::ptr::from_ref::<TableState>(&self.state).addr(),
+            tree: self.tree.map(|tree| tree.id),
+            stripe: self.stamp.stripe,
+        }
+    }
+}
+
+impl Transaction {
+    /// An empty transaction.
+    pub fn new(db: &Db) -> Self {
+        Self {
+            engine: db.engine().clone(),
+            set: WriteSet::default(),
+            scratch: CommitScratch::default(),
+            reader: ValueReader::new(),
+            log: ReadLog::default(),
+            job: None,
+            conflicts: 0,
+            refreshed: None,
+        }
+    }
+
+    /// Forgets reads and writes, and keeps the memory. A commit that is pending
+    /// ([`Transaction::is_committing`]) happens all the same, and nobody learns of it.
+    pub fn reset(&mut self) {
+        self.job = None;
+        self.set.clear();
+        self.log.clear();
+        self.scratch.begin_anew();
+        self.conflicts = 0;
+        self.refreshed = None;
+    }
+
+    /// Forgets reads and writes, for another run from its beginning after a conflict. After a few
+    /// of them a commit compares the values themselves that were read, and reads that it found
+    /// changed are answered with what it found: so the runs come to an end also beside writers that
+    /// never rest, those of a transaction that writes nothing in any case.
+    pub fn begin_again(&mut self) {
+        if self.refreshed.is_some() {
+            self.rewind();
+            return;
+        }
+        let conflicts = self.conflicts;
+        self.reset();
+        self.conflicts = conflicts;
+    }
+
+    /// Forgets the writes, for another run from its beginning after a read was pending: reads that
+    /// were done are answered as before, so that each run gets further.
+    pub fn rewind(&mut self) {
+        assert!(self.job.is_none(), "what is being committed runs no more");
+        self.set.forget_writes();
+        self.log.rewind();
+        self.scratch.reset();
+    }
+
+    /// True between a [`Transaction::try_commit`] that has handed the batch to an engine thread and
+    /// the one that learns the result: call that again, and nothing else.
+    pub fn is_committing(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// Reads that the next run has not to wait for.
+    pub fn reads_done(&self) -> usize {
+        self.log.len()
+    }
+
+    /// True if nothing was written.
+    pub fn is_read_only(&self) -> bool {
+        self.set.is_read_only()
+    }
+
+    /// LSN that must be durable before what was read may be shown: see [`Table::try_get`]. A commit
+    /// has a larger one.
+    pub fn shown_from(&self) -> Option<Lsn> {
+        self.set.debt.lsn()
+    }
+
+    /// Reads `key` into `out`, its own writes first; true if it exists.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<bool>> {
+        let index = self.set.table(&table.state);
+        out.clear();
+        match self.set.own(index, key) {
+            Own::Value(value) => {
+                out.extend_from_slice(value);
+                return Ok(Attempt::Ready(true));
+            }
+            Own::Large(_) => return Err(Error::InChunks),
+            Own::Gone => return Ok(Attempt::Ready(false)),
+            Own::Unknown => {}
+        }
+        let is_new = match self.log.play(index, key, out) {
+            Played::Read(found) => return Ok(Attempt::Ready(found)),
+            Played::Unknown { is_new } => is_new,
+        };
+        let step = self.read(&table.state, key, out);
+        if let Ok(found) = step {
+            let (read, value) = (self.set.reads.len() - 1, found.then_some(&out[..]));
+            match is_new {
+                true => self.log.note(read, index, key, value),
+                false => self.log.pass(),
+            }
+        }
+        attempt(step, &mut self.reader.wanted)
+    }
+
+    fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.engine.stripes.of(tree.id, key);
+        let Some(stamp) = self.engine.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
+        };
+        let (found, debt) = self.engine.try_get(state, key, &mut self.reader, out)?;
+        self.set.reads.push(stamp);
+        self.set.debt.add(debt);
+        Ok(found)
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.engine.check_key(key)?;
+        let limit = self.engine.plain_bytes_max();
+        if value.len() > limit {
+            return Err(Error::ValueTooLong {
+                bytes: value.len(),
+                limit,
+            });
+        }
+        let index = self.set.table(&table.state);
+        self.set.write(index, key, Some(value));
+        self.scratch.reset();
+        Ok(())
+    }
+
+    /// Removes `key`, whether it exists or not.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) {
+        let index = self.set.table(&table.state);
+        self.set.write(index, key, None);
+        self.scratch.reset();
+    }
+
+    /// Empties a table.
+    pub fn clear_table(&mut self, table: &Table) {
+        let index = self.set.table(&table.state);
+        self.set.change_table(index, TableChange::Clear);
+        self.scratch.reset();
+    }
+
+    /// Notes `key` as it is now, for [`Transaction::expect`].
+    pub fn watch(&mut self, table: &Table, key: &[u8]) -> Attempt<Watch> {
+        let tree = table.state.tree();
+        let stripe = self
+            .engine
+            .stripes
+            .of(tree.map(|tree| tree.id).unwrap_or_default(), key);
+        match self.engine.stripes.stamp(stripe) {
+            Some(stamp) => Attempt::Ready(Watch {
+                state: table.state.clone(),
+                tree,
+                stamp,
+            }),
+            None => Attempt::Pending(Pending {
+                stop: Stop::Stripe(stripe, StripeUse::Read),
+                wanted: Vec::new(),
+            }),
+        }
+    }
+
+    /// The commit succeeds only if the watched key was not written since, nor its table emptied.
+    pub fn expect(&mut self, watch: &Watch) {
+        self.set
+            .watched
+            .push((watch.state.clone(), watch.tree, watch.stamp));
+    }
+
+    /// Commits, or says that something has changed. Durability is waited for with
+    /// [`Db::when_durable`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+        let _own = OwnReads::of(&reactor.fetcher);
+        if self.job.is_none() && !self.set.table_changes.is_empty() {
+            let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
+            self.engine.check_writable()?;
+            self.engine.jobs.push(job.clone())?;
+            self.job = Some(job);
+        }
+        if let Some(job) = &self.job {
+            let Some(result) = job.result() else {
+                let stop = Stop::Job(job.clone());
+                return Ok(Attempt::Pending(Pending {
+                    stop,
+                    wanted: Vec::new(),
+                }));
+            };
+            self.job = None;
+            return Ok(Attempt::Ready(match result? {
+                JobEnd::Committed(lsn) => Outcome::Committed(Some(lsn)),
+                JobEnd::Conflict { watched } => Outcome::Conflict { watched },
+            }));
+        }
+        self.commit_writes()
+    }
+
+    /// A commit that changes no table as a whole.
+    fn commit_writes(&mut self) -> Result<Attempt<Outcome>> {
+        let reads = self.set.reads.len();
+        let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
+        if is_read_only && self.refreshed == Some(reads) {
+            // It has read what was there at the moment of the second look.
+            return Ok(Attempt::Ready(Outcome::Committed(None)));
+        }
+        let Self {
+            engine,
+            set,
+            scratch,
+            reader,
+            log,
+            ..
+        } = self;
+        let mut look = SecondLook::new(log, reader);
+        let looks = self.conflicts >= CONFLICTS_MAX;
+        let step = engine.try_commit(set, scratch, None, looks.then_some(&mut look));
+        let looked = look.end();
+        set.debt.add(looked.debt);
+        for (place, stamp) in looked.fresh {
+            let read = &mut set.reads[place];
+            assert_eq!(read.stripe, stamp.stripe, "the stamp of another read");
+            assert!(stamp.lsn() >= read.lsn(), "stamps only grow");
+            *read = stamp;
+        }
+        scratch.wanted.extend(looked.wanted);
+        if let Ok(Outcome::Conflict { watched: false }) = step {
+            self.conflicts += 1;
+            self.refreshed = (looked.seen == Seen::Different).then_some(reads);
+        }
+        attempt(step, &mut self.scratch.wanted)
+    }
+}

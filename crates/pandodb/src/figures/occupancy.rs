@@ -1,0 +1,48 @@
+//! What a store has lent out and not got back: all zero at rest.
+
+use pando_stats::Ticker;
+
+use crate::api::db::Db;
+use crate::engine::Engine;
+
+/// Everything that operations take and give back. At rest, with no operation between its attempts,
+/// each count is zero; reactors keep a few pages held as long as they live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Occupancy {
+    /// Pages that were claimed and whose read has not ended.
+    pub reads: u64,
+    /// Pages that somebody has asked the read thread for.
+    pub wishes: u64,
+    /// Operations of futures and streams that a helper has taken over.
+    pub helped: u64,
+    /// Channels that blocking calls have borrowed.
+    pub channels: u64,
+    /// Frames of the hold budget that operations have a share of.
+    pub hold_frames: u64,
+    /// Readers of values in chunks.
+    pub chunk_readers: u64,
+}
+
+impl Engine {
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let counters = self.statistics.totals();
+        let ended = counters.get(Ticker::PageReads) + counters.get(Ticker::FaultsFailed);
+        let (channels, idle_reads) = self.fetchers.occupancy();
+        assert_eq!(idle_reads, 0, "a channel that nobody has reads");
+        Occupancy {
+            reads: counters.get(Ticker::Faults).saturating_sub(ended),
+            wishes: self.reads.pending() as u64,
+            helped: (self.helper.pending() + self.streams.pending()) as u64,
+            channels: channels as u64,
+            hold_frames: self.holds.taken(),
+            chunk_readers: self.registry.readers(),
+        }
+    }
+}
+
+impl Db {
+    /// What operations have taken and not given back yet.
+    pub fn occupancy(&self) -> Occupancy {
+        self.engine().occupancy()
+    }
+}

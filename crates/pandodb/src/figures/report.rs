@@ -1,0 +1,130 @@
+//! Figures of an open store, and of one on disk.
+
+use pando_format::{Compression, Lsn};
+
+use crate::api::db::Db;
+use crate::state::checkpoint_progress::CheckpointProgress;
+
+/// What a store is doing, for start-up lines, INFO and benchmarks.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The device back end in use.
+    pub io_backend: &'static str,
+    /// What is not as good as it could be on the way to the disk, and why: back ends that were
+    /// passed over, buffers that are not registered.
+    pub io_notes: Vec<String>,
+    /// What requests for pages must be multiples of, in bytes; 1 through the page cache.
+    pub io_alignment: usize,
+    /// Reads and writes of pages go past the page cache.
+    pub direct_io: bool,
+    /// Flushes of the log go past the page cache.
+    pub direct_log: bool,
+    /// Bytes of a page.
+    pub page_size: usize,
+    /// Bytes of a block.
+    pub block_size: usize,
+    /// How pages are compressed that are written from now on.
+    pub compression: Compression,
+    /// The memory budget, in bytes.
+    pub max_memory: u64,
+    /// Bytes of the budget in use: frames with a page, page table, log buffers, images.
+    pub memory_used: u64,
+    /// Most reads in flight of one event loop.
+    pub queue_depth: usize,
+    /// Frames of the pool.
+    pub frames: u64,
+    /// Frames whose page has changed since it was written.
+    pub dirty_frames: u64,
+    /// Frames that hold the root of a table and are never emptied: a quarter at most.
+    pub wired_frames: u64,
+    /// Frames that operations have taken shares of, so that what they fetch stays.
+    pub hold_frames: u64,
+    /// Most frames of such shares: a quarter of the pool.
+    pub hold_frames_max: u64,
+    /// One past the largest page id.
+    pub pages: u64,
+    /// Bytes of the data file.
+    pub data_bytes: u64,
+    /// Bytes of the data file that no page uses, discarded ones included.
+    pub data_free_bytes: u64,
+    /// Bytes of it that were given back to the file system.
+    pub data_discarded_bytes: u64,
+    /// Bytes of it that running commits, dirty pages and images in flight were promised.
+    pub data_promised_bytes: u64,
+    /// Bytes of the longest free piece as of the last checkpoint.
+    pub free_run_bytes_max: u64,
+    /// Share of what was free then that lay in pieces shorter than the longest extent, in percent.
+    pub fragmentation_percent: u64,
+    /// Whether a checkpoint runs, and how far it is.
+    pub checkpoint: CheckpointProgress,
+    /// Bytes of the log that the next checkpoint frees.
+    pub log_bytes: u64,
+    /// How long opening took, in milliseconds.
+    pub recovery_ms: u64,
+    /// Batches that recovery replayed.
+    pub recovery_batches: u64,
+    /// Bytes of log that recovery replayed.
+    pub recovery_log_bytes: u64,
+    /// Newest commit.
+    pub newest_lsn: Lsn,
+    /// Newest durable commit.
+    pub durable_lsn: Lsn,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+}
+
+impl Db {
+    /// Figures as of now.
+    pub fn report(&self) -> Report {
+        let engine = self.engine();
+        let pool = &engine.pool;
+        let pages = u64::from(pool.page_ids().high_water());
+        let (space, block_bytes) = (engine.space.space(), engine.space.block_bytes());
+        let discarded = engine.space.discards.blocks();
+        let promised = engine.space.promised_blocks() + engine.committed_blocks();
+        let pieces = engine.space.pieces();
+        Report {
+            io_backend: pando_device::Device::backend(&engine.device),
+            io_notes: io_notes(&engine.device, engine.space.discards.failure()),
+            io_alignment: pando_device::File::alignment(&engine.data),
+            direct_io: pando_device::File::is_direct(&engine.data),
+            direct_log: engine.log.is_direct(),
+            page_size: pool.page_size().bytes(),
+            block_size: pool.options().block_bytes,
+            compression: pool.options().compression,
+            max_memory: engine.options.max_memory,
+            memory_used: self.memory().used_bytes(),
+            queue_depth: engine.options.queue_depth,
+            frames: pool.frames() as u64,
+            dirty_frames: pool.epochs().dirty_total(),
+            wired_frames: pool.wired(),
+            hold_frames: engine.holds.taken(),
+            hold_frames_max: engine.holds.limit(),
+            pages,
+            data_bytes: engine.space.blocks() * engine.space.block_bytes(),
+            data_free_bytes: (space.free_blocks() + discarded) * block_bytes,
+            data_discarded_bytes: discarded * block_bytes,
+            data_promised_bytes: promised * block_bytes,
+            free_run_bytes_max: pieces.largest_run * block_bytes,
+            fragmentation_percent: (pieces.fragmentation() * 100.0).round() as u64,
+            checkpoint: self.checkpoint_progress(),
+            log_bytes: engine.log.used_bytes(),
+            recovery_ms: u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
+            recovery_batches: engine.replayed,
+            recovery_log_bytes: engine.replayed_bytes,
+            newest_lsn: engine.log.reserved_end(),
+            durable_lsn: engine.log.durable(),
+            poisoned: engine.check_poison().err().map(|error| error.to_string()),
+        }
+    }
+}
+
+fn io_notes(device: &pando_device::AnyDevice, failure: Option<String>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(choice) = device.choice() {
+        let passed_over = choice.passed_over.iter().map(ToString::to_string);
+        notes.extend(passed_over.chain(choice.notes));
+    }
+    notes.extend(failure);
+    notes
+}

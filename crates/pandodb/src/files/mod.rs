@@ -1,0 +1,3 @@
+//! Files beside data and log: superblock, mapping base and journal.
+
+pub(crate) mod mapping;

@@ -1,0 +1,127 @@
+//! Reading pages that were missed, and running steps until they end, where that may block.
+
+use pando_format::PageId;
+use pando_pool::{LoadStart, LoadTicket, Resource, Restart};
+use pando_stats::Ticker;
+use pando_sync::{park, thread, thread_waker};
+use pando_tree::Tree;
+
+use crate::error::{Error, Result};
+use crate::pages::fetcher::reap_own;
+use crate::pages::read_context::ReadContext;
+use crate::pages::store::{SLEEP, SPIN_TURNS, Store, pause, ticker_of};
+
+/// Pages that a step has missed before it helps to write back.
+const FAULTS_BEFORE_HELP: u32 = 8;
+
+impl Store {
+    /// Reads a page that was missed, or waits for whoever reads it and learns of its error. Blocks.
+    pub(crate) fn fetch(&self, page: PageId) -> Result<()> {
+        let mut turns = 0;
+        let before = self.failed_reads.now();
+        loop {
+            match self.pool.begin_load(page) {
+                Ok(LoadStart::Claimed(ticket)) => return self.read_claimed(ticket),
+                Ok(LoadStart::Resident | LoadStart::Free) => return Ok(()),
+                Ok(LoadStart::Loading) => {
+                    if !self.pool.wait_for_load(page, &thread_waker()) {
+                        if reap_own(self) {
+                            thread::park_timeout(SLEEP);
+                        } else {
+                            park();
+                        }
+                    }
+                    if let Some(error) = self.failed_reads.since(page, before) {
+                        return Err(error);
+                    }
+                }
+                Err(restart) => self.serve(restart, &mut turns)?,
+            }
+        }
+    }
+
+    /// Reads the page of a claim. Blocks.
+    pub(crate) fn read_claimed(&self, ticket: LoadTicket) -> Result<()> {
+        let (offset, bytes) = match self.place_of(&ticket) {
+            Ok(place) => place,
+            Err(error) => return Err(self.give_up(ticket, error)),
+        };
+        ReadContext::of_thread(&self.statistics, |context| {
+            match context.read(&self.data, offset, bytes) {
+                Ok((bytes, decoder)) => self.publish_with(ticket, bytes, decoder),
+                Err((error, noted)) => {
+                    Err(self.read_failed(ticket, format_args!("{error}{noted}")))
+                }
+            }
+        })
+    }
+
+    /// Does what a blocked step needs: fetches, helps to write back, or pauses.
+    pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
+        match restart {
+            Restart::Conflict => {
+                self.statistics.tick(Ticker::RestartsConflict, 1);
+                if *turns >= SPIN_TURNS {
+                    // What is latched or being read may be this thread's to publish.
+                    reap_own(self);
+                }
+                pause(turns);
+            }
+            Restart::Wait(resource @ (Resource::Frames | Resource::Images)) => {
+                self.statistics.tick(ticker_of(resource), 1);
+                self.check_poison()?;
+                if self.write_back_once()? == 0 {
+                    self.pool.work().notify_all();
+                    pause(turns);
+                }
+            }
+            Restart::Wait(Resource::PageIds) => {
+                return Err(Error::Full {
+                    what: "the page table is as large as max_memory allows; raise it".into(),
+                });
+            }
+            Restart::Wait(_) => pause(turns),
+            Restart::Fault(page) => {
+                *turns += 1;
+                if turns.is_multiple_of(FAULTS_BEFORE_HELP) {
+                    // With few clean frames one page drives out the other: make more of them. While
+                    // a store is opened nobody else does.
+                    self.write_back_once()?;
+                }
+                self.fetch(page)?;
+            }
+            Restart::Damaged(page, what) => {
+                return Err(Error::CorruptPage {
+                    page,
+                    extent: None,
+                    what: what.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a step until it succeeds. Blocks; inside the gate only where that is allowed.
+    pub(crate) fn drive<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, Restart>,
+    ) -> Result<T> {
+        let mut turns = 0;
+        loop {
+            match step() {
+                Ok(value) => return Ok(value),
+                Err(restart) => self.serve(restart, &mut turns)?,
+            }
+        }
+    }
+
+    /// Keeps the root of a tree in memory, as long as the cap on wired frames allows.
+    pub(crate) fn wire_root(&self, tree: Tree) -> Result<()> {
+        let wired = self.drive(|| self.pool.exclusive(tree.root).map(|root| root.wire()))?;
+        if !wired {
+            // The root is cached like any other page then.
+            debug_assert!(self.pool.wired() >= self.pool.wired_max());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! How the pages of a store lie in its data file: sizes of page and block, the file itself, and the
+//! pool and the space that stand on it. Sizes are chosen at creation and read from the superblock
+//! later.
+
+use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_format::superblock::Superblock;
+use pando_format::{Compression, PageSize};
+use pando_pool::{CheckImages, Content, Pool, PoolOptions};
+use pando_space::{BLOCKS_MAX, Space, SpaceOptions};
+use pando_stats::Statistics;
+use pando_sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::files::mapping::{DATA, SUPERBLOCK};
+use crate::options::{Budget, is_block_size};
+use crate::space::keeper::SpaceKeeper;
+
+/// What the pages of a store are like on disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) page_size: PageSize,
+    pub(crate) block_bytes: u64,
+}
+
+impl Layout {
+    /// The layout that a superblock names.
+    pub(crate) fn of_superblock(superblock: &Superblock) -> Result<Self> {
+        let wrong = |what| Err(Error::corrupt(SUPERBLOCK, what));
+        let Some(page_size) = PageSize::new(superblock.page_bytes as usize) else {
+            return wrong(format!("page size {}", superblock.page_bytes));
+        };
+        if !is_block_size(superblock.block_bytes as usize) {
+            return wrong(format!("block size {}", superblock.block_bytes));
+        }
+        Ok(Self {
+            page_size,
+            block_bytes: u64::from(superblock.block_bytes),
+        })
+    }
+
+    fn page_blocks(self) -> u32 {
+        (self.page_size.bytes() as u64 / self.block_bytes) as u32
+    }
+}
+
+/// A pool for pages of `layout`; new images are stored as `compression` says.
+pub(crate) fn pool_of(
+    budget: &Budget,
+    layout: Layout,
+    compression: Compression,
+    device: &AnyDevice,
+) -> Result<Pool> {
+    let options = PoolOptions {
+        page_size: layout.page_size,
+        frames: budget.frames,
+        page_ids_max: budget.page_ids_max,
+        images: budget.images,
+        block_bytes: layout.block_bytes as usize,
+        compression,
+        prepare_image: pando_tree::prepare_image,
+        check_page: pando_tree::check_page,
+        check_images: match cfg!(debug_assertions) || device.is_simulated() {
+            true => CheckImages::All,
+            false => CheckImages::Rebuilt,
+        },
+        content: Content::Checked,
+        statistics: device.statistics(),
+    };
+    Pool::new(options).map_err(|error| Error::InvalidOption {
+        option: "max_memory",
+        what: format!("mapping it: {error}"),
+    })
+}
+
+/// Makes the data file, past the page cache where that works.
+///
+/// # Errors
+/// When that works with larger blocks only.
+pub(crate) fn create_data(device: &AnyDevice, block_bytes: u64) -> Result<AnyFile> {
+    let data = device
+        .open(DATA, OpenOptions::create(Create::New).direct())
+        .map_err(Error::io("opening the data file"))?;
+    let alignment = data.alignment();
+    if !block_bytes.is_multiple_of(alignment as u64) {
+        return Err(Error::InvalidOption {
+            option: "block_size",
+            what: format!(
+                "{block_bytes}: direct I/O on this device is aligned to {alignment} bytes; blocks \
+                 of {alignment} or more are needed"
+            ),
+        });
+    }
+    Ok(data)
+}
+
+/// Opens the data file, past the page cache where that works with its blocks: it may have come from
+/// a device with smaller sectors.
+pub(crate) fn open_data(device: &AnyDevice, how: OpenOptions, block_bytes: u64) -> Result<AnyFile> {
+    let data = device
+        .open(DATA, how.direct())
+        .map_err(Error::io("opening the data file"))?;
+    if block_bytes.is_multiple_of(data.alignment() as u64) {
+        return Ok(data);
+    }
+    device
+        .open(DATA, how)
+        .map_err(Error::io("opening the data file"))
+}
+
+/// The allocator of a data file of `blocks` blocks.
+pub(crate) fn space_keeper(
+    file: &AnyFile,
+    blocks: u64,
+    layout: Layout,
+    statistics: Arc<Statistics>,
+) -> SpaceKeeper {
+    let options = SpaceOptions {
+        unit: layout.page_blocks(),
+        ..SpaceOptions::default()
+    };
+    let space = Space::new(blocks.min(BLOCKS_MAX), options);
+    SpaceKeeper::new(space, file.clone(), layout.block_bytes, statistics)
+}

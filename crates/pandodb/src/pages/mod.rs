@@ -1,0 +1,12 @@
+//! Pages in memory and on disk: the store, its life, how pages are read and written.
+
+pub(crate) mod data_sync;
+pub(crate) mod failures;
+pub(crate) mod fetch;
+pub(crate) mod fetcher;
+pub(crate) mod layout;
+pub(crate) mod lifecycle;
+pub(crate) mod publish;
+pub(crate) mod read_context;
+pub(crate) mod store;
+pub(crate) mod writeback;

@@ -1,0 +1,347 @@
+//! Write-back: images are compressed, get extents, are written in batches, and move their pages'
+//! places.
+//!
+//! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
+//! would otherwise wait for it. Never enters the gate, takes a stripe or a share of holds.
+
+use pando_device::File;
+use pando_format::{Epoch, Extent, FrameIndex};
+use pando_pool::{BadImage, Image};
+use pando_stats::Ticker;
+use pando_sync::time::{self, Duration};
+use pando_sync::{park, thread, thread_waker};
+
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+
+/// Images of one batch.
+const BATCH_IMAGES: usize = 64;
+/// And of a batch of a checkpoint: each write ends in an interrupt, and some call of somebody else
+/// stands still meanwhile. So few and long ones.
+const CHECKPOINT_IMAGES: usize = 256;
+/// Pause between two tries of a write that finds the disk full.
+const FULL_RETRY: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Makes frames free: empties clean ones, writes dirty ones. Returns how much was done.
+    ///
+    /// Dirty ones are left alone while a write waits for room: who waits for that is one already,
+    /// and others need clean ones only, above all those that read.
+    pub(crate) fn write_back_once(&self) -> Result<usize> {
+        let mut images = Vec::new();
+        let stuck = self.life.is_short();
+        if !stuck {
+            // One batch: this may be an operation that helps.
+            self.pool.take_started_images(&mut images, BATCH_IMAGES);
+        }
+        let missing = self
+            .pool
+            .options()
+            .free_frames_high()
+            .saturating_sub(self.pool.free_count());
+        let mut emptied = 0;
+        let dirty_high = !stuck && self.is_cleaning_due();
+        if missing > 0 || dirty_high {
+            let mut dirty = Vec::new();
+            let steps = if dirty_high {
+                self.pool.frames()
+            } else {
+                16 * BATCH_IMAGES.max(missing)
+            };
+            let want = missing.max(usize::from(dirty_high) * BATCH_IMAGES);
+            emptied = self.pool.sweep(steps, want, &mut dirty);
+            dirty.truncate(if stuck { 0 } else { BATCH_IMAGES });
+            images.extend(
+                dirty
+                    .into_iter()
+                    .filter_map(|frame| self.pool.image_of(frame, None)),
+            );
+        }
+        let written = images.len();
+        self.write_images(images)?;
+        Ok(emptied + written)
+    }
+
+    /// Writes what is dirty in `epoch`, once over all frames. Returns how many images it wrote.
+    pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
+        assert!(
+            epoch < self.pool.epochs().current(),
+            "an epoch that goes on is not written as a whole"
+        );
+        let mut written = 0;
+        let mut images = Vec::new();
+        // Buffers are for writers and the cleaner, too; and small stores read while this writes.
+        let batch = (self.pool.options().images / 8).clamp(BATCH_IMAGES, CHECKPOINT_IMAGES);
+        self.pool.take_started_images(&mut images, batch);
+        for frame in (0..self.pool.frames() as u32).map(FrameIndex) {
+            if let Some(image) = self.pool.image_of(frame, Some(epoch)) {
+                images.push(image);
+            }
+            while images.len() >= batch {
+                written += images.len();
+                self.write_images(std::mem::take(&mut images))?;
+                self.pool.take_started_images(&mut images, batch);
+            }
+        }
+        written += images.len();
+        self.write_images(images)?;
+        Ok(written)
+    }
+
+    /// Writes `images` to fresh extents, contiguous ones with one call, and completes them. If one
+    /// is not sound none of them is written: what is on disk stays as it was.
+    pub(crate) fn write_images(&self, mut images: Vec<Image>) -> Result<()> {
+        if images.is_empty() {
+            return Ok(());
+        }
+        let sealed = self.seal_images(&mut images);
+        let written = sealed.and_then(|()| self.check_poison()).and_then(|()| {
+            let extents = self.extents_for(&images)?;
+            self.write_at_extents(&images, &extents)?;
+            Ok(extents)
+        });
+        let extents = match written {
+            Ok(extents) => extents,
+            Err(error) => {
+                let poisoned = self.poisoned_by(&error);
+                for image in images {
+                    self.pool.abandon_image(image);
+                }
+                // Who opens the store learns of the failure itself: a full disk may have room soon.
+                return Err(if self.life.is_serving() {
+                    poisoned
+                } else {
+                    error
+                });
+            }
+        };
+        self.statistics.tick(Ticker::WritebackBatches, 1);
+        let mut left: Vec<(Image, Extent)> = images.into_iter().zip(extents).collect();
+        let mut turns = 0;
+        while !left.is_empty() {
+            let mut again = Vec::new();
+            for (image, extent) in left {
+                if let Err(image) = self.pool.complete_image(image, extent) {
+                    again.push((image, extent));
+                }
+            }
+            left = again;
+            // Once for all of them: there may be many that wait.
+            self.pool.image_waiters().notify_all();
+            if !left.is_empty() {
+                crate::pages::store::pause(&mut turns);
+            }
+        }
+        self.space.free_all(self.pool.epochs().take_free_now());
+        Ok(())
+    }
+
+    fn seal_images(&self, images: &mut [Image]) -> Result<()> {
+        let spare = self.encoders.lock().pop();
+        let mut encoder = spare.unwrap_or_default();
+        let sealed = images
+            .iter_mut()
+            .try_for_each(|image| self.pool.seal_image(image, &mut encoder));
+        self.encoders.lock().push(encoder);
+        sealed.map_err(|bad| refused(&bad))
+    }
+
+    /// An extent for each image, of its length; contiguous ones in a row.
+    fn extents_for(&self, images: &[Image]) -> Result<Vec<Extent>> {
+        let block_bytes = self.space.block_bytes();
+        let blocks = |image: &Image| (image.bytes().len() as u64 / block_bytes) as u32;
+        let lengths: Vec<u32> = images.iter().map(blocks).collect();
+        let most = self.page_blocks();
+        assert!(
+            lengths.iter().all(|length| (1..=most).contains(length)),
+            "an image has a page at most, and a block at least"
+        );
+        self.space.allocate(&lengths)
+    }
+
+    /// Writes each image to its extent.
+    fn write_at_extents(&self, images: &[Image], extents: &[Extent]) -> Result<()> {
+        let block_bytes = self.space.block_bytes();
+        assert_eq!(images.len(), extents.len(), "each image has its place");
+        let fills = |(image, extent): (&Image, &Extent)| {
+            image.bytes().len() as u64 == u64::from(extent.blocks) * block_bytes
+        };
+        assert!(
+            images.iter().zip(extents).all(fills),
+            "an image that writes over what lies behind it"
+        );
+        let mut start = 0;
+        while start < images.len() {
+            let mut end = start + 1;
+            while end < images.len()
+                && u64::from(extents[end].block)
+                    == u64::from(extents[end - 1].block) + u64::from(extents[end - 1].blocks)
+            {
+                end += 1;
+            }
+            let parts: Vec<&[u8]> = images[start..end].iter().map(Image::bytes).collect();
+            let offset = u64::from(extents[start].block) * block_bytes;
+            self.write_run(&parts, offset)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Writes; on a full disk as soon as there is room. The pages stay in their frames meanwhile:
+    /// reads go on, and puts are refused.
+    fn write_run(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
+        let mut wait = None;
+        loop {
+            let written = self.data.write_vectored_at(parts, offset);
+            match written.map_err(Error::io("writing pages")) {
+                Err(Error::Full { .. }) if self.life.is_patient() => {
+                    self.check_poison()?;
+                    wait.get_or_insert_with(|| self.wait_for_room());
+                    self.empty_frames_meanwhile()?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Until the next try: what waits may be the cleaner, and nobody else empties frames for those
+    /// that ask for some and do not block.
+    fn empty_frames_meanwhile(&self) -> Result<()> {
+        let began = time::now();
+        loop {
+            self.pool.work().register(&thread_waker());
+            // A write waits: clean ones only.
+            self.write_back_once()?;
+            let left = FULL_RETRY.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Body of the cleaner thread.
+    pub(crate) fn run_cleaner(&self) {
+        let mut idle = 0;
+        while !self.life.is_ended() {
+            match self.write_back_once() {
+                Ok(0) => idle += 1,
+                Ok(_) => idle = 0,
+                // Poisoned: reads go on with the frames that are clean.
+                Err(_) => idle += 1,
+            }
+            if idle == 0 {
+                continue;
+            }
+            let short = self.pool.free_count() < self.pool.options().free_frames_high();
+            if short && idle < 4 && self.check_poison().is_ok() {
+                thread::yield_now();
+                continue;
+            }
+            self.pool.work().register(&thread_waker());
+            // Once more, for what came between the last look and the registration.
+            if !self.life.is_ended() && !matches!(self.write_back_once(), Ok(1..)) {
+                park();
+            }
+        }
+    }
+}
+
+/// What is said of a page that is not sound in memory, which poisons the store.
+///
+/// # Panics
+/// In debug builds: only a mistake of this program, or memory that fails, brings it about.
+pub(crate) fn refused(bad: &BadImage) -> Error {
+    let place = format!("{} in memory, which is not written,", bad.page);
+    let error = Error::corrupt(place, &bad.what);
+    if cfg!(debug_assertions) {
+        panic!("{error}");
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use pando_device::AnyDevice;
+    use pando_device::faulty::{CrashMode, FaultyDevice};
+    use pando_format::Lsn;
+    use pando_format::page::WORD_HEAP;
+    use pando_pool::Marks;
+    use pando_stats::Ticker;
+    use pando_tree::{Scratch, ValueReader};
+
+    use crate::Db;
+    use crate::engine::Engine;
+    use crate::tables::state::GARBAGE;
+
+    fn engine(device: &FaultyDevice) -> Engine {
+        let options = Db::builder().max_memory(16 << 20).frames(64);
+        // An engine without threads: nothing happens but what is done here.
+        crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap()
+    }
+
+    fn put(engine: &Engine, key: &[u8]) {
+        let marks = Marks {
+            lsn: engine.log.reserved_end(),
+            multi_lsn: Lsn(0),
+        };
+        let (pass, scratch) = (engine.pool.gate().try_enter().unwrap(), &mut Scratch::new());
+        let stay = &engine.pool.stay(&pass);
+        let put = engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch);
+        put.unwrap();
+    }
+
+    fn has(engine: &Engine, key: &[u8]) -> bool {
+        let (mut reader, mut out) = (ValueReader::new(), Vec::new());
+        let lookup = engine.drive(|| GARBAGE.try_get(&engine.pool, key, &mut reader, &mut out));
+        lookup.unwrap().found
+    }
+
+    /// A bug, or memory that fails: the leaf has more entries than room for them.
+    fn corrupt(engine: &Engine) {
+        let pass = engine.pool.gate().try_enter().unwrap();
+        let mut latch = engine.pool.exclusive(GARBAGE.root).unwrap();
+        let mut page = latch.modify(&engine.pool.stay(&pass)).unwrap();
+        page.store(WORD_HEAP, u64::MAX);
+    }
+
+    fn check(write: impl FnOnce(&Engine) -> crate::Result<()>) {
+        let device = FaultyDevice::new(1);
+        let first = engine(&device);
+        put(&first, b"of the checkpoint");
+        first.checkpoint_once().unwrap();
+        put(&first, b"behind it");
+        corrupt(&first);
+        let written = first.statistics.get(Ticker::PageWrites);
+        let refused = match catch_unwind(AssertUnwindSafe(|| write(&first))) {
+            Ok(refused) => refused.unwrap_err().to_string(),
+            Err(panic) => panic.downcast_ref::<String>().unwrap().clone(),
+        };
+        let page = format!("{} in memory", GARBAGE.root);
+        assert!(refused.contains(&page), "{refused}");
+        assert!(refused.contains("has more entries than room"), "{refused}");
+        assert_eq!(cfg!(debug_assertions), first.check_poison().is_ok());
+        let now = first.statistics.get(Ticker::PageWrites);
+        assert_eq!(now, written);
+        device.crash_now();
+        let second = engine(&device.after_crash(1, CrashMode::AllLost));
+        assert!(has(&second, b"of the checkpoint"));
+        assert!(!has(&second, b"behind it"), "it has no record");
+    }
+
+    #[test]
+    fn a_page_that_is_not_sound_is_not_written_by_the_cleaner() {
+        check(|engine| {
+            let frames = (0..engine.pool.frames() as u32).map(pando_format::FrameIndex);
+            let images = frames.filter_map(|frame| engine.pool.image_of(frame, None));
+            engine.write_images(images.collect())
+        });
+    }
+
+    #[test]
+    fn a_page_that_is_not_sound_is_not_written_by_a_checkpoint() {
+        check(Engine::checkpoint_once);
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether what was read may be shown: the marks of its leaf against the bounds of the core, and
+//! against the log where these do not suffice.
+
+use pando_format::{Lsn, TreeId};
+use pando_pool::Marks;
+use pando_wal::Acknowledge;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::options::Durability;
+use crate::state::read_bounds::Debt;
+use crate::wait::reason::{Step, Stop};
+
+impl Engine {
+    /// Whether a commit is waited for in the log: `asked` is what its caller wants.
+    pub(crate) fn acknowledge(&self, asked: Option<Durability>) -> Acknowledge {
+        match asked.unwrap_or_else(|| self.read_bounds.durability()) {
+            Durability::Durable => Acknowledge::WhenDurable,
+            Durability::Periodic | Durability::None => Acknowledge::AtOnce,
+        }
+    }
+
+    /// Goes on once all batches up to `mark` are applied.
+    #[inline]
+    pub(crate) fn check_mark(&self, mark: Lsn) -> Step<()> {
+        // Reads that come after this one find the whole batch. A copy that is too old only leads to
+        // a look at the original.
+        if mark > self.read_bounds.applied() {
+            let applied = self.log.applied();
+            self.read_bounds.raise_applied(applied);
+            if mark > applied {
+                return Err(Stop::Applied(mark).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Engine::check_mark`], of a leaf with `marks`; and the debt of what was copied from it:
+    /// of the value of `key`, or of all of it.
+    #[inline]
+    pub(crate) fn check_marks(&self, marks: Marks, key: Option<(TreeId, &[u8])>) -> Step<Debt> {
+        self.check_mark(marks.multi_lsn)?;
+        Ok(self.debt(marks.lsn, key))
+    }
+
+    /// The debt of what was copied from a leaf that was last changed at `lsn_max`, once its mark is
+    /// applied.
+    #[inline]
+    pub(crate) fn debt(&self, lsn_max: Lsn, key: Option<(TreeId, &[u8])>) -> Debt {
+        if self.read_bounds.is_settled(lsn_max) {
+            return Debt::NONE;
+        }
+        self.look_for_debt(lsn_max, key)
+    }
+
+    #[cold]
+    fn look_for_debt(&self, lsn_max: Lsn, key: Option<(TreeId, &[u8])>) -> Debt {
+        if !self.read_bounds.waits_for_commits() {
+            return Debt::NONE;
+        }
+        let position = self.log.position();
+        self.read_bounds.raise_settled(position.settled());
+        let newest = key.and_then(|(tree, key)| {
+            let stamp = self.stripes.stamp(self.stripes.of(tree, key))?;
+            Some(stamp.lsn())
+        });
+        let owed = lsn_max.min(newest.unwrap_or(lsn_max)).min(position.awaited);
+        Debt((owed > position.durable).then_some(owed))
+    }
+
+    /// Blocks until what owes `debt` may be shown.
+    ///
+    /// # Errors
+    /// When the log has failed: what was read may be lost.
+    #[inline]
+    pub(crate) fn pay(&self, debt: Debt) -> Result<()> {
+        match debt.lsn() {
+            None => Ok(()),
+            Some(lsn) => self.wait_durable(lsn),
+        }
+    }
+
+    /// As [`Engine::pay`], for a step.
+    pub(crate) fn check_paid(&self, debt: Debt) -> Step<()> {
+        match debt.lsn() {
+            Some(lsn) if self.log.durable() < lsn => Err(Stop::Durable(lsn).into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Fetchers that are lent to blocking calls, for as long as reads are in flight.
+//!
+//! Their number is bounded; who finds none waits for one. Whoever has borrowed a fetcher waits for
+//! nothing but its own reads, runs no code of the user, and gives it back empty, whatever happens:
+//! so a fetcher is never long away, and nobody waits for it in a circle.
+
+use std::ops::{Deref, DerefMut};
+
+use pando_device::ChannelOptions;
+use pando_format::PageId;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::pages::fetcher::{Fetcher, Started};
+use crate::pages::store::Store;
+
+/// A fetcher on loan; given back, empty, on drop.
+#[derive(Debug)]
+pub(crate) struct Borrowed<'a> {
+    engine: &'a Engine,
+    /// None only while it is being given back.
+    fetcher: Option<Fetcher>,
+}
+
+impl Engine {
+    /// Most reads in flight of one fetcher: an eighth of the frames is left to its claims.
+    pub(crate) fn fetch_depth(&self) -> usize {
+        let share = self.pool.frames() / 8;
+        self.options.queue_depth.min(share).max(1)
+    }
+
+    /// Borrows a fetcher. Blocks while all are lent.
+    ///
+    /// # Errors
+    /// When the device gives no channel.
+    pub(crate) fn borrow_fetcher(&self) -> Result<Borrowed<'_>> {
+        let make = || Fetcher::new(self, ChannelOptions::new(self.fetch_depth()));
+        let fetcher = self.fetchers.take(make)?;
+        Ok(Borrowed {
+            engine: self,
+            fetcher: Some(fetcher),
+        })
+    }
+
+    /// Reads pages that an operation is going to need, at the same time. Those that find no free
+    /// frame are left out, and all of them when there is no channel: whoever needs a page reads it
+    /// by itself. Blocks.
+    ///
+    /// # Errors
+    /// The first read that failed.
+    pub(crate) fn fetch_many(&self, pages: &[PageId]) -> Result<()> {
+        let Ok(mut fetcher) = self.borrow_fetcher() else {
+            return Ok(());
+        };
+        let mut failed = Ok(());
+        for page in pages {
+            if fetcher.room() == 0 {
+                break;
+            }
+            match fetcher.start(self, *page) {
+                Ok(Started::Refused(_)) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
+            }
+        }
+        fetcher.drain(self, |_, _, result| {
+            if failed.is_ok() {
+                failed = result;
+            }
+        });
+        failed
+    }
+}
+
+impl Deref for Borrowed<'_> {
+    type Target = Fetcher;
+    fn deref(&self) -> &Fetcher {
+        self.fetcher
+            .as_ref()
+            .expect("it is given back on drop only")
+    }
+}
+
+impl DerefMut for Borrowed<'_> {
+    fn deref_mut(&mut self) -> &mut Fetcher {
+        self.fetcher
+            .as_mut()
+            .expect("it is given back on drop only")
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if let Some(mut fetcher) = self.fetcher.take() {
+            let store: &Store = self.engine;
+            fetcher.drain(store, |_, _, _| ());
+            self.engine.fetchers.give_back(fetcher);
+        }
+    }
+}

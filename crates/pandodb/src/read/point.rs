@@ -1,0 +1,341 @@
+//! Point reads: of what is in memory, and on from there.
+
+use pando_format::TreeId;
+use pando_pool::{Attempt, Marks, Restart};
+use pando_stats::{Measure, Sampled, Ticker};
+use pando_sync::{Arc, time};
+use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::profile;
+use crate::state::read_bounds::Debt;
+use crate::tables::state::TableState;
+use crate::wait::reason::{Halt, Step, Stop};
+use crate::writes::set::WriteSet;
+use crate::writes::stripes::StripeUse;
+
+impl Engine {
+    /// One attempt at a point read. What it finds is linearizable: a leaf that carries the mark of
+    /// a batch is returned once all batches up to the mark are applied.
+    #[inline]
+    pub(crate) fn try_get(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Debt)> {
+        let copied = self.look_up(table, key, reader, out)?;
+        let debt = self.check_copied(copied, key)?;
+        self.statistics.tick(Ticker::Gets, 1);
+        Ok((copied.found, debt))
+    }
+
+    /// Copies the value of `key`, and says what must come before the copy may be shown.
+    #[inline]
+    pub(crate) fn look_up(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<Copied> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
+        if lookup.chunked {
+            return Err(Stop::Chunks.into());
+        }
+        Ok(Copied::of(tree.id, &lookup))
+    }
+
+    /// The debt of a copy of the value of `key`, once its mark is applied.
+    #[inline]
+    pub(crate) fn check_copied(&self, copied: Copied, key: &[u8]) -> Step<Debt> {
+        self.check_marks(copied.marks, Some((copied.tree, key)))
+    }
+
+    /// As [`Engine::look_up`], of up to [`GROUP_MAX`] keys of one tree at once: values are appended
+    /// to `values`.
+    pub(crate) fn look_up_group(
+        &self,
+        table: &TableState,
+        keys: &[&[u8]],
+        values: &mut Vec<u8>,
+    ) -> Step<(TreeId, [Fate; GROUP_MAX])> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let start = values.len();
+        let fates = tree.get_group(&self.pool, keys, values);
+        match on_tree(table, tree, Ok(fates)) {
+            Ok(fates) => Ok((tree.id, fates)),
+            Err(restart) => {
+                values.truncate(start);
+                Err(restart.into())
+            }
+        }
+    }
+
+    /// Counts a get that has ended.
+    pub(crate) fn count_get(&self) {
+        self.statistics.tick(Ticker::Gets, 1);
+    }
+
+    /// Counts a get with its first fault; `missed` is its own.
+    pub(crate) fn count_miss(&self, halt: &Halt, missed: &mut bool) {
+        if !*missed && matches!(halt, Halt::Stop(Stop::Restart(Restart::Fault(_)))) {
+            *missed = true;
+            self.statistics.tick(Ticker::GetsMissed, 1);
+        }
+    }
+
+    /// Reads `key` into `out`, if all of it is in memory and nothing is in the way: what most gets
+    /// are, with nothing that only others need.
+    ///
+    /// # Errors
+    /// Why it could not go on, if [`Engine::read_on`] need not find out again.
+    #[inline]
+    pub(crate) fn read_cached(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<bool, Option<Restart>> {
+        let tree = table.tree().ok_or(None)?;
+        let looked_up = tree.try_get_short(&self.pool, key, out);
+        if table.tree() != Some(tree) {
+            // Pages of a dropped tree say nothing.
+            return Err(None);
+        }
+        let lookup = looked_up.map_err(Some)?.ok_or(None)?;
+        self.check_mark(lookup.multi_lsn).map_err(|_| None)?;
+        if self.debt(lookup.lsn_max, Some((tree.id, key))) != Debt::NONE {
+            return Err(None);
+        }
+        self.statistics.tick(Ticker::Gets, 1);
+        Ok(lookup.found)
+    }
+
+    /// Reads `key` into `out`; true if it exists. Blocks. `lend` lends the thread's reader.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        lend: impl LendReader,
+    ) -> Result<bool> {
+        if Sampled::Gets.is_due() {
+            return self.read_timed(table, key, out, lend);
+        }
+        match self.read_cached(table, key, out) {
+            Ok(found) => Ok(found),
+            Err(met) => lend.lend(|reader| self.read_on(table, key, reader, out, SoFar::met(met))),
+        }
+    }
+
+    /// As [`Engine::read`], timed.
+    #[cold]
+    fn read_timed(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        lend: impl LendReader,
+    ) -> Result<bool> {
+        let begun = time::now();
+        let found = match self.read_cached(table, key, out) {
+            Ok(found) => found,
+            Err(met) => {
+                lend.lend(|reader| self.read_on(table, key, reader, out, SoFar::met(met)))?
+            }
+        };
+        self.statistics.record_since(Measure::GetSampled, begun);
+        self.profile_get(table);
+        if found {
+            let bytes = out.len() as u64;
+            self.statistics.record(Measure::ValueSampled, bytes);
+        }
+        Ok(found)
+    }
+
+    /// As [`Engine::read`], for a read that may have begun.
+    #[cold]
+    pub(crate) fn read_on(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+        so_far: SoFar,
+    ) -> Result<bool> {
+        let SoFar {
+            mut missed,
+            mut met,
+        } = so_far;
+        let mut copied = None;
+        let found = self.block(|blocked| {
+            // What was copied is shown once its mark is applied, without reading again: a steady
+            // stream of batches cannot keep a reader waiting for ever.
+            let looked_up = match (copied, met.take()) {
+                (Some(copied), _) => Ok(copied),
+                (None, Some(restart)) => Err(restart.into()),
+                (None, None) => self.look_up(table, key, reader, out),
+            };
+            let now = match looked_up {
+                Ok(copied) => copied,
+                Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
+                Err(halt) => {
+                    self.count_miss(&halt, &mut missed);
+                    blocked.wanted.append(&mut reader.wanted);
+                    return Err(halt);
+                }
+            };
+            copied = Some(now);
+            let debt = self.check_copied(now, key)?;
+            self.statistics.tick(Ticker::Gets, 1);
+            Ok(Some((now.found, debt)))
+        })?;
+        let Some((found, debt)) = found else {
+            return self.read_whole(table, key, out);
+        };
+        self.pay(debt)?;
+        Ok(found)
+    }
+
+    /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
+    /// else, so that its commit notices what comes between.
+    pub(crate) fn try_read_stamped(
+        &self,
+        state: &Arc<TableState>,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+        set: &mut WriteSet,
+    ) -> Step<bool> {
+        set.clear();
+        set.table(state);
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
+        };
+        let (found, debt) = self.try_get(state, key, reader, out)?;
+        set.reads.push(stamp);
+        set.debt.add(debt);
+        Ok(found)
+    }
+
+    /// Looks for `key`, for a delete that follows from it; `set` as in
+    /// [`Engine::try_read_stamped`].
+    pub(crate) fn try_contains_stamped(
+        &self,
+        state: &Arc<TableState>,
+        key: &[u8],
+        set: &mut WriteSet,
+    ) -> Step<bool> {
+        set.clear();
+        set.table(state);
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
+        };
+        let lookup = on_tree(state, tree, tree.try_contains(&self.pool, key))?;
+        let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
+        self.statistics.tick(Ticker::Gets, 1);
+        set.reads.push(stamp);
+        set.debt.add(debt);
+        Ok(lookup.found)
+    }
+
+    /// Tells who asks of a get that has ended.
+    fn profile_get(&self, table: &TableState) {
+        if !profile::is_open() {
+            return;
+        }
+        let height = |tree: Tree| tree.try_height(&self.pool).ok();
+        let levels = table.tree().and_then(height).unwrap_or(0);
+        profile::note(|profile| {
+            profile.add_get(levels);
+        });
+    }
+}
+
+/// A value was copied, or found not to be there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copied {
+    pub(crate) found: bool,
+    pub(crate) tree: TreeId,
+    /// Those of its leaf.
+    pub(crate) marks: Marks,
+}
+
+impl Copied {
+    #[inline]
+    pub(crate) fn of(tree: TreeId, lookup: &Lookup) -> Self {
+        Self {
+            found: lookup.found,
+            tree,
+            marks: Marks {
+                lsn: lookup.lsn_max,
+                multi_lsn: lookup.multi_lsn,
+            },
+        }
+    }
+}
+
+/// What is known of a read that has begun.
+#[derive(Debug)]
+pub(crate) struct SoFar {
+    /// Its miss was counted.
+    missed: bool,
+    /// What it met last.
+    met: Option<Restart>,
+}
+
+impl SoFar {
+    /// Nothing but whether its miss was counted.
+    pub(crate) fn with_miss(missed: bool) -> Self {
+        Self { missed, met: None }
+    }
+
+    fn met(met: Option<Restart>) -> Self {
+        Self { missed: false, met }
+    }
+}
+
+/// Lends the thread's reader, to reads that need one.
+pub(crate) trait LendReader {
+    fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R;
+}
+
+impl LendReader for &mut ValueReader {
+    fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R {
+        f(self)
+    }
+}
+
+/// The result of a step on the tree that `table` had, if it still has it: pages of a dropped tree
+/// may be gone, or others by now.
+pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> Attempt<T> {
+    if table.tree() == Some(tree) {
+        result
+    } else {
+        Err(Restart::Conflict)
+    }
+}
+
+pub(crate) fn no_such_table(table: &TableState) -> Halt {
+    Error::NoSuchTable {
+        name: table.name.to_string(),
+    }
+    .into()
+}

@@ -1,0 +1,4 @@
+//! Opening: creation or recovery of a store.
+
+pub(crate) mod open;
+pub(crate) mod replay;

@@ -1,0 +1,563 @@
+//! Opening: creation of a store, or recovery of one.
+//!
+//! Recovery is "load the checkpoint, replay whole batches": newest superblock, mapping, bitmap;
+//! catalogue; a first look at the log, for extents that it names; replay; a checkpoint whose
+//! generation is the new incarnation of the log; a new segment. It may be killed and repeated at
+//! any point: until its checkpoint is durable it writes to blocks only that the old one does not
+//! use, and no record behind it names.
+
+use std::collections::BTreeSet;
+use std::hash::Hasher;
+use std::ops::Bound;
+
+use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
+use pando_format::log::SIGNATURE_BITS;
+use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::{Compression, Epoch, Lsn, PageSize};
+use pando_stats::Statistics;
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_sync::time;
+use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
+use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
+use siphasher::sip::SipHasher24;
+
+use crate::engine::{Engine, Parts};
+use crate::error::{Error, Result};
+use crate::files::mapping::{
+    CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
+    remove_stray, write_superblock,
+};
+use crate::options::{Budget, Builder};
+use crate::pages::layout::{Layout, create_data, open_data, pool_of, space_keeper};
+use crate::pages::store::Store;
+use crate::recovery::replay::{Replay, Replayed};
+use crate::recovery_progress::Meter;
+use crate::space::keeper::SpaceKeeper;
+use crate::state::checkpoint::{CheckpointState, Files};
+use crate::tables::state::{CATALOGUE, GARBAGE};
+
+/// Bytes of a new data file.
+const DATA_BYTES_FIRST: u64 = 8 << 20;
+/// A file in the directory that belongs to benchmarks of the device.
+const BENCH_FILE: &str = "bench-device.dat";
+const FIRST_MAPPING: u64 = 1;
+
+impl From<pando_wal::Error> for Error {
+    fn from(error: pando_wal::Error) -> Self {
+        match error {
+            pando_wal::Error::Corrupt { position, what } => {
+                Self::corrupt(format!("log at {position}"), what)
+            }
+            pando_wal::Error::Device(source) => Self::io("using the log")(source),
+            pando_wal::Error::Options { what } => Self::InvalidOption {
+                option: "log_bytes",
+                what,
+            },
+            other => Self::Poisoned {
+                cause: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Opens or creates the store on `device`.
+pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
+    options.check()?;
+    let statistics = Statistics::try_new().map_err(|error| Error::InvalidOption {
+        option: "max_memory",
+        what: format!("mapping the statistics: {error}"),
+    })?;
+    let device = device.timed(Arc::new(statistics));
+    let names = device.list().map_err(Error::io("listing the directory"))?;
+    let has = |name: &str| names.iter().any(|known| known == name);
+    if has(SUPERBLOCK) && !has(CREATING) {
+        return recover(device, options);
+    }
+    let ours = |name: &str| {
+        [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
+            || ["map.", "journal.", "log/"]
+                .iter()
+                .any(|start| name.starts_with(start))
+    };
+    if let Some(foreign) = names.iter().find(|name| !ours(name)) {
+        return Err(Error::InvalidOption {
+            option: "dir",
+            what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
+        });
+    }
+    if options.must_exist {
+        return Err(Error::InvalidOption {
+            option: "dir",
+            what: "there is no store in it".into(),
+        });
+    }
+    if !has(CREATING) && names.iter().any(|name| name != BENCH_FILE) {
+        return Err(Error::corrupt(
+            SUPERBLOCK,
+            "the file is missing, though others are there",
+        ));
+    }
+    create(device, options, &names)
+}
+
+fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
+    device
+        .open(name, OpenOptions::create(Create::New))
+        .map_err(Error::io("creating a file of the store"))
+}
+
+/// Marks the directory as unfinished, and removes what an earlier try has left.
+fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
+    if !leftovers.iter().any(|name| name == CREATING) {
+        create_file(device, CREATING)?;
+    }
+    // Also when it is there: the try before may have ended before its name was durable.
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    for name in leftovers
+        .iter()
+        .filter(|name| *name != CREATING && *name != BENCH_FILE)
+    {
+        device
+            .remove(name)
+            .map_err(Error::io("removing an unfinished store"))?;
+    }
+    Ok(())
+}
+
+fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
+    let began = time::now();
+    let page_size = options.check()?;
+    begin_creation(&device, leftovers)?;
+    let mut options = options;
+    limit_log(&device, &mut options)?;
+    let budget = Budget::new(&options, page_size);
+    let block_bytes = options.block_size as u64;
+    let layout = Layout {
+        page_size,
+        block_bytes,
+    };
+    let data = create_data(&device, block_bytes)?;
+    data.allocate(0, DATA_BYTES_FIRST)
+        .map_err(Error::io("allocating the data file"))?;
+    let blocks = DATA_BYTES_FIRST / block_bytes;
+    let space = space_keeper(&data, blocks, layout, device.statistics());
+    let pool = pool_of(&budget, layout, options.compression, &device)?;
+    let store = Store::new(
+        device.clone(),
+        data,
+        pool,
+        space,
+        FIRST_USER_TREE.0,
+        budget.tables_bytes,
+    );
+    create_system_trees(&store)?;
+    let (mapping, superblock_file) = create_files(&device)?;
+    let superblock = Superblock {
+        generation: Epoch(0),
+        incarnation: 0,
+        checkpoint_lsn: Lsn(0),
+        page_bytes: page_size.bytes() as u32,
+        block_bytes: block_bytes as u32,
+        segment_bytes: budget.segment_bytes as u32,
+        next_tree: FIRST_USER_TREE.0,
+        mapping: FIRST_MAPPING,
+        base_pages: 0,
+        journal_bytes: 0,
+        data_blocks: store.space.blocks(),
+        identity: identity(),
+        hash_key: options.hash_key.unwrap_or_else(hash_key),
+    };
+    let files = Files {
+        superblock_file,
+        superblock,
+        mapping,
+    };
+    let engine = finish(
+        store,
+        files,
+        options,
+        budget,
+        Lsn(0),
+        Replayed::default(),
+        began,
+    )?;
+    device
+        .remove(CREATING)
+        .map_err(Error::io("creating the store"))?;
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    Ok(engine)
+}
+
+/// Empty files of the mapping and of the superblock, whose names are durable.
+fn create_files(device: &AnyDevice) -> Result<(MappingFiles, AnyFile)> {
+    let mapping = MappingFiles::create(device, FIRST_MAPPING)?;
+    let superblock = create_file(device, SUPERBLOCK)?;
+    superblock
+        .allocate(0, 2 * SLOT_BYTES as u64)
+        .map_err(Error::io("allocating the superblock"))?;
+    device
+        .sync_directory()
+        .map_err(Error::io("creating the store"))?;
+    Ok((mapping, superblock))
+}
+
+fn create_system_trees(store: &Store) -> Result<()> {
+    let closed = store.pool.gate().close();
+    let stay = store.pool.stay(&closed);
+    for tree in [CATALOGUE, GARBAGE] {
+        let made = store.drive(|| Tree::create(&store.pool, &stay, tree.id))?;
+        assert_eq!(
+            made.root, tree.root,
+            "the first pages are the roots of the system trees"
+        );
+    }
+    Ok(())
+}
+
+/// Log and reserve take at most an eighth of the space that is free at creation.
+fn limit_log(device: &AnyDevice, options: &mut Builder) -> Result<()> {
+    let free = device
+        .free_bytes()
+        .map_err(Error::io("looking for free space"))?;
+    let page_size = options.check()?;
+    let budget = Budget::new(options, page_size);
+    let wanted = budget.segment_bytes * u64::from(budget.segments);
+    if options.log_bytes.is_none() && wanted > free / 10 {
+        options.log_bytes = Some((free / 10).max(1 << 20));
+    }
+    Ok(())
+}
+
+/// 128 random bits: two hashers that the standard library keys at random.
+fn hash_key() -> [u64; 2] {
+    use std::hash::{BuildHasher, RandomState};
+    [
+        RandomState::new().hash_one(1),
+        RandomState::new().hash_one(2),
+    ]
+}
+
+fn identity() -> [u8; 16] {
+    let mut identity = [0; 16];
+    let [first, second] = hash_key();
+    identity[..8].copy_from_slice(&first.to_le_bytes());
+    identity[8..].copy_from_slice(&second.to_le_bytes());
+    identity
+}
+
+/// The last steps of creation and recovery: a checkpoint at `start`, then the log of the new life.
+fn finish(
+    store: Store,
+    mut files: Files,
+    options: Builder,
+    budget: Budget,
+    start: Lsn,
+    replayed: Replayed,
+    began: time::Instant,
+) -> Result<Engine> {
+    store.tables.check_memory(options.max_memory)?;
+    let closed = store.pool.gate().close();
+    let cut = store.close_epoch(&closed, start, files.mapping.is_empty());
+    drop(closed);
+    let incarnation = cut.epoch.0;
+    assert!(
+        incarnation > files.superblock.incarnation,
+        "records of another life would be taken for those of this one"
+    );
+    store.finish_checkpoint(&mut files, cut, Some(incarnation), |_| Ok(()))?;
+    let superblock = files.superblock;
+    let log = LogOptions {
+        segment_bytes: superblock.segment_bytes,
+        segments: budget.segments,
+        buffer_bytes: budget.log_buffer_bytes,
+        identity: superblock.identity,
+        incarnation,
+        signature: log_signature(superblock.hash_key, incarnation),
+        start,
+        flush_method: FlushMethod::Auto,
+    };
+    let log = Log::open(store.device.clone(), log, store.statistics.clone())?;
+    assert_eq!(
+        log.reserved_end(),
+        start,
+        "the log goes on where the last life ended"
+    );
+    assert_eq!(log.applied(), start, "what was replayed is applied");
+    let engine = Engine::new(Parts {
+        store,
+        log,
+        checkpoint: CheckpointState::new(files),
+        options,
+        budget,
+        hash_key: superblock.hash_key,
+        recovery: began.elapsed(),
+        replayed: replayed.records,
+        replayed_bytes: replayed.log_bytes,
+    });
+    for (tree, key, fill) in replayed.sparse {
+        // The thread is not there yet; it looks before it sleeps.
+        let _wake = engine.sparse_leaves.push(tree, &key, fill);
+    }
+    engine.garbage_wanted();
+    Ok(engine)
+}
+
+/// The store as the newest checkpoint left it, before any replay.
+pub(crate) struct Loaded {
+    pub(crate) store: Store,
+    pub(crate) superblock: Superblock,
+    pub(crate) superblock_file: AnyFile,
+}
+
+/// Loads the newest checkpoint. Writes nothing; `write` says how pages will be stored, if they are
+/// going to be written.
+pub(crate) fn load(
+    device: &AnyDevice,
+    budget_of: impl FnOnce(PageSize) -> Budget,
+    write: Option<Compression>,
+) -> Result<Loaded> {
+    let how = if write.is_some() {
+        OpenOptions::write()
+    } else {
+        OpenOptions::read()
+    };
+    let opening = Error::io("opening the superblock");
+    let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
+    let superblock = read_superblock(&superblock_file)?;
+    check_superblock(&superblock)?;
+    let layout = Layout::of_superblock(&superblock)?;
+    let Layout {
+        page_size,
+        block_bytes,
+    } = layout;
+    let data = open_data(device, how, block_bytes)?;
+    let blocks = data.len().map_err(Error::io("opening the data file"))? / block_bytes;
+    if blocks < superblock.data_blocks {
+        return Err(Error::corrupt(
+            DATA,
+            format!(
+                "{blocks} blocks long; the checkpoint has {}",
+                superblock.data_blocks
+            ),
+        ));
+    }
+    let mapping = Mapping::read(device, &superblock)?;
+    let budget = budget_of(page_size);
+    if mapping.words.len() > budget.page_ids_max {
+        return Err(Error::InvalidOption {
+            option: "max_memory",
+            what: format!(
+                "the store has {} pages, and the page table holds {}; at least {} bytes are needed",
+                mapping.words.len(),
+                budget.page_ids_max,
+                mapping.words.len() as u64 * 64
+            ),
+        });
+    }
+    let space = space_keeper(&data, blocks, layout, device.statistics());
+    mark_allocated(&space, &mapping)?;
+    let pool = pool_of(&budget, layout, write.unwrap_or_default(), device)?;
+    let next = Epoch(superblock.generation.0 + 1);
+    pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
+    let store = Store::new(
+        device.clone(),
+        data,
+        pool,
+        space,
+        superblock.next_tree,
+        budget.tables_bytes,
+    );
+    load_tables(&store, &mapping)?;
+    Ok(Loaded {
+        store,
+        superblock,
+        superblock_file,
+    })
+}
+
+/// What this life goes on from can be of a life before it.
+fn check_superblock(superblock: &Superblock) -> Result<()> {
+    let Superblock {
+        generation,
+        incarnation,
+        next_tree,
+        ..
+    } = superblock;
+    if *incarnation > generation.0 || *next_tree < FIRST_USER_TREE.0 {
+        let what = format!("{generation} of life {incarnation}, next tree {next_tree}");
+        return Err(Error::corrupt(SUPERBLOCK, what));
+    }
+    Ok(())
+}
+
+/// What the mapping names is not free.
+fn mark_allocated(space: &SpaceKeeper, mapping: &Mapping) -> Result<()> {
+    for (page, stored) in mapping.pages() {
+        let marked = space.space().mark_allocated(stored.extent);
+        marked.map_err(|overlap| {
+            let place = format!("{page} at {:?}: {overlap}", stored.extent);
+            Error::corrupt("mapping", place)
+        })?;
+    }
+    Ok(())
+}
+
+/// Fills the tables from the catalogue.
+fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
+    let mut leaf = LeafCopy::new();
+    let next_tree = store.next_tree.load(Ordering::Relaxed);
+    let mut trees = BTreeSet::new();
+    let mut from: Option<Vec<u8>> = Some(Vec::new());
+    while let Some(key) = from {
+        store.drive(|| {
+            let bound = Bound::Included(&key[..]);
+            CATALOGUE.try_scan_leaf(&store.pool, bound, Direction::Forward, &mut leaf)
+        })?;
+        for (name, value) in leaf.iter() {
+            let damaged = |what: String| Error::corrupt("catalogue", what);
+            let ScanValue::Inline(value) = value else {
+                return Err(damaged("a row that is too long".into()));
+            };
+            let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
+            let ids = u64::from(FIRST_USER_TREE.0)..next_tree;
+            if !ids.contains(&u64::from(row.tree.0)) || !trees.insert(row.tree) {
+                let name = name.escape_ascii();
+                return Err(damaged(format!("{} of '{name}' is not its own", row.tree)));
+            }
+            let name =
+                str::from_utf8(name).map_err(|_| damaged("a name that is not UTF-8".into()))?;
+            // A root that cannot be read is told to whoever reads the table, not to the others.
+            let _ = store.wire_root(Tree {
+                id: row.tree,
+                root: row.root,
+            });
+            let count = mapping.counts.get(&row.tree).copied().unwrap_or(0);
+            if store.tables.get(name).is_some() {
+                return Err(damaged("two tables of one name".into()));
+            }
+            store.tables.load(name, row, count);
+        }
+        from = match leaf.next_bound() {
+            Some(Bound::Included(next)) => Some(next.to_vec()),
+            Some(Bound::Excluded(next)) => Some([next, &[0]].concat()),
+            Some(Bound::Unbounded) | None => None,
+        };
+    }
+    Ok(())
+}
+
+/// The log behind the checkpoint of `superblock`.
+pub(crate) fn log_behind(superblock: &Superblock) -> ReplayOptions {
+    ReplayOptions {
+        segment_bytes: superblock.segment_bytes,
+        identity: superblock.identity,
+        incarnation: superblock.incarnation,
+        signature: log_signature(superblock.hash_key, superblock.incarnation),
+        from: superblock.checkpoint_lsn,
+    }
+}
+
+/// What the records of a life of the log carry: it follows from the key of the store, which nobody
+/// learns who uses it.
+fn log_signature(hash_key: [u64; 2], incarnation: u64) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(hash_key[0], hash_key[1]);
+    hasher.write(b"signature of the log");
+    hasher.write_u64(incarnation.to_le());
+    hasher.finish() >> (u64::BITS - SIGNATURE_BITS)
+}
+
+/// Sets the length of a file to what it is, so that its next sync makes the length durable: a sync
+/// of the process before may have failed, after which the length is seen and not on disk.
+fn state_length(file: &AnyFile) -> pando_device::Result<()> {
+    file.set_len(file.len()?)
+}
+
+fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
+    let began = time::now();
+    let mut options = options;
+    let frames_of = |page_size| Budget::new(&options, page_size);
+    let Loaded {
+        store,
+        superblock,
+        superblock_file,
+    } = load(&device, frames_of, Some(options.compression))?;
+    let page_size = store.pool.page_size();
+    options.page_size = page_size.bytes();
+    options.block_size = superblock.block_bytes as usize;
+    let mut budget = Budget::new(&options, page_size);
+    let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
+    budget.segment_bytes = u64::from(superblock.segment_bytes);
+    budget.segments = (allowed_bytes / budget.segment_bytes).max(2) as u32;
+    // What was read may be in the page cache only, and extents of the checkpoint before are free
+    // from here on. Written, not only synced: the pages are clean if the sync before has failed.
+    write_superblock(&superblock_file, &superblock)?;
+    state_length(store.space.file()).map_err(Error::io("opening the data file"))?;
+    // The life before may have ended before its last names were durable: the mark of creation must
+    // not come back.
+    device
+        .sync_directory()
+        .map_err(Error::io("syncing the directory"))?;
+    let mut replayed = Replayed::default();
+    let how = log_behind(&superblock);
+    let mut replay = Replay::new(&store, how.from, &mut replayed);
+    // Extents that records name are taken before anything may be allocated: replay writes images.
+    let marked = pando_wal::replay(&device, &how, |lsn, payload| {
+        store.mark_extents(lsn, payload)
+    })?;
+    let log_bytes = marked.end.0.saturating_sub(how.from.0);
+    tracing::info!(checkpoint_lsn = how.from.0, log_bytes, "recovery begins");
+    let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
+    let end = pando_wal::replay(&device, &how, |lsn, payload| {
+        if lsn > marked.end {
+            // Its extents were not taken.
+            return Err(Error::corrupt(
+                format!("log at {lsn}"),
+                "was not there before",
+            ));
+        }
+        replay.batch(lsn, payload)?;
+        meter.replayed(lsn, replay.records());
+        Ok::<(), Error>(())
+    })?;
+    if (end.end, end.records) != (marked.end, marked.records) {
+        // Extents that only one of them names may have been given out meanwhile.
+        let what = format!(
+            "{} batches, then {}, were read",
+            marked.records, end.records
+        );
+        return Err(Error::corrupt("log", what));
+    }
+    assert_eq!(replayed.records, end.records, "each batch is replayed once");
+    replayed.log_bytes = meter.log_bytes();
+    let mapping = MappingFiles::reopen(&device, &superblock)?;
+    let files = Files {
+        superblock_file,
+        superblock,
+        mapping,
+    };
+    let engine = finish(store, files, options, budget, end.restart, replayed, began)?;
+    remove_strays(&device, &superblock);
+    Ok(engine)
+}
+
+/// Removes mapping files that the superblock does not name: of a merge that was cut off. What
+/// cannot be removed is left to the next opening.
+fn remove_strays(device: &AnyDevice, superblock: &Superblock) {
+    let kept = [
+        base_name(superblock.mapping),
+        journal_name(superblock.mapping),
+    ];
+    let names = device.list().unwrap_or_default();
+    let mapping = |name: &&String| name.starts_with("map.") || name.starts_with("journal.");
+    let strays = names.iter().filter(mapping);
+    let mut told = false;
+    for name in strays.filter(|name| !kept.contains(name)) {
+        remove_stray(device, name, &mut told);
+    }
+}

@@ -1,0 +1,287 @@
+//! Replay: the batches of the log, applied to the pages of the last checkpoint one after the other.
+
+use std::collections::{HashMap, HashSet};
+
+use pando_format::catalogue::FIRST_USER_TREE;
+use pando_format::chunks::ChunkPart;
+use pando_format::log::{BatchReader, ChunkedValue, Operation};
+use pando_format::{Lsn, TreeId};
+use pando_pool::{Marks, Stay};
+use pando_sync::Arc;
+use pando_tree::{LeafFill, Scratch, Tree};
+
+use crate::changes::blobs::NewValue;
+use crate::changes::tables::Change;
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+use crate::state::loads::Filled;
+use crate::tables::state::TableState;
+
+/// What replay did.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) records: u64,
+    pub(crate) log_bytes: u64,
+    /// Leaves that may have to be merged with others, by one of their keys.
+    pub(crate) sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
+}
+
+/// What a record says of a key.
+enum Write<'a> {
+    Put(&'a [u8]),
+    PutChunks(ChunkedValue<'a>),
+    Delete,
+}
+
+/// Replay of the log into a store that nobody else uses yet.
+pub(crate) struct Replay<'a> {
+    store: &'a Store,
+    scratch: Scratch,
+    tables: HashMap<TreeId, Arc<TableState>>,
+    /// Trees that are, or were, of a table; found when the first one is created.
+    known: Option<HashSet<TreeId>>,
+    /// The batch before, or the checkpoint.
+    last: Lsn,
+    replayed: &'a mut Replayed,
+}
+
+impl<'a> Replay<'a> {
+    /// Of what lies behind a checkpoint at `from`. What it does is added to `replayed`.
+    pub(crate) fn new(store: &'a Store, from: Lsn, replayed: &'a mut Replayed) -> Self {
+        Self {
+            store,
+            scratch: Scratch::new(),
+            tables: HashMap::new(),
+            known: None,
+            last: from,
+            replayed,
+        }
+    }
+
+    /// Number of records so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.replayed.records
+    }
+
+    /// Applies the batch at `lsn`, unless its pages hold it already.
+    pub(crate) fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        assert!(lsn > self.last, "{lsn} is replayed behind {}", self.last);
+        self.last = lsn;
+        let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
+        let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
+        let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
+        let marks = Marks { lsn, multi_lsn };
+        self.make_room(batch.operations(), payload.len());
+        let store = self.store;
+        // For each batch anew: whoever listens to the recovery is called between two of them.
+        let closed = store.pool.gate().close();
+        let stay = &store.pool.stay(&closed);
+        for (index, operation) in batch.enumerate() {
+            match operation.map_err(|damage| damaged(damage.what))? {
+                Operation::Put { tree, key, value } => {
+                    self.write(stay, tree, marks, key, Write::Put(value))?;
+                }
+                Operation::PutChunks { tree, key, value } => {
+                    self.write(stay, tree, marks, key, Write::PutChunks(value))?;
+                }
+                Operation::Delete { tree, key } => {
+                    self.write(stay, tree, marks, key, Write::Delete)?
+                }
+                Operation::CreateTable { name, tree } => {
+                    self.change(stay, name, (None, Some(tree), None), lsn, index)?;
+                }
+                Operation::DropTable { name, tree } => {
+                    self.change(stay, name, (Some(tree), None, None), lsn, index)?;
+                }
+                Operation::ReplaceTable {
+                    name,
+                    old_tree,
+                    new_tree,
+                } => {
+                    self.change(
+                        stay,
+                        name,
+                        (Some(old_tree), Some(new_tree), None),
+                        lsn,
+                        index,
+                    )?;
+                }
+                Operation::TakeTree {
+                    name,
+                    old_tree,
+                    new_tree,
+                    root,
+                    entries,
+                } => {
+                    let tree = Tree { id: new_tree, root };
+                    let filled = Some(Filled { tree, entries });
+                    self.change(
+                        stay,
+                        name,
+                        (Some(old_tree), Some(new_tree), filled),
+                        lsn,
+                        index,
+                    )?;
+                }
+                Operation::SwapTables { .. } => {
+                    return Err(damaged(
+                        "swaps tables, which this version never does".into(),
+                    ));
+                }
+            }
+        }
+        self.replayed.records += 1;
+        Ok(())
+    }
+
+    /// Blocks for the pages that the batch may make dirty.
+    fn make_room(&self, operations: u32, bytes: usize) {
+        let store = self.store;
+        let of_values = bytes / (store.pool.page_size().bytes() / 2);
+        let garbage = store.burial_pages(operations.into());
+        let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
+        store.space.want(pages * u64::from(store.page_blocks()));
+        store.space.grow_if_wanted(store.committed_blocks());
+    }
+
+    fn write(
+        &mut self,
+        stay: &Stay<'_>,
+        tree: TreeId,
+        marks: Marks,
+        key: &[u8],
+        write: Write<'_>,
+    ) -> Result<()> {
+        let state = match self.tables.get(&tree) {
+            Some(state) => state.clone(),
+            None => {
+                let state = self.store.tables.of_tree(tree).ok_or_else(|| {
+                    Error::corrupt(
+                        format!("log at {}", marks.lsn),
+                        format!("{tree} is unknown"),
+                    )
+                })?;
+                self.tables.insert(tree, state.clone());
+                state
+            }
+        };
+        let known = state
+            .tree()
+            .filter(|known| known.id == tree)
+            .ok_or_else(|| {
+                Error::corrupt(
+                    format!("log at {}", marks.lsn),
+                    format!("{tree} was dropped"),
+                )
+            })?;
+        let (store, scratch) = (self.store, &mut self.scratch);
+        let (entries, fill) = match write {
+            Write::Put(value) => store.apply(stay, known, marks, key, Some(value), scratch)?,
+            Write::Delete => store.apply(stay, known, marks, key, None, scratch)?,
+            Write::PutChunks(value) => {
+                let parts: Vec<ChunkPart> = value.parts().collect();
+                let value = NewValue {
+                    head: value.head,
+                    shape: value.shape,
+                    parts: &parts,
+                    ids: None,
+                };
+                store.apply_chunks(stay, known, marks, key, value, scratch)?
+            }
+        };
+        if entries != 0 {
+            store.tables.add(&state, entries);
+        }
+        if fill != LeafFill::Enough {
+            self.replayed.sparse.push((known, key.to_vec(), fill));
+        }
+        Ok(())
+    }
+
+    /// A tree has one table, once: with two of them the pages of one would be those of the other.
+    fn check_new(&mut self, tree: TreeId, lsn: Lsn) -> Result<()> {
+        let known = self.known.get_or_insert_with(|| {
+            let tables = self.store.tables.all();
+            let trees = tables.iter().filter_map(|table| table.tree());
+            trees.map(|tree| tree.id).collect()
+        });
+        match tree >= FIRST_USER_TREE && known.insert(tree) {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                format!("log at {lsn}"),
+                format!("{tree} becomes that of a table, and was one's before"),
+            )),
+        }
+    }
+
+    fn change(
+        &mut self,
+        stay: &Stay<'_>,
+        name: &[u8],
+        (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
+        lsn: Lsn,
+        index: usize,
+    ) -> Result<()> {
+        let name = str::from_utf8(name).map_err(|_| {
+            Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
+        })?;
+        self.tables.clear();
+        if let Some(new) = new {
+            self.check_new(new, lsn)?;
+        }
+        // The index is that of the change among changes: they come before all writes.
+        let change = Change {
+            name,
+            old,
+            new,
+            filled,
+        };
+        self.store
+            .apply_change(stay, change, None, lsn, index as u32, &mut self.scratch)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use pando_format::log::BatchWriter;
+
+    /// With two tables the pages of one tree would be changed, and freed, for both.
+    #[test]
+    fn a_tree_that_gets_a_second_table_is_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut batch = |lsn, name: &[u8], tree| {
+            let mut record = BatchWriter::new();
+            let tree = TreeId(tree);
+            record.push(Operation::CreateTable { name, tree });
+            replay.batch(Lsn(lsn), record.payload())
+        };
+        batch(16, b"one", 16).unwrap();
+        batch(24, b"two", 17).unwrap();
+        for (lsn, tree) in [(32, 16), (40, 17), (48, 1)] {
+            let error = batch(lsn, b"three", tree).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+        }
+        // Nor may a table lose its tree to a new one of its name.
+        assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
+        batch(64, b"three", 19).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "is replayed behind")]
+    fn batches_are_replayed_in_the_order_of_the_log() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut record = BatchWriter::new();
+        replay.batch(Lsn(24), record.payload()).unwrap();
+        let _never = replay.batch(Lsn(16), record.payload());
+    }
+}

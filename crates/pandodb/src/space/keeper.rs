@@ -1,0 +1,661 @@
+//! Blocks of the data file: promised before they are used, and more of them when they run short.
+//!
+//! available = free - what dirty pages and images in flight will need - what running commits were
+//! promised - the reserve. A page needs an extent when its image is written, so a commit whose
+//! promise holds never leaves a page that cannot be written. Deletes and background work may use
+//! the reserve.
+//!
+//! Blocks are promised by the page, and only those count as free that lie in runs of a whole page:
+//! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
+//! does not. See `pando_space`.
+
+use pando_device::{AnyFile, File};
+use pando_format::Extent;
+use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
+use pando_stats::{Statistics, Ticker};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, Rank, WaitList};
+
+use crate::error::{Error, Result};
+use crate::space::discards::Discards;
+use crate::space::promises::{IdPromise, Promise, Promises};
+
+/// Smallest step of growth, in bytes.
+const GROWTH_MIN_BYTES: u64 = 1 << 20;
+const GROWTH_BYTES: u64 = 4 << 20;
+const GROWTH_MAX_BYTES: u64 = 1 << 30;
+/// A step between these is this part of the file: what is not used yet counts as amplification.
+const GROWTH_SHARE: u64 = 64;
+/// Bytes that only deletes and background work may use.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// Part of the file that is kept free, so that it grows before anybody waits for it.
+const LOW_WATER_SHARE: u64 = 64;
+/// Free bytes that are kept ready, at least.
+const LOW_WATER_BYTES: u64 = 1 << 20;
+/// And at most.
+const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
+
+/// The allocator, the file it stands for, and what was promised.
+#[derive(Debug)]
+pub(crate) struct SpaceKeeper {
+    space: Space,
+    file: AnyFile,
+    block_bytes: u64,
+    promises: Promises,
+    /// The last attempt to grow the file met a full disk.
+    full: AtomicBool,
+    /// Promises to deletes while the disk was full.
+    deletes_served: AtomicU64,
+    /// Blocks that somebody waits for.
+    wanted: AtomicU64,
+    /// Blocks in a row that somebody waits for, however many are free.
+    run_wanted: AtomicU64,
+    /// Those that wait for blocks.
+    waiters: WaitList,
+    /// The engine thread that grows the file.
+    pub(crate) growth: WaitList,
+    statistics: Arc<Statistics>,
+    /// Searches that ended at their bound, as far as they are counted.
+    bounded: AtomicU64,
+    /// Everything is allocated at the lowest place, since the file is being made shorter.
+    low: AtomicBool,
+    /// Kept while `low` is set.
+    low_cursor: Mutex<LowCursor>,
+    /// Held while the length of the file changes.
+    sizing: Mutex<()>,
+    /// Blocks that nobody is promised, since they are about to be cut off.
+    withheld: AtomicU64,
+    pub(crate) discards: Discards,
+    /// What the last look at all free blocks has found.
+    pieces: Mutex<Survey>,
+}
+
+/// While it lives, everything is allocated at the lowest place.
+#[derive(Debug)]
+pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
+
+impl Drop for LowPlaces<'_> {
+    fn drop(&mut self) {
+        let was_low = self.0.low.swap(false, Ordering::Relaxed);
+        assert!(was_low, "somebody else has ended it");
+    }
+}
+
+impl SpaceKeeper {
+    pub(crate) fn new(
+        space: Space,
+        file: AnyFile,
+        block_bytes: u64,
+        statistics: Arc<Statistics>,
+    ) -> Self {
+        Self {
+            space,
+            file,
+            block_bytes,
+            promises: Promises::default(),
+            full: AtomicBool::new(false),
+            deletes_served: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            run_wanted: AtomicU64::new(0),
+            waiters: WaitList::new(),
+            growth: WaitList::new(),
+            statistics,
+            bounded: AtomicU64::new(0),
+            low: AtomicBool::new(false),
+            low_cursor: Mutex::new(Rank::LowCursor, LowCursor::default()),
+            sizing: Mutex::new(Rank::FileLength, ()),
+            withheld: AtomicU64::new(0),
+            discards: Discards::default(),
+            pieces: Mutex::default(),
+        }
+    }
+
+    /// Looks at all free blocks: takes a few milliseconds for each TiB.
+    pub(crate) fn look_at_pieces(&self) {
+        let survey = self.space.survey();
+        *self.pieces.lock() = survey;
+    }
+
+    /// What the last look at all free blocks has found.
+    pub(crate) fn pieces(&self) -> Survey {
+        *self.pieces.lock()
+    }
+
+    pub(crate) fn file(&self) -> &AnyFile {
+        &self.file
+    }
+
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    pub(crate) fn waiters(&self) -> &WaitList {
+        &self.waiters
+    }
+
+    /// Blocks of the file.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.space.blocks()
+    }
+
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Free blocks in runs of a whole page. What cores keep ready is among them if there are fewer
+    /// than `wanted` without it.
+    fn free_for_pages(&self, wanted: u64) -> u64 {
+        let free = || self.space.free_units() * u64::from(self.space.unit());
+        match free() {
+            few if few < wanted => {
+                self.space.drain_ready();
+                free()
+            }
+            enough => enough,
+        }
+    }
+
+    fn reserve(&self, urgent: bool) -> u64 {
+        if urgent {
+            0
+        } else {
+            RESERVE_BYTES / self.block_bytes
+        }
+    }
+
+    /// True if `blocks` may still be promised, when `committed` blocks are what dirty pages need.
+    fn has_available(&self, blocks: u64, committed: u64) -> bool {
+        let taken = self.taken(|| committed, false) + blocks;
+        self.free_for_pages(taken) >= taken
+    }
+
+    /// Blocks that are not to be promised, when `committed` blocks are what dirty pages need.
+    ///
+    /// Asked in the order in which blocks go: from a promise to dirty pages and images, from there
+    /// to extents, which are not free. So who looks at what is free after this misses none of them,
+    /// whatever ends meanwhile; some may be counted twice.
+    fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
+        let promised = self.promises.blocks();
+        // SeqCst: who cuts the file off withholds first, and looks at what is promised after.
+        let withheld = self.withheld.load(Ordering::SeqCst);
+        promised + committed() + withheld + self.reserve(urgent)
+    }
+
+    /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top. `committed` says
+    /// how many blocks dirty pages need.
+    pub(crate) fn try_promise(
+        &self,
+        blocks: u64,
+        committed: impl FnOnce() -> u64,
+        urgent: bool,
+    ) -> Option<Promise<'_>> {
+        let promise = self.promises.promise(blocks);
+        let taken = self.taken(committed, urgent);
+        let free = self.free_for_pages(taken);
+        if free < taken + self.low_water() {
+            self.want(blocks);
+        }
+        let has_room = taken <= free;
+        if has_room && urgent && (self.is_full() || free - taken < self.reserve(false)) {
+            // Relaxed: a count that orders nothing.
+            self.deletes_served.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room.then_some(promise)
+    }
+
+    /// How many deletes have found room while there was none for puts.
+    pub(crate) fn deletes_served(&self) -> u64 {
+        self.deletes_served.load(Ordering::Relaxed)
+    }
+
+    /// Promises `blocks` that nobody is going to miss: what is kept ready is there without them.
+    pub(crate) fn promise_spare(
+        &self,
+        blocks: u64,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Promise<'_>> {
+        let promise = self.promises.promise(blocks);
+        let taken = self.taken(committed, false) + 2 * self.low_water();
+        (self.free_for_pages(taken) >= taken).then_some(promise)
+    }
+
+    /// Promises ids for chunks whose blocks were promised before, if as many are `available`.
+    pub(crate) fn try_promise_ids(
+        &self,
+        ids: u64,
+        available: impl FnOnce() -> u64,
+    ) -> Option<IdPromise<'_>> {
+        let promise = self.promises.promise_ids(ids);
+        // Each promised block stands for a page that may be new. Asked in the order in which ids
+        // go, as in taken.
+        let pages = self.promises.blocks() / u64::from(self.space.unit());
+        let promised = pages + self.promises.ids();
+        (available() >= promised).then_some(promise)
+    }
+
+    /// Blocks promised to running commits.
+    pub(crate) fn promised_blocks(&self) -> u64 {
+        self.promises.blocks()
+    }
+
+    /// True if somebody wants blocks.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
+    fn low_water(&self) -> u64 {
+        self.low_water_of(self.space.blocks())
+    }
+
+    fn low_water_of(&self, blocks: u64) -> u64 {
+        let bytes = blocks * self.block_bytes / LOW_WATER_SHARE;
+        bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
+    }
+
+    /// Tells the growth thread that `blocks` are wanted.
+    pub(crate) fn want(&self, blocks: u64) {
+        self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
+        self.growth.notify_all();
+    }
+
+    /// Takes `blocks` in a row for a chunk, within what may be promised. `None` when too few are
+    /// free, `Some(None)` when no run of them is.
+    pub(crate) fn try_take_run(
+        &self,
+        blocks: u32,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Option<Extent>> {
+        let _promise = self.promise_run(blocks, committed)?;
+        Some(
+            self.take_lowest(blocks)
+                .or_else(|| self.space.allocate(blocks, None)),
+        )
+    }
+
+    fn promise_run(&self, blocks: u32, committed: impl FnOnce() -> u64) -> Option<Promise<'_>> {
+        // A run may break a unit at each of its ends.
+        let unit = u64::from(self.space.unit());
+        let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
+        self.try_promise(units, committed, false)
+    }
+
+    /// Tells the growth thread that `blocks` in a row are wanted: at the end of a longer file.
+    pub(crate) fn want_run(&self, blocks: u32) {
+        self.run_wanted.fetch_max(blocks.into(), Ordering::Relaxed);
+        self.want(blocks.into());
+    }
+
+    /// True if [`SpaceKeeper::try_promise`] would succeed, or would fail for good.
+    pub(crate) fn would_promise(&self, blocks: u64, committed: u64) -> bool {
+        self.is_full() || self.has_available(blocks, committed)
+    }
+
+    /// True while the disk is known to be full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// The disk was found full, or not.
+    fn set_full(&self, full: bool) {
+        // Relaxed: a hint, as in is_full.
+        if self.full.swap(full, Ordering::Relaxed) != full {
+            let data_bytes = self.space.blocks() * self.block_bytes;
+            match full {
+                true => tracing::warn!(data_bytes, "the data file cannot grow: the disk is full"),
+                false => tracing::info!(data_bytes, "the data file has room again"),
+            }
+        }
+    }
+
+    /// What a refused put says.
+    pub(crate) fn full_error(&self) -> Error {
+        let bytes = self.space.blocks() * self.block_bytes;
+        Error::Full {
+            what: format!(
+                "the data file has {bytes} bytes and the disk has no more (or blocks of {} have no \
+                 more numbers); delete keys or make room",
+                self.block_bytes
+            ),
+        }
+    }
+
+    /// Grows the file if somebody wants blocks; called by one thread at a time: recovery, then
+    /// the maintenance thread.
+    pub(crate) fn grow_if_wanted(&self, committed: u64) {
+        let run = self.run_wanted.swap(0, Ordering::Relaxed);
+        let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
+        let _sizing = self.sizing.lock();
+        let low = self.low_water();
+        let enough = run == 0 && self.has_available(wanted + low, committed);
+        if wanted == 0 || enough {
+            self.waiters.notify_all();
+            return;
+        }
+        // What the file system was given back comes before more of it.
+        let is_enough = || run == 0 && self.has_available(wanted + low, committed);
+        if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
+            self.set_full(false);
+            self.waiters.notify_all();
+            return;
+        }
+        let blocks = self.space.blocks();
+        let bytes = blocks * self.block_bytes;
+        let needed = (wanted + low) * self.block_bytes;
+        let mut step = (bytes / GROWTH_SHARE)
+            .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
+            .max(needed);
+        loop {
+            step = step
+                .next_multiple_of(self.block_bytes)
+                .min(bytes_nameable(blocks, self.block_bytes));
+            if step == 0 {
+                // No block number is left: as full as a full disk.
+                self.set_full(true);
+                break;
+            }
+            match self.file.allocate(bytes, step) {
+                Ok(()) => {
+                    assert_eq!(step % self.block_bytes, 0, "the file has whole blocks");
+                    assert_eq!(
+                        self.space.blocks(),
+                        blocks,
+                        "one changes the length at a time"
+                    );
+                    self.space.grow(blocks + step / self.block_bytes);
+                    self.set_full(false);
+                    break;
+                }
+                Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
+                Err(_) => {
+                    self.set_full(true);
+                    break;
+                }
+            }
+        }
+        self.waiters.notify_all();
+    }
+
+    /// An extent for each of `lengths`, a page at most, contiguous as far as possible.
+    ///
+    /// # Errors
+    /// When there are none: a promise was broken.
+    pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
+        let asked = lengths;
+        let mut extents = Vec::with_capacity(lengths.len());
+        let low = lengths.iter().map_while(|length| self.take_lowest(*length));
+        extents.extend(low);
+        let lengths = &lengths[extents.len()..];
+        if !self.space.allocate_mixed(lengths, &mut extents) {
+            return Err(Error::Poisoned {
+                cause: format!(
+                    "no blocks for {} pages that were promised them",
+                    lengths.len()
+                ),
+            });
+        }
+        let got = extents.iter().map(|extent| extent.blocks);
+        assert!(
+            got.eq(asked.iter().copied()),
+            "an extent for each, of its length"
+        );
+        self.count_allocated(&extents);
+        Ok(extents)
+    }
+
+    /// The lowest run of so many blocks, while that is where everything is allocated.
+    fn take_lowest(&self, blocks: u32) -> Option<Extent> {
+        // Relaxed: who looks too early allocates somewhere, as before.
+        if !self.low.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.space
+            .allocate_lowest(blocks, &mut self.low_cursor.lock())
+    }
+
+    /// From here on everything is allocated at the lowest place. One caller at a time.
+    pub(crate) fn begin_low(&self) -> LowPlaces<'_> {
+        // What lies on shelves is taken without a look at where it is.
+        self.space.drain_ready();
+        *self.low_cursor.lock() = LowCursor::default();
+        let was_low = self.low.swap(true, Ordering::Relaxed);
+        assert!(!was_low, "one at a time");
+        // Else the end of the file could not be cut.
+        self.take_back(|| false);
+        LowPlaces(self)
+    }
+
+    /// True while everything is allocated at the lowest place.
+    pub(crate) fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// A run of `blocks` blocks that ends at or below `limit`, within what may be promised, for
+    /// something that lies above it. `None` when there is none.
+    pub(crate) fn take_below(
+        &self,
+        blocks: u32,
+        limit: u64,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Extent> {
+        let _promise = self.promise_run(blocks, committed)?;
+        let extent = self.take_lowest(blocks)?;
+        assert_eq!(extent.blocks, blocks, "a run of another length");
+        if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
+            return Some(extent);
+        }
+        self.free_all([extent]);
+        None
+    }
+
+    /// How many blocks the file needs, when `committed` blocks are what dirty pages will need: with
+    /// fewer it would be grown again at once.
+    pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
+        let used = self.space.blocks().saturating_sub(self.space.free_blocks());
+        let needed = used + committed + self.promised_blocks() + self.reserve(false);
+        needed + self.kept_free(needed)
+    }
+
+    /// Blocks that stay free beside the reserve when a file is cut to `blocks`.
+    fn kept_free(&self, blocks: u64) -> u64 {
+        self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes
+    }
+
+    /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
+    /// neither promises nor `committed` blocks need them; the file is as long as before. Returns
+    /// how many they were.
+    pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
+        let _sizing = self.sizing.lock();
+        let blocks = self.space.blocks();
+        let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
+        // What would be grown again at once is not cut off.
+        let keep = self.kept_free(blocks - wanted);
+        // SeqCst: withhold first, look after: see try_promise.
+        self.withheld.fetch_add(wanted, Ordering::SeqCst);
+        let taken = self.taken(committed, false) + keep;
+        let free = self.free_for_pages(u64::MAX) + wanted;
+        let spare = free.saturating_sub(taken);
+        let cut = wanted.min(spare);
+        assert!(blocks - cut >= limit.min(blocks), "what is kept is cut off");
+        let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
+        let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
+        assert!(before >= wanted, "blocks are withheld until now");
+        self.waiters.notify_all();
+        if done { cut } else { 0 }
+    }
+
+    /// Cuts the file to the blocks there are. A checkpoint that knows no more of them is durable,
+    /// and none before it will be read again.
+    pub(crate) fn truncate_file(&self) -> Result<()> {
+        let _sizing = self.sizing.lock();
+        let bytes = self.space.blocks() * self.block_bytes;
+        assert!(bytes > 0, "the system trees lie somewhere");
+        self.file
+            .set_len(bytes)
+            .map_err(Error::io("cutting the data file"))
+    }
+
+    pub(crate) fn count_allocated(&self, extents: &[Extent]) {
+        let blocks = extents.iter().map(|extent| u64::from(extent.blocks));
+        let count = extents.len() as u64;
+        self.statistics.tick(Ticker::ExtentsAllocated, count);
+        self.statistics.tick(Ticker::BlocksAllocated, blocks.sum());
+        let now = self.space.bounded_searches();
+        // Relaxed: each step of the count is seen by one of those who raise this.
+        let before = self.bounded.fetch_max(now, Ordering::Relaxed);
+        let more = now.saturating_sub(before);
+        self.statistics.tick(Ticker::SearchesBounded, more);
+    }
+
+    /// Gives extents back that nobody has written to.
+    pub(crate) fn free_unused(&self, extents: impl IntoIterator<Item = Extent>) {
+        for extent in extents {
+            self.space.free(extent);
+            if self.is_low() {
+                self.low_cursor.lock().freed(extent);
+            }
+        }
+    }
+
+    pub(crate) fn count_discarded(&self, blocks: u64) {
+        self.statistics.tick(Ticker::BlocksDiscarded, blocks);
+    }
+
+    /// Gives extents back that nothing durable refers to any more.
+    pub(crate) fn free_all(&self, extents: impl IntoIterator<Item = Extent>) {
+        let mut blocks = 0;
+        for extent in extents {
+            self.space.free(extent);
+            blocks += u64::from(extent.blocks);
+            if self.low.load(Ordering::Relaxed) {
+                self.low_cursor.lock().freed(extent);
+            }
+        }
+        if blocks > 0 {
+            self.statistics.tick(Ticker::BlocksFreed, blocks);
+            self.set_full(false);
+            self.waiters.notify_all();
+        }
+    }
+}
+
+/// Bytes by which a file of `blocks` blocks may grow before block numbers run out.
+fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
+    BLOCKS_MAX.saturating_sub(blocks) * block_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
+    use pando_space::SpaceOptions;
+
+    #[test]
+    fn a_file_grows_until_its_blocks_have_no_more_numbers() {
+        assert_eq!(bytes_nameable(0, 512), 2 << 40);
+        assert_eq!(bytes_nameable(0, 4096), 16 << 40);
+        assert_eq!(bytes_nameable(BLOCKS_MAX - 3, 512), 1536);
+        assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
+    }
+
+    fn keeper_of(blocks: u64) -> SpaceKeeper {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 24));
+        let file = device.open("data", OpenOptions::create(Create::New));
+        let options = SpaceOptions {
+            groups: 1,
+            unit: 1,
+            reserve: 0,
+        };
+        let space = Space::new(blocks, options);
+        SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
+    }
+
+    /// A commit ends while somebody asks what dirty pages need: its blocks go from its promise to
+    /// its pages.
+    #[test]
+    fn a_commit_that_ends_meanwhile_is_counted() {
+        const BLOCKS: u64 = 16384;
+        let keeper = keeper_of(BLOCKS);
+        let ends = |other: &mut Option<Promise<'_>>| {
+            // Seen just before its pages were dirty.
+            drop(other.take());
+            0
+        };
+        let mut other = keeper.try_promise(1000, || 0, true);
+        assert!(other.is_some());
+        let all = keeper.try_promise(BLOCKS, || ends(&mut other), true);
+        assert!(all.is_none(), "a thousand blocks are somebody's");
+        let mut other = keeper.try_promise(BLOCKS, || 0, true);
+        assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
+    }
+
+    /// The same of ids, which go from promises to chunks.
+    #[test]
+    fn an_id_is_promised_until_it_is_taken() {
+        let keeper = keeper_of(16);
+        let free = Cell::new(10);
+        let other = keeper.try_promise_ids(6, || free.get()).unwrap();
+        assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+        // One by one, while the batch is applied.
+        for left in (6..10).rev() {
+            free.set(left);
+            other.taken();
+            assert!(keeper.try_promise_ids(4, || free.get()).is_some());
+            assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+        }
+        drop(other);
+        let ends = |other: IdPromise<'_>| {
+            // Seen just before they were taken.
+            drop(other);
+            6
+        };
+        let other = keeper.try_promise_ids(3, || 6).unwrap();
+        assert!(keeper.try_promise_ids(6, || ends(other)).is_none());
+        let pages = keeper.promises.promise(2);
+        assert!(keeper.try_promise_ids(5, || 6).is_none());
+        assert!(keeper.try_promise_ids(4, || 6).is_some());
+        drop(pages);
+        assert!(keeper.try_promise_ids(6, || 6).is_some());
+    }
+
+    #[test]
+    fn pieces_that_no_page_fits_in_are_not_promised() {
+        const UNIT: u32 = 8;
+        let device = AnyDevice::from(MemoryDevice::new(1 << 20));
+        let file = device.open("data", OpenOptions::create(Create::New));
+        let options = SpaceOptions {
+            groups: 1,
+            unit: UNIT,
+            reserve: 0,
+        };
+        let keeper = SpaceKeeper::new(
+            Space::new(16384, options),
+            file.unwrap(),
+            512,
+            Arc::default(),
+        );
+        let all: Vec<Extent> = (0..16384 / UNIT)
+            .map(|_| keeper.allocate(&[UNIT]).unwrap()[0])
+            .collect();
+        // Half of each page comes back: half of the file is free, and no page fits.
+        for extent in &all {
+            keeper.free_all([Extent {
+                block: extent.block,
+                blocks: UNIT / 2,
+            }]);
+        }
+        assert_eq!(keeper.space().free_blocks(), 8192);
+        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_none());
+        keeper.free_all([Extent {
+            block: all[0].block + UNIT / 2,
+            blocks: UNIT / 2,
+        }]);
+        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_some());
+        assert!(
+            keeper
+                .try_promise(u64::from(UNIT) + 1, || 0, true)
+                .is_none()
+        );
+    }
+}

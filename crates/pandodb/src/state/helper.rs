@@ -1,0 +1,166 @@
+//! Helpers: engine threads that run operations of futures, and of streams, as blocking ones.
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+use pando_sync::{Arc, Mutex, Rank, WaitList, park, thread_waker};
+
+use crate::error::{Error, Result};
+
+type Task<C> = Box<dyn FnOnce(&C) + Send>;
+
+/// Operations that wait for the helper, which runs them on a `C`.
+pub(crate) struct Helper<C> {
+    queue: Mutex<Queue<C>>,
+    wanted: WaitList,
+}
+
+struct Queue<C> {
+    tasks: VecDeque<Task<C>>,
+    running: bool,
+    closed: bool,
+}
+
+impl<C> Default for Helper<C> {
+    fn default() -> Self {
+        let queue = Queue {
+            tasks: VecDeque::new(),
+            running: false,
+            closed: false,
+        };
+        Self {
+            queue: Mutex::new(Rank::Leaf, queue),
+            wanted: WaitList::new(),
+        }
+    }
+}
+
+impl<C> std::fmt::Debug for Helper<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pending = self.pending();
+        f.debug_struct("Helper").field("pending", &pending).finish()
+    }
+}
+
+impl<C> Helper<C> {
+    /// Operations that it has not ended: zero at rest.
+    pub(crate) fn pending(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.tasks.len() + usize::from(queue.running)
+    }
+
+    /// No operation is begun any more; those that wait end with [`Error::Closed`].
+    pub(crate) fn close(&self) {
+        let left = {
+            let mut queue = self.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.tasks)
+        };
+        // Their promises are broken here, outside the lock.
+        drop(left);
+        self.wanted.notify_all();
+    }
+
+    fn push(&self, task: Task<C>) {
+        let refused = {
+            let mut queue = self.queue.lock();
+            if queue.closed {
+                Some(task)
+            } else {
+                queue.tasks.push_back(task);
+                None
+            }
+        };
+        drop(refused);
+        self.wanted.notify_all();
+    }
+}
+
+/// What a future gets from the helper.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    result: Mutex<Option<Result<T>>>,
+    ended: WaitList,
+}
+
+impl<T> Answer<T> {
+    /// The result, once.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
+        if let Some(result) = self.result.lock().take() {
+            return Poll::Ready(result);
+        }
+        self.ended.register(waker);
+        // Once more, for what came before the registration.
+        match self.result.lock().take() {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The duty to answer: whoever drops it without says that the store is closed.
+struct Promise<T>(Arc<Answer<T>>);
+
+impl<T> Promise<T> {
+    fn keep(&self, result: Result<T>) {
+        let mut place = self.0.result.lock();
+        assert!(place.is_none(), "one answer");
+        *place = Some(result);
+        drop(place);
+        self.0.ended.notify_all();
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        // The other owner may have taken the answer already, or gone.
+        if Arc::strong_count(&self.0) > 1 && self.0.result.lock().is_none() {
+            self.keep(Err(Error::Closed));
+        }
+    }
+}
+
+impl<C> Helper<C> {
+    /// Has the helper run `operation`; it does so also if nobody waits for the answer.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&C) -> Result<T> + Send + 'static,
+    ) -> Arc<Answer<T>> {
+        let answer = Arc::new(Answer {
+            result: Mutex::new(Rank::Leaf, None),
+            ended: WaitList::new(),
+        });
+        let promise = Promise(answer.clone());
+        self.push(Box::new(move |context| {
+            let result = operation(context);
+            promise.keep(result);
+        }));
+        answer
+    }
+
+    /// Body of the helper's thread.
+    pub(crate) fn run(&self, context: &C) {
+        loop {
+            let task = {
+                let mut queue = self.queue.lock();
+                let task = queue.tasks.pop_front();
+                queue.running = task.is_some();
+                if task.is_none() && queue.closed {
+                    return;
+                }
+                task
+            };
+            if let Some(task) = task {
+                task(context);
+                continue;
+            }
+            self.wanted.register(&thread_waker());
+            let queue = self.queue.lock();
+            let sleeps = queue.tasks.is_empty() && !queue.closed;
+            drop(queue);
+            if sleeps {
+                park();
+            }
+        }
+    }
+}

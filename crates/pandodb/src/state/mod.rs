@@ -1,0 +1,13 @@
+//! States of parts of the engine, each behind what it does. None knows the engine: what drives them
+//! stands in the folders above.
+
+pub(crate) mod checkpoint;
+pub(crate) mod checkpoint_progress;
+pub(crate) mod fetchers;
+pub(crate) mod helper;
+pub(crate) mod key_buffers;
+pub(crate) mod loads;
+pub(crate) mod read_bounds;
+pub(crate) mod sparse_leaves;
+pub(crate) mod stays;
+pub(crate) mod wishes;

@@ -1,0 +1,430 @@
+//! Large values for event loops: every call returns at once. What reads, writes or syncs is done by
+//! an engine thread, one chunk at a time, and wakes whoever waits.
+
+use std::ops::Range;
+use std::task::{Poll, Waker};
+
+use pando_format::Lsn;
+use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
+use pando_sync::Arc;
+
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::blobs::staged::Draft;
+use crate::blobs::value::LargeValue;
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::event_loop::attempt::{Attempt, attempt};
+use crate::event_loop::transaction::Transaction;
+use crate::read::buffers::with_reader;
+use crate::state::helper::Answer;
+use crate::streams::edit::NewBytes;
+use crate::streams::look::Found;
+use crate::streams::old_bytes::OldBytes;
+use crate::streams::stream::ValueStream;
+use crate::streams::writer::ValueWriter;
+use crate::writes::read_log::Played;
+use crate::writes::set::Own;
+
+/// What a key has.
+#[derive(Debug)]
+pub enum Opened {
+    /// Nothing.
+    Absent,
+    /// A value that lies in pages: it was copied.
+    Value,
+    /// A large value; its head was copied.
+    Large(ValueStream),
+}
+
+impl Opened {
+    fn of(engine: &Shared, found: Found, out: &mut Vec<u8>) -> Self {
+        match found {
+            Found::Nothing => {
+                out.clear();
+                Self::Absent
+            }
+            Found::Value => Self::Value,
+            Found::Chunks(list, registration) => {
+                let stream = ValueStream::of_chunks(engine, list, registration);
+                out.clear();
+                out.extend_from_slice(stream.head());
+                Self::Large(stream)
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Reads `key` into `out`, as [`Table::try_get`] does, or opens it if it is a large value.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn try_open(
+        &self,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Attempt<Opened>> {
+        let engine = self.db.engine();
+        with_reader(|reader| {
+            let step = engine.try_look(&self.state, key, reader, out);
+            let step = step.map(|(found, debt)| {
+                *shown_from = (*shown_from).max(debt.lsn());
+                engine.count_get();
+                Opened::of(engine, found, out)
+            });
+            attempt(step, &mut reader.wanted)
+        })
+    }
+}
+
+impl Transaction {
+    /// Reads `key` into `out`, as [`Transaction::get`] does, or opens it if it is a large value.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn open(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Attempt<Opened>> {
+        let index = self.set.table(&table.state);
+        out.clear();
+        match self.set.own(index, key) {
+            Own::Value(value) => {
+                out.extend_from_slice(value);
+                return Ok(Attempt::Ready(Opened::Value));
+            }
+            Own::Large(value) => {
+                let stream = ValueStream::of_handed(&self.engine, value);
+                out.extend_from_slice(stream.head());
+                return Ok(Attempt::Ready(Opened::Large(stream)));
+            }
+            Own::Gone => return Ok(Attempt::Ready(Opened::Absent)),
+            Own::Unknown => {}
+        }
+        let is_new = match self.log.play(index, key, out) {
+            Played::Read(true) => return Ok(Attempt::Ready(Opened::Value)),
+            Played::Read(false) => return Ok(Attempt::Ready(Opened::Absent)),
+            Played::Unknown { is_new } => is_new,
+        };
+        let step = self
+            .engine
+            .try_look_stamped(&table.state, key, &mut self.reader, out);
+        let step = step.map(|(found, debt, stamp)| {
+            self.set.reads.push(stamp);
+            self.set.debt.add(debt);
+            self.engine.count_get();
+            let opened = Opened::of(&self.engine, found, out);
+            let read = self.set.reads.len() - 1;
+            match opened {
+                _ if !is_new => self.log.pass(),
+                Opened::Large(_) => self.log.note_long(read, index, key),
+                Opened::Value => self.log.note(read, index, key, Some(out)),
+                Opened::Absent => self.log.note(read, index, key, None),
+            }
+            opened
+        });
+        attempt(step, &mut self.reader.wanted)
+    }
+
+    /// Sets `key` to a value that was handed over before.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`].
+    pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) -> Result<()> {
+        self.engine.check_key(key)?;
+        let index = self.set.table(&table.state);
+        self.set.write_large(index, key, value);
+        self.scratch.reset();
+        Ok(())
+    }
+}
+
+/// A value on its way in.
+#[derive(Debug)]
+pub struct ValueSink {
+    engine: Shared,
+    state: SinkState,
+}
+
+#[derive(Debug)]
+enum SinkState {
+    Open(ValueWriter),
+    /// A chunk is being written.
+    Storing(Arc<Answer<ValueWriter>>),
+    Finishing(Arc<Answer<LargeValue>>),
+    /// It has ended, or failed.
+    Ended,
+}
+
+impl ValueSink {
+    /// Begins a value of `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`Db::value_writer`].
+    pub fn new(db: &Db, bytes: u64) -> Result<Self> {
+        Ok(Self {
+            engine: db.engine().clone(),
+            state: SinkState::Open(db.value_writer(bytes)?),
+        })
+    }
+
+    /// Takes bytes of the value, as many as it can; none: `waker` is woken when there is room. More
+    /// bytes than were announced are not taken.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::write`]; the value is lost then.
+    pub fn write(&mut self, bytes: &[u8], waker: &Waker) -> Result<usize> {
+        let Poll::Ready(writer) = self.poll_open(waker)? else {
+            return Ok(0);
+        };
+        if bytes.is_empty() || !writer.poll_room(waker) {
+            return Ok(0);
+        }
+        let count = writer.take(bytes);
+        self.store_if_full();
+        Ok(count)
+    }
+
+    /// Makes the value durable, once all its bytes were taken. `None`: `waker` is woken.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::finish`].
+    pub fn finish(&mut self, waker: &Waker) -> Result<Option<LargeValue>> {
+        if !matches!(self.state, SinkState::Finishing(_)) {
+            if self.poll_open(waker)?.is_pending() {
+                return Ok(None);
+            }
+            let SinkState::Open(writer) = std::mem::replace(&mut self.state, SinkState::Ended)
+            else {
+                unreachable!("it is open");
+            };
+            let answer = self.engine.streams.ask(move |_| writer.finish());
+            self.state = SinkState::Finishing(answer);
+        }
+        let SinkState::Finishing(answer) = &self.state else {
+            unreachable!("it is finishing");
+        };
+        let Poll::Ready(value) = answer.poll(waker) else {
+            return Ok(None);
+        };
+        self.state = SinkState::Ended;
+        value.map(Some)
+    }
+
+    /// The writer, if no chunk of it is being written.
+    fn poll_open(&mut self, waker: &Waker) -> Result<Poll<&mut ValueWriter>> {
+        if let SinkState::Storing(answer) = &self.state {
+            let Poll::Ready(writer) = answer.poll(waker) else {
+                return Ok(Poll::Pending);
+            };
+            self.state = SinkState::Ended;
+            self.state = SinkState::Open(writer?);
+        }
+        match &mut self.state {
+            SinkState::Open(writer) => Ok(Poll::Ready(writer)),
+            _ => Err(Error::InvalidValue {
+                what: "it has ended, or failed, before".into(),
+            }),
+        }
+    }
+
+    /// Has the chunk written that is whole.
+    fn store_if_full(&mut self) {
+        if !matches!(&self.state, SinkState::Open(writer) if writer.is_full()) {
+            return;
+        }
+        if let SinkState::Open(mut writer) = std::mem::replace(&mut self.state, SinkState::Ended) {
+            let answer = self.engine.streams.ask(move |_| {
+                writer.store()?;
+                Ok(writer)
+            });
+            self.state = SinkState::Storing(answer);
+        }
+    }
+}
+
+/// A part of a value on its way out.
+#[derive(Debug)]
+pub struct ValueSource {
+    engine: Shared,
+    state: SourceState,
+    range: Range<u64>,
+}
+
+#[derive(Debug)]
+enum SourceState {
+    Idle(ValueStream),
+    Loading(Arc<Answer<ValueStream>>),
+    /// It has failed.
+    Ended,
+}
+
+impl ValueSource {
+    /// The bytes of `stream` at `range`, which is cut to what is there.
+    pub fn new(stream: ValueStream, range: Range<u64>) -> Self {
+        let end = range.end.min(stream.len());
+        Self {
+            engine: stream.engine().clone(),
+            range: range.start.min(end)..end,
+            state: SourceState::Idle(stream),
+        }
+    }
+
+    /// Bytes that are still to come.
+    pub fn left(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// The next bytes that are in memory; none, though there are more: `waker` is woken.
+    ///
+    /// # Errors
+    /// [`Error::CorruptPage`].
+    pub fn piece(&mut self, waker: &Waker) -> Result<&[u8]> {
+        let offset = self.range.start;
+        let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
+        if left == 0 {
+            return Ok(&[]);
+        }
+        if let SourceState::Idle(stream) = &mut self.state
+            && !stream.has_piece(offset)
+            && !stream.poll_room(waker)
+        {
+            return Ok(&[]);
+        }
+        if matches!(&self.state, SourceState::Idle(stream) if !stream.has_piece(offset))
+            && let SourceState::Idle(mut stream) =
+                std::mem::replace(&mut self.state, SourceState::Ended)
+        {
+            let answer = self.engine.streams.ask(move |_| {
+                stream.piece_at(offset)?;
+                Ok(stream)
+            });
+            self.state = SourceState::Loading(answer);
+        }
+        if let SourceState::Loading(answer) = &self.state {
+            let Poll::Ready(stream) = answer.poll(waker) else {
+                return Ok(&[]);
+            };
+            self.state = SourceState::Ended;
+            self.state = SourceState::Idle(stream?);
+        }
+        let SourceState::Idle(stream) = &mut self.state else {
+            return Err(Error::InvalidValue {
+                what: "it has failed before".into(),
+            });
+        };
+        let piece = stream.piece_at(offset)?;
+        Ok(&piece[..piece.len().min(left)])
+    }
+
+    /// `count` bytes of the last piece were used.
+    pub fn consume(&mut self, count: usize) {
+        self.range.start += count as u64;
+        assert!(self.range.start <= self.range.end, "only what was there");
+    }
+}
+
+/// Tells values apart: equal for a value that has not changed.
+#[derive(Debug, Clone)]
+pub struct Fingerprint(Identity);
+
+#[derive(Debug, Clone)]
+enum Identity {
+    Stored(ChunkShape, Vec<ChunkRef>),
+    /// It lives as long as somebody compares: no other one gets its address.
+    Handed(Arc<Draft>),
+}
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Identity::Stored(shape, chunks), Identity::Stored(of, others)) => {
+                shape == of && chunks == others
+            }
+            (Identity::Handed(draft), Identity::Handed(other)) => Arc::ptr_eq(draft, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Fingerprint {}
+
+impl ValueStream {
+    /// The fingerprint of a large value, its head left out.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        if let Some(draft) = self.handed() {
+            return Some(Fingerprint(Identity::Handed(draft.clone())));
+        }
+        let stored = |list: &ChunkList| Identity::Stored(list.shape, list.chunks.clone());
+        self.list().map(stored).map(Fingerprint)
+    }
+
+    /// A large value of the same chunks behind another head, for the same key.
+    ///
+    /// # Errors
+    /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] when it is no large value.
+    pub fn with_head(&self, head: Vec<u8>) -> Result<LargeValue> {
+        if let Some(draft) = self.handed() {
+            let value = LargeValue {
+                draft: draft.clone(),
+                head: Vec::new(),
+            };
+            return value.with_head(head);
+        }
+        let (Some(list), Some(registration)) = (self.list(), self.registration()) else {
+            return Err(Error::InvalidValue {
+                what: "it is no large value".into(),
+            });
+        };
+        let mut draft = Draft::new(&self.engine().space, list.shape);
+        for chunk in &list.chunks {
+            draft.keep(*chunk, registration);
+        }
+        let value = LargeValue {
+            draft: Arc::new(draft),
+            head: Vec::new(),
+        };
+        value.with_head(head)
+    }
+}
+
+/// A large value that is being made of an old value with other bytes in a part of it.
+#[derive(Debug)]
+pub struct PendingEdit {
+    answer: Arc<Answer<LargeValue>>,
+}
+
+impl PendingEdit {
+    /// Begins it: `bytes` come to `offset` of `old`, its head left out. What an old value in pages
+    /// is, is given by its bytes.
+    pub fn new(db: &Db, old: EditOld, offset: u64, bytes: NewBytes) -> Self {
+        let shared = db.engine().clone();
+        let answer = db.engine().streams.ask(move |_| {
+            let old = match old {
+                EditOld::Value(value) => OldBytes::Value(value),
+                EditOld::Large(stream) => stream.into_old(),
+            };
+            bytes.put_into(&shared, &old, offset)
+        });
+        Self { answer }
+    }
+
+    /// The value, once: it keeps the chunks that stay by their places, so it is for the very value
+    /// that it was made of.
+    pub fn poll(&self, waker: &Waker) -> Poll<Result<LargeValue>> {
+        self.answer.poll(waker)
+    }
+}
+
+/// What a part is changed of.
+#[derive(Debug)]
+pub enum EditOld {
+    /// A value in pages, or none.
+    Value(Vec<u8>),
+    /// A large value.
+    Large(ValueStream),
+}

@@ -1,0 +1,127 @@
+//! Opening a value for reading, whatever its length: what lies in pages is copied, what lies in
+//! chunks is registered for.
+
+use pando_format::chunks::ChunkList;
+use pando_tree::{Lookup, ValueReader};
+
+use crate::blobs::readers::Registration;
+use crate::blobs::readers::Registry;
+use crate::changes::blobs::decode_list;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::read::point::{Copied, no_such_table, on_tree};
+use crate::state::read_bounds::Debt;
+use crate::tables::state::TableState;
+use crate::wait::reason::{Step, Stop};
+use crate::writes::stripes::{Stamp, StripeUse};
+
+/// What a key has.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Nothing,
+    /// The value was copied.
+    Value,
+    /// A list, and what keeps its chunks.
+    Chunks(ChunkList, Registration),
+}
+
+impl Engine {
+    /// One attempt to open the value of `key`: `out` holds it if it lies in pages. Linearizable.
+    pub(crate) fn try_look(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Found, Debt)> {
+        let (first, copied) = self.look_at(table, key, reader, out)?;
+        if !first.chunked {
+            let debt = self.check_copied(copied, key)?;
+            let found = match first.found {
+                true => Found::Value,
+                false => Found::Nothing,
+            };
+            return Ok((found, debt));
+        }
+        // Register, then look: from here on what the leaf names stays.
+        let look = Registry::look(&self.registry, self.log.applied());
+        let (second, copied) = self.look_at(table, key, reader, out)?;
+        let debt = self.check_copied(copied, key)?;
+        let found = match (second.found, second.chunked) {
+            (false, _) => Found::Nothing,
+            (true, false) => Found::Value,
+            (true, true) => {
+                let list = decode_list(out)?;
+                let registration = look.read(list.chunks.iter().map(|chunk| chunk.page));
+                Found::Chunks(list, registration)
+            }
+        };
+        Ok((found, debt))
+    }
+
+    fn look_at(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Lookup, Copied)> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = tree.try_get(&self.pool, key, reader, out);
+        let lookup = on_tree(table, tree, lookup)?;
+        Ok((lookup, Copied::of(tree.id, &lookup)))
+    }
+
+    /// As [`Engine::try_look`], with the stamp of the key's stripe from before the look.
+    pub(crate) fn try_look_stamped(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Found, Debt, Stamp)> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        let Some(stamp) = self.stripes.stamp(stripe) else {
+            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
+        };
+        let (found, debt) = self.try_look(table, key, reader, out)?;
+        Ok((found, debt, stamp))
+    }
+
+    /// Opens the value of `key`, which may be shown then. Blocks.
+    pub(crate) fn look(&self, table: &TableState, key: &[u8], out: &mut Vec<u8>) -> Result<Found> {
+        let mut reader = ValueReader::new();
+        let (found, debt) = self.block(|blocked| {
+            let found = self.try_look(table, key, &mut reader, out);
+            blocked.wanted.append(&mut reader.wanted);
+            found
+        })?;
+        self.pay(debt)?;
+        Ok(found)
+    }
+
+    /// Reads the whole value of `key`, which was found to lie in chunks. Blocks.
+    pub(crate) fn read_whole(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        match self.look(table, key, out)? {
+            Found::Nothing => {
+                out.clear();
+                Ok(false)
+            }
+            Found::Value => Ok(true),
+            Found::Chunks(list, _registration) => {
+                self.read_list(&list, out)?;
+                Ok(true)
+            }
+        }
+    }
+}

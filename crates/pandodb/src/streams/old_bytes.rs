@@ -1,0 +1,108 @@
+//! Where a value that is being changed takes its unchanged bytes from.
+
+use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
+use pando_sync::Arc;
+
+use crate::blobs::readers::Registration;
+use crate::blobs::staged::Draft;
+use crate::error::Result;
+use crate::pages::store::Store;
+
+/// Where a value that is being changed takes its unchanged bytes from, its head left out.
+#[derive(Debug)]
+pub(crate) enum OldBytes {
+    /// A value in pages, or none.
+    Value(Vec<u8>),
+    Chunks(ChunkList, Registration),
+    /// A value that was handed over and that no leaf has yet: what it keeps of another one can
+    /// stay, what is new of it is copied.
+    Handed(
+        Arc<Draft>,
+        #[expect(dead_code, reason = "it keeps the chunks")] Registration,
+    ),
+}
+
+impl OldBytes {
+    /// Bytes that it has.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Value(value) => value.len() as u64,
+            Self::Chunks(list, _) => list.shape.bytes,
+            Self::Handed(draft, _) => draft.shape.bytes,
+        }
+    }
+
+    /// True if chunk `index` of `shape` can stay as it is.
+    pub(crate) fn has_chunk(&self, shape: ChunkShape, index: usize) -> bool {
+        let old = match self {
+            Self::Value(_) => return false,
+            Self::Chunks(list, _) => list.shape,
+            Self::Handed(draft, _) if draft.kept_at(index).is_some() => draft.shape,
+            Self::Handed(..) => return false,
+        };
+        old.chunk_bytes == shape.chunk_bytes && old.bytes_of(index) == shape.bytes_of(index)
+    }
+
+    /// Chunk `index`, which can stay, and what keeps it.
+    pub(crate) fn chunk(&self, index: usize) -> (ChunkRef, &Registration) {
+        match self {
+            Self::Chunks(list, registration) => (list.chunks[index], registration),
+            Self::Handed(draft, _) => {
+                let chunk = draft.kept_at(index).expect("it can stay");
+                (chunk, draft.base().expect("something keeps what stays"))
+            }
+            Self::Value(_) => unreachable!("a value in pages has no chunk that could stay"),
+        }
+    }
+
+    /// Bytes of the chunks of a value in chunks.
+    pub(crate) fn chunk_bytes(&self) -> Option<u32> {
+        match self {
+            Self::Value(_) => None,
+            Self::Chunks(list, _) => Some(list.shape.chunk_bytes),
+            Self::Handed(draft, _) => Some(draft.shape.chunk_bytes),
+        }
+    }
+
+    /// Copies bytes from `offset` on, zeros behind the end. Blocks.
+    pub(crate) fn copy(&self, store: &Store, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Value(value) => {
+                let from = value.get(offset as usize..).unwrap_or_default();
+                let count = from.len().min(out.len());
+                out[..count].copy_from_slice(&from[..count]);
+                out[count..].fill(0);
+            }
+            Self::Chunks(..) | Self::Handed(..) => {
+                let shape = match self {
+                    Self::Chunks(list, _) => list.shape,
+                    Self::Handed(draft, _) => draft.shape,
+                    Self::Value(_) => unreachable!("it lies in chunks"),
+                };
+                let chunk_bytes = u64::from(shape.chunk_bytes);
+                let index = (offset / chunk_bytes) as usize;
+                if index >= shape.count() {
+                    out.fill(0);
+                    return Ok(());
+                }
+                let mut buffer = store.chunk_buffer(shape);
+                match self {
+                    Self::Chunks(list, _) => store.read_chunk(list, index, &mut buffer)?,
+                    Self::Handed(draft, _) => store.read_part(draft, index, &mut buffer)?,
+                    Self::Value(_) => unreachable!("it lies in chunks"),
+                }
+                let from = buffer
+                    .get((offset % chunk_bytes) as usize..)
+                    .unwrap_or_default();
+                assert!(
+                    out.len() as u64 <= chunk_bytes - offset % chunk_bytes,
+                    "bytes of one chunk at a time"
+                );
+                let count = from.len().min(out.len());
+                out[..count].copy_from_slice(&from[..count]);
+                out[count..].fill(0);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Opening values of any length, and making long ones.
+
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::error::Result;
+use crate::streams::look::Found;
+use crate::streams::stream::ValueStream;
+use crate::streams::writer::ValueWriter;
+
+impl Table {
+    /// Opens the value of `key` for reading it piece by piece, if it exists: as it is now, whatever
+    /// is put or deleted meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_reader(&self, key: &[u8]) -> Result<Option<ValueStream>> {
+        let engine = self.db.engine();
+        let mut value = Vec::new();
+        Ok(match engine.look(&self.state, key, &mut value)? {
+            Found::Nothing => None,
+            Found::Value => Some(ValueStream::of_value(engine, value)),
+            Found::Chunks(list, registration) => {
+                Some(ValueStream::of_chunks(engine, list, registration))
+            }
+        })
+    }
+
+    /// Copies bytes of the value of `key` from `offset` on into `buffer`; how many there were, if
+    /// it exists. Of a value in chunks only the chunks are read in which the bytes lie. Blocks.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_range(&self, key: &[u8], offset: u64, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let stream = self.get_reader(key)?;
+        stream
+            .map(|mut stream| stream.read_at(offset, buffer))
+            .transpose()
+    }
+
+    /// Bytes of the value of `key`, if it exists. Reads none of a value in chunks. Blocks.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
+        Ok(self.get_reader(key)?.map(|stream| stream.len()))
+    }
+}
+
+impl Db {
+    /// Begins a value of `bytes` bytes that is handed over piece by piece; one chunk of it is in
+    /// memory at a time.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for 0 bytes or more than 512 MiB, [`Error::Poisoned`],
+    /// [`Error::Closed`].
+    pub fn value_writer(&self, bytes: u64) -> Result<ValueWriter> {
+        ValueWriter::new(self.engine(), bytes)
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading one chunk, and checking it.
+
+use pando_device::{File, IoBuf};
+use pando_format::checksum::crc32c;
+use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::{Extent, StoredPage};
+use pando_stats::Ticker;
+
+use crate::blobs::staged::Draft;
+use crate::error::{Error, Result};
+use crate::pages::store::Store;
+
+impl Store {
+    /// Bytes of a buffer for chunks of `shape`.
+    pub(crate) fn chunk_buffer_bytes(&self, shape: ChunkShape) -> u64 {
+        let block_bytes = self.space.block_bytes();
+        u64::from(shape.blocks_of(0, block_bytes)) * block_bytes
+    }
+
+    /// A buffer for chunks of `shape`.
+    pub(crate) fn chunk_buffer(&self, shape: ChunkShape) -> IoBuf {
+        IoBuf::new(self.chunk_buffer_bytes(shape) as usize)
+    }
+
+    /// Reads chunk `index` of `list` and checks it; `buffer` holds its bytes then. The caller is
+    /// registered. Blocks.
+    pub(crate) fn read_chunk(
+        &self,
+        list: &ChunkList,
+        index: usize,
+        buffer: &mut IoBuf,
+    ) -> Result<()> {
+        self.read_named(list.shape, index, list.chunks[index], buffer)
+    }
+
+    /// Reads `chunk`, the one at `index` of a value of `shape`.
+    fn read_named(
+        &self,
+        shape: ChunkShape,
+        index: usize,
+        chunk: ChunkRef,
+        buffer: &mut IoBuf,
+    ) -> Result<()> {
+        let damaged = |extent, what: String| Error::CorruptPage {
+            page: chunk.page,
+            extent,
+            what,
+        };
+        let blocks = shape.blocks_of(index, self.space.block_bytes());
+        loop {
+            let Some(stored) = self.pool.chunk(chunk.page) else {
+                return Err(damaged(None, "a list names it, and it is no chunk".into()));
+            };
+            if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
+                let what = format!(
+                    "its list expects {blocks} blocks and {:#010x}",
+                    chunk.checksum
+                );
+                return Err(damaged(Some(stored.extent), what));
+            }
+            let bytes = shape.bytes_of(index);
+            let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
+            // Moved meanwhile, its place may have been written over, or cut off.
+            if self.pool.chunk(chunk.page) == Some(stored) {
+                return read.map_err(|what| damaged(Some(stored.extent), what));
+            }
+        }
+    }
+
+    /// Reads chunk `index` of a value that was handed over. Whoever does so when a record may name
+    /// its extents is registered since before. Blocks.
+    pub(crate) fn read_part(&self, draft: &Draft, index: usize, buffer: &mut IoBuf) -> Result<()> {
+        let ChunkPart::New(chunk) = draft.parts[index] else {
+            let kept = draft.kept_at(index).expect("it is known by its place");
+            return self.read_named(draft.shape, index, kept, buffer);
+        };
+        let extent = Extent {
+            block: chunk.block,
+            blocks: draft.shape.blocks_of(index, self.space.block_bytes()),
+        };
+        let bytes = draft.shape.bytes_of(index);
+        let read = self.read_extent(extent, bytes, chunk.checksum, buffer);
+        read.map_err(|what| Error::corrupt(format!("chunk at {extent:?}"), what))
+    }
+
+    /// Reads `bytes` bytes of a chunk and checks them.
+    pub(crate) fn read_extent(
+        &self,
+        extent: Extent,
+        bytes: usize,
+        checksum: u32,
+        buffer: &mut IoBuf,
+    ) -> std::result::Result<(), String> {
+        let block_bytes = self.space.block_bytes();
+        let stored = u64::from(extent.blocks) * block_bytes;
+        assert!(bytes as u64 <= stored, "a chunk ends within its extent");
+        buffer.set_len(stored as usize);
+        let offset = u64::from(extent.block) * block_bytes;
+        let read = self.data.read_at(buffer, offset);
+        read.map_err(|error| format!("reading it: {error}"))?;
+        buffer.set_len(bytes);
+        let actual = crc32c(buffer);
+        if actual != checksum {
+            return Err(format!(
+                "checksum: expected {checksum:#010x}, actual {actual:#010x}"
+            ));
+        }
+        self.statistics.tick(Ticker::ChunkReads, 1);
+        self.statistics
+            .tick(Ticker::ChunkReadBytes, buffer.len() as u64);
+        Ok(())
+    }
+
+    /// Replaces `out` by a whole value. Blocks.
+    pub(crate) fn read_list(&self, list: &ChunkList, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        out.reserve_exact(list.value_bytes() as usize);
+        out.extend_from_slice(&list.head);
+        let mut buffer = self.chunk_buffer(list.shape);
+        for index in 0..list.chunks.len() {
+            self.read_chunk(list, index, &mut buffer)?;
+            out.extend_from_slice(&buffer);
+        }
+        assert_eq!(
+            out.len() as u64,
+            list.value_bytes(),
+            "its chunks add up to the value"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Tables: names, the tree behind each name, and how many entries it has.
+//!
+//! A table's tree changes (drop, emptying) only while the apply gate is closed. Readers take the
+//! row first and look again last; writers look again inside the gate.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering as Comparison;
+use std::collections::{BTreeSet, HashMap};
+
+use pando_format::catalogue::{
+    CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
+};
+use pando_format::{PageId, TreeId};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, RwLock, audit};
+use pando_tree::Tree;
+
+use crate::error::{Error, Result};
+use crate::memory_share::MemoryShare;
+use crate::tables::counts::{FreeCounts, TableCount};
+
+/// The tree of names.
+pub(crate) const CATALOGUE: Tree = Tree {
+    id: CATALOGUE_TREE,
+    root: CATALOGUE_ROOT,
+};
+/// The tree of what is to be freed.
+pub(crate) const GARBAGE: Tree = Tree {
+    id: GARBAGE_TREE,
+    root: GARBAGE_ROOT,
+};
+
+/// A table that exists, or existed, under a name. Aligned so that the counts of its handles, which
+/// lie in front of it, share no line with what every read looks at.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct TableState {
+    pub(crate) name: Box<str>,
+    /// Tree id (low half) and root page; 0 once dropped. Changed with the gate closed.
+    row: AtomicU64,
+    /// It is among [`Tables::changed`]. Set in the gate, cleared with the gate closed.
+    changed: AtomicBool,
+    /// Entries: at the last load, plus what was added and removed since.
+    count: TableCount,
+}
+
+/// What the maps take for a table, as full as they are on average, and the allocator for its parts.
+const MAPS_BYTES: u64 = 160;
+
+impl TableState {
+    /// The tree now; None if the table was dropped.
+    #[inline]
+    pub(crate) fn tree(&self) -> Option<Tree> {
+        // Acquire: pairs with the Release in set_row: the tree's pages are there.
+        let row = self.row.load(Ordering::Acquire);
+        (row != 0).then_some(Tree {
+            id: TreeId((row & u64::from(u32::MAX)) as u32),
+            root: PageId((row >> 32) as u32),
+        })
+    }
+
+    /// Another tree, or none, which is empty; the gate is closed.
+    fn set_row(&self, row: Option<TreeRow>) {
+        let word = row.map_or(0, |row| u64::from_le_bytes(row.encode()));
+        let before = self.tree().map(|tree| tree.id);
+        assert!(
+            row.is_none() || before != row.map(|row| row.tree),
+            "entries are counted for the tree that was there"
+        );
+        // Release: pairs with the Acquire in tree.
+        self.row.store(word, Ordering::Release);
+        self.count.clear();
+    }
+
+    /// Number of entries; exact when no commit is being applied.
+    pub(crate) fn count(&self) -> u64 {
+        u64::try_from(self.count.sum()).unwrap_or(0)
+    }
+
+    /// Memory of a table that is called `name`.
+    fn bytes(name: &str) -> u64 {
+        // Behind the counts of its handles, which lie on lines of their own.
+        let state = align_of::<Self>() + size_of::<Self>();
+        state as u64 + TableCount::bytes() + MAPS_BYTES + name.len() as u64
+    }
+}
+
+/// A table in the order of names.
+#[derive(Debug)]
+struct Named(Arc<TableState>);
+
+impl Borrow<str> for Named {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Ord for Named {
+    fn cmp(&self, other: &Self) -> Comparison {
+        self.0.name.cmp(&other.0.name)
+    }
+}
+
+impl PartialOrd for Named {
+    fn partial_cmp(&self, other: &Self) -> Option<Comparison> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for Named {}
+
+/// The tables that exist.
+#[derive(Debug, Default)]
+struct Known {
+    by_name: BTreeSet<Named>,
+    by_tree: HashMap<TreeId, Arc<TableState>>,
+    /// Memory that they take.
+    bytes: u64,
+}
+
+/// The tables by name, and by tree for replay.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    known: RwLock<Known>,
+    /// Tables whose count is not what the mapping's journal says; each once.
+    changed: Mutex<Vec<Arc<TableState>>>,
+    counts: Arc<FreeCounts>,
+    bytes_max: u64,
+}
+
+impl Tables {
+    /// No tables yet, with `bytes_max` bytes of memory for them.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self {
+            known: RwLock::default(),
+            changed: Mutex::default(),
+            counts: Arc::default(),
+            bytes_max,
+        }
+    }
+
+    /// A table that is about to be created.
+    pub(crate) fn absent(&self, name: &str) -> Arc<TableState> {
+        Arc::new(TableState {
+            name: name.into(),
+            row: AtomicU64::new(0),
+            changed: AtomicBool::new(false),
+            count: FreeCounts::take(&self.counts),
+        })
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<TableState>> {
+        let known = self.known.read();
+        known.by_name.get(name).map(|named| named.0.clone())
+    }
+
+    /// A table that the catalogue has, with its entries as the mapping's journal has them.
+    pub(crate) fn load(&self, name: &str, row: TreeRow, entries: u64) {
+        let table = self.absent(name);
+        self.set_tree(&table, Some(row));
+        table.count.add(entries as i64);
+    }
+
+    /// Gives the table another tree, which is empty, or none: then it is a table no more. The gate
+    /// is closed, or this is recovery.
+    pub(crate) fn set_tree(&self, table: &Arc<TableState>, row: Option<TreeRow>) {
+        audit::name("tables", &**table);
+        let mut known = self.known.write();
+        if let Some(old) = table.tree() {
+            known.by_tree.remove(&old.id);
+        }
+        // Whoever finds it under its name finds its tree.
+        table.set_row(row);
+        match row {
+            Some(row) => {
+                let before = known.by_tree.insert(row.tree, table.clone());
+                assert!(before.is_none(), "a tree has one table");
+                if known.by_name.insert(Named(table.clone())) {
+                    known.bytes += TableState::bytes(&table.name);
+                }
+            }
+            None => {
+                if known.by_name.remove(&*table.name) {
+                    let bytes = TableState::bytes(&table.name);
+                    assert!(known.bytes >= bytes, "the memory of a table is counted");
+                    known.bytes -= bytes;
+                }
+            }
+        }
+        assert_eq!(
+            known.by_name.len(),
+            known.by_tree.len(),
+            "a table has one tree"
+        );
+    }
+
+    /// Adds to the number of entries of `table`. The caller is in the gate.
+    #[inline]
+    pub(crate) fn add(&self, table: &Arc<TableState>, entries: i64) {
+        // Relaxed, like the count: a checkpoint looks at both behind the closed gate.
+        if !table.changed.load(Ordering::Relaxed) && !table.changed.swap(true, Ordering::Relaxed) {
+            self.changed.lock().push(table.clone());
+        }
+        table.count.add(entries);
+    }
+
+    /// The entries of tables that were added to since the last call, or, if `all`, of all tables.
+    /// The gate is closed.
+    pub(crate) fn take_counts(&self, all: bool) -> Vec<(TreeId, u64)> {
+        let changed = std::mem::take(&mut *self.changed.lock());
+        for table in &changed {
+            table.changed.store(false, Ordering::Relaxed);
+        }
+        let entries = |table: &Arc<TableState>| table.tree().map(|tree| (tree.id, table.count()));
+        match all {
+            true => {
+                let known = self.known.read();
+                let all = known.by_name.iter().map(|named| &named.0);
+                all.filter_map(entries).collect()
+            }
+            false => changed.iter().filter_map(entries).collect(),
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<TableState>> {
+        let known = self.known.read();
+        known.by_name.iter().map(|named| named.0.clone()).collect()
+    }
+
+    /// The table whose tree is `tree`, for replay.
+    pub(crate) fn of_tree(&self, tree: TreeId) -> Option<Arc<TableState>> {
+        self.known.read().by_tree.get(&tree).cloned()
+    }
+
+    /// The memory of all tables.
+    pub(crate) fn memory(&self) -> MemoryShare {
+        MemoryShare {
+            budget_bytes: self.bytes_max,
+            used_bytes: self.known.read().bytes,
+        }
+    }
+
+    /// Looks whether there is memory for tables that are called `names`.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub(crate) fn check_room<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let more: u64 = names.map(TableState::bytes).sum();
+        let known = self.known.read();
+        if more == 0 || known.bytes + more <= self.bytes_max {
+            return Ok(());
+        }
+        Err(Error::Full {
+            what: format!(
+                "{} tables take {} of the {} bytes that max_memory leaves for tables: \
+                 drop some, or open the store with a larger max_memory",
+                known.by_name.len(),
+                known.bytes,
+                self.bytes_max
+            ),
+        })
+    }
+
+    /// Looks whether the tables that the store has fit into the memory of this opening.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub(crate) fn check_memory(&self, max_memory: u64) -> Result<()> {
+        let known = self.known.read();
+        if known.bytes <= self.bytes_max {
+            return Ok(());
+        }
+        // The share is a fixed part, but for rounding.
+        let needed = known.bytes.div_ceil(self.bytes_max.max(1)) * max_memory;
+        Err(Error::InvalidOption {
+            option: "max_memory",
+            what: format!(
+                "the store's {} tables take {} bytes, and {max_memory} leaves {} for tables: \
+                 {needed} is enough",
+                known.by_name.len(),
+                known.bytes,
+                self.bytes_max
+            ),
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Why an engine step did not go on: it has to wait for something, or it failed for good.
+//!
+//! A step that halts holds nothing. Blocking calls park on the reason, event loops register their
+//! waker for it; both start the step again from its beginning.
+
+use pando_format::Lsn;
+use pando_pool::{Resource, Restart};
+use pando_stats::Ticker;
+use pando_sync::Arc;
+
+use crate::error::Error;
+use crate::pages::store::ticker_of;
+use crate::profile::Wait;
+use crate::writes::jobs::Job;
+use crate::writes::stripes::{StripeIndex, StripeUse};
+
+/// What a step waits for.
+#[derive(Debug, Clone)]
+pub(crate) enum Stop {
+    /// A page, a frame, an image buffer, or just another try.
+    Restart(Restart),
+    /// The apply gate.
+    Gate,
+    /// A stripe that somebody else holds, and what it is wanted for.
+    Stripe(StripeIndex, StripeUse),
+    /// Room for so many bytes in the log.
+    LogSpace(usize),
+    /// Credit for so many blocks.
+    Blocks(u64),
+    /// So many free blocks in a row, though enough are free.
+    Run(u32),
+    /// The checkpoint of this number, which makes room for deletes, or its waiting for room.
+    Checkpoint(u64),
+    /// The value lies in chunks: read it in another way. Never waited for.
+    Chunks,
+    /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] ends.
+    Dirty,
+    /// So many frames of the hold budget.
+    Holds(u64),
+    /// All batches up to the LSN to be applied.
+    Applied(Lsn),
+    /// The record of the LSN to be durable.
+    Durable(Lsn),
+    /// A job of an engine thread.
+    Job(Arc<Job>),
+}
+
+/// A [`Stop`] or an [`Error`].
+#[derive(Debug)]
+pub(crate) enum Halt {
+    Stop(Stop),
+    Error(Error),
+}
+
+/// Result of a step.
+pub(crate) type Step<T> = Result<T, Halt>;
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Restart> for Halt {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Damaged(page, what) => Self::Error(Error::CorruptPage {
+                page,
+                extent: None,
+                what: what.to_owned(),
+            }),
+            restart => Self::Stop(Stop::Restart(restart)),
+        }
+    }
+}
+
+impl Stop {
+    /// What counts the steps that stop for this; faults are counted where pages are claimed.
+    pub(crate) fn ticker(&self) -> Option<Ticker> {
+        Some(match self {
+            Self::Restart(Restart::Fault(_) | Restart::Damaged(..)) => return None,
+            Self::Restart(Restart::Wait(resource)) => ticker_of(*resource),
+            Self::Restart(_) => Ticker::RestartsConflict,
+            Self::Gate => Ticker::RestartsGate,
+            Self::Stripe(..) => Ticker::RestartsStripe,
+            Self::LogSpace(_) => Ticker::RestartsLog,
+            Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Ticker::RestartsBlocks,
+            Self::Chunks | Self::Durable(_) => return None,
+            Self::Dirty => Ticker::RestartsDirty,
+            Self::Holds(_) => Ticker::RestartsHolds,
+            Self::Applied(_) => Ticker::RestartsApplied,
+            Self::Job(_) => Ticker::RestartsJob,
+        })
+    }
+
+    /// What a profile counts the wait as.
+    pub(crate) fn wait(&self) -> Wait {
+        match self {
+            Self::Restart(Restart::Fault(_)) => Wait::Page,
+            Self::Restart(Restart::Wait(Resource::Frames | Resource::Images)) => Wait::Frames,
+            Self::Restart(_) | Self::Chunks => Wait::Conflict,
+            Self::Gate => Wait::Gate,
+            Self::Stripe(..) => Wait::Stripe,
+            Self::LogSpace(_) => Wait::LogSpace,
+            Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Wait::Blocks,
+            Self::Dirty => Wait::Dirty,
+            Self::Holds(_) => Wait::Holds,
+            Self::Applied(_) => Wait::Applied,
+            Self::Job(_) => Wait::Job,
+            Self::Durable(_) => Wait::Durable,
+        }
+    }
+}

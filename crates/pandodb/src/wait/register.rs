@@ -1,0 +1,214 @@
+//! Registering for what a step waits for: the waker is woken when trying again makes sense.
+
+use std::task::Waker;
+
+use pando_pool::{Resource, Restart};
+use pando_sync::held::{Kind, assert_none};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::wait::reason::Stop;
+
+impl Engine {
+    /// As [`Store::poison`]; who waits for the log is woken, too.
+    pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
+        self.store.poison(cause);
+        self.log.wake_waiters();
+    }
+
+    /// As [`Store::poisoned_by`]; who waits for the log is woken, too.
+    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
+        let error = self.store.poisoned_by(cause);
+        self.log.wake_waiters();
+        error
+    }
+
+    /// # Errors
+    /// When nobody makes room any more.
+    fn check_served(&self) -> Result<()> {
+        self.check_poison()?;
+        match self.life.is_ended() {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn register_for_frames(&self, resource: Resource, waker: &Waker) -> Result<bool> {
+        let is_image = resource == Resource::Images;
+        match is_image {
+            true => self.pool.image_waiters().register(waker),
+            false => self.pool.frame_waiters().register(waker),
+        }
+        self.check_poison()?;
+        self.pool.work().notify_all();
+        Ok(match is_image {
+            true => self.pool.epochs().images_total() == 0,
+            false => self.pool.free_count() > 0,
+        })
+    }
+
+    /// For the checkpoint that was asked for, or its waiting for room.
+    fn register_for_checkpoint(&self, asked: u64, waker: &Waker) -> Result<bool> {
+        self.room_waiters.register(waker);
+        self.checkpoint.register(asked, waker);
+        self.check_served()?;
+        Ok(self.checkpoint.has_finished(asked) || self.life.is_checkpoint_stalled())
+    }
+
+    /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
+    /// try again at once.
+    ///
+    /// # Errors
+    /// When the engine is poisoned or closed and what is waited for will not come; in a forked
+    /// child always.
+    pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
+        self.check_process()?;
+        if let Some(ticker) = stop.ticker() {
+            self.statistics.tick(ticker, 1);
+        }
+        // Where poison or the end of the threads ends the wait that is looked at behind the
+        // registration: what comes before it has woken nobody.
+        Ok(match stop {
+            Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
+            Stop::Restart(Restart::Wait(resource @ (Resource::Frames | Resource::Images))) => {
+                self.register_for_frames(*resource, waker)?
+            }
+            Stop::Restart(_) => true,
+            Stop::Gate => {
+                self.pool.gate().waiters().register(waker);
+                !self.pool.gate().is_closed()
+            }
+            Stop::Stripe(stripe, how) => {
+                self.stripes.waiters_of(*stripe).register(waker);
+                self.stripes.looks_free(*stripe, *how)
+            }
+            Stop::LogSpace(bytes) => {
+                self.log.space_waiters().register(waker);
+                self.check_served()?;
+                // An error is for the next attempt to meet.
+                let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
+                // After the try: room that comes later wakes. A full buffer needs a flush only.
+                if !has_room && !self.log.file_has_room(*bytes) {
+                    self.checkpoint.request();
+                }
+                has_room
+            }
+            Stop::Blocks(blocks) => {
+                self.space.waiters().register(waker);
+                self.check_served()?;
+                self.space.want(*blocks);
+                self.space.would_promise(*blocks, self.committed_blocks())
+            }
+            Stop::Run(blocks) => {
+                self.space.waiters().register(waker);
+                self.check_served()?;
+                self.space.want_run(*blocks);
+                false
+            }
+            Stop::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
+            Stop::Chunks => return Err(Error::InChunks),
+            Stop::Dirty => {
+                self.pool.image_waiters().register(waker);
+                self.check_served()?;
+                self.pool.work().notify_all();
+                !self.is_dirty_high()
+            }
+            Stop::Holds(frames) => {
+                // Those who have shares and wait for others wait for each other.
+                assert_none(&[Kind::Share]);
+                self.holds.waiters().register(waker);
+                self.holds.has_room(*frames)
+            }
+            Stop::Applied(lsn) => {
+                let applied = self.log.request_applied(*lsn, waker);
+                self.check_poison()?;
+                applied.map_err(|error| self.log_failed(error))?
+            }
+            Stop::Durable(lsn) => self.when_durable(*lsn, waker)?,
+            Stop::Job(job) => job.register(waker),
+        })
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use std::task::Wake;
+
+    use pando_format::Lsn;
+    use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use pando_sync::{Arc, thread};
+
+    use super::*;
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// The same of a store that is closed meanwhile: the threads that would see to it have ended.
+    #[test]
+    fn nobody_waits_for_a_store_that_is_closed() {
+        let kinds: [fn() -> Stop; 3] = [
+            || Stop::Run(1 << 20),
+            || Stop::Blocks(1 << 40),
+            || Stop::Checkpoint(1 << 40),
+        ];
+        for (turn, kind) in kinds.into_iter().cycle().take(60).enumerate() {
+            let options = crate::Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
+            let device = pando_device::MemoryDevice::new(32 << 20);
+            let db = crate::Db::open_device(options, device.into()).unwrap();
+            let engine = db.engine().clone();
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let waker = Waker::from(woken.clone());
+            let waits = thread::scope(|scope| {
+                let closing = scope.spawn(|| db.close().unwrap());
+                if turn % 4 < 2 {
+                    // Who has seen it open, and was held up.
+                    closing.join().unwrap();
+                }
+                engine.register(&kind(), &waker)
+            });
+            let is_told = !matches!(waits, Ok(false)) || woken.0.load(Ordering::Acquire);
+            assert!(is_told, "turn {turn}: it waits for ever");
+        }
+    }
+
+    /// Whoever waits for what will not come is told, or woken, also when the engine is poisoned at
+    /// the moment at which it begins to wait.
+    #[test]
+    fn nobody_waits_for_a_poisoned_engine() {
+        let kinds: [fn() -> Stop; 4] = [
+            || Stop::Run(1 << 20),
+            || Stop::Applied(Lsn(1 << 40)),
+            || Stop::Blocks(1 << 40),
+            || Stop::Checkpoint(1 << 40),
+        ];
+        for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
+            let options = crate::Db::builder().max_memory(8 << 20);
+            let device = pando_device::faulty::FaultyDevice::new(turn as u64);
+            let engine = crate::recovery::open::open(device.into(), options).unwrap();
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let (waker, ready) = (Waker::from(woken.clone()), AtomicUsize::new(0));
+            let meet = || {
+                ready.fetch_add(1, Ordering::AcqRel);
+                while ready.load(Ordering::Acquire) < 2 {
+                    std::hint::spin_loop();
+                }
+            };
+            let waits = thread::scope(|scope| {
+                scope.spawn(|| {
+                    meet();
+                    (0..turn % 64).for_each(|_| std::hint::spin_loop());
+                    engine.poison("a test");
+                });
+                meet();
+                engine.register(&kind(), &waker)
+            });
+            let is_told = waits.is_err() || woken.0.load(Ordering::Acquire);
+            assert!(is_told, "turn {turn}: it waits for ever");
+        }
+    }
+}

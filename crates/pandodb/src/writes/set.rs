@@ -1,0 +1,566 @@
+//! The writes of one batch, and what it has read: an overlay that reads its own writes.
+
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use hashbrown::HashTable;
+use pando_sync::Arc;
+use pando_tree::Tree;
+
+use crate::blobs::value::LargeValue;
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::state::loads::Filled;
+use crate::state::read_bounds::Debt;
+use crate::tables::state::TableState;
+use crate::writes::stripes::Stamp;
+
+/// From here on keys that did not come in order are found by hash.
+const SCANNED_MAX: usize = 16;
+
+/// What a batch does to a key.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Put { value: Range<usize> },
+    PutLarge(LargeValue),
+    Delete,
+}
+
+/// A new value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Bytes(&'a [u8]),
+    Chunks(&'a LargeValue),
+}
+
+impl Value<'_> {
+    /// Bytes of it that the log and pages hold.
+    pub(crate) fn stored_bytes(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Chunks(value) => value.list_bytes(),
+        }
+    }
+}
+
+/// One key of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    /// Index in `tables`.
+    pub(crate) table: usize,
+    pub(crate) key: Range<usize>,
+    pub(crate) change: Change,
+}
+
+/// What is done to whole tables, before the writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableChange {
+    Create,
+    Drop,
+    Clear,
+    /// An empty table gets a tree that was filled beside the log.
+    Take(Filled),
+}
+
+/// Writes, table changes and reads of one batch. Reusable: `clear` keeps the memory.
+#[derive(Debug)]
+pub(crate) struct WriteSet {
+    pub(crate) tables: Vec<BatchTable>,
+    /// The first table of the time before. Taking it again writes no count of handles, which all
+    /// threads share.
+    last_table: Option<Arc<TableState>>,
+    writes: Vec<Write>,
+    bytes: Vec<u8>,
+    /// No value takes more bytes of its leaf, or would if it lay there.
+    stored_bytes_max: usize,
+    /// Some values are, or were, in chunks.
+    has_large: bool,
+    /// Tables and keys came in ascending order so far: they are found by bisection.
+    is_ascending: bool,
+    /// Positions of writes by table and key, from [`SCANNED_MAX`] on unless `is_ascending`.
+    index: HashTable<usize>,
+    hasher: rapidhash::fast::RandomState,
+    /// Tables to be changed as a whole, by index.
+    pub(crate) table_changes: Vec<(usize, TableChange)>,
+    pub(crate) reads: Vec<Stamp>,
+    pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
+    /// Of what was read.
+    pub(crate) debt: Debt,
+    /// What its caller asks for; None: what the store has.
+    pub(crate) durability: Option<Durability>,
+}
+
+/// A table that a batch touches, and its tree when it first did.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchTable {
+    pub(crate) state: Arc<TableState>,
+    pub(crate) tree: Option<Tree>,
+}
+
+/// What a batch knows of a key.
+pub(crate) enum Own<'a> {
+    Value(&'a [u8]),
+    Large(&'a LargeValue),
+    Gone,
+    Unknown,
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self {
+            tables: Vec::new(),
+            last_table: None,
+            writes: Vec::new(),
+            bytes: Vec::new(),
+            stored_bytes_max: 0,
+            has_large: false,
+            is_ascending: true,
+            index: HashTable::new(),
+            hasher: rapidhash::fast::RandomState::default(),
+            table_changes: Vec::new(),
+            reads: Vec::new(),
+            watched: Vec::new(),
+            debt: Debt::NONE,
+            durability: None,
+        }
+    }
+}
+
+impl WriteSet {
+    pub(crate) fn clear(&mut self) {
+        if let Some(table) = self.tables.drain(..).next() {
+            self.last_table = Some(table.state);
+        }
+        self.forget_writes();
+        self.reads.clear();
+        self.debt = Debt::NONE;
+    }
+
+    /// Forgets all but a table. False if it has grown beyond `bytes_max`.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.clear();
+        let of_writes = self.writes.capacity() * size_of::<Write>();
+        self.bytes.capacity() + of_writes <= bytes_max
+    }
+
+    /// Forgets what is written and watched; tables and reads stay.
+    pub(crate) fn forget_writes(&mut self) {
+        self.writes.clear();
+        self.bytes.clear();
+        self.stored_bytes_max = 0;
+        self.has_large = false;
+        self.is_ascending = true;
+        self.index.clear();
+        self.table_changes.clear();
+        self.watched.clear();
+    }
+
+    /// Nothing is written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.writes.is_empty() && self.table_changes.is_empty()
+    }
+
+    /// The index of a table, noted with its tree at first sight.
+    pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
+        debug_assert!(
+            self.writes
+                .iter()
+                .all(|write| write.table < self.tables.len()),
+            "each write has its table"
+        );
+        let known = self
+            .tables
+            .iter()
+            .position(|table| Arc::ptr_eq(&table.state, state));
+        known.unwrap_or_else(|| {
+            let last = self.last_table.take();
+            let again = last.filter(|last| Arc::ptr_eq(last, state));
+            self.tables.push(BatchTable {
+                state: again.unwrap_or_else(|| state.clone()),
+                tree: state.tree(),
+            });
+            self.tables.len() - 1
+        })
+    }
+
+    /// How the key of a write lies to `key` of `table`.
+    fn compare(&self, write: &Write, table: usize, key: &[u8]) -> Ordering {
+        let own = &self.bytes[write.key.clone()];
+        write.table.cmp(&table).then_with(|| own.cmp(key))
+    }
+
+    fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
+        let is_it = |write: &Write| self.compare(write, table, key).is_eq();
+        if self.is_ascending {
+            return match self.writes.last() {
+                Some(last) if self.compare(last, table, key).is_lt() => None,
+                _ => {
+                    let compare = |write: &Write| self.compare(write, table, key);
+                    self.writes.binary_search_by(compare).ok()
+                }
+            };
+        }
+        if self.writes.len() <= SCANNED_MAX {
+            return self.writes.iter().position(is_it);
+        }
+        debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
+        let hash = self.hasher.hash_one((table, key));
+        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
+        found.copied()
+    }
+
+    /// Lists the writes from position `from` on in the index.
+    fn list(&mut self, from: usize) {
+        let Self {
+            writes,
+            bytes,
+            index,
+            hasher,
+            ..
+        } = self;
+        let hash = |write: &Write| hasher.hash_one((write.table, &bytes[write.key.clone()]));
+        for position in from..writes.len() {
+            let own = hash(&writes[position]);
+            index.insert_unique(own, position, |at| hash(&writes[*at]));
+        }
+    }
+
+    /// Lists all writes in the index, if that is how they are found.
+    fn list_all(&mut self) {
+        self.index.clear();
+        if !self.is_ascending && self.writes.len() > SCANNED_MAX {
+            self.list(0);
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
+        let change = match value {
+            Some(value) => {
+                self.stored_bytes_max = self.stored_bytes_max.max(value.len());
+                Change::Put {
+                    value: self.append(value),
+                }
+            }
+            None => Change::Delete,
+        };
+        self.note(table, key, change);
+    }
+
+    /// Sets a key to a value in chunks.
+    pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
+        self.measure_large(&value);
+        self.note(table, key, Change::PutLarge(value));
+    }
+
+    /// The first value of more than `limit` bytes that is not in chunks.
+    pub(crate) fn first_longer(&self, limit: usize) -> Option<usize> {
+        if self.stored_bytes_max <= limit {
+            return None;
+        }
+        self.writes.iter().position(|write| match &write.change {
+            Change::Put { value } => value.len() > limit,
+            Change::PutLarge(_) | Change::Delete => false,
+        })
+    }
+
+    /// The value of the write at `position` was written to chunks.
+    pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
+        self.measure_large(&value);
+        let change = &mut self.writes[position].change;
+        assert!(
+            matches!(change, Change::Put { .. }),
+            "only a value that is not in chunks goes there"
+        );
+        *change = Change::PutLarge(value);
+    }
+
+    fn measure_large(&mut self, value: &LargeValue) {
+        self.has_large = true;
+        self.stored_bytes_max = self.stored_bytes_max.max(value.list_bytes());
+    }
+
+    /// The values in chunks.
+    pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
+        let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
+        debug_assert!(
+            self.has_large || !self.writes.iter().any(is_large),
+            "chunks that would not be named"
+        );
+        let writes = match self.has_large {
+            true => &self.writes[..],
+            false => &[],
+        };
+        writes.iter().filter_map(|write| match &write.change {
+            Change::PutLarge(value) => Some(value),
+            Change::Put { .. } | Change::Delete => None,
+        })
+    }
+
+    /// A log record is about to name the chunks: they are the batch's no more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] when a record has named one before, or two keys have the same; none
+    /// is named then.
+    pub(crate) fn name_chunks(&self) -> Result<()> {
+        for (index, value) in self.large().enumerate() {
+            if !value.draft.name() {
+                // One that two keys have is among those before, once.
+                for named in self.large().take(index) {
+                    named.draft.take_back_name();
+                }
+                return Err(Error::InvalidValue {
+                    what: "was put before".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the batch changes this table as a whole, before it writes to it.
+    pub(crate) fn changes_table(&self, table: usize) -> bool {
+        self.table_changes.iter().any(|(known, _)| *known == table)
+    }
+
+    fn note(&mut self, table: usize, key: &[u8], change: Change) {
+        if let Some(known) = self.find(table, key) {
+            self.writes[known].change = change;
+            return;
+        }
+        let was_ascending = self.is_ascending;
+        if let Some(last) = self.writes.last() {
+            self.is_ascending &= self.compare(last, table, key).is_lt();
+        }
+        let key = self.append(key);
+        self.writes.push(Write { table, key, change });
+        let count = self.writes.len();
+        if self.is_ascending || count <= SCANNED_MAX {
+            return;
+        }
+        if was_ascending || count == SCANNED_MAX + 1 {
+            self.list_all();
+        } else {
+            self.list(count - 1);
+        }
+    }
+
+    /// Forgets the writes of a table, which is to be changed as a whole.
+    pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
+        self.writes.retain(|write| write.table != table);
+        self.list_all();
+        self.table_changes.retain(|(known, _)| *known != table);
+        self.table_changes.push((table, change));
+    }
+
+    /// What the batch itself has done to a key.
+    pub(crate) fn own(&self, table: usize, key: &[u8]) -> Own<'_> {
+        match self
+            .find(table, key)
+            .map(|position| &self.writes[position].change)
+        {
+            Some(Change::Put { value }) => Own::Value(&self.bytes[value.clone()]),
+            Some(Change::PutLarge(value)) => Own::Large(value),
+            Some(Change::Delete) => Own::Gone,
+            None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
+            None => Own::Unknown,
+        }
+    }
+
+    /// Number of keys written.
+    pub(crate) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Table, key and new value (None: deleted) of the write at `position`.
+    pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
+        let write = &self.writes[position];
+        let value = match &write.change {
+            Change::Put { value } => Some(Value::Bytes(&self.bytes[value.clone()])),
+            Change::PutLarge(value) => Some(Value::Chunks(value)),
+            Change::Delete => None,
+        };
+        (write.table, &self.bytes[write.key.clone()], value)
+    }
+
+    /// The writes whose values take more than `limit` bytes of a leaf, or would.
+    pub(crate) fn values_beyond(&self, limit: usize) -> impl Iterator<Item = usize> {
+        let writes = match self.stored_bytes_max > limit {
+            true => 0..self.writes.len(),
+            false => 0..0,
+        };
+        let stored = |at| self.write_at(at).2.map(Value::stored_bytes);
+        debug_assert!(
+            (0..self.writes.len())
+                .filter_map(stored)
+                .all(|bytes| bytes <= self.stored_bytes_max),
+            "no value is longer than the longest"
+        );
+        writes
+            .filter_map(stored)
+            .filter(move |bytes| *bytes > limit)
+    }
+
+    /// All writes, in the order of the first mention of their keys.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
+        (0..self.writes.len()).map(|position| self.write_at(position))
+    }
+
+    /// True if every write is a delete: such a batch may use the reserve.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.writes
+            .iter()
+            .all(|write| matches!(write.change, Change::Delete))
+            && self
+                .table_changes
+                .iter()
+                .all(|(_, change)| *change != TableChange::Create)
+    }
+
+    /// Notes the trees of all tables again, for another try.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`] when one was dropped.
+    pub(crate) fn refresh_trees(&mut self) -> Result<()> {
+        for table in &mut self.tables {
+            table.tree = table.state.tree();
+        }
+        self.check_tables()
+    }
+
+    /// Notes the trees of the tables that are changed as a whole again: what was in them does not
+    /// matter to the batch.
+    pub(crate) fn refresh_trees_of_changes(&mut self) {
+        for (table, change) in &self.table_changes {
+            if matches!(
+                change,
+                TableChange::Clear | TableChange::Drop | TableChange::Take(_)
+            ) {
+                let table = &mut self.tables[*table];
+                table.tree = table.state.tree();
+            }
+        }
+    }
+
+    /// All tables that are written to exist.
+    pub(crate) fn check_tables(&self) -> Result<()> {
+        let mut last = None;
+        for write in &self.writes {
+            if last.replace(write.table) == Some(write.table) {
+                continue;
+            }
+            let table = &self.tables[write.table];
+            let created = self.table_changes.iter().any(|(known, change)| {
+                *change == TableChange::Create
+                    && Arc::ptr_eq(&self.tables[*known].state, &table.state)
+            });
+            if table.tree.is_none() && !created {
+                return Err(Error::NoSuchTable {
+                    name: table.state.name.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something that was read, or which tree a table has (Some(false)), or something that
+    /// was watched (Some(true)) has changed, as `unchanged` says of a stripe.
+    pub(crate) fn changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
+        let tables = self
+            .watched
+            .iter()
+            .all(|(state, tree, _)| state.tree() == *tree);
+        if !tables || !self.watched.iter().all(|(_, _, stamp)| unchanged(*stamp)) {
+            return Some(true);
+        }
+        if !self.reads.iter().all(|stamp| unchanged(*stamp)) || !self.trees_unchanged() {
+            return Some(false);
+        }
+        None
+    }
+
+    /// Trees are as they were noted.
+    pub(crate) fn trees_unchanged(&self) -> bool {
+        self.tables
+            .iter()
+            .all(|table| table.state.tree() == table.tree)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Own, TableChange, WriteSet};
+    use crate::tables::state::Tables;
+
+    /// Numbers that look random.
+    fn next(state: &mut u64) -> usize {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (*state >> 33) as usize
+    }
+
+    /// Keys in order for a while, then not; repeated, removed, with tables that are emptied.
+    #[test]
+    fn a_batch_holds_what_a_map_holds() {
+        let tables = Tables::new(0);
+        let states: [_; 2] = std::array::from_fn(|at| tables.absent(&format!("{at}")));
+        let mut state = 1;
+        let mut set = WriteSet::default();
+        for round in 0..600 {
+            let mut model = BTreeMap::new();
+            set.clear();
+            let tables = states.each_ref().map(|state| set.table(state));
+            let mut cleared = [false; 2];
+            for step in 0..round % 60 {
+                let table = if round % 3 == 0 {
+                    0
+                } else {
+                    next(&mut state) % 2
+                };
+                let number = match next(&mut state) % (1 + round % 7) {
+                    0 => step,
+                    _ => next(&mut state) % 50,
+                };
+                let key = (number as u16).to_be_bytes();
+                match next(&mut state) % 24 {
+                    0 => {
+                        set.change_table(tables[table], TableChange::Clear);
+                        model.retain(|(known, _), _| *known != table);
+                        cleared[table] = true;
+                    }
+                    1..4 => {
+                        set.write(tables[table], &key, None);
+                        model.insert((table, key), None);
+                    }
+                    _ => {
+                        set.write(tables[table], &key, Some(&[step as u8]));
+                        model.insert((table, key), Some(step as u8));
+                    }
+                }
+            }
+            assert_eq!(set.len(), model.len());
+            for table in 0..2 {
+                for number in 0..60_u16 {
+                    let key = number.to_be_bytes();
+                    let own = match set.own(tables[table], &key) {
+                        Own::Value(value) => Some(Some(value[0])),
+                        Own::Gone if model.contains_key(&(table, key)) => Some(None),
+                        Own::Gone => {
+                            assert!(cleared[table]);
+                            None
+                        }
+                        Own::Large(_) => unreachable!("none was written"),
+                        Own::Unknown => None,
+                    };
+                    assert_eq!(own, model.get(&(table, key)).copied(), "{round} {number}");
+                }
+            }
+        }
+    }
+}
