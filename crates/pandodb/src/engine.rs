@@ -1,6 +1,5 @@
 //! The engine: pages, log, gate, stripes and counters of one open store.
 
-use std::ops::Deref;
 use std::task::Waker;
 
 use pando_device::AnyDevice;
@@ -59,62 +58,65 @@ pub(crate) struct Engine {
     /// Held by the one who compacts.
     pub(crate) compacting: Mutex<()>,
     pub(crate) hash_key: [u64; 2],
-    pub(crate) recovery: Duration,
-    pub(crate) replayed: u64,
-    pub(crate) replayed_bytes: u64,
+    pub(crate) recovered: Recovered,
 }
 
-impl Deref for Engine {
-    type Target = Store;
-    fn deref(&self) -> &Store {
-        &self.store
-    }
-}
-
-/// What an engine is made of, once recovery is done.
-pub(crate) struct Parts {
-    pub(crate) store: Store,
-    pub(crate) log: Log<AnyDevice>,
-    pub(crate) checkpoint: CheckpointState,
+/// What a user has chosen, and what follows from it and from the store on disk.
+#[derive(Debug)]
+pub(crate) struct Settings {
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
     pub(crate) hash_key: [u64; 2],
-    pub(crate) recovery: Duration,
-    pub(crate) replayed: u64,
-    pub(crate) replayed_bytes: u64,
+}
+
+/// What opening had to do.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Batches that were replayed, and bytes of the log.
+    pub(crate) batches: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Engine {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// The engine of a store that is recovered; its threads are to be started.
+    pub(crate) fn new(
+        store: Store,
+        log: Log<AnyDevice>,
+        checkpoint: CheckpointState,
+        settings: Settings,
+        recovered: Recovered,
+    ) -> Self {
+        let Settings {
+            options,
+            budget,
+            hash_key,
+        } = settings;
+        let (durability, durable_reads) = (options.durability, options.durable_reads);
         Self {
             stays: Stays::default(),
-            stripes: Stripes::new(parts.hash_key[0]),
-            holds: HoldBudget::new(parts.store.pool.frames()),
+            stripes: Stripes::new(hash_key[0]),
+            holds: HoldBudget::new(store.pool.frames()),
             jobs: Jobs::default(),
             sparse_leaves: SparseLeaves::default(),
-            read_bounds: ReadBounds::new(
-                parts.options.durability,
-                parts.options.durable_reads,
-                parts.log.applied(),
-            ),
+            read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
             compacting: Mutex::new(Rank::Compacting, ()),
             fetchers: Fetchers::default(),
             reads: Reads::new(),
             helper: Helper::default(),
             streams: Helper::default(),
-            incoming: ChunkRoom::new(parts.options.max_memory),
-            outgoing: ChunkRoom::new(parts.options.max_memory),
+            incoming: ChunkRoom::new(options.max_memory),
+            outgoing: ChunkRoom::new(options.max_memory),
             key_buffers: KeyBuffers::default(),
-            loads: Loads::new(parts.store.next_tree.load(Ordering::Relaxed)),
-            store: parts.store,
-            log: parts.log,
-            checkpoint: parts.checkpoint,
-            options: parts.options,
-            budget: parts.budget,
-            hash_key: parts.hash_key,
-            recovery: parts.recovery,
-            replayed: parts.replayed,
-            replayed_bytes: parts.replayed_bytes,
+            loads: Loads::new(store.next_tree.load(Ordering::Relaxed)),
+            store,
+            log,
+            checkpoint,
+            options,
+            budget,
+            hash_key,
+            recovered,
         }
     }
 
@@ -134,14 +136,27 @@ impl Engine {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`]: nothing is written any more.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.life.is_closing() {
+        if self.store.life.is_closing() {
             return Err(Error::Closed);
         }
-        self.check_poison()?;
+        self.store.check_poison()?;
         match self.log.poisoned() {
             Some(error) => Err(self.log_failed(error)),
             None => Ok(()),
         }
+    }
+
+    /// As [`Store::poison`]; who waits for the log is woken, too.
+    pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
+        self.store.poison(cause);
+        self.log.wake_waiters();
+    }
+
+    /// As [`Store::poisoned_by`]; who waits for the log is woken, too.
+    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
+        let error = self.store.poisoned_by(cause);
+        self.log.wake_waiters();
+        error
     }
 
     /// A log that fails poisons the engine.
@@ -153,7 +168,7 @@ impl Engine {
             };
         }
         self.poison(&error);
-        match self.check_poison() {
+        match self.store.check_poison() {
             Err(poisoned) => poisoned,
             Ok(()) => error.into(),
         }
@@ -161,7 +176,7 @@ impl Engine {
 
     /// Longest key.
     pub(crate) fn key_bytes_max(&self) -> usize {
-        self.pool.page_size().key_bytes_max()
+        self.store.pool.page_size().key_bytes_max()
     }
 
     /// Longest value that lies in pages; longer ones lie in chunks.

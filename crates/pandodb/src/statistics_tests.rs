@@ -76,7 +76,8 @@ fn reopened(device: &FaultyDevice, options: &Builder) -> Place {
     let (engine, mut leaf) = (place.db.engine(), LeafCopy::new());
     let all = Bound::Unbounded;
     engine
-        .drive(|| GARBAGE.try_scan_leaf(&engine.pool, all, Direction::Forward, &mut leaf))
+        .store
+        .drive(|| GARBAGE.try_scan_leaf(&engine.store.pool, all, Direction::Forward, &mut leaf))
         .unwrap();
     while place.db.garbage_left() {
         thread::yield_now();
@@ -110,7 +111,7 @@ type Drive = (&'static str, fn() -> Place, fn(&Place) -> u64);
 fn read_latched(place: &Place) {
     let engine = place.db.engine();
     let tree = place.table.state.tree().unwrap();
-    let latched = engine.pool.exclusive(tree.root).unwrap();
+    let latched = engine.store.pool.exclusive(tree.root).unwrap();
     let (mut reader, mut out) = (ValueReader::default(), Vec::new());
     let found = engine.try_get(&place.table.state, b"known", &mut reader, &mut out);
     found.unwrap_err();
@@ -123,7 +124,7 @@ fn register(place: &Place, stop: Stop) -> u64 {
 }
 
 fn serve(place: &Place, restart: Restart) -> u64 {
-    place.db.engine().serve(restart, &mut 0).unwrap();
+    place.db.engine().store.serve(restart, &mut 0).unwrap();
     1
 }
 
@@ -322,18 +323,21 @@ const ENGINE: [Drive; 42] = [
         let error = Error::corrupt("a page", "a test");
         let lsn = engine.log.reserved_end();
         let mut scratch = Scratch::new();
-        let pass = engine.pool.gate().try_enter().unwrap();
-        let stay = &engine.pool.stay(&pass);
-        let put = engine.put_aside(stay, tree, lsn, change, &error, &mut scratch);
+        let pass = engine.store.pool.gate().try_enter().unwrap();
+        let stay = &engine.store.pool.stay(&pass);
+        let put = engine
+            .store
+            .put_aside(stay, tree, lsn, change, &error, &mut scratch);
         put.unwrap();
         1
     }),
     ("leaks", warm, |place| {
         let engine = place.db.engine();
         let tree = place.table.state.tree().unwrap();
-        let pass = engine.pool.gate().try_enter().unwrap();
-        let stay = &engine.pool.stay(&pass);
+        let pass = engine.store.pool.gate().try_enter().unwrap();
+        let stay = &engine.store.pool.stay(&pass);
         engine
+            .store
             .note_leaks(stay, tree.id, 3, &mut Scratch::new())
             .unwrap();
         3
@@ -460,20 +464,20 @@ const BELOW: [Drive; 25] = [
     ("evictions_clean", warm, |place| {
         fill(&place.table, 0..200);
         checkpoint(place);
-        let (pool, mut dirty) = (&place.db.engine().pool, Vec::new());
+        let (pool, mut dirty) = (&place.db.engine().store.pool, Vec::new());
         let emptied = pool.sweep(4 * pool.frames(), 20, &mut dirty);
         assert_eq!(emptied, 20);
         20
     }),
     ("evictions_dirty", warm, |place| {
         let engine = place.db.engine();
-        let frames = (0..engine.pool.frames() as u32).map(FrameIndex);
+        let frames = (0..engine.store.pool.frames() as u32).map(FrameIndex);
         let images: Vec<_> = frames
-            .filter_map(|frame| engine.pool.image_of(frame, None))
+            .filter_map(|frame| engine.store.pool.image_of(frame, None))
             .collect();
         let count = images.len() as u64;
         assert!(count > 0);
-        engine.write_images(images).unwrap();
+        engine.store.write_images(images).unwrap();
         count
     }),
     ("log_bytes", warm, |place| {

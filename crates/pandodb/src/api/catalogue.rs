@@ -22,7 +22,7 @@ impl Db {
                 });
             }
             let mut set = WriteSet::default();
-            let state = self.engine().tables.absent(name);
+            let state = self.engine().store.tables.absent(name);
             let index = set.table(&state);
             set.change_table(index, TableChange::Create);
             // A conflict: somebody else has created it meanwhile, and may have dropped it again.
@@ -32,7 +32,7 @@ impl Db {
 
     /// The table called `name`, if it exists.
     pub fn existing_table(&self, name: &str) -> Option<Table> {
-        let state = self.engine().tables.get(name)?;
+        let state = self.engine().store.tables.get(name)?;
         Some(Table {
             db: self.clone(),
             state,
@@ -42,6 +42,7 @@ impl Db {
     /// Names of all tables, sorted.
     pub fn tables(&self) -> Vec<String> {
         self.engine()
+            .store
             .tables
             .all()
             .iter()

@@ -59,7 +59,7 @@ impl Owner {
     fn shut_down(&self) -> Result<()> {
         let engine = &self.engine;
         let threads = std::mem::take(&mut *self.threads.lock());
-        if let Err(error) = engine.check_process() {
+        if let Err(error) = engine.store.check_process() {
             // The threads are the parent's, and locks are in the state in which it had them.
             let _kept = ManuallyDrop::new((engine.clone(), threads));
             return Err(error);
@@ -67,7 +67,7 @@ impl Owner {
         if threads.is_empty() {
             return Ok(());
         }
-        engine.log.end_patience(engine.life.close());
+        engine.log.end_patience(engine.store.life.close());
         engine.helper.close();
         engine.streams.close();
         for helper in std::mem::take(&mut *self.helpers.lock()) {
@@ -77,7 +77,7 @@ impl Owner {
         }
         // It sees that the store is closed, and ends.
         let _compacting = engine.compacting.lock();
-        let flushed = engine.check_poison().and_then(|()| {
+        let flushed = engine.store.check_poison().and_then(|()| {
             engine
                 .log
                 .flush_now()
@@ -85,18 +85,18 @@ impl Owner {
             let tidied = engine.tidy_leaves_at_close();
             engine.checkpoint_once().and(tidied)
         });
-        engine.life.end();
+        engine.store.life.end();
         engine.log.stop();
         engine.reads.close();
         engine.jobs.close();
         engine.jobs.wanted.notify_all();
         engine.checkpoint.stop();
-        engine.pool.work().notify_all();
-        engine.space.growth.notify_all();
-        engine.registry.work.notify_all();
+        engine.store.pool.work().notify_all();
+        engine.store.space.growth.notify_all();
+        engine.store.registry.work.notify_all();
         // Nobody makes room any more: see Engine::register.
-        engine.space.waiters().notify_all();
-        engine.pool.image_waiters().notify_all();
+        engine.store.space.waiters().notify_all();
+        engine.store.pool.image_waiters().notify_all();
         engine.log.wake_waiters();
         for thread in threads {
             thread.thread().unpark();
@@ -147,16 +147,19 @@ impl Db {
         let engine = Arc::new(crate::recovery::open::open(device, options)?);
         engine.name_structures();
         if engine.options.discard {
-            engine.space.begin_discards();
+            engine.store.space.begin_discards();
         }
-        engine.space.look_at_pieces();
+        engine.store.space.look_at_pieces();
         let owner = Owner {
             engine: engine.clone(),
             threads: Mutex::new(Rank::Leaf, Vec::new()),
             helpers: Mutex::new(Rank::Leaf, Vec::new()),
         };
         let bodies: [(&str, ThreadBody); 8] = [
-            ("pando-cleaner", Box::new(|engine| engine.run_cleaner())),
+            (
+                "pando-cleaner",
+                Box::new(|engine| engine.store.run_cleaner()),
+            ),
             ("pando-checkpoint", Box::new(Engine::run_checkpoints)),
             (
                 "pando-log",
@@ -182,11 +185,11 @@ impl Db {
                 owner.threads.lock().push(thread);
             }
         }
-        engine.life.serve();
+        engine.store.life.serve();
         tracing::info!(
-            recovery_ms = u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
-            batches = engine.replayed,
-            log_bytes = engine.replayed_bytes,
+            recovery_ms = u64::try_from(engine.recovered.took.as_millis()).unwrap_or(u64::MAX),
+            batches = engine.recovered.batches,
+            log_bytes = engine.recovered.bytes,
             "store opened"
         );
         Ok(Self {
@@ -245,7 +248,12 @@ impl Db {
         })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
             self.acknowledge(lsn, set.debt, options)?;
-            begun.map(|begun| engine.statistics.record_since(Measure::PutSampled, begun));
+            begun.map(|begun| {
+                engine
+                    .store
+                    .statistics
+                    .record_since(Measure::PutSampled, begun)
+            });
         }
         Ok(outcome)
     }
@@ -271,7 +279,7 @@ impl Db {
     /// [`Error::Poisoned`].
     pub fn flush(&self) -> Result<()> {
         let engine = self.engine();
-        engine.check_poison()?;
+        engine.store.check_poison()?;
         engine
             .log
             .flush_now()
@@ -297,7 +305,7 @@ impl Db {
     pub fn checkpoint_progress(&self) -> CheckpointProgress {
         let engine = self.engine();
         engine.checkpoint.turns.progress(|| {
-            let epochs = engine.pool.epochs();
+            let epochs = engine.store.pool.epochs();
             let closed = epochs.current().0.saturating_sub(1);
             epochs.dirty(Epoch(closed))
         })
@@ -329,17 +337,17 @@ impl Db {
 
     /// All counters since the store was opened, or since [`Db::reset_statistics`].
     pub fn statistics(&self) -> Snapshot {
-        self.engine().statistics.snapshot()
+        self.engine().store.statistics.snapshot()
     }
 
     /// The histogram of `measure` over the same time.
     pub fn histogram(&self, measure: Measure) -> Histogram {
-        self.engine().statistics.histogram(measure)
+        self.engine().store.statistics.histogram(measure)
     }
 
     /// Begins all counters and histograms anew. What others count meanwhile is counted.
     pub fn reset_statistics(&self) {
-        self.engine().statistics.reset();
+        self.engine().store.statistics.reset();
     }
 
     /// Random key of the store, for hashes that are stored in it.

@@ -62,7 +62,7 @@ impl Drop for Iter<'_> {
 
 impl<'t> Iter<'t> {
     pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
-        let statistics = &table.db().engine().statistics;
+        let statistics = &table.db().engine().store.statistics;
         statistics.tick(pando_stats::Ticker::Scans, 1);
         Self {
             table,
@@ -245,7 +245,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
             return Err(no_such_table(&table.state));
         };
         let from = position.from.as_ref().map(|key| &key[..]);
-        let step = tree.try_scan_leaf(&engine.pool, from, *direction, leaf);
+        let step = tree.try_scan_leaf(&engine.store.pool, from, *direction, leaf);
         if let Err(Restart::Fault(page)) = step
             && !missed
         {
@@ -263,10 +263,13 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     {
         // Perhaps emptied before a crash, when nobody could take it out any more.
         if engine.sparse_leaves.push(tree, key, LeafFill::Empty) {
-            engine.space.growth.notify_all();
+            engine.store.space.growth.notify_all();
         }
     }
-    engine.statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+    engine
+        .store
+        .statistics
+        .tick(pando_stats::Ticker::ScanLeaves, 1);
     end.next = Some(0);
     Ok(())
 }

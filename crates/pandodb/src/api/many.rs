@@ -233,7 +233,7 @@ impl Gathering<'_> {
             }
         }
         let gets = std::mem::take(&mut self.gets);
-        self.engine.statistics.tick(Ticker::Gets, gets);
+        self.engine.store.statistics.tick(Ticker::Gets, gets);
         Ok(went)
     }
 
@@ -322,14 +322,16 @@ impl Gathering<'_> {
         if !self.scratch.reader.wanted.is_empty() {
             // A long value: its pages are read at the same time, the value is put together later.
             for page in self.scratch.reader.wanted.drain(..) {
-                if let Started::Crowded | Started::Refused(_) = fetcher.start(self.engine, page)? {
+                if let Started::Crowded | Started::Refused(_) =
+                    fetcher.start(&self.engine.store, page)?
+                {
                     break;
                 }
             }
             self.scratch.later.push(key);
             return Ok(Went::On);
         }
-        match fetcher.start(self.engine, page)? {
+        match fetcher.start(&self.engine.store, page)? {
             Started::Reading(tag) => self.scratch.link(key, tag),
             Started::Loading => match fetcher.tag_of(page) {
                 Some(tag) => self.scratch.link(key, tag),
@@ -356,7 +358,7 @@ impl Gathering<'_> {
         let begun = profile::begin();
         fetcher.wait(None);
         profile::end(begun, Wait::Page);
-        fetcher.reap(self.engine, |tag, _, result| {
+        fetcher.reap(&self.engine.store, |tag, _, result| {
             if failed.is_ok() {
                 failed = result;
             }

@@ -52,12 +52,12 @@ enum Row {
 impl Engine {
     /// Tells the maintenance thread that something became garbage.
     pub(crate) fn garbage_wanted(&self) {
-        self.registry.want();
+        self.store.registry.want();
     }
 
     /// True while something is still to be freed, also if it waits for readers.
     pub(crate) fn garbage_left(&self) -> bool {
-        self.registry.is_left()
+        self.store.registry.is_left()
     }
 
     /// Frees a part of the oldest garbage. True if there may be more.
@@ -66,15 +66,15 @@ impl Engine {
         scratch: &mut Scratch,
         kept: &mut KeptRows,
     ) -> Result<bool> {
-        if !self.registry.is_wanted() {
+        if !self.store.registry.is_wanted() {
             return Ok(false);
         }
-        let wanted = self.registry.wanted();
-        self.registry.take_released(&mut kept.released);
+        let wanted = self.store.registry.wanted();
+        self.store.registry.take_released(&mut kept.released);
         kept.begin(self.log.applied());
         for _ in 0..STEPS {
             let Some((key, garbage)) = self.look_for_garbage(kept)? else {
-                self.registry.serve(wanted, kept.looked());
+                self.store.registry.serve(wanted, kept.looked());
                 return Ok(false);
             };
             let ended = match garbage {
@@ -91,7 +91,7 @@ impl Engine {
             };
             if !ended {
                 thread::yield_now();
-                return Ok(!self.life.is_ended());
+                return Ok(!self.store.life.is_ended());
             }
         }
         Ok(true)
@@ -100,17 +100,19 @@ impl Engine {
     /// Asks the cleaner for clean frames when there are too few: it may sleep, and where nobody
     /// commits nobody else wakes it.
     fn has_room(&self) -> bool {
-        let has_room = self.dirty_room(STEP_PAGES);
+        let has_room = self.store.dirty_room(STEP_PAGES);
         if !has_room {
-            self.pool.work().notify_all();
+            self.store.pool.work().notify_all();
         }
-        has_room && !self.life.is_ended()
+        has_room && !self.store.life.is_ended()
     }
 
     /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
     fn dismantle(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
         // In the gate: a batch that drops a table makes the row first.
-        let is_named = self.in_gate(0, |engine, _| Ok(engine.tables.of_tree(tree.id).is_some()))?;
+        let is_named = self.in_gate(0, |engine, _| {
+            Ok(engine.store.tables.of_tree(tree.id).is_some())
+        })?;
         if is_named || tree.id < FIRST_USER_TREE {
             let what = format!("{} is to be freed, and is that of a table", tree.id);
             return Err(Error::corrupt("garbage table", what));
@@ -159,15 +161,17 @@ impl Engine {
     ) -> Result<bool> {
         self.in_gate(STEP_PAGES, |engine, stay| {
             let step = match lost {
-                None => tree.try_dismantle(&engine.pool, stay, scratch)?,
-                Some(lost) => tree.try_dismantle_lost(&engine.pool, stay, lost, scratch)?,
+                None => tree.try_dismantle(&engine.store.pool, stay, scratch)?,
+                Some(lost) => tree.try_dismantle_lost(&engine.store.pool, stay, lost, scratch)?,
             };
             engine
+                .store
                 .statistics
                 .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
             // From here on something has changed: the stay ends only when all of it is done.
             let lsn = engine.background_marks().lsn;
             let finished = engine
+                .store
                 .end_change(stay, tree, lsn, None, scratch)
                 .and_then(|()| match step.done {
                     true => engine.remove_row(stay, key, scratch),
@@ -205,20 +209,24 @@ impl Engine {
             let marks = engine.background_marks();
             // Refused, either has changed nothing.
             let fill = if read.is_empty() {
-                let removed = GARBAGE.try_remove(&engine.pool, stay, marks, key, scratch)?;
+                let removed = GARBAGE.try_remove(&engine.store.pool, stay, marks, key, scratch)?;
                 assert!(removed.existed, "rows of chunks are removed here only");
                 removed.leaf_fill
             } else {
                 let row = GarbageRow::encode_chunks(read);
-                let inserted = GARBAGE.try_insert(&engine.pool, stay, marks, key, &row, scratch)?;
+                let inserted =
+                    GARBAGE.try_insert(&engine.store.pool, stay, marks, key, &row, scratch)?;
                 assert!(inserted.replaced, "rows of chunks are removed here only");
                 LeafFill::Enough
             };
             let finished = engine
-                .drive(|| scratch.try_finish(&engine.pool, stay))
+                .store
+                .drive(|| scratch.try_finish(&engine.store.pool, stay))
                 .and_then(|()| {
                     free.iter().try_for_each(|chunk| {
-                        engine.drive(|| engine.pool.free_unread(stay, *chunk))
+                        engine
+                            .store
+                            .drive(|| engine.store.pool.free_unread(stay, *chunk))
                     })
                 });
             if let Err(error) = finished {
@@ -226,6 +234,7 @@ impl Engine {
             }
             engine.note_row(key, fill);
             engine
+                .store
                 .statistics
                 .tick(Ticker::GarbagePages, free.len() as u64);
             Ok(true)
@@ -234,7 +243,7 @@ impl Engine {
 
     fn remove_row(&self, stay: &Stay<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
         let marks = self.background_marks();
-        let (_, fill) = self.apply(stay, GARBAGE, marks, key, None, scratch)?;
+        let (_, fill) = self.store.apply(stay, GARBAGE, marks, key, None, scratch)?;
         self.note_row(key, fill);
         Ok(())
     }
@@ -291,7 +300,7 @@ impl Engine {
     /// Copies the rows of one leaf from `from` on. True if there is one.
     fn scan_rows(&self, from: Bound<&[u8]>, leaf: &mut LeafCopy) -> Result<bool> {
         self.block(|_| -> Step<()> {
-            GARBAGE.try_scan_leaf(&self.pool, from, Direction::Forward, leaf)?;
+            GARBAGE.try_scan_leaf(&self.store.pool, from, Direction::Forward, leaf)?;
             Ok(())
         })?;
         Ok(!leaf.is_empty())
@@ -319,9 +328,14 @@ impl Engine {
             })),
             GarbageRow::Leaked { .. } | GarbageRow::Aside => Row::Note,
             GarbageRow::Chunks(chunks) => {
-                let block = |page| self.pool.chunk(page).map(|stored| stored.extent.block);
+                let block = |page| {
+                    self.store
+                        .pool
+                        .chunk(page)
+                        .map(|stored| stored.extent.block)
+                };
                 let named = chunks.iter().map(|page| (*page, block(*page)));
-                match self.registry.judge(key, lsn, named) {
+                match self.store.registry.judge(key, lsn, named) {
                     Verdict::Looked => Row::Looked,
                     Verdict::Free(mut free, mut read) => {
                         let count = free.len() + read.len();
@@ -379,7 +393,7 @@ mod tests {
         while db.garbage_left() {
             thread::yield_now();
         }
-        assert_eq!(engine.pool.chunks(), 0);
+        assert_eq!(engine.store.pool.chunks(), 0);
     }
 
     #[test]
@@ -395,7 +409,11 @@ mod tests {
                 .put_with(&number.to_be_bytes(), &[7; 3000], quick)
                 .expect("room for a page");
             called.0.store(false, Ordering::Relaxed);
-            engine.pool.work().register(&Waker::from(called.clone()));
+            engine
+                .store
+                .pool
+                .work()
+                .register(&Waker::from(called.clone()));
             if !engine.has_room() {
                 break;
             }

@@ -40,12 +40,14 @@ impl Engine {
         let mut damaged = false;
         if let Err(error) = self.log.prepare_segments() {
             // The budget stays what it is; ENOSPC here is no failure.
-            self.space.want(0);
+            self.store.space.want(0);
             let _ = error;
         }
-        while !self.life.is_ended() {
-            self.space.grow_if_wanted(self.committed_blocks());
-            let worked = self.check_poison().and_then(|()| {
+        while !self.store.life.is_ended() {
+            self.store
+                .space
+                .grow_if_wanted(self.store.committed_blocks());
+            let worked = self.store.check_poison().and_then(|()| {
                 let leaves = self.tidy_leaves(&mut scratch)?;
                 let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
                 Ok(leaves || garbage)
@@ -67,13 +69,13 @@ impl Engine {
                     false
                 }
             };
-            self.space.growth.register(&thread_waker());
-            self.registry.work.register(&thread_waker());
+            self.store.space.growth.register(&thread_waker());
+            self.store.registry.work.register(&thread_waker());
             // Once more, for what came between the last look and the registration.
-            let came = !self.sparse_leaves.is_empty() && self.check_poison().is_ok()
-                || self.registry.is_wanted() && idle
-                || self.space.is_wanted();
-            if self.life.is_ended() || came {
+            let came = !self.sparse_leaves.is_empty() && self.store.check_poison().is_ok()
+                || self.store.registry.is_wanted() && idle
+                || self.store.space.is_wanted();
+            if self.store.life.is_ended() || came {
                 continue;
             }
             park();
@@ -85,7 +87,7 @@ impl Engine {
     fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
         for step in 0..SPARSE_STEPS {
             // One at least, however often writers want blocks.
-            if step > 0 && self.space.is_wanted() {
+            if step > 0 && self.store.space.is_wanted() {
                 return Ok(true);
             }
             let Some((tree, key)) = self.sparse_leaves.pop() else {
@@ -104,7 +106,7 @@ impl Engine {
                 engine.remove_empty(stay, tree, &key)
             }))?;
             drop(room);
-            if unknown.unwrap_or(true) || self.space.is_full() {
+            if unknown.unwrap_or(true) || self.store.space.is_full() {
                 continue;
             }
             let Some(_promise) = self.wait_for_room_to_merge() else {
@@ -158,10 +160,11 @@ impl Engine {
 
     /// Blocks for what the removal of an empty leaf makes dirty.
     fn room_to_remove(&self) -> Option<Promise<'_>> {
-        let blocks = REMOVAL_PAGES * u64::from(self.page_blocks());
+        let blocks = REMOVAL_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
-        self.space
-            .try_promise(blocks, || self.committed_blocks(), urgent)
+        self.store
+            .space
+            .try_promise(blocks, || self.store.committed_blocks(), urgent)
     }
 
     /// As [`Engine::room_to_remove`]; waits for the checkpoint that makes room on a full disk, as
@@ -172,11 +175,11 @@ impl Engine {
             if let Some(promise) = self.room_to_remove() {
                 return RemovalRoom::Promised(promise);
             }
-            let is_full = self.space.is_full();
-            if self.life.is_ended() || self.check_poison().is_err() || !is_full {
+            let is_full = self.store.space.is_full();
+            if self.store.life.is_ended() || self.store.check_poison().is_err() || !is_full {
                 return RemovalRoom::Later;
             }
-            if self.life.is_checkpoint_stalled() {
+            if self.store.life.is_checkpoint_stalled() {
                 return RemovalRoom::Never;
             }
             self.checkpoint.request();
@@ -189,31 +192,34 @@ impl Engine {
         let mut turns = 0;
         loop {
             let promise = self.room_to_merge();
-            let ends =
-                self.life.is_ended() || self.space.is_wanted() || self.check_poison().is_err();
+            let ends = self.store.life.is_ended()
+                || self.store.space.is_wanted()
+                || self.store.check_poison().is_err();
             if promise.is_some() || ends {
                 return promise;
             }
-            self.pool.work().notify_all();
+            self.store.pool.work().notify_all();
             pause(&mut turns);
         }
     }
 
     /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
     pub(crate) fn room_to_merge(&self) -> Option<Promise<'_>> {
-        let blocks = MERGE_PAGES * u64::from(self.page_blocks());
+        let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
-        self.dirty_room(MERGE_PAGES)
+        self.store
+            .dirty_room(MERGE_PAGES)
             .then(|| {
-                self.space
-                    .try_promise(blocks, || self.committed_blocks(), urgent)
+                self.store
+                    .space
+                    .try_promise(blocks, || self.store.committed_blocks(), urgent)
             })
             .flatten()
     }
 
     /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
     fn remove_empty(&self, stay: &Stay<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
-        let removed = tree.try_remove_empty(&self.pool, stay, self.background_marks(), key);
+        let removed = tree.try_remove_empty(&self.store.pool, stay, self.background_marks(), key);
         match removed {
             // The tree was dropped and taken apart meanwhile.
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
@@ -223,7 +229,7 @@ impl Engine {
 
     fn merge(&self, stay: &Stay<'_>, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
         let marks = self.background_marks();
-        match tree.try_merge(&self.pool, stay, marks, key, scratch) {
+        match tree.try_merge(&self.store.pool, stay, marks, key, scratch) {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
             other => other.map(drop),
         }
@@ -247,15 +253,15 @@ impl Engine {
     ) -> Result<T> {
         let mut turns = 0;
         loop {
-            self.check_poison()?;
+            self.store.check_poison()?;
             let restart = {
-                let Some(pass) = self.pool.gate().try_enter() else {
+                let Some(pass) = self.store.pool.gate().try_enter() else {
                     pause(&mut turns);
                     continue;
                 };
                 let spending = self.begin_spending();
                 spending.begin_changes();
-                let done = step(self, &self.pool.stay(&pass));
+                let done = step(self, &self.store.pool.stay(&pass));
                 assert_none(&[Kind::Latch]);
                 spending.end_changes(pages);
                 match done {
@@ -263,7 +269,7 @@ impl Engine {
                     Err(restart) => restart,
                 }
             };
-            self.serve(restart, &mut turns)?;
+            self.store.serve(restart, &mut turns)?;
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::blobs::staged::Draft;
 use crate::error::{Error, Result};
 
 /// A value whose bytes are durable and which no key has yet: see
-/// [`Batch::put_large`](crate::Batch::put_large). Dropped with all its clones, it leaves nothing
-/// behind. Made by [`ValueWriter::finish`](crate::ValueWriter::finish) alone: no record names what was not synced.
+/// [`crate::Batch::put_large`]. Dropped with all its clones, it leaves nothing behind. Made by
+/// [`crate::ValueWriter::finish`] alone: no record names what was not synced.
 #[derive(Debug, Clone)]
 pub struct LargeValue {
     pub(crate) draft: Arc<Draft>,

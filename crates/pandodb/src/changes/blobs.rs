@@ -282,15 +282,15 @@ mod tests {
         let table = db.table("t").unwrap();
         let engine = db.engine();
         let part = |_| {
-            let run = engine.space.try_take_run(1, || 0).unwrap().unwrap();
+            let run = engine.store.space.try_take_run(1, || 0).unwrap().unwrap();
             ChunkPart::New(NewChunk {
                 block: run.block,
                 checksum: 7,
             })
         };
         let parts: Vec<ChunkPart> = (0..3).map(part).collect();
-        let ids = engine.space.try_promise_ids(3, || 3).unwrap();
-        assert!(engine.space.try_promise_ids(1, || 3).is_none());
+        let ids = engine.store.space.try_promise_ids(3, || 3).unwrap();
+        assert!(engine.store.space.try_promise_ids(1, || 3).is_none());
         let value = NewValue {
             head: b"",
             shape: ChunkShape::new(3 * 4096, 4096).unwrap(),
@@ -302,12 +302,15 @@ mod tests {
             multi_lsn: Lsn(0),
         };
         let tree = table.state.tree().unwrap();
-        let pass = engine.pool.gate().try_enter().unwrap();
-        let stay = &engine.pool.stay(&pass);
-        let applied = engine.apply_chunks(stay, tree, marks, b"k", value, &mut Scratch::new());
+        let pass = engine.store.pool.gate().try_enter().unwrap();
+        let stay = &engine.store.pool.stay(&pass);
+        let applied =
+            engine
+                .store
+                .apply_chunks(stay, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
         // Before the batch has ended.
-        assert!(engine.space.try_promise_ids(3, || 3).is_some());
+        assert!(engine.store.space.try_promise_ids(3, || 3).is_some());
         drop((pass, ids));
     }
 
@@ -316,10 +319,10 @@ mod tests {
         let device = AnyDevice::from(MemoryDevice::new(1 << 28));
         let options = Db::builder().max_memory(8 << 20).block_size(512);
         let db = Db::open_device(options, device).unwrap();
-        let free = || db.engine().space.space().free_blocks();
+        let free = || db.engine().store.space.space().free_blocks();
         let before = free();
-        let pages = 0..db.engine().pool.page_ids().high_water();
-        let stored = |page| db.engine().pool.stored_extent(PageId(page));
+        let pages = 0..db.engine().store.pool.page_ids().high_water();
+        let stored = |page| db.engine().store.pool.stored_extent(PageId(page));
         let taken = pages.filter_map(stored).next().unwrap().block;
         let mark = |bytes: u64, chunk_bytes: u32, blocks: &[u32]| {
             let part = |block: &u32| {
@@ -332,10 +335,10 @@ mod tests {
             let shape = ChunkShape::new(bytes, chunk_bytes).unwrap();
             let mut record = BatchWriter::new();
             record.put_chunks(pando_format::TreeId(16), b"k", b"", shape, &parts);
-            let marked = db.engine().mark_extents(Lsn(8), record.payload());
+            let marked = db.engine().store.mark_extents(Lsn(8), record.payload());
             marked.map_err(|error| error.to_string())
         };
-        let last = db.engine().space.space().blocks() as u32;
+        let last = db.engine().store.space.space().blocks() as u32;
         // As long as a page word can say, and longer.
         let longest = 512 * EXTENT_BLOCKS_MAX;
         for (bytes, chunk_bytes, blocks, what) in [

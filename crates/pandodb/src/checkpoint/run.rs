@@ -60,7 +60,7 @@ impl Engine {
     /// As [`Engine::checkpoint_now`], but for room on the disk: false when the checkpoint waits for
     /// that. What others wait for must not wait for what nobody may ever do.
     pub(crate) fn checkpoint_if_room(&self) -> Result<bool> {
-        self.wait_for_checkpoint(|| self.life.is_checkpoint_stalled())
+        self.wait_for_checkpoint(|| self.store.life.is_checkpoint_stalled())
     }
 
     fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
@@ -75,8 +75,8 @@ impl Engine {
             if gives_up() {
                 return Ok(false);
             }
-            self.check_poison()?;
-            if self.life.is_ended() {
+            self.store.check_poison()?;
+            if self.store.life.is_ended() {
                 return Err(Error::Closed);
             }
             // Nobody wakes who waits when a disk gets full.
@@ -87,7 +87,7 @@ impl Engine {
     /// Body of the checkpoint thread.
     pub(crate) fn run_checkpoints(&self) {
         let mut last = time::now();
-        while !self.life.is_ended() {
+        while !self.store.life.is_ended() {
             self.checkpoint.register_for_work(&thread_waker());
             let due = last.elapsed() >= self.options.checkpoint_interval;
             if due || self.checkpoint.take_wanted() || self.epoch_is_long() {
@@ -102,7 +102,7 @@ impl Engine {
                 }
                 continue;
             }
-            if !self.life.is_ended() {
+            if !self.store.life.is_ended() {
                 thread::park_timeout(Duration::from_millis(100));
             }
         }
@@ -110,8 +110,8 @@ impl Engine {
 
     /// Mapping changes or retired extents of the epoch ask for a checkpoint.
     fn epoch_is_long(&self) -> bool {
-        let (pairs, retired) = self.pool.epochs().current_lengths();
-        let retired_max = (self.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
+        let (pairs, retired) = self.store.pool.epochs().current_lengths();
+        let retired_max = (self.store.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
         pairs > self.pairs_max() || retired > retired_max
     }
 
@@ -124,11 +124,11 @@ impl Engine {
     pub(crate) fn checkpoint_once(&self) -> Result<()> {
         let mut files = self.checkpoint.lock_files();
         let served = self.checkpoint.served();
-        self.check_poison()?;
+        self.store.check_poison()?;
         // Until the mapping is merged, too: what the checkpoint costs others is all of it.
         let turn = self.checkpoint.turns.begin();
         let cut = self.cut(files.mapping.is_empty());
-        turn.set_pages(self.pool.epochs().dirty(cut.epoch));
+        turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again: others wait for that. From here on nobody does.
         let _courtesy = Courtesy::begin();
         // The epoch has ended: there is no way back.
@@ -141,12 +141,14 @@ impl Engine {
             .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finish(served);
         // Both slots of the superblock are durable: what is free is named by nothing.
-        self.space.discard_spare(|| self.committed_blocks());
-        self.space.look_at_pieces();
+        self.store
+            .space
+            .discard_spare(|| self.store.committed_blocks());
+        self.store.space.look_at_pieces();
         if files.mapping.wants_merge() {
-            let pages = u64::from(self.pool.page_ids().high_water());
+            let pages = u64::from(self.store.pool.page_ids().high_water());
             files.mapping.merge_if_possible(pages);
-            self.count_mapping_bytes(&mut files, 0);
+            self.store.count_mapping_bytes(&mut files, 0);
         }
         Ok(())
     }
@@ -155,7 +157,7 @@ impl Engine {
     fn cut(&self, all_counts: bool) -> Cut {
         // From the moment on which writers are turned away.
         let began = time::now();
-        let closed = self.pool.gate().close();
+        let closed = self.store.pool.gate().close();
         let lsn = self.log.reserved_end();
         assert_eq!(
             self.log.applied(),
@@ -165,9 +167,11 @@ impl Engine {
         let cut = self.store.close_epoch(&closed, lsn, all_counts);
         drop(closed);
         let gate = Measure::CheckpointGate;
-        let nanoseconds = self.statistics.record_since(gate, began);
-        self.statistics.tick(Ticker::GateClosedNs, nanoseconds);
-        self.statistics.tick(Ticker::GateCloses, 1);
+        let nanoseconds = self.store.statistics.record_since(gate, began);
+        self.store
+            .statistics
+            .tick(Ticker::GateClosedNs, nanoseconds);
+        self.store.statistics.tick(Ticker::GateCloses, 1);
         cut
     }
 
@@ -344,14 +348,14 @@ mod tests {
             crate::recovery::open::open(AnyDevice::from(device.clone()), options()).unwrap();
         let mut files = engine.checkpoint.lock_files();
         let cut = engine.cut(false);
-        let before = engine.space.blocks();
+        let before = engine.store.space.blocks();
         let grow = |_| {
-            engine.space.want(before);
-            engine.space.grow_if_wanted(0);
+            engine.store.space.want(before);
+            engine.store.space.grow_if_wanted(0);
             Ok(())
         };
         engine.write_cut(&mut files, cut, grow).unwrap();
-        assert!(engine.space.blocks() > before);
+        assert!(engine.store.space.blocks() > before);
         device.crash_now();
         drop(files);
         let device = device.after_crash(1, CrashMode::AllLost);
@@ -372,23 +376,31 @@ mod tests {
             };
             let scratch = &mut Scratch::new();
             let key = key.to_be_bytes();
-            let pass = engine.pool.gate().try_enter().unwrap();
-            let stay = &engine.pool.stay(&pass);
-            let put = engine.apply(stay, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
+            let pass = engine.store.pool.gate().try_enter().unwrap();
+            let stay = &engine.store.pool.stay(&pass);
+            let put = engine
+                .store
+                .apply(stay, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
             put.unwrap();
         };
-        let epochs = engine.pool.epochs();
+        let epochs = engine.store.pool.epochs();
         (0..400).for_each(put);
         let mut files = engine.checkpoint.lock_files();
         let cut = engine.cut(false);
         (0..400).for_each(put);
-        assert!(engine.pool.copies() > 40, "{}", engine.pool.copies());
-        (400..).take_while(|_| engine.dirty_room(1)).for_each(put);
-        let taken = epochs.dirty_total() + engine.pool.copies() as u64;
+        assert!(
+            engine.store.pool.copies() > 40,
+            "{}",
+            engine.store.pool.copies()
+        );
+        (400..)
+            .take_while(|_| engine.store.dirty_room(1))
+            .for_each(put);
+        let taken = epochs.dirty_total() + engine.store.pool.copies() as u64;
         assert!(taken <= 256 * 3 / 4 + 8, "{taken} frames");
         engine.write_cut(&mut files, cut, |_| Ok(())).unwrap();
-        assert_eq!(engine.pool.copies(), 0);
-        assert!(engine.dirty_room(1));
+        assert_eq!(engine.store.pool.copies(), 0);
+        assert!(engine.store.dirty_room(1));
     }
 
     /// A page that was changed after the cut is clean of the closed epoch as soon as its image is
@@ -405,19 +417,21 @@ mod tests {
                 multi_lsn: Lsn(0),
             };
             let scratch = &mut Scratch::new();
-            let pass = engine.pool.gate().try_enter().unwrap();
-            let stay = &engine.pool.stay(&pass);
-            engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch)
+            let pass = engine.store.pool.gate().try_enter().unwrap();
+            let stay = &engine.store.pool.stay(&pass);
+            engine
+                .store
+                .apply(stay, GARBAGE, marks, key, Some(b"value"), scratch)
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.lock_files();
         let cut = engine.cut(false);
-        let epochs = engine.pool.epochs();
+        let epochs = engine.store.pool.epochs();
         assert!(epochs.dirty(cut.epoch) > 0);
         put(b"behind the cut").unwrap();
         assert_eq!((epochs.dirty(cut.epoch), epochs.images(cut.epoch)), (0, 1));
         device.fail(FaultPlan::once(Operation::Write, "data", 1, Fault::Io));
-        engine.write_back_once().unwrap_err();
+        engine.store.write_back_once().unwrap_err();
         assert_eq!(epochs.images(cut.epoch), 0);
         let finished = engine.write_cut(&mut files, cut, |_| Ok(()));
         assert!(

@@ -206,12 +206,12 @@ impl Engine {
         let credits = credits?;
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
-        if credits.garbage < self.burial_pages(set.len() as u64) {
+        if credits.garbage < self.store.burial_pages(set.len() as u64) {
             // Values in chunks came since the promise. What the keys have now cannot change any
             // more, so a promise that is made now holds.
             return Err(Stop::Gate.into());
         }
-        let Some(pass) = self.pool.gate().try_enter() else {
+        let Some(pass) = self.store.pool.gate().try_enter() else {
             return Err(Stop::Gate.into());
         };
         let spending = self.begin_spending();
@@ -224,10 +224,10 @@ impl Engine {
         if let Some(watched) = set.changed(unchanged)
             && (watched || self.look_again(set, &locked, look)? != Seen::Same)
         {
-            self.statistics.tick(Ticker::CommitConflicts, 1);
+            self.store.statistics.tick(Ticker::CommitConflicts, 1);
             return Ok(Outcome::Conflict { watched });
         }
-        if self.life.is_closing() {
+        if self.store.life.is_closing() {
             return Err(Error::Closed.into());
         }
         steps.end(CommitStep::Check);
@@ -246,7 +246,7 @@ impl Engine {
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
-        let stay = self.pool.stay(&pass);
+        let stay = self.store.pool.stay(&pass);
         self.apply_batch(&stay, set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
@@ -262,8 +262,9 @@ impl Engine {
         drop(pass);
         drop(locked);
         steps.end(CommitStep::Apply);
-        self.statistics.tick(Ticker::Commits, 1);
-        begun.map(|begun| self.statistics.record_since(Measure::CommitSampled, begun));
+        let statistics = &self.store.statistics;
+        statistics.tick(Ticker::Commits, 1);
+        begun.map(|begun| statistics.record_since(Measure::CommitSampled, begun));
         self.look_for_checkpoint();
         Ok(Outcome::Committed(Some(lsn)))
     }
@@ -276,7 +277,7 @@ impl Engine {
         lent: Option<u64>,
     ) -> Step<Credits<'_>> {
         if !self.sparse_leaves.has_room() {
-            self.space.growth.notify_all();
+            self.store.space.growth.notify_all();
             return Err(Restart::Conflict.into());
         }
         let bytes = scratch.payload.payload_bytes();
@@ -289,26 +290,24 @@ impl Engine {
             Ok(None) => return Err(Stop::LogSpace(bytes).into()),
             Err(error) => return Err(self.log_failed(error).into()),
         };
-        let garbage = self.burial_pages(set.len() as u64);
+        let garbage = self.store.burial_pages(set.len() as u64);
         let pages = self.pages_of(set, garbage);
-        let blocks = pages * u64::from(self.page_blocks());
+        let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
-        if self.life.is_short() && !(urgent && self.dirty_room(pages)) {
-            return Err(self.shortage_error().into());
+        if self.store.life.is_short() && !(urgent && self.store.dirty_room(pages)) {
+            return Err(self.store.shortage_error().into());
         }
         if let Some(stop) = self.awaited_room(&scratch.delete_wait) {
             return Err(stop.into());
         }
-        let Some(promise) = self
-            .space
-            .try_promise(blocks, || self.committed_blocks(), urgent)
-        else {
-            if self.space.is_full() {
+        let committed = || self.store.committed_blocks();
+        let Some(promise) = self.store.space.try_promise(blocks, committed, urgent) else {
+            if self.store.space.is_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
             return Err(Stop::Blocks(blocks).into());
         };
-        if !self.dirty_room(pages) {
+        if !self.store.dirty_room(pages) {
             return Err(Stop::Dirty.into());
         }
         let ids = self.promise_ids(set)?;
@@ -356,8 +355,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::promise_ids`].
     pub(crate) fn promise_page_ids(&self, count: u64) -> Result<IdPromise<'_>> {
-        let available = || self.pool.page_ids().available();
-        let ids = self.space.try_promise_ids(count, available);
+        let available = || self.store.pool.page_ids().available();
+        let ids = self.store.space.try_promise_ids(count, available);
         ids.ok_or_else(|| self.page_ids_error())
     }
 
@@ -365,7 +364,7 @@ impl Engine {
     pub(crate) fn page_ids_error(&self) -> Error {
         let what = format!(
             "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
-            self.pool.page_ids().high_water(),
+            self.store.pool.page_ids().high_water(),
             self.options.max_memory,
             self.options.max_memory * 2
         );
@@ -389,7 +388,7 @@ impl Engine {
         let mut at = 0;
         while at < order.len() {
             if let Some(finger) = fingers.get(at) {
-                scratch.expect(&self.pool, finger);
+                scratch.expect(&self.store.pool, finger);
             }
             if at + 1 < order.len() && lie_together(fingers, at) {
                 let done = self.apply_run(stay, set, &order[at..], marks, scratch);
@@ -426,17 +425,17 @@ impl Engine {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
             _ => None,
         });
-        let run = tree.put_run(&self.pool, stay, marks, entries.clone(), scratch);
+        let run = tree.put_run(&self.store.pool, stay, marks, entries.clone(), scratch);
         assert!(run.new <= run.records, "more new keys than keys");
         assert!(run.records <= order.len(), "more was put than there is");
         if run.records > 0 {
             for (key, value) in entries.take(run.records) {
                 bytes += key.len() + value.len();
             }
-            self.statistics.tick(Ticker::Puts, run.records as u64);
-            self.statistics.tick(Ticker::WriteBytes, bytes as u64);
+            self.store.statistics.tick(Ticker::Puts, run.records as u64);
+            self.store.statistics.tick(Ticker::WriteBytes, bytes as u64);
             if run.new > 0 {
-                self.tables.add(state, run.new as i64);
+                self.store.tables.add(state, run.new as i64);
             }
         }
         run.records
@@ -465,18 +464,20 @@ impl Engine {
                     parts: &value.draft.parts,
                     ids: Some(ids),
                 };
-                self.apply_chunks(stay, tree, marks, key, value, scratch)?
+                self.store
+                    .apply_chunks(stay, tree, marks, key, value, scratch)?
             }
             Some(Value::Bytes(value)) => {
-                self.apply(stay, tree, marks, key, Some(value), scratch)?
+                self.store
+                    .apply(stay, tree, marks, key, Some(value), scratch)?
             }
-            None => self.apply(stay, tree, marks, key, None, scratch)?,
+            None => self.store.apply(stay, tree, marks, key, None, scratch)?,
         };
         if entries != 0 {
-            self.tables.add(state, entries);
+            self.store.tables.add(state, entries);
         }
         if fill != LeafFill::Enough && self.sparse_leaves.push(tree, key, fill) {
-            self.space.growth.notify_all();
+            self.store.space.growth.notify_all();
         }
         Ok(())
     }
@@ -499,7 +500,7 @@ impl Engine {
                 return Ok(Outcome::Committed(None));
             }
         }
-        self.statistics.tick(Ticker::CommitConflicts, 1);
+        self.store.statistics.tick(Ticker::CommitConflicts, 1);
         Ok(Outcome::Conflict { watched })
     }
 

@@ -19,7 +19,7 @@ impl Engine {
             let Some(Value::Chunks(value)) = value else {
                 continue;
             };
-            if !Arc::ptr_eq(value.draft.space(), &self.space) {
+            if !Arc::ptr_eq(value.draft.space(), &self.store.space) {
                 return Err(wrong("was handed over to another store"));
             }
             if value.draft.is_new() {
@@ -27,7 +27,7 @@ impl Engine {
             }
             let tree = set.tables[table].tree.filter(|_| !set.changes_table(table));
             let list = match tree {
-                Some(tree) => self.list_of(tree, key)?,
+                Some(tree) => self.store.list_of(tree, key)?,
                 None => None,
             };
             if !list.is_some_and(|list| value.draft.fits(&list)) {

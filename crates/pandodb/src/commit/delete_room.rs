@@ -28,19 +28,19 @@ impl Engine {
     pub(crate) fn awaited_room(&self, wait: &DeleteWait) -> Option<Stop> {
         let checkpoint = wait.checkpoint?;
         let waits = !self.checkpoint.has_finished(checkpoint)
-            && self.space.is_full()
-            && !self.life.is_checkpoint_stalled();
+            && self.store.space.is_full()
+            && !self.store.life.is_checkpoint_stalled();
         waits.then_some(Stop::Checkpoint(checkpoint))
     }
 
     /// Why a commit that found no blocks on a full disk does not go on. `wait` is that of a batch
     /// of deletes; any other is refused.
     pub(crate) fn without_room(&self, wait: Option<&mut DeleteWait>) -> Halt {
-        let (Some(wait), false) = (wait, self.life.is_checkpoint_stalled()) else {
+        let (Some(wait), false) = (wait, self.store.life.is_checkpoint_stalled()) else {
             self.checkpoint.request();
-            return self.space.full_error().into();
+            return self.store.space.full_error().into();
         };
-        let served = self.space.deletes_served();
+        let served = self.store.space.deletes_served();
         assert!(served >= wait.served, "fewer have found room than before");
         if let Some(checkpoint) = wait.checkpoint {
             if !self.checkpoint.has_finished(checkpoint) {
@@ -53,7 +53,7 @@ impl Engine {
         }
         if wait.fruitless >= FRUITLESS_MAX {
             *wait = DeleteWait::default();
-            return self.space.full_error().into();
+            return self.store.space.full_error().into();
         }
         let checkpoint = self.checkpoint.ask();
         assert!(

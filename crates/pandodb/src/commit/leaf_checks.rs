@@ -35,7 +35,7 @@ impl Engine {
                 // Found out again, and said so, inside the gate.
                 return Ok(());
             }
-            if last.cover(tree, &self.pool, key) != Cover::Unknown {
+            if last.cover(tree, &self.store.pool, key) != Cover::Unknown {
                 *checked += 1;
                 continue;
             }
@@ -49,7 +49,7 @@ impl Engine {
                 *place = key;
                 count += 1;
             }
-            let found = tree.locate_group(&self.pool, &keys[..count]);
+            let found = tree.locate_group(&self.store.pool, &keys[..count]);
             let mut missing = None;
             for finger in found.into_iter().take(count) {
                 match on_tree(state, tree, finger) {

@@ -61,7 +61,7 @@ impl Engine {
                 break;
             }
             if alone < APART {
-                let covered = match found.last.cover(tree, &self.pool, key) {
+                let covered = match found.last.cover(tree, &self.store.pool, key) {
                     Cover::Unknown => 0,
                     Cover::One => 1,
                     // Whatever of the table follows.
@@ -114,12 +114,12 @@ impl Engine {
         found: &mut Found<'a, '_>,
     ) -> Step<usize> {
         let alone = |key| -> Attempt<Finger> {
-            let located = tree.try_locate(&self.pool, key);
+            let located = tree.try_locate(&self.store.pool, key);
             located.map(|located| located.finger)
         };
         let mut fingers = [Err(Restart::Conflict); GROUP_MAX];
         if keys.len() > 1 {
-            fingers = tree.locate_group(&self.pool, keys);
+            fingers = tree.locate_group(&self.store.pool, keys);
         }
         let mut together = 0;
         for (key, finger) in keys.iter().zip(fingers) {
@@ -134,7 +134,7 @@ impl Engine {
                 continue;
             }
             let held = finger.and_then(|finger| {
-                match self.pool.hold(finger.page(), finger.hint()) {
+                match self.store.pool.hold(finger.page(), finger.hint()) {
                     // The leaf was taken out or merged since; the next look tells damage from that.
                     Err(Restart::Damaged(..)) => Err(Restart::Conflict),
                     held => held.map(|hold| (hold, finger)),

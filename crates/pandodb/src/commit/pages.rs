@@ -23,8 +23,8 @@ const LEVELS_UNKNOWN: u64 = 4;
 impl Engine {
     /// Pages that the batch makes dirty at worst, `garbage` of them for garbage rows.
     pub(crate) fn pages_of(&self, set: &WriteSet, garbage: u64) -> u64 {
-        let page = self.pool.page_size().bytes();
-        let piece = pando_tree::overflow::payload_bytes_max(self.pool.page_size());
+        let page = self.store.pool.page_size().bytes();
+        let piece = pando_tree::overflow::payload_bytes_max(self.store.pool.page_size());
         let overflow: usize = set
             .values_beyond(page / 4)
             .map(|bytes| bytes.div_ceil(piece) + 4)
@@ -44,11 +44,11 @@ impl Engine {
             return 0;
         }
         let trees = set.tables.iter().filter_map(|table| table.tree);
-        let levels = trees.map(|tree| match tree.try_root_level(&self.pool) {
+        let levels = trees.map(|tree| match tree.try_root_level(&self.store.pool) {
             Ok(level) => u64::from(level),
             Err(_) => LEVELS_UNKNOWN,
         });
-        let pages = u64::from(self.pool.page_ids().high_water());
+        let pages = u64::from(self.store.pool.page_ids().high_water());
         (1..=levels.max().unwrap_or(0))
             .map(|level| 2 * writes.min(pages / (level + 1)))
             .sum()

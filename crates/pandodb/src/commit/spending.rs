@@ -48,15 +48,15 @@ impl Engine {
             };
         }
         let (number, is_alone) = self.stays.begin();
-        let epoch = self.pool.epochs().current();
+        let epoch = self.store.pool.epochs().current();
         Spending {
             engine: self,
             number,
             is_alone,
             epoch,
-            dirty: self.pool.epochs().dirty(epoch),
+            dirty: self.store.pool.epochs().dirty(epoch),
             // Relaxed, as below: a stay that is alone sees its own.
-            aside: self.aside_number.load(Ordering::Relaxed),
+            aside: self.store.aside_number.load(Ordering::Relaxed),
             is_changing: Cell::new(false),
         }
     }
@@ -78,10 +78,10 @@ impl Spending<'_> {
         if !cfg!(debug_assertions) {
             return;
         }
-        let now = self.engine.pool.epochs().dirty(self.epoch);
+        let now = self.engine.store.pool.epochs().dirty(self.epoch);
         // After the look at what is dirty.
         let is_alone = self.is_alone && self.engine.stays.is_last(self.number);
-        let aside = self.engine.aside_number.load(Ordering::Relaxed);
+        let aside = self.engine.store.aside_number.load(Ordering::Relaxed);
         if is_alone && aside == self.aside {
             let spent = now.saturating_sub(self.dirty);
             assert!(
@@ -95,7 +95,7 @@ impl Spending<'_> {
 impl Spending<'_> {
     /// The batch is applied: each of its new chunks has taken its id.
     pub(crate) fn check_ids(&self, ids: &IdPromise<'_>) {
-        let is_known = self.engine.aside_number.load(Ordering::Relaxed) == self.aside;
+        let is_known = self.engine.store.aside_number.load(Ordering::Relaxed) == self.aside;
         debug_assert!(!is_known || ids.left() == 0, "a chunk without an id");
     }
 }
@@ -135,10 +135,10 @@ mod tests {
         let options = Db::builder().max_memory(8 << 20);
         let engine = crate::recovery::open::open(device.into(), options).unwrap();
         engine.in_gate(0, |_, _| Ok(())).unwrap();
-        engine.check_poison().unwrap();
+        engine.store.check_poison().unwrap();
         let change = || engine.in_gate(0, |_, _| -> Attempt<()> { panic!("a test") });
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(change)).unwrap_err();
-        engine.check_poison().unwrap_err();
+        engine.store.check_poison().unwrap_err();
         engine.checkpoint_once().unwrap_err();
     }
 
@@ -168,7 +168,7 @@ mod tests {
             }
             let engine = db.engine();
             db.checkpoint().unwrap();
-            let dirty = || engine.pool.epochs().dirty_total();
+            let dirty = || engine.store.pool.epochs().dirty_total();
             let before = dirty();
             let promised = engine.pages_of(&batch.set, 0);
             let writes = batch.len() as u64;

@@ -38,7 +38,7 @@ impl Engine {
                 self.run_job(&job);
             }
             self.jobs.wanted.register(&thread_waker());
-            if self.life.is_ended() {
+            if self.store.life.is_ended() {
                 return;
             }
             if let Some(job) = self.jobs.pop() {
@@ -63,10 +63,13 @@ impl Engine {
         let changes = set.table_changes.iter();
         let creates = changes.filter(|(_, how)| *how == TableChange::Create);
         let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
-        if names.clone().any(|name| self.tables.get(name).is_some()) {
+        if names
+            .clone()
+            .any(|name| self.store.tables.get(name).is_some())
+        {
             return Ok(JobEnd::Conflict { watched: false });
         }
-        self.tables.check_room(&mut names)?;
+        self.store.tables.check_room(&mut names)?;
         let new_trees = self.new_trees(set)?;
         let (payload, changes) = self.describe(set, &new_trees)?;
         let limit = self.log.max_batch_bytes();
@@ -76,11 +79,11 @@ impl Engine {
                 limit,
             });
         }
-        let garbage = self.burial_pages(set.len() as u64);
+        let garbage = self.store.burial_pages(set.len() as u64);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
-        let blocks = pages * u64::from(self.page_blocks());
-        if self.life.is_short() && !set.only_deletes() {
-            return Err(self.shortage_error());
+        let blocks = pages * u64::from(self.store.page_blocks());
+        if self.store.life.is_short() && !set.only_deletes() {
+            return Err(self.store.shortage_error());
         }
         let mut delete_wait = DeleteWait::default();
         let (credit, promise) = self.block(|_| {
@@ -92,20 +95,21 @@ impl Engine {
                 Ok(None) => return Err(Stop::LogSpace(payload.len()).into()),
                 Err(error) => return Err(self.log_failed(error).into()),
             };
-            match self
-                .space
-                .try_promise(blocks, || self.committed_blocks(), set.only_deletes())
-            {
+            match self.store.space.try_promise(
+                blocks,
+                || self.store.committed_blocks(),
+                set.only_deletes(),
+            ) {
                 Some(promise) => Ok((credit, promise)),
-                None if self.space.is_full() => {
+                None if self.store.space.is_full() => {
                     Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
                 }
                 None => Err(Stop::Blocks(blocks).into()),
             }
         })?;
         let ids = self.promise_ids(set)?;
-        let closed = self.pool.gate().close();
-        let stay = self.pool.stay(&closed);
+        let closed = self.store.pool.gate().close();
+        let stay = self.store.pool.stay(&closed);
         // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(JobEnd::Conflict { watched });
@@ -117,7 +121,7 @@ impl Engine {
         let lsn = self.log_and_apply(&stay, set, &new_trees, record, &ids, pages)?;
         drop(closed);
         drop((promise, ids));
-        self.statistics.tick(Ticker::Commits, 1);
+        self.store.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
         Ok(JobEnd::Committed(lsn))
     }
@@ -166,7 +170,7 @@ impl Engine {
 
     /// A tree id that was never used.
     pub(crate) fn new_tree(&self) -> Result<TreeId> {
-        let next = self.next_tree.fetch_add(1, Ordering::Relaxed);
+        let next = self.store.next_tree.fetch_add(1, Ordering::Relaxed);
         assert!(
             next >= u64::from(FIRST_USER_TREE.0),
             "the id of a system tree"
@@ -197,16 +201,17 @@ impl Engine {
             if let Some(tree) = set.tables[table].state.tree()
                 && !set.changes_table(table)
             {
-                self.drive(|| tree.try_locate(&self.pool, key))?;
+                self.store
+                    .drive(|| tree.try_locate(&self.store.pool, key))?;
             }
         }
         Ok(held)
     }
 
     fn hold_leaf(&self, tree: Tree, key: &[u8]) -> Result<Hold<'_>> {
-        self.drive(|| {
-            let finger = tree.try_locate(&self.pool, key)?.finger;
-            self.pool.hold(finger.page(), finger.hint())
+        self.store.drive(|| {
+            let finger = tree.try_locate(&self.store.pool, key)?.finger;
+            self.store.pool.hold(finger.page(), finger.hint())
         })
     }
 

@@ -14,13 +14,19 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         let engine = self.engine;
         engine.merge_mapping()?;
         // Once more, if the file has grown meanwhile.
-        let goal = engine.space.cut_goal(engine.committed_blocks());
-        engine.space.cut_tail(goal, || engine.committed_blocks());
+        let goal = engine.store.space.cut_goal(engine.store.committed_blocks());
+        engine
+            .store
+            .space
+            .cut_tail(goal, || engine.store.committed_blocks());
         // Names the shorter file and the new mapping, and removes the old one.
         engine.checkpoint_now()?;
         self.check()?;
-        assert!(engine.space.is_low(), "what is cut off may be given out");
-        engine.space.truncate_file()?;
+        assert!(
+            engine.store.space.is_low(),
+            "what is cut off may be given out"
+        );
+        engine.store.space.truncate_file()?;
         Ok(engine.trim_log()?)
     }
 }
@@ -30,8 +36,8 @@ impl Engine {
     /// with the last page. The next checkpoint names it.
     fn merge_mapping(&self) -> Result<()> {
         let mut files = self.checkpoint.lock_files();
-        self.check_poison()?;
-        let pages = u64::from(self.pool.page_ids().trim());
+        self.store.check_poison()?;
+        let pages = u64::from(self.store.pool.page_ids().trim());
         files.mapping.merge(pages)
     }
 

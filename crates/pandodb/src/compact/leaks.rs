@@ -47,8 +47,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         }
         self.check()?;
         tracing::info!("writers wait until what was leaked is found");
-        let closed = engine.pool.gate().close();
-        let reclaimed = reclaim(&engine.store, &engine.pool.stay(&closed));
+        let closed = engine.store.pool.gate().close();
+        let reclaimed = reclaim(&engine.store, &engine.store.pool.stay(&closed));
         drop(closed);
         if let Ok(count) = &reclaimed {
             tracing::info!(count, "what was leaked is free again");

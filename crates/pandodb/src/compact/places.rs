@@ -57,14 +57,17 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// holds. The file itself is still as long as it was.
     pub(super) fn move_to_front(&mut self) -> Part<()> {
         let engine = self.engine;
-        let first = engine.space.blocks();
+        let first = engine.store.space.blocks();
         let mut without_run = 0;
         let mut before = u64::MAX;
         for _ in 0..ROUNDS_MAX {
             engine.checkpoint_now()?;
-            let goal = engine.space.cut_goal(engine.committed_blocks());
-            engine.space.cut_tail(goal, || engine.committed_blocks());
-            let blocks = engine.space.blocks();
+            let goal = engine.store.space.cut_goal(engine.store.committed_blocks());
+            engine
+                .store
+                .space
+                .cut_tail(goal, || engine.store.committed_blocks());
+            let blocks = engine.store.space.blocks();
             let excess = blocks.saturating_sub(goal);
             let no_gain = blocks >= before && without_run == 0;
             if excess <= goal / GOAL_SHARE || no_gain {
@@ -91,7 +94,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 
     /// Moves what lies behind the limits. How many chunks have found no run.
     fn move_behind(&mut self, limits: Limits, part: (f64, f64)) -> Part<u64> {
-        let high_water = self.engine.pool.page_ids().high_water();
+        let high_water = self.engine.store.pool.page_ids().high_water();
         let mut without_run = 0;
         let mut buffer = IoBuf::default();
         for start in (0..high_water).step_by(GROUP as usize) {
@@ -99,10 +102,10 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             self.step(CompactPhase::Move, part, share)?;
             let mut group = Vec::new();
             for page in (start..high_water.min(start + GROUP)).map(PageId) {
-                let Some(extent) = self.engine.pool.stored_extent(page) else {
+                let Some(extent) = self.engine.store.pool.stored_extent(page) else {
                     continue;
                 };
-                if let Some(stored) = self.engine.pool.chunk(page) {
+                if let Some(stored) = self.engine.store.pool.chunk(page) {
                     if end_of(stored.extent) > limits.chunks {
                         self.check()?;
                         let moved = self.engine.move_chunk(page, limits.chunks, &mut buffer)?;
@@ -120,11 +123,11 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// Has pages written again that end behind `limit`.
     fn write_group(&mut self, pages: &[PageId], limit: u64) -> Part<()> {
         let engine = self.engine;
-        for group in pages.chunks((engine.pool.frames() / 16).max(1)) {
+        for group in pages.chunks((engine.store.pool.frames() / 16).max(1)) {
             let absent: Vec<PageId> = group
                 .iter()
                 .copied()
-                .filter(|page| engine.pool.is_on_disk(*page))
+                .filter(|page| engine.store.pool.is_on_disk(*page))
                 .collect();
             if !absent.is_empty() {
                 // What cannot be read now is read below, and tells its error then.
@@ -142,16 +145,16 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// there.
     fn pages_end(&mut self, goal: u64) -> Part<u64> {
         let engine = self.engine;
-        let windows = engine.space.blocks().div_ceil(WINDOW_BLOCKS) as usize;
+        let windows = engine.store.space.blocks().div_ceil(WINDOW_BLOCKS) as usize;
         let mut chunks = vec![0_u64; windows];
         let mut pages = 0;
-        for page in (0..engine.pool.page_ids().high_water()).map(PageId) {
-            let Some(extent) = engine.pool.stored_extent(page) else {
+        for page in (0..engine.store.pool.page_ids().high_water()).map(PageId) {
+            let Some(extent) = engine.store.pool.stored_extent(page) else {
                 continue;
             };
             let blocks = u64::from(extent.blocks);
             let window = (u64::from(extent.block) / WINDOW_BLOCKS) as usize;
-            match (engine.pool.chunk(page), chunks.get_mut(window)) {
+            match (engine.store.pool.chunk(page), chunks.get_mut(window)) {
                 (None, _) => pages += blocks,
                 (Some(_), Some(count)) => *count += blocks,
                 (Some(_), None) => {}
@@ -174,42 +177,46 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 impl Engine {
     /// Marks `page` to be written again if it still ends behind `limit`.
     fn write_again(&self, stay: &Stay<'_>, page: PageId, limit: u64) -> Attempt<()> {
-        let mut latch = match self.pool.exclusive(page) {
+        let mut latch = match self.store.pool.exclusive(page) {
             Ok(latch) => latch,
             // The page is gone.
             Err(Restart::Damaged(..)) => return Ok(()),
             Err(restart) => return Err(restart),
         };
-        let extent = self.pool.stored_extent(page);
+        let extent = self.store.pool.stored_extent(page);
         if latch.page() == page
             && extent.is_some_and(|extent| end_of(extent) > limit)
             && latch.write_again(stay)?
         {
-            self.statistics.tick(Ticker::CompactPages, 1);
+            self.store.statistics.tick(Ticker::CompactPages, 1);
         }
         Ok(())
     }
 
     /// Copies chunk `page` to a run that ends at or before `limit`. Blocks.
     fn move_chunk(&self, page: PageId, limit: u64, buffer: &mut IoBuf) -> Result<Moved> {
-        let block_bytes = self.space.block_bytes();
+        let block_bytes = self.store.space.block_bytes();
         if buffer.is_empty() {
             *buffer = IoBuf::new((u64::from(EXTENT_BLOCKS_MAX) * block_bytes) as usize);
         }
         loop {
             // The epoch first: see Pool::move_chunk.
-            let epoch = self.pool.epochs().current();
-            let Some(old) = self.pool.chunk(page) else {
+            let epoch = self.store.pool.epochs().current();
+            let Some(old) = self.store.pool.chunk(page) else {
                 return Ok(Moved::Gone);
             };
             if end_of(old.extent) <= limit {
                 return Ok(Moved::Gone);
             }
-            if self.registry.reads_by_place() {
+            if self.store.registry.reads_by_place() {
                 return Ok(Moved::NoRun);
             }
-            let committed = || self.committed_blocks();
-            let Some(extent) = self.space.take_below(old.extent.blocks, limit, committed) else {
+            let committed = || self.store.committed_blocks();
+            let Some(extent) = self
+                .store
+                .space
+                .take_below(old.extent.blocks, limit, committed)
+            else {
                 return Ok(Moved::NoRun);
             };
             assert!(end_of(extent) <= limit, "a chunk moves to the front");
@@ -220,9 +227,9 @@ impl Engine {
             );
             let copied = self.copy_extent(old.extent, extent, buffer);
             if let Err(error) = copied {
-                self.space.free_all([extent]);
+                self.store.space.free_all([extent]);
                 // Freed meanwhile, it may have been cut off or written over.
-                match self.pool.chunk(page) {
+                match self.store.pool.chunk(page) {
                     Some(now) if now == old => return Err(error),
                     _ => continue,
                 }
@@ -231,33 +238,35 @@ impl Engine {
             // Only its word changes.
             let moved = self.in_gate(0, |engine, stay| {
                 let same = stay.epoch() == epoch;
-                Ok(same && engine.pool.move_chunk(stay, page, old, new))
+                Ok(same && engine.store.pool.move_chunk(stay, page, old, new))
             });
             if !matches!(moved, Ok(true)) {
-                self.space.free_all([extent]);
+                self.store.space.free_all([extent]);
             }
             if moved? {
-                self.statistics.tick(Ticker::CompactChunks, 1);
+                self.store.statistics.tick(Ticker::CompactChunks, 1);
                 return Ok(Moved::Done);
             }
         }
     }
 
     fn copy_extent(&self, from: Extent, to: Extent, buffer: &mut IoBuf) -> Result<()> {
-        let block_bytes = self.space.block_bytes();
+        let block_bytes = self.store.space.block_bytes();
         assert_eq!(from.blocks, to.blocks, "a copy is as long");
         buffer.set_len((u64::from(from.blocks) * block_bytes) as usize);
-        self.data
+        self.store
+            .data
             .read_at(buffer, u64::from(from.block) * block_bytes)
             .map_err(Error::io("reading a chunk to move it"))?;
         let bytes = buffer.len() as u64;
-        self.data
+        self.store
+            .data
             .write_at(buffer, u64::from(to.block) * block_bytes)
             .map_err(Error::io("writing a chunk to move it"))?;
-        self.statistics.tick(Ticker::ChunkReads, 1);
-        self.statistics.tick(Ticker::ChunkReadBytes, bytes);
-        self.statistics.tick(Ticker::ChunkWrites, 1);
-        self.statistics.tick(Ticker::ChunkWriteBytes, bytes);
+        self.store.statistics.tick(Ticker::ChunkReads, 1);
+        self.store.statistics.tick(Ticker::ChunkReadBytes, bytes);
+        self.store.statistics.tick(Ticker::ChunkWrites, 1);
+        self.store.statistics.tick(Ticker::ChunkWriteBytes, bytes);
         Ok(())
     }
 }

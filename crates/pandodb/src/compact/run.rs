@@ -94,7 +94,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     fn run(&mut self) -> Result<CompactReport> {
         let began = time::now();
         let engine = self.engine;
-        let count = |ticker| engine.statistics.get(ticker);
+        let count = |ticker| engine.store.statistics.get(ticker);
         let counts = || {
             [
                 Ticker::PagesMerged,
@@ -106,7 +106,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         };
         let before = counts();
         let mut report = CompactReport {
-            data_bytes_before: engine.space.blocks() * engine.space.block_bytes(),
+            data_bytes_before: engine.store.space.blocks() * engine.store.space.block_bytes(),
             ..CompactReport::default()
         };
         match self.parts(&mut report) {
@@ -117,10 +117,10 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         let after = counts();
         let [merged, packed, pages, chunks] =
             std::array::from_fn(|index| after[index].saturating_sub(before[index]));
-        let block_bytes = engine.space.block_bytes();
+        let block_bytes = engine.store.space.block_bytes();
         Ok(CompactReport {
-            data_bytes_after: engine.space.blocks() * block_bytes,
-            data_free_bytes: engine.space.space().free_blocks() * block_bytes,
+            data_bytes_after: engine.store.space.blocks() * block_bytes,
+            data_free_bytes: engine.store.space.space().free_blocks() * block_bytes,
             pages_merged: merged,
             pages_packed: packed,
             pages_moved: pages,
@@ -135,7 +135,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         self.wait_for_garbage()?;
         report.reclaimed = self.reclaim_leaks()?;
         self.go_on(CompactPhase::Pack, PACK_FROM)?;
-        let _low = self.engine.space.begin_low();
+        let _low = self.engine.store.space.begin_low();
         self.pack_trees(PACK_FROM, MOVE_FROM)?;
         self.move_to_front()?;
         self.go_on(CompactPhase::Cut, CUT_FROM)?;
@@ -146,8 +146,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// Lets the maintenance thread free what nobody reads.
     fn wait_for_garbage(&mut self) -> Part<()> {
         // What is there now: readers that go ask for another look again and again.
-        let wanted = self.engine.registry.wanted();
-        while !self.engine.registry.is_served(wanted) {
+        let wanted = self.engine.store.registry.wanted();
+        while !self.engine.store.registry.is_served(wanted) {
             self.go_on(CompactPhase::Garbage, 0.0)?;
             thread::park_timeout(GARBAGE_PAUSE);
         }
@@ -188,9 +188,9 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// # Errors
     /// When nothing may be written any more.
     pub(super) fn check(&self) -> Part<()> {
-        if self.engine.life.is_closing() {
+        if self.engine.store.life.is_closing() {
             return Err(End::Error(Error::Closed));
         }
-        Ok(self.engine.check_poison()?)
+        Ok(self.engine.store.check_poison()?)
     }
 }

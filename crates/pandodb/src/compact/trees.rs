@@ -43,10 +43,10 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     /// Packs every tree; that is the part from `from` to `to` of the whole.
     pub(super) fn pack_trees(&mut self, from: f64, to: f64) -> Part<()> {
         let mut scratch = Scratch::new();
-        let tables = self.engine.tables.all();
+        let tables = self.engine.store.tables.all();
         let of_tables = tables.iter().filter_map(|table| table.tree());
         let trees: Vec<Tree> = [CATALOGUE, GARBAGE].into_iter().chain(of_tables).collect();
-        let ids = self.engine.pool.page_ids();
+        let ids = self.engine.store.pool.page_ids();
         let unused = u64::from(u32::MAX).min(ids.available());
         let pages = (self.engine.budget.page_ids_max as u64).saturating_sub(unused);
         let mut done = 0;
@@ -65,7 +65,9 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         pages: u64,
     ) -> Part<()> {
         let engine = self.engine;
-        let top = engine.drive(|| unless_gone(tree, tree.try_root_level(&engine.pool)))?;
+        let top = engine
+            .store
+            .drive(|| unless_gone(tree, tree.try_root_level(&engine.store.pool)))?;
         let Some(top) = top else {
             return Ok(());
         };
@@ -111,7 +113,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         } = place;
         Ok(self.engine.in_gate(MERGE_PAGES, |engine, stay| {
             let marks = engine.background_marks();
-            let packed = tree.try_pack(&engine.pool, stay, marks, key, *level, next, scratch);
+            let packed = tree.try_pack(&engine.store.pool, stay, marks, key, *level, next, scratch);
             unless_gone(*tree, packed)
         })?)
     }
@@ -121,7 +123,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         let _promise = self.room_to_change()?;
         self.engine.in_gate(MERGE_PAGES, |engine, stay| {
             let marks = engine.background_marks();
-            let merged = tree.try_merge(&engine.pool, stay, marks, b"", scratch);
+            let merged = tree.try_merge(&engine.store.pool, stay, marks, b"", scratch);
             unless_gone(tree, merged)
         })?;
         Ok(())
@@ -135,12 +137,12 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             return Ok(());
         }
         let reached = |behind: &Vec<u8>| place.key >= *behind;
-        let mut count = AHEAD_MAX.min(engine.pool.frames() / 16);
+        let mut count = AHEAD_MAX.min(engine.store.pool.frames() / 16);
         ahead.steps = count.saturating_sub(1);
         if ahead.pages.is_empty() && ahead.behind.as_ref().is_some_and(reached) {
             let (mut next, mut pages) = (Vec::new(), Vec::new());
-            let looked = engine.drive(|| {
-                let (pool, key) = (&engine.pool, &place.key);
+            let looked = engine.store.drive(|| {
+                let (pool, key) = (&engine.store.pool, &place.key);
                 let looked = place.tree.try_leaves(pool, key, &mut next, &mut pages);
                 unless_gone(place.tree, looked)
             })?;
@@ -152,7 +154,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         let group: Vec<PageId> = ahead
             .pages
             .drain(..count.min(ahead.pages.len()))
-            .filter(|page| engine.pool.is_on_disk(*page))
+            .filter(|page| engine.store.pool.is_on_disk(*page))
             .collect();
         // What cannot be read ahead is read when it is needed, and tells its error then.
         let _late = engine.fetch_many(&group);
@@ -168,10 +170,10 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
                 return Ok(promise);
             }
             self.check()?;
-            if engine.space.is_full() {
-                return Err(engine.space.full_error().into());
+            if engine.store.space.is_full() {
+                return Err(engine.store.space.full_error().into());
             }
-            engine.pool.work().notify_all();
+            engine.store.pool.work().notify_all();
             pause(&mut turns);
         }
     }

@@ -17,7 +17,7 @@ pub enum Attempt<T> {
     Pending(Pending),
 }
 
-/// What a pending operation waits for. Opaque: give it to [`Reactor::park`](crate::nonblocking::Reactor::park).
+/// What a pending operation waits for. Opaque: give it to [`crate::nonblocking::Reactor::park`].
 #[derive(Debug)]
 #[must_use = "park it, or nobody fetches what the operation waits for"]
 pub struct Pending {

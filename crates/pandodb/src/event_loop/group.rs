@@ -113,7 +113,7 @@ impl Table {
             }
         }
         assert_eq!(values.len() - before, done, "what is done has its place");
-        engine.statistics.tick(Ticker::Gets, done as u64);
+        engine.store.statistics.tick(Ticker::Gets, done as u64);
         Ok(())
     }
 }

@@ -42,8 +42,11 @@ impl Reactor {
     pub fn new(db: &Db, notify: Waker) -> Result<Self> {
         let engine = db.engine().clone();
         let options = ChannelOptions::new(engine.fetch_depth()).notify(notify);
-        let fetcher = Arc::new(Mutex::new(Rank::Reads, Fetcher::new(&engine, options)?));
-        let held_max = (engine.pool.frames() / 16).clamp(2, HELD_MAX);
+        let fetcher = Arc::new(Mutex::new(
+            Rank::Reads,
+            Fetcher::new(&engine.store, options)?,
+        ));
+        let held_max = (engine.store.pool.frames() / 16).clamp(2, HELD_MAX);
         Ok(Self {
             engine,
             fetcher,
@@ -67,15 +70,15 @@ impl Reactor {
             ..
         } = self;
         let mut fetcher = fetcher.lock();
-        let count = fetcher.reap(engine, |_, page, result| {
+        let count = fetcher.reap(&engine.store, |_, page, result| {
             // An error is on the board for those who wait.
             if result.is_ok() {
                 while held.len() >= *held_max {
                     if let Some(token) = held.pop_front() {
-                        engine.pool.release_hold(token);
+                        engine.store.pool.release_hold(token);
                     }
                 }
-                if let Ok(hold) = engine.pool.hold(page, 0) {
+                if let Ok(hold) = engine.store.pool.hold(page, 0) {
                     held.push_back(hold.into_token());
                     assert!(held.len() <= *held_max, "others need frames, too");
                 }
@@ -99,17 +102,17 @@ impl Reactor {
         let mut stop = pending.stop;
         if let Stop::Restart(Restart::Fault(page)) = stop {
             // Its read failed while this waker was registered for it.
-            if let Some(error) = self.engine.failed_reads.tell(page, waker) {
+            if let Some(error) = self.engine.store.failed_reads.tell(page, waker) {
                 return Err(error);
             }
             let mut fetcher = self.fetcher.lock();
-            match fetcher.start(&self.engine, page)? {
+            match fetcher.start(&self.engine.store, page)? {
                 Started::Reading(_) | Started::Loading | Started::Done => {}
                 Started::Crowded => self.crowded.push(waker.clone()),
                 Started::Refused(restart) => {
                     // What this reactor holds may be what is missing.
                     for token in self.held.drain(..) {
-                        self.engine.pool.release_hold(token);
+                        self.engine.store.pool.release_hold(token);
                     }
                     stop = Stop::Restart(restart);
                 }
@@ -132,7 +135,7 @@ impl Reactor {
             return Ok(Prefetched::Known);
         };
         let mut fetcher = self.fetcher.lock();
-        let started = fetcher.start(&self.engine, page)?;
+        let started = fetcher.start(&self.engine.store, page)?;
         start_wanted(&self.engine, &mut fetcher, &pending.wanted);
         Ok(match started {
             Started::Reading(_) => Prefetched::Reading,
@@ -149,7 +152,7 @@ impl Reactor {
     /// Counts gets whose pages had to be asked for: each is counted once, by whoever runs it again
     /// until it is done.
     pub fn count_misses(&self, gets: u64) {
-        self.engine.statistics.tick(Ticker::GetsMissed, gets);
+        self.engine.store.statistics.tick(Ticker::GetsMissed, gets);
     }
 
     /// A descriptor that becomes readable (an edge each time) when there is something for
@@ -167,7 +170,7 @@ impl Reactor {
 
     /// Pages that make sense to be read ahead: more would drive each other out.
     pub fn prefetch_max(&self) -> usize {
-        self.engine.pool.frames() / 8
+        self.engine.store.pool.frames() / 8
     }
 
     /// Reads in flight.
@@ -192,16 +195,16 @@ fn start_wanted(engine: &Shared, fetcher: &mut Fetcher, wanted: &[PageId]) {
     for page in wanted {
         if fetcher.room() > 0 {
             // An error of a page that is only going to be needed is met when it is.
-            let _ = fetcher.start(engine, *page);
+            let _ = fetcher.start(&engine.store, *page);
         }
     }
 }
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.fetcher.lock().drain(&self.engine, |_, _, _| ());
+        self.fetcher.lock().drain(&self.engine.store, |_, _, _| ());
         for token in self.held.drain(..) {
-            self.engine.pool.release_hold(token);
+            self.engine.store.pool.release_hold(token);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::wait::reason::{Halt, Step, Stop};
 impl Table {
     /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing. Raises
     /// `shown_from` to the LSN that must be durable before what was found may be shown, if that is
-    /// to be waited for ([`crate::Builder::durable_reads`]): ask [`Db::when_durable`](crate::Db::when_durable).
+    /// to be waited for ([`crate::Builder::durable_reads`]): ask [`crate::Db::when_durable`].
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -62,7 +62,7 @@ impl Table {
                 return Err(no_such_table(&self.state));
             };
             let forward = Direction::Forward;
-            let leaf = tree.try_scan_leaf(&engine.pool, from, forward, &mut page.leaf);
+            let leaf = tree.try_scan_leaf(&engine.store.pool, from, forward, &mut page.leaf);
             on_tree(&self.state, tree, leaf)?;
             let debt = engine.check_marks(page.leaf.marks(), None)?;
             page.shown_from = debt.lsn();

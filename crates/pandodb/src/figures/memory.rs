@@ -54,7 +54,7 @@ impl Db {
     /// Where the memory is, as of now.
     pub fn memory(&self) -> MemoryReport {
         let engine = self.engine();
-        let pool = &engine.pool;
+        let pool = &engine.store.pool;
         let page = pool.page_size().bytes() as u64;
         let frame = page + 64;
         let used_frames = (pool.frames() - pool.free_count()) as u64;
@@ -75,8 +75,8 @@ impl Db {
                 budget_bytes: engine.incoming.bytes_max() + engine.outgoing.bytes_max(),
                 used_bytes: engine.incoming.used_bytes() + engine.outgoing.used_bytes(),
             },
-            tables: engine.tables.memory(),
-            statistics_bytes: engine.statistics.bytes_max() as u64,
+            tables: engine.store.tables.memory(),
+            statistics_bytes: engine.store.statistics.bytes_max() as u64,
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Occupancy {
 
 impl Engine {
     pub(crate) fn occupancy(&self) -> Occupancy {
-        let counters = self.statistics.totals();
+        let counters = self.store.statistics.totals();
         let ended = counters.get(Ticker::PageReads) + counters.get(Ticker::FaultsFailed);
         let (channels, idle_reads) = self.fetchers.occupancy();
         assert_eq!(idle_reads, 0, "a channel that nobody has reads");
@@ -35,7 +35,7 @@ impl Engine {
             helped: (self.helper.pending() + self.streams.pending()) as u64,
             channels: channels as u64,
             hold_frames: self.holds.taken(),
-            chunk_readers: self.registry.readers(),
+            chunk_readers: self.store.registry.readers(),
         }
     }
 }

@@ -77,17 +77,17 @@ impl Db {
     /// Figures as of now.
     pub fn report(&self) -> Report {
         let engine = self.engine();
-        let pool = &engine.pool;
+        let pool = &engine.store.pool;
         let pages = u64::from(pool.page_ids().high_water());
-        let (space, block_bytes) = (engine.space.space(), engine.space.block_bytes());
-        let discarded = engine.space.discards.blocks();
-        let promised = engine.space.promised_blocks() + engine.committed_blocks();
-        let pieces = engine.space.pieces();
+        let (space, block_bytes) = (engine.store.space.space(), engine.store.space.block_bytes());
+        let discarded = engine.store.space.discards.blocks();
+        let promised = engine.store.space.promised_blocks() + engine.store.committed_blocks();
+        let pieces = engine.store.space.pieces();
         Report {
-            io_backend: pando_device::Device::backend(&engine.device),
-            io_notes: io_notes(&engine.device, engine.space.discards.failure()),
-            io_alignment: pando_device::File::alignment(&engine.data),
-            direct_io: pando_device::File::is_direct(&engine.data),
+            io_backend: pando_device::Device::backend(&engine.store.device),
+            io_notes: io_notes(&engine.store.device, engine.store.space.discards.failure()),
+            io_alignment: pando_device::File::alignment(&engine.store.data),
+            direct_io: pando_device::File::is_direct(&engine.store.data),
             direct_log: engine.log.is_direct(),
             page_size: pool.page_size().bytes(),
             block_size: pool.options().block_bytes,
@@ -101,7 +101,7 @@ impl Db {
             hold_frames: engine.holds.taken(),
             hold_frames_max: engine.holds.limit(),
             pages,
-            data_bytes: engine.space.blocks() * engine.space.block_bytes(),
+            data_bytes: engine.store.space.blocks() * engine.store.space.block_bytes(),
             data_free_bytes: (space.free_blocks() + discarded) * block_bytes,
             data_discarded_bytes: discarded * block_bytes,
             data_promised_bytes: promised * block_bytes,
@@ -109,12 +109,16 @@ impl Db {
             fragmentation_percent: (pieces.fragmentation() * 100.0).round() as u64,
             checkpoint: self.checkpoint_progress(),
             log_bytes: engine.log.used_bytes(),
-            recovery_ms: u64::try_from(engine.recovery.as_millis()).unwrap_or(u64::MAX),
-            recovery_batches: engine.replayed,
-            recovery_log_bytes: engine.replayed_bytes,
+            recovery_ms: u64::try_from(engine.recovered.took.as_millis()).unwrap_or(u64::MAX),
+            recovery_batches: engine.recovered.batches,
+            recovery_log_bytes: engine.recovered.bytes,
             newest_lsn: engine.log.reserved_end(),
             durable_lsn: engine.log.durable(),
-            poisoned: engine.check_poison().err().map(|error| error.to_string()),
+            poisoned: engine
+                .store
+                .check_poison()
+                .err()
+                .map(|error| error.to_string()),
         }
     }
 }

@@ -58,7 +58,7 @@ fn begin<T>(
     });
     let stop = match step {
         Ok(found) => {
-            engine.statistics.tick(Ticker::Gets, 1);
+            engine.store.statistics.tick(Ticker::Gets, 1);
             return Begun::Ended(Some(Ok(end(found, out))));
         }
         Err(Halt::Error(error)) => return Begun::Ended(Some(Err(error))),
@@ -147,7 +147,7 @@ impl PendingGet {
         }
         engine.check_paid(self.debt)?;
         std::mem::swap(out, value);
-        engine.statistics.tick(Ticker::Gets, 1);
+        engine.store.statistics.tick(Ticker::Gets, 1);
         Ok(copied.found)
     }
 

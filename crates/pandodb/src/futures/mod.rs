@@ -58,7 +58,7 @@ impl Waits {
     /// The error of the read that the future waited for.
     fn failure(&mut self, engine: &Engine) -> Option<Error> {
         let (page, before) = self.awaited.take()?;
-        engine.failed_reads.since(page, before)
+        engine.store.failed_reads.since(page, before)
     }
 
     /// Arranges the wake-up for the last stop, if there was one. Never blocks.
@@ -74,7 +74,7 @@ impl Waits {
             if self.faults > FAULTS_MAX {
                 return Ok(Next::AskForHelp);
             }
-            self.awaited = Some((page, engine.failed_reads.now()));
+            self.awaited = Some((page, engine.store.failed_reads.now()));
             engine.request_page(page, waker)?
         } else {
             engine.register(&stop, waker)?

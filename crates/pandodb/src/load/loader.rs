@@ -150,7 +150,7 @@ impl Loader<'_> {
 
     /// Puts a value in overflow pages.
     fn put_long(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let page_size = self.table.db().engine().pool.page_size();
+        let page_size = self.table.db().engine().store.pool.page_size();
         let bytes = description_bytes(page_size, value.len());
         self.make_room(key, bytes, value.len() / page_size.bytes() + 1)?;
         self.write_long(value)?;
@@ -163,7 +163,7 @@ impl Loader<'_> {
     /// Writes overflow pages of `value`, and notes in `description` what the leaf is to say.
     fn write_long(&mut self, value: &[u8]) -> Result<()> {
         let tree = self.tree()?.id();
-        let page_size = self.table.db().engine().pool.page_size();
+        let page_size = self.table.db().engine().store.pool.page_size();
         let (stream, mut ids) = (&mut self.stream, Vec::new());
         let written = lay_out(page_size, value, &mut self.description, |kind, payload| {
             let lay_out = |page: &mut [_], id| fill_page(page, id, tree, kind, payload);
@@ -182,7 +182,7 @@ impl Loader<'_> {
     /// Puts a value in chunks.
     fn put_large(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let engine = self.table.db().engine().clone();
-        let page_size = engine.pool.page_size();
+        let page_size = engine.store.pool.page_size();
         let mut writer = ValueWriter::new(&engine, value.len() as u64)?;
         writer.write(value)?;
         let draft = writer.into_draft()?;
@@ -253,7 +253,7 @@ impl Loader<'_> {
             chunks: std::mem::take(&mut self.chunks),
         });
         self.named = 0;
-        let statistics = &self.table.db().engine().statistics;
+        let statistics = &self.table.db().engine().store.statistics;
         statistics.tick(Ticker::Puts, std::mem::take(&mut self.leaf_entries));
         statistics.tick(Ticker::WriteBytes, std::mem::take(&mut self.leaf_bytes));
         self.hang()
@@ -340,7 +340,7 @@ impl Table {
         let engine = self.db().engine();
         Ok(Loader {
             table: self,
-            filler: LeafFiller::new(engine.pool.page_size()),
+            filler: LeafFiller::new(engine.store.pool.page_size()),
             stream: PageStream::new(engine),
             leaves: VecDeque::new(),
             tree: None,

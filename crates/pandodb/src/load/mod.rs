@@ -49,7 +49,7 @@ mod tests {
                 thread::yield_now();
             }
             db.checkpoint().unwrap();
-            db.engine().pool.page_ids().available()
+            db.engine().store.pool.page_ids().available()
         };
         assert_eq!(left_after_load(), left_after_load());
     }
@@ -64,12 +64,12 @@ mod tests {
         other.put(b"a", b"b").unwrap();
         table.load_sorted([(b"k", b"v")]).unwrap();
         let root = table.state.tree().unwrap().root;
-        let place = db.engine().pool.stored_extent(root).unwrap().block;
+        let place = db.engine().store.pool.stored_extent(root).unwrap().block;
         device.crash_now();
         let after = device.after_crash(1, CrashMode::AllLost);
         let file = after.open(DATA, OpenOptions::write()).unwrap();
-        let zeros = IoBuf::new(db.engine().space.block_bytes() as usize);
-        let offset = u64::from(place) * db.engine().space.block_bytes();
+        let zeros = IoBuf::new(db.engine().store.space.block_bytes() as usize);
+        let offset = u64::from(place) * db.engine().store.space.block_bytes();
         file.write_at(&zeros, offset).unwrap();
         let db = Db::open_device(options(), after.into()).unwrap();
         let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());

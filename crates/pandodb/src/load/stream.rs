@@ -113,7 +113,7 @@ impl PageStream {
     /// laid out then, and there may be room later. What a write has failed with, for good.
     pub(super) fn push(&mut self, lay_out: impl FnOnce(&mut [[u8; 8]], PageId)) -> Result<PageId> {
         self.check()?;
-        let page_bytes = self.engine.pool.page_size().bytes();
+        let page_bytes = self.engine.store.pool.page_size().bytes();
         if self.buffer.is_empty() {
             self.buffer = self
                 .spare
@@ -130,7 +130,7 @@ impl PageStream {
         lay_out(bytes.as_chunks_mut().0, page);
         // An epoch that has ended says no more than that the extent has to wait for one
         // more checkpoint when it is freed.
-        let pool = &self.engine.pool;
+        let pool = &self.engine.store.pool;
         let epoch = pool.epochs().current();
         let stored = match pool.seal_outside(bytes, page, epoch, &mut self.encoder) {
             Ok(stored) => stored,
@@ -139,7 +139,8 @@ impl PageStream {
                 return Err(self.engine.poisoned_by(&refused(&bad)));
             }
         };
-        self.filled += stored.extent.blocks as usize * self.engine.space.block_bytes() as usize;
+        self.filled +=
+            stored.extent.blocks as usize * self.engine.store.space.block_bytes() as usize;
         assert!(
             self.filled <= self.buffer.len(),
             "a page ends within its buffer"
@@ -159,7 +160,7 @@ impl PageStream {
             Ok(promise) => (promise, IDS),
             Err(_) => (engine.promise_page_ids(1)?, 1),
         };
-        engine.pool.reserve_ids(count, &mut self.ids);
+        engine.store.pool.reserve_ids(count, &mut self.ids);
         self.ids.iter().for_each(|_| promise.taken());
         assert!(self.ids.len() <= count, "more ids than were promised");
         // The next one first.
@@ -175,7 +176,7 @@ impl PageStream {
         self.engine.place(&mut self.pages)?;
         let extents = self.pages.iter().map(|(_, stored)| stored.extent.blocks);
         assert_eq!(
-            extents.map(u64::from).sum::<u64>() * self.engine.space.block_bytes(),
+            extents.map(u64::from).sum::<u64>() * self.engine.store.space.block_bytes(),
             self.filled as u64,
             "the buffer has the bytes of its pages"
         );
@@ -206,9 +207,9 @@ impl PageStream {
     fn submit(&mut self, mut buffer: IoBuf, tag: u64) {
         let engine = self.engine.clone();
         let flight = self.flights.back().expect("it was pushed before");
-        let offset = u64::from(flight.pages[0].1.extent.block) * engine.space.block_bytes();
+        let offset = u64::from(flight.pages[0].1.extent.block) * engine.store.space.block_bytes();
         if self.channel.is_none() {
-            self.channel = engine.device.channel(ChannelOptions::new(DEPTH)).ok();
+            self.channel = engine.store.device.channel(ChannelOptions::new(DEPTH)).ok();
         }
         if self.channel.is_none() {
             // Without a channel one run is written after the other.
@@ -217,7 +218,7 @@ impl PageStream {
         }
         loop {
             let channel = self.channel.as_mut().expect("made above");
-            match channel.submit_write(&engine.data, offset, buffer, tag) {
+            match channel.submit_write(&engine.store.data, offset, buffer, tag) {
                 Ok(()) => break,
                 Err(refused) => buffer = refused,
             }
@@ -230,13 +231,13 @@ impl PageStream {
 
     /// Writes the pages of flight `at`, which may lie in several places. Blocks.
     fn write_pieces(&self, at: usize, buffer: &[u8]) -> Result<()> {
-        let block_bytes = self.engine.space.block_bytes();
+        let block_bytes = self.engine.store.space.block_bytes();
         let mut rest = buffer;
         for (_, stored) in &self.flights[at].pages {
             let bytes = stored.extent.blocks as usize * block_bytes as usize;
             let (piece, behind) = rest.split_at(bytes);
             let offset = u64::from(stored.extent.block) * block_bytes;
-            let written = self.engine.data.write_at(piece, offset);
+            let written = self.engine.store.data.write_at(piece, offset);
             written.map_err(Error::io("writing loaded pages"))?;
             rest = behind;
         }
@@ -322,13 +323,13 @@ impl PageStream {
 
 impl Drop for PageStream {
     fn drop(&mut self) {
-        if self.engine.check_process().is_err() {
+        if self.engine.store.check_process().is_err() {
             // The writes, and all that they concern, are the parent's.
             return;
         }
         // What is being written is nobody else's before that has ended.
         self.wait_for_all();
-        let pool = &self.engine.pool;
+        let pool = &self.engine.store.pool;
         for page in self.ids.drain(..) {
             pool.return_id(page);
         }
@@ -341,16 +342,16 @@ impl Drop for PageStream {
             pool.return_id(*page);
         }
         let extents = placed.iter().map(|(_, stored)| stored.extent);
-        self.engine.space.free_all(extents);
+        self.engine.store.space.free_all(extents);
     }
 }
 
 /// Bytes of a buffer: what one run of blocks holds at most.
 fn buffer_bytes(engine: &Engine) -> usize {
     let share = engine.options.max_memory / BUFFERS_OF_BUDGET;
-    let run = u64::from(EXTENT_BLOCKS_MAX) * engine.space.block_bytes();
+    let run = u64::from(EXTENT_BLOCKS_MAX) * engine.store.space.block_bytes();
     let bytes = share.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX).min(run);
-    let page_bytes = engine.pool.page_size().bytes();
+    let page_bytes = engine.store.pool.page_size().bytes();
     (1_usize << bytes.ilog2()).max(page_bytes)
 }
 
@@ -365,7 +366,7 @@ impl Engine {
                 self.place(front)?;
                 return self.place(back).inspect_err(|_| {
                     let taken = front.iter().map(|(_, stored)| stored.extent);
-                    self.space.free_unused(taken);
+                    self.store.space.free_unused(taken);
                 });
             }
             Err(Error::Full { .. }) => self.run_of_blocks(blocks)?,
@@ -381,7 +382,7 @@ impl Engine {
         }
         assert_eq!(run.block, first + blocks, "the pages fill their run");
         let extents: Vec<Extent> = pages.iter().map(|(_, stored)| stored.extent).collect();
-        self.space.count_allocated(&extents);
+        self.store.space.count_allocated(&extents);
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl NewChunks {
 impl Drop for NewChunks {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
-            self.engine.pool.return_id(id);
+            self.engine.store.pool.return_id(id);
         }
     }
 }
@@ -93,7 +93,7 @@ impl HiddenTree {
         let mut scratch = Scratch::new();
         let _promise = engine.block(|_| engine.promise_pages())?;
         let tree = engine.in_open_gate(|engine, stay| {
-            let tree = Tree::create(&engine.pool, stay, id)?;
+            let tree = Tree::create(&engine.store.pool, stay, id)?;
             // From here on something has changed: the stay ends only when all of it is done.
             let row = TreeRow {
                 tree: id,
@@ -101,15 +101,17 @@ impl HiddenTree {
             };
             let marks = engine.background_marks();
             let (key, row) = (filled_garbage_key(id), row.encode_garbage());
-            let noted = engine
-                .wire_root(tree)
-                .and_then(|()| engine.apply(stay, GARBAGE, marks, &key, Some(&row), &mut scratch));
+            let noted = engine.store.wire_root(tree).and_then(|()| {
+                engine
+                    .store
+                    .apply(stay, GARBAGE, marks, &key, Some(&row), &mut scratch)
+            });
             if let Err(error) = noted {
                 engine.poison(error);
             }
             Ok(tree)
         })?;
-        engine.check_poison()?;
+        engine.store.check_poison()?;
         Ok(Self {
             engine: engine.clone(),
             tree,
@@ -146,7 +148,7 @@ impl HiddenTree {
                 while room > 0 && adopted < ADOPTED_PER_STAY {
                     let leaf = &leaves[0];
                     let (separator, page) = (&leaf.separator, leaf.page);
-                    tree.try_append_leaf(&engine.pool, stay, separator, page, scratch)?;
+                    tree.try_append_leaf(&engine.store.pool, stay, separator, page, scratch)?;
                     // Nothing fails from here to the end of the leaf.
                     let leaf = leaves.pop_front().expect("looked at above");
                     let pages = written.drain(..leaf.pages);
@@ -169,7 +171,7 @@ impl HiddenTree {
     ) -> Result<()> {
         // The record names the tree, so all of it has to be there wherever the record is.
         if !self.engine.checkpoint_if_room()? {
-            return Err(self.engine.shortage_error());
+            return Err(self.engine.store.shortage_error());
         }
         let filled = Filled {
             tree: self.tree,
@@ -209,10 +211,10 @@ impl Leaf {
             last = page;
             count += 1;
             if self.lost.contains(&page) {
-                engine.pool.return_id(page);
-                engine.space.free_all([stored.extent]);
+                engine.store.pool.return_id(page);
+                engine.store.space.free_all([stored.extent]);
             } else {
-                engine.pool.adopt(stay, page, stored);
+                engine.store.pool.adopt(stay, page, stored);
             }
         }
         assert_eq!(
@@ -222,7 +224,7 @@ impl Leaf {
         );
         for value in &mut self.chunks {
             for (page, stored) in value.stored() {
-                engine.pool.adopt(stay, page, stored);
+                engine.store.pool.adopt(stay, page, stored);
             }
             count += value.ids.len();
             let named = value.draft.name();
@@ -237,19 +239,19 @@ impl Engine {
     /// Blocks for what a stay of a load makes dirty.
     fn promise_pages(&self) -> Step<Promise<'_>> {
         self.check_writable()?;
-        if self.life.is_short() {
-            return Err(self.shortage_error().into());
+        if self.store.life.is_short() {
+            return Err(self.store.shortage_error().into());
         }
-        let blocks = PAGES_PER_STAY * u64::from(self.page_blocks());
-        let committed = || self.committed_blocks();
-        let Some(promise) = self.space.try_promise(blocks, committed, false) else {
-            if self.space.is_full() {
+        let blocks = PAGES_PER_STAY * u64::from(self.store.page_blocks());
+        let committed = || self.store.committed_blocks();
+        let Some(promise) = self.store.space.try_promise(blocks, committed, false) else {
+            if self.store.space.is_full() {
                 self.checkpoint.request();
-                return Err(self.space.full_error().into());
+                return Err(self.store.space.full_error().into());
             }
             return Err(Stop::Blocks(blocks).into());
         };
-        if !self.dirty_room(PAGES_PER_STAY) {
+        if !self.store.dirty_room(PAGES_PER_STAY) {
             return Err(Stop::Dirty.into());
         }
         self.promise_page_ids(0)?;
@@ -263,7 +265,7 @@ impl Engine {
     ) -> Result<T> {
         let done = self.in_gate(PAGES_PER_STAY, |engine, stay| {
             // In the gate: who closes the store looks at what is dirty behind this.
-            if engine.life.is_closing() {
+            if engine.store.life.is_closing() {
                 return Ok(None);
             }
             step(engine, stay).map(Some)
@@ -273,9 +275,9 @@ impl Engine {
 
     /// A load changes the mapping faster than anything else: it waits for checkpoints.
     fn wait_for_short_epoch(&self) -> Result<()> {
-        while self.pool.epochs().current_lengths().0 > EPOCHS_LONG * self.pairs_max() {
+        while self.store.pool.epochs().current_lengths().0 > EPOCHS_LONG * self.pairs_max() {
             if !self.checkpoint_if_room()? {
-                return Err(self.shortage_error());
+                return Err(self.store.shortage_error());
             }
         }
         Ok(())

@@ -86,7 +86,7 @@ mod tests {
             let engine = open(&device);
             device.fail(FaultPlan::once(Operation::Sync, DATA, 1, Fault::Io));
             thread::scope(|scope| {
-                let ask = || engine.sync_data("syncing").is_ok();
+                let ask = || engine.store.sync_data("syncing").is_ok();
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
                 for thread in threads {
                     assert!(!thread.join().unwrap(), "told that what is lost is durable");
@@ -100,10 +100,10 @@ mod tests {
         for _ in 0..20 {
             let device = FaultyDevice::new(1);
             let engine = open(&device);
-            let block = engine.space.block_bytes();
-            let first = engine.space.blocks();
-            engine.space.want(first);
-            engine.space.grow_if_wanted(0);
+            let block = engine.store.space.block_bytes();
+            let first = engine.store.space.blocks();
+            engine.store.space.want(first);
+            engine.store.space.grow_if_wanted(0);
             thread::scope(|scope| {
                 for number in 0..8 {
                     let engine = &engine;
@@ -111,8 +111,8 @@ mod tests {
                         let mut bytes = IoBuf::new(block as usize);
                         bytes.fill(1 + number as u8);
                         let place = (first + number) * block;
-                        engine.data.write_at(&bytes, place).unwrap();
-                        engine.sync_data("syncing").unwrap();
+                        engine.store.data.write_at(&bytes, place).unwrap();
+                        engine.store.sync_data("syncing").unwrap();
                     });
                 }
             });

@@ -12,8 +12,8 @@
 //! | | entered by | forbids |
 //! |---|---|---|
 //! | poisoned, for good | [`Lifecycle::poison`] | every write, and waiting for one |
-//! | short of room | [`Lifecycle::begin_shortage`], until as many [`Lifecycle::end_shortage`] | puts; deletes go on |
-//! | without checkpoints | [`Lifecycle::stall_checkpoint`], until it goes on | waiting for a checkpoint |
+//! | short of room | [`Lifecycle::begin_shortage`], until each has ended | puts; deletes go on |
+//! | without checkpoints | [`Lifecycle::stall_checkpoint`] | waiting for a checkpoint |
 //!
 //! Whoever changes something here wakes those who wait for it: that is the store's part.
 

@@ -287,23 +287,30 @@ mod tests {
             lsn: engine.log.reserved_end(),
             multi_lsn: Lsn(0),
         };
-        let (pass, scratch) = (engine.pool.gate().try_enter().unwrap(), &mut Scratch::new());
-        let stay = &engine.pool.stay(&pass);
-        let put = engine.apply(stay, GARBAGE, marks, key, Some(b"value"), scratch);
+        let (pass, scratch) = (
+            engine.store.pool.gate().try_enter().unwrap(),
+            &mut Scratch::new(),
+        );
+        let stay = &engine.store.pool.stay(&pass);
+        let put = engine
+            .store
+            .apply(stay, GARBAGE, marks, key, Some(b"value"), scratch);
         put.unwrap();
     }
 
     fn has(engine: &Engine, key: &[u8]) -> bool {
         let (mut reader, mut out) = (ValueReader::new(), Vec::new());
-        let lookup = engine.drive(|| GARBAGE.try_get(&engine.pool, key, &mut reader, &mut out));
+        let lookup = engine
+            .store
+            .drive(|| GARBAGE.try_get(&engine.store.pool, key, &mut reader, &mut out));
         lookup.unwrap().found
     }
 
     /// A bug, or memory that fails: the leaf has more entries than room for them.
     fn corrupt(engine: &Engine) {
-        let pass = engine.pool.gate().try_enter().unwrap();
-        let mut latch = engine.pool.exclusive(GARBAGE.root).unwrap();
-        let mut page = latch.modify(&engine.pool.stay(&pass)).unwrap();
+        let pass = engine.store.pool.gate().try_enter().unwrap();
+        let mut latch = engine.store.pool.exclusive(GARBAGE.root).unwrap();
+        let mut page = latch.modify(&engine.store.pool.stay(&pass)).unwrap();
         page.store(WORD_HEAP, u64::MAX);
     }
 
@@ -314,7 +321,7 @@ mod tests {
         first.checkpoint_once().unwrap();
         put(&first, b"behind it");
         corrupt(&first);
-        let written = first.statistics.get(Ticker::PageWrites);
+        let written = first.store.statistics.get(Ticker::PageWrites);
         let refused = match catch_unwind(AssertUnwindSafe(|| write(&first))) {
             Ok(refused) => refused.unwrap_err().to_string(),
             Err(panic) => panic.downcast_ref::<String>().unwrap().clone(),
@@ -322,8 +329,8 @@ mod tests {
         let page = format!("{} in memory", GARBAGE.root);
         assert!(refused.contains(&page), "{refused}");
         assert!(refused.contains("has more entries than room"), "{refused}");
-        assert_eq!(cfg!(debug_assertions), first.check_poison().is_ok());
-        let now = first.statistics.get(Ticker::PageWrites);
+        assert_eq!(cfg!(debug_assertions), first.store.check_poison().is_ok());
+        let now = first.store.statistics.get(Ticker::PageWrites);
         assert_eq!(now, written);
         device.crash_now();
         let second = engine(&device.after_crash(1, CrashMode::AllLost));
@@ -334,9 +341,9 @@ mod tests {
     #[test]
     fn a_page_that_is_not_sound_is_not_written_by_the_cleaner() {
         check(|engine| {
-            let frames = (0..engine.pool.frames() as u32).map(pando_format::FrameIndex);
-            let images = frames.filter_map(|frame| engine.pool.image_of(frame, None));
-            engine.write_images(images.collect())
+            let frames = (0..engine.store.pool.frames() as u32).map(pando_format::FrameIndex);
+            let images = frames.filter_map(|frame| engine.store.pool.image_of(frame, None));
+            engine.store.write_images(images.collect())
         });
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Position<'a> {
 impl ReadAhead {
     /// The page that comes next is missing, and about to be read; or its read has not ended.
     pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
-        if self.asked > 0 && engine.pool.is_on_disk(page) {
+        if self.asked > 0 && engine.store.pool.is_on_disk(page) {
             self.drop_wishes(engine);
         } else if self.is_under_way && self.asked == 0 {
             self.grow(engine, at);
@@ -67,7 +67,9 @@ impl ReadAhead {
     }
 
     fn grow(&mut self, engine: &Engine, at: Position<'_>) {
-        let most = WINDOW_MAX.min(engine.pool.frames() / 16).max(WINDOW_MIN);
+        let most = WINDOW_MAX
+            .min(engine.store.pool.frames() / 16)
+            .max(WINDOW_MIN);
         self.window = (self.window * 2).clamp(WINDOW_MIN, most);
         let Some(tree) = at.state.tree() else {
             return;
@@ -81,7 +83,7 @@ impl ReadAhead {
         };
         self.pages.clear();
         // A parent that is missing, too, ends the look: the scan itself is going to read it.
-        let looked = tree.try_list_ahead(&engine.pool, ahead, &mut self.pages);
+        let looked = tree.try_list_ahead(&engine.store.pool, ahead, &mut self.pages);
         let looked = looked.unwrap_or(0);
         if self.pages.is_empty() {
             // All in memory; or the end of the parent, behind which it goes on as it was.

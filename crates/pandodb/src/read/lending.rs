@@ -25,7 +25,7 @@ pub(crate) struct Borrowed<'a> {
 impl Engine {
     /// Most reads in flight of one fetcher: an eighth of the frames is left to its claims.
     pub(crate) fn fetch_depth(&self) -> usize {
-        let share = self.pool.frames() / 8;
+        let share = self.store.pool.frames() / 8;
         self.options.queue_depth.min(share).max(1)
     }
 
@@ -34,7 +34,7 @@ impl Engine {
     /// # Errors
     /// When the device gives no channel.
     pub(crate) fn borrow_fetcher(&self) -> Result<Borrowed<'_>> {
-        let make = || Fetcher::new(self, ChannelOptions::new(self.fetch_depth()));
+        let make = || Fetcher::new(&self.store, ChannelOptions::new(self.fetch_depth()));
         let fetcher = self.fetchers.take(make)?;
         Ok(Borrowed {
             engine: self,
@@ -57,7 +57,7 @@ impl Engine {
             if fetcher.room() == 0 {
                 break;
             }
-            match fetcher.start(self, *page) {
+            match fetcher.start(&self.store, *page) {
                 Ok(Started::Refused(_)) => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -66,7 +66,7 @@ impl Engine {
                 }
             }
         }
-        fetcher.drain(self, |_, _, result| {
+        fetcher.drain(&self.store, |_, _, result| {
             if failed.is_ok() {
                 failed = result;
             }
@@ -95,7 +95,7 @@ impl DerefMut for Borrowed<'_> {
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(mut fetcher) = self.fetcher.take() {
-            let store: &Store = self.engine;
+            let store: &Store = &self.engine.store;
             fetcher.drain(store, |_, _, _| ());
             self.engine.fetchers.give_back(fetcher);
         }

@@ -28,7 +28,7 @@ impl Engine {
     ) -> Step<(bool, Debt)> {
         let copied = self.look_up(table, key, reader, out)?;
         let debt = self.check_copied(copied, key)?;
-        self.statistics.tick(Ticker::Gets, 1);
+        self.store.statistics.tick(Ticker::Gets, 1);
         Ok((copied.found, debt))
     }
 
@@ -44,7 +44,11 @@ impl Engine {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
-        let lookup = on_tree(table, tree, tree.try_get(&self.pool, key, reader, out))?;
+        let lookup = on_tree(
+            table,
+            tree,
+            tree.try_get(&self.store.pool, key, reader, out),
+        )?;
         if lookup.chunked {
             return Err(Stop::Chunks.into());
         }
@@ -69,7 +73,7 @@ impl Engine {
             return Err(no_such_table(table));
         };
         let start = values.len();
-        let fates = tree.get_group(&self.pool, keys, values);
+        let fates = tree.get_group(&self.store.pool, keys, values);
         match on_tree(table, tree, Ok(fates)) {
             Ok(fates) => Ok((tree.id, fates)),
             Err(restart) => {
@@ -81,14 +85,14 @@ impl Engine {
 
     /// Counts a get that has ended.
     pub(crate) fn count_get(&self) {
-        self.statistics.tick(Ticker::Gets, 1);
+        self.store.statistics.tick(Ticker::Gets, 1);
     }
 
     /// Counts a get with its first fault; `missed` is its own.
     pub(crate) fn count_miss(&self, halt: &Halt, missed: &mut bool) {
         if !*missed && matches!(halt, Halt::Stop(Stop::Restart(Restart::Fault(_)))) {
             *missed = true;
-            self.statistics.tick(Ticker::GetsMissed, 1);
+            self.store.statistics.tick(Ticker::GetsMissed, 1);
         }
     }
 
@@ -105,7 +109,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> std::result::Result<bool, Option<Restart>> {
         let tree = table.tree().ok_or(None)?;
-        let looked_up = tree.try_get_short(&self.pool, key, out);
+        let looked_up = tree.try_get_short(&self.store.pool, key, out);
         if table.tree() != Some(tree) {
             // Pages of a dropped tree say nothing.
             return Err(None);
@@ -115,7 +119,7 @@ impl Engine {
         if self.debt(lookup.lsn_max, Some((tree.id, key))) != Debt::NONE {
             return Err(None);
         }
-        self.statistics.tick(Ticker::Gets, 1);
+        self.store.statistics.tick(Ticker::Gets, 1);
         Ok(lookup.found)
     }
 
@@ -153,11 +157,13 @@ impl Engine {
                 lend.lend(|reader| self.read_on(table, key, reader, out, SoFar::met(met)))?
             }
         };
-        self.statistics.record_since(Measure::GetSampled, begun);
+        self.store
+            .statistics
+            .record_since(Measure::GetSampled, begun);
         self.profile_get(table);
         if found {
             let bytes = out.len() as u64;
-            self.statistics.record(Measure::ValueSampled, bytes);
+            self.store.statistics.record(Measure::ValueSampled, bytes);
         }
         Ok(found)
     }
@@ -196,7 +202,7 @@ impl Engine {
             };
             copied = Some(now);
             let debt = self.check_copied(now, key)?;
-            self.statistics.tick(Ticker::Gets, 1);
+            self.store.statistics.tick(Ticker::Gets, 1);
             Ok(Some((now.found, debt)))
         })?;
         let Some((found, debt)) = found else {
@@ -248,9 +254,9 @@ impl Engine {
         let Some(stamp) = self.stripes.stamp(stripe) else {
             return Err(Stop::Stripe(stripe, StripeUse::Read).into());
         };
-        let lookup = on_tree(state, tree, tree.try_contains(&self.pool, key))?;
+        let lookup = on_tree(state, tree, tree.try_contains(&self.store.pool, key))?;
         let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
-        self.statistics.tick(Ticker::Gets, 1);
+        self.store.statistics.tick(Ticker::Gets, 1);
         set.reads.push(stamp);
         set.debt.add(debt);
         Ok(lookup.found)
@@ -261,7 +267,7 @@ impl Engine {
         if !profile::is_open() {
             return;
         }
-        let height = |tree: Tree| tree.try_height(&self.pool).ok();
+        let height = |tree: Tree| tree.try_height(&self.store.pool).ok();
         let levels = table.tree().and_then(height).unwrap_or(0);
         profile::note(|profile| {
             profile.add_get(levels);

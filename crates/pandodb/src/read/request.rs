@@ -27,8 +27,8 @@ impl Engine {
     /// # Errors
     /// [`Error::Closed`]; that of the device in a forked child, which has no read thread.
     pub(crate) fn request_page(&self, page: PageId, waker: &Waker) -> Result<bool> {
-        self.check_process()?;
-        match self.pool.await_load(page, waker) {
+        self.store.check_process()?;
+        match self.store.pool.await_load(page, waker) {
             // Whoever reads it wakes.
             LoadWait::Loading => return Ok(false),
             LoadWait::Over => return Ok(true),

@@ -51,7 +51,7 @@ fn fill(db: &Db) {
 
 /// Pages that are not in memory now.
 fn cold(db: &Db) -> Vec<PageId> {
-    let pool = &db.engine().pool;
+    let pool = &db.engine().store.pool;
     (0..pool.page_ids().high_water())
         .map(PageId)
         .filter(|page| {
@@ -155,43 +155,47 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
             Waker::from(count.clone()),
         )))
     };
-    let ticket = match engine.pool.begin_load(page).unwrap() {
+    let ticket = match engine.store.pool.begin_load(page).unwrap() {
         LoadStart::Claimed(ticket) => ticket,
         other => panic!("{other:?}"),
     };
     let wakers: Vec<Waker> = (0..5).map(|_| parent()).collect();
-    let before = engine.failed_reads.now();
+    let before = engine.store.failed_reads.now();
     for waker in &wakers {
         assert!(!engine.request_page(page, waker).unwrap());
     }
     // Threads: the same read.
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| engine.fetch(page).unwrap_err()))
+            .map(|_| scope.spawn(|| engine.store.fetch(page).unwrap_err()))
             .collect();
-        while engine.pool.waiting_for_load(page).len() < 9 {
+        while engine.store.pool.waiting_for_load(page).len() < 9 {
             thread::yield_now();
         }
-        engine.read_claimed(ticket).unwrap_err();
+        engine.store.read_claimed(ticket).unwrap_err();
         for thread in waiting {
             assert!(thread.join().unwrap().to_string().contains("reading it"));
         }
     });
     count.wait_for(5);
     // Other pages may be read, too: the maintenance thread looks at its table.
-    assert_eq!(engine.failed_reads.count_of(page), 1, "one read for all");
+    assert_eq!(
+        engine.store.failed_reads.count_of(page),
+        1,
+        "one read for all"
+    );
     for waker in &wakers {
-        assert!(engine.failed_reads.tell(page, waker).is_some());
+        assert!(engine.store.failed_reads.tell(page, waker).is_some());
     }
-    assert!(engine.failed_reads.since(page, before).is_some());
+    assert!(engine.store.failed_reads.since(page, before).is_some());
     // The read thread's own read.
     let waker = parent();
     assert!(!engine.request_page(page, &waker).unwrap());
     count.wait_for(6);
-    assert!(engine.failed_reads.tell(page, &waker).is_some());
+    assert!(engine.store.failed_reads.tell(page, &waker).is_some());
     rest(&db);
     device.clear_faults();
-    engine.fetch(page).unwrap();
+    engine.store.fetch(page).unwrap();
 }
 
 /// Keeps the thread that wakes it until it is opened.

@@ -92,7 +92,7 @@ impl ReadThread<'_> {
         // Publishing wakes those who wait; an error is on the board for them.
         self.fetcher
             .as_mut()
-            .map_or(0, |fetcher| fetcher.reap(self.engine, |_, _, _| ()))
+            .map_or(0, |fetcher| fetcher.reap(&self.engine.store, |_, _, _| ()))
     }
 
     fn channel(engine: &Engine) -> ChannelOptions {
@@ -104,25 +104,25 @@ impl ReadThread<'_> {
         let engine = self.engine;
         let fetcher = match &mut self.fetcher {
             Some(fetcher) => fetcher,
-            None => match Fetcher::new(engine, Self::channel(engine)) {
+            None => match Fetcher::new(&engine.store, Self::channel(engine)) {
                 Ok(fetcher) => self.fetcher.insert(fetcher),
                 Err(_) => {
                     // Without a channel pages are read one by one.
-                    let error = engine.fetch(page).err();
-                    engine.end_wish(page, error);
+                    let error = engine.store.fetch(page).err();
+                    engine.store.end_wish(page, error);
                     return true;
                 }
             },
         };
-        match fetcher.start(engine, page) {
+        match fetcher.start(&engine.store, page) {
             // The end of the read wakes.
             Ok(Started::Reading(_) | Started::Loading) => {}
-            Ok(Started::Done) => engine.end_wish(page, None),
+            Ok(Started::Done) => engine.store.end_wish(page, None),
             Ok(Started::Refused(Restart::Conflict) | Started::Crowded) => return false,
-            Ok(Started::Refused(_)) => match engine.check_poison() {
+            Ok(Started::Refused(_)) => match engine.store.check_poison() {
                 Ok(()) => return false,
                 // No dirty page is written any more: perhaps no frame comes free.
-                Err(error) => engine.end_wish(page, Some(error)),
+                Err(error) => engine.store.end_wish(page, Some(error)),
             },
             // Posted, and all who wait were woken.
             Err(_) => {}
@@ -150,10 +150,10 @@ impl ReadThread<'_> {
         let hears = room && self.waiting.is_none();
         let mut awake = hears && engine.reads.wishes.register(&waker);
         if self.waiting.is_some() {
-            engine.pool.frame_waiters().register(&waker);
-            engine.pool.work().notify_all();
+            engine.store.pool.frame_waiters().register(&waker);
+            engine.store.pool.work().notify_all();
             timeout = Some(FRAMES_PAUSE);
-            awake = engine.pool.free_count() > 0;
+            awake = engine.store.pool.free_count() > 0;
         }
         if awake || engine.reads.is_closed() {
             thread::yield_now();
@@ -170,13 +170,13 @@ impl ReadThread<'_> {
     /// Ends what has begun; what has not is left to those who wait.
     fn end(&mut self) {
         if let Some(fetcher) = &mut self.fetcher {
-            fetcher.drain(self.engine, |_, _, _| ());
+            fetcher.drain(&self.engine.store, |_, _, _| ());
         }
         // SeqCst: pairs with the fence at the end of a push. A wish that is not seen here was
         // pushed by somebody who sees that the queue is closed.
         fence(Ordering::SeqCst);
         while let Some(page) = self.waiting.take().or_else(|| self.pop()) {
-            self.engine.end_wish(page, None);
+            self.engine.store.end_wish(page, None);
         }
         self.note();
     }

@@ -23,7 +23,7 @@ use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
 use pando_wal::{FlushMethod, Log, LogOptions, ReplayOptions};
 use siphasher::sip::SipHasher24;
 
-use crate::engine::{Engine, Parts};
+use crate::engine::{Engine, Recovered, Settings};
 use crate::error::{Error, Result};
 use crate::files::mapping::{
     CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
@@ -289,17 +289,17 @@ fn finish(
         "the log goes on where the last life ended"
     );
     assert_eq!(log.applied(), start, "what was replayed is applied");
-    let engine = Engine::new(Parts {
-        store,
-        log,
-        checkpoint: CheckpointState::new(files),
+    let settings = Settings {
         options,
         budget,
         hash_key: superblock.hash_key,
-        recovery: began.elapsed(),
-        replayed: replayed.records,
-        replayed_bytes: replayed.log_bytes,
-    });
+    };
+    let recovered = Recovered {
+        took: began.elapsed(),
+        batches: replayed.records,
+        bytes: replayed.log_bytes,
+    };
+    let engine = Engine::new(store, log, CheckpointState::new(files), settings, recovered);
     for (tree, key, fill) in replayed.sparse {
         // The thread is not there yet; it looks before it sleeps.
         let _wake = engine.sparse_leaves.push(tree, &key, fill);

@@ -254,7 +254,7 @@ mod tests {
         let options = Db::builder().max_memory(8 << 20);
         let engine = crate::recovery::open::open(device.into(), options).unwrap();
         let mut replayed = Replayed::default();
-        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
         let mut batch = |lsn, name: &[u8], tree| {
             let mut record = BatchWriter::new();
             let tree = TreeId(tree);
@@ -279,7 +279,7 @@ mod tests {
         let options = Db::builder().max_memory(8 << 20);
         let engine = crate::recovery::open::open(device.into(), options).unwrap();
         let mut replayed = Replayed::default();
-        let mut replay = Replay::new(&engine, Lsn(8), &mut replayed);
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
         let mut record = BatchWriter::new();
         replay.batch(Lsn(24), record.payload()).unwrap();
         let _never = replay.batch(Lsn(16), record.payload());

@@ -79,7 +79,7 @@ impl Engine {
             Found::Nothing => Ok(false),
             Found::Value => Ok(true),
             Found::Chunks(list, _registration) => {
-                self.read_list(&list, out)?;
+                self.store.read_list(&list, out)?;
                 Ok(true)
             }
         }
@@ -308,9 +308,9 @@ impl NewBytes {
             Self::Bytes(bytes) => writer.write(bytes),
             Self::Large(value) => {
                 writer.write(&value.head)?;
-                let mut buffer = engine.chunk_buffer(value.draft.shape);
+                let mut buffer = engine.store.chunk_buffer(value.draft.shape);
                 for index in 0..value.draft.parts.len() {
-                    engine.read_part(&value.draft, index, &mut buffer)?;
+                    engine.store.read_part(&value.draft, index, &mut buffer)?;
                     writer.write(&buffer)?;
                 }
                 Ok(())

@@ -380,7 +380,7 @@ impl ValueStream {
                 what: "it is no large value".into(),
             });
         };
-        let mut draft = Draft::new(&self.engine().space, list.shape);
+        let mut draft = Draft::new(&self.engine().store.space, list.shape);
         for chunk in &list.chunks {
             draft.keep(*chunk, registration);
         }

@@ -37,16 +37,23 @@ impl Engine {
     /// next checkpoint gives it back.
     fn wait_for_garbage(&self) {
         let mut turns = 0;
-        while self.registry.is_wanted() && turns < GARBAGE_TURNS && !self.life.is_ended() {
+        while self.store.registry.is_wanted()
+            && turns < GARBAGE_TURNS
+            && !self.store.life.is_ended()
+        {
             pause(&mut turns);
         }
     }
 
     pub(crate) fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
         self.check_writable()?;
-        match self.space.try_take_run(blocks, || self.committed_blocks()) {
+        match self
+            .store
+            .space
+            .try_take_run(blocks, || self.store.committed_blocks())
+        {
             Some(Some(extent)) => Ok(extent),
-            _ if self.space.is_full() => Err(self.space.full_error().into()),
+            _ if self.store.space.is_full() => Err(self.store.space.full_error().into()),
             Some(None) => Err(Stop::Run(blocks).into()),
             None => Err(Stop::Blocks(blocks.into()).into()),
         }

@@ -44,7 +44,7 @@ impl Engine {
             return Ok((found, debt));
         }
         // Register, then look: from here on what the leaf names stays.
-        let look = Registry::look(&self.registry, self.log.applied());
+        let look = Registry::look(&self.store.registry, self.log.applied());
         let (second, copied) = self.look_at(table, key, reader, out)?;
         let debt = self.check_copied(copied, key)?;
         let found = match (second.found, second.chunked) {
@@ -69,7 +69,7 @@ impl Engine {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
-        let lookup = tree.try_get(&self.pool, key, reader, out);
+        let lookup = tree.try_get(&self.store.pool, key, reader, out);
         let lookup = on_tree(table, tree, lookup)?;
         Ok((lookup, Copied::of(tree.id, &lookup)))
     }
@@ -119,7 +119,7 @@ impl Engine {
             }
             Found::Value => Ok(true),
             Found::Chunks(list, _registration) => {
-                self.read_list(&list, out)?;
+                self.store.read_list(&list, out)?;
                 Ok(true)
             }
         }

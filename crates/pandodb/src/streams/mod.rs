@@ -6,12 +6,13 @@
 //! read    register -> list from the leaf -> extents of its chunks, one at a time -> unregister
 //! free    list replaced -> row of the garbage table -> nobody registered before it -> free
 //! ```
-//! Until a record names them, extents belong to the operation that wrote them ([`draft`]): it gives
-//! them back when it fails or is dropped. From then on a chunk is a page with an id and a place.
-//! Nothing is written over a chunk that a reader may still want: see [`registry`].
+//! Until a record names them, extents belong to the operation that wrote them (`blobs::staged`): it
+//! gives them back when it fails or is dropped. From then on a chunk is a page with an id and a
+//! place.
+//! Nothing is written over a chunk that a reader may still want: see `blobs::readers`.
 //!
-//! Reading order: [`registry`], [`room`], [`draft`], [`writer`], [`apply`], [`look`], [`stream`],
-//! [`edit`], [`event_loop`].
+//! Reading order: `blobs`, [`writer`], `changes::blobs`, [`look`], [`stream`], [`edit`],
+//! [`event_loop`].
 
 pub(crate) mod edit;
 pub(crate) mod event_loop;

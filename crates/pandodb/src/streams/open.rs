@@ -51,8 +51,8 @@ impl Db {
     /// memory at a time.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`] for 0 bytes or more than 512 MiB, [`Error::Poisoned`],
-    /// [`Error::Closed`].
+    /// [`crate::Error::ValueTooLong`] for 0 bytes or more than 512 MiB,
+    /// [`crate::Error::Poisoned`], [`crate::Error::Closed`].
     pub fn value_writer(&self, bytes: u64) -> Result<ValueWriter> {
         ValueWriter::new(self.engine(), bytes)
     }

@@ -21,8 +21,8 @@ use crate::streams::old_bytes::OldBytes;
 const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
 
 /// A value as it was when it was opened, whatever happens to its key since: see
-/// [`Table::get_reader`](crate::Table::get_reader). What it needs stays on disk as long as it lives; it also keeps the files
-/// of a store open that is closed.
+/// [`crate::Table::get_reader`]. What it needs stays on disk as long as it lives; it also keeps the
+/// files of a store open that is closed.
 #[derive(Debug)]
 pub struct ValueStream {
     engine: Shared,
@@ -94,7 +94,7 @@ impl ValueStream {
     /// leaves its chunks to this.
     pub(crate) fn of_handed(engine: &Shared, value: &LargeValue) -> Self {
         let draft = value.draft.clone();
-        let registration = Registry::read_by_place(&engine.registry, draft.new_blocks());
+        let registration = Registry::read_by_place(&engine.store.registry, draft.new_blocks());
         let source = Source::Handed(draft, registration);
         Self::of_source(engine, value.head.clone(), source)
     }
@@ -205,7 +205,7 @@ impl ValueStream {
             return true;
         };
         let engine = &self.engine;
-        let bytes = engine.chunk_buffer_bytes(chunks.source.shape());
+        let bytes = engine.store.chunk_buffer_bytes(chunks.source.shape());
         let turn = chunks
             .turn
             .get_or_insert_with(|| ChunkRoom::ask(&engine.outgoing, bytes, waker));
@@ -224,7 +224,7 @@ impl ValueStream {
     /// Copies bytes from `offset` on into `buffer`: as many as it takes or there are. Blocks.
     ///
     /// # Errors
-    /// [`Error::CorruptPage`] for a damaged chunk.
+    /// [`crate::Error::CorruptPage`] for a damaged chunk.
     pub fn read_at(&mut self, mut offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -262,17 +262,17 @@ impl ValueStream {
         if chunks.loaded != Some(index) {
             chunks.loaded = None;
             if chunks.buffer.is_empty() {
-                let bytes = self.engine.chunk_buffer_bytes(shape);
+                let bytes = self.engine.store.chunk_buffer_bytes(shape);
                 let outgoing = &self.engine.outgoing;
                 // Who blocks is counted, and waits for nobody.
                 chunks
                     .turn
                     .get_or_insert_with(|| ChunkRoom::count(outgoing, bytes));
-                chunks.buffer = self.engine.chunk_buffer(shape);
+                chunks.buffer = self.engine.store.chunk_buffer(shape);
             }
             chunks
                 .source
-                .read(&self.engine, index, &mut chunks.buffer)?;
+                .read(&self.engine.store, index, &mut chunks.buffer)?;
             assert_eq!(
                 chunks.buffer.len(),
                 shape.bytes_of(index),

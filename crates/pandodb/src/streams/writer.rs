@@ -23,8 +23,8 @@ const CHUNKS_OF_BUDGET: u64 = 256;
 /// Smallest chunk that is chosen by itself.
 const CHUNK_BYTES_LEAST: u64 = 64 << 10;
 
-/// A value of a known length on its way in; see [`Db::value_writer`]. Dropped before its end, it
-/// leaves nothing behind.
+/// A value of a known length on its way in; see [`crate::Db::value_writer`]. Dropped before its
+/// end, it leaves nothing behind.
 #[derive(Debug)]
 pub struct ValueWriter {
     engine: Shared,
@@ -42,7 +42,7 @@ pub struct ValueWriter {
 impl Engine {
     /// Bytes of the chunks of new values.
     pub(crate) fn chunk_bytes(&self) -> u32 {
-        let most = u64::from(EXTENT_BLOCKS_MAX) * self.space.block_bytes();
+        let most = u64::from(EXTENT_BLOCKS_MAX) * self.store.space.block_bytes();
         let most = most.min(u64::from(CHUNK_BYTES_MAX));
         let share = self.options.max_memory / CHUNKS_OF_BUDGET;
         let bytes = self.options.chunk_bytes.unwrap_or_else(|| {
@@ -69,7 +69,7 @@ impl ValueWriter {
         };
         Ok(Self {
             engine: engine.clone(),
-            draft: Draft::new(&engine.space, shape),
+            draft: Draft::new(&engine.store.space, shape),
             buffer: IoBuf::default(),
             turn: None,
             filled: 0,
@@ -105,7 +105,7 @@ impl ValueWriter {
             return true;
         }
         let engine = &self.engine;
-        let bytes = engine.chunk_buffer_bytes(self.draft.shape);
+        let bytes = engine.store.chunk_buffer_bytes(self.draft.shape);
         let turn = self
             .turn
             .get_or_insert_with(|| ChunkRoom::ask(&engine.incoming, bytes, waker));
@@ -116,10 +116,10 @@ impl ValueWriter {
     fn prepare(&mut self) {
         if self.buffer.is_empty() {
             let engine = &self.engine;
-            let bytes = engine.chunk_buffer_bytes(self.draft.shape);
+            let bytes = engine.store.chunk_buffer_bytes(self.draft.shape);
             self.turn
                 .get_or_insert_with(|| ChunkRoom::count(&engine.incoming, bytes));
-            self.buffer = engine.chunk_buffer(self.draft.shape);
+            self.buffer = engine.store.chunk_buffer(self.draft.shape);
         }
     }
 
@@ -165,7 +165,7 @@ impl ValueWriter {
         let index = self.draft.parts.len();
         assert_eq!(whole, self.draft.shape.bytes_of(index), "a chunk is whole");
         let checksum = crc32c(&self.buffer[..whole]);
-        let block_bytes = self.engine.space.block_bytes();
+        let block_bytes = self.engine.store.space.block_bytes();
         let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
         self.buffer[whole..stored].fill(0);
         let written = self.write_chunk(stored, checksum);
@@ -177,7 +177,7 @@ impl ValueWriter {
     /// for the write, not for a sync.
     fn write_chunk(&mut self, stored: usize, checksum: u32) -> Result<()> {
         let engine = &self.engine;
-        let block_bytes = engine.space.block_bytes();
+        let block_bytes = engine.store.space.block_bytes();
         let (shape, index) = (self.draft.shape, self.draft.parts.len());
         let blocks = shape.blocks_of(index, block_bytes);
         assert_eq!(stored as u64, u64::from(blocks) * block_bytes);
@@ -185,10 +185,11 @@ impl ValueWriter {
         assert_eq!(extent.blocks, blocks, "a run of another length");
         self.draft.push(extent.block, checksum);
         let place = u64::from(extent.block) * block_bytes;
-        let written = engine.data.write_at(&self.buffer[..stored], place);
+        let written = engine.store.data.write_at(&self.buffer[..stored], place);
         written.map_err(Error::io("writing a chunk"))?;
-        engine.statistics.tick(Ticker::ChunkWrites, 1);
+        engine.store.statistics.tick(Ticker::ChunkWrites, 1);
         engine
+            .store
             .statistics
             .tick(Ticker::ChunkWriteBytes, stored as u64);
         Ok(())
@@ -225,7 +226,7 @@ impl ValueWriter {
             let count = (end.min(until) - position) as usize;
             self.prepare();
             let place = &mut self.buffer[self.filled..self.filled + count];
-            old.copy(&self.engine, position, place)?;
+            old.copy(&self.engine.store, position, place)?;
             self.filled += count;
             self.store_if_full()?;
         }
@@ -252,7 +253,7 @@ impl ValueWriter {
         let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
         if any_new {
             engine.check_writable()?;
-            let synced = engine.sync_data("syncing chunks");
+            let synced = engine.store.sync_data("syncing chunks");
             synced.map_err(|error| engine.poisoned_by(&error))?;
         }
         let value = LargeValue {

@@ -88,7 +88,7 @@ impl<'a> Blocked<'a> {
             Stop::Restart(Restart::Fault(page)) => self.fault(*page),
             Stop::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
                 let begun = profile::begin();
-                let served = self.engine.serve(*restart, &mut self.turns);
+                let served = self.engine.store.serve(*restart, &mut self.turns);
                 profile::end(begun, stop.wait());
                 served
             }
@@ -134,7 +134,7 @@ impl<'a> Blocked<'a> {
             wanted.clear();
             self.wanted = wanted;
         }
-        self.engine.fetch(page)?;
+        self.engine.store.fetch(page)?;
         profile::end(begun, Wait::Page);
         // A page that is gone again is faulted in again.
         if self.share.is_some() && !self.hold(page) {
@@ -146,7 +146,7 @@ impl<'a> Blocked<'a> {
     /// Takes the operation's share: for the pages of a descent, and of a batch for the leaf of each
     /// write twice, to be fetched and to be held by the step.
     fn take_share(&mut self) -> Result<()> {
-        self.engine.statistics.tick(Ticker::HoldBudgets, 1);
+        self.engine.store.statistics.tick(Ticker::HoldBudgets, 1);
         let frames = POINT_HOLDS + 2 * self.writes;
         let share = loop {
             if let Some(share) = self.engine.holds.try_take(frames, &mut self.refusals) {
@@ -172,7 +172,7 @@ impl<'a> Blocked<'a> {
     fn hold(&mut self, page: PageId) -> bool {
         let place = &mut self.holds[self.held % self.places];
         *place = None;
-        let Ok(hold) = self.engine.pool.hold(page, 0) else {
+        let Ok(hold) = self.engine.store.pool.hold(page, 0) else {
             return false;
         };
         *place = Some(hold);

@@ -10,24 +10,11 @@ use crate::error::{Error, Result};
 use crate::wait::reason::Stop;
 
 impl Engine {
-    /// As [`Store::poison`]; who waits for the log is woken, too.
-    pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
-        self.store.poison(cause);
-        self.log.wake_waiters();
-    }
-
-    /// As [`Store::poisoned_by`]; who waits for the log is woken, too.
-    pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
-        let error = self.store.poisoned_by(cause);
-        self.log.wake_waiters();
-        error
-    }
-
     /// # Errors
     /// When nobody makes room any more.
     fn check_served(&self) -> Result<()> {
-        self.check_poison()?;
-        match self.life.is_ended() {
+        self.store.check_poison()?;
+        match self.store.life.is_ended() {
             true => Err(Error::Closed),
             false => Ok(()),
         }
@@ -36,23 +23,23 @@ impl Engine {
     fn register_for_frames(&self, resource: Resource, waker: &Waker) -> Result<bool> {
         let is_image = resource == Resource::Images;
         match is_image {
-            true => self.pool.image_waiters().register(waker),
-            false => self.pool.frame_waiters().register(waker),
+            true => self.store.pool.image_waiters().register(waker),
+            false => self.store.pool.frame_waiters().register(waker),
         }
-        self.check_poison()?;
-        self.pool.work().notify_all();
+        self.store.check_poison()?;
+        self.store.pool.work().notify_all();
         Ok(match is_image {
-            true => self.pool.epochs().images_total() == 0,
-            false => self.pool.free_count() > 0,
+            true => self.store.pool.epochs().images_total() == 0,
+            false => self.store.pool.free_count() > 0,
         })
     }
 
     /// For the checkpoint that was asked for, or its waiting for room.
     fn register_for_checkpoint(&self, asked: u64, waker: &Waker) -> Result<bool> {
-        self.room_waiters.register(waker);
+        self.store.room_waiters.register(waker);
         self.checkpoint.register(asked, waker);
         self.check_served()?;
-        Ok(self.checkpoint.has_finished(asked) || self.life.is_checkpoint_stalled())
+        Ok(self.checkpoint.has_finished(asked) || self.store.life.is_checkpoint_stalled())
     }
 
     /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
@@ -62,21 +49,21 @@ impl Engine {
     /// When the engine is poisoned or closed and what is waited for will not come; in a forked
     /// child always.
     pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
-        self.check_process()?;
+        self.store.check_process()?;
         if let Some(ticker) = stop.ticker() {
-            self.statistics.tick(ticker, 1);
+            self.store.statistics.tick(ticker, 1);
         }
         // Where poison or the end of the threads ends the wait that is looked at behind the
         // registration: what comes before it has woken nobody.
         Ok(match stop {
-            Stop::Restart(Restart::Fault(page)) => self.pool.wait_for_load(*page, waker),
+            Stop::Restart(Restart::Fault(page)) => self.store.pool.wait_for_load(*page, waker),
             Stop::Restart(Restart::Wait(resource @ (Resource::Frames | Resource::Images))) => {
                 self.register_for_frames(*resource, waker)?
             }
             Stop::Restart(_) => true,
             Stop::Gate => {
-                self.pool.gate().waiters().register(waker);
-                !self.pool.gate().is_closed()
+                self.store.pool.gate().waiters().register(waker);
+                !self.store.pool.gate().is_closed()
             }
             Stop::Stripe(stripe, how) => {
                 self.stripes.waiters_of(*stripe).register(waker);
@@ -94,24 +81,26 @@ impl Engine {
                 has_room
             }
             Stop::Blocks(blocks) => {
-                self.space.waiters().register(waker);
+                self.store.space.waiters().register(waker);
                 self.check_served()?;
-                self.space.want(*blocks);
-                self.space.would_promise(*blocks, self.committed_blocks())
+                self.store.space.want(*blocks);
+                self.store
+                    .space
+                    .would_promise(*blocks, self.store.committed_blocks())
             }
             Stop::Run(blocks) => {
-                self.space.waiters().register(waker);
+                self.store.space.waiters().register(waker);
                 self.check_served()?;
-                self.space.want_run(*blocks);
+                self.store.space.want_run(*blocks);
                 false
             }
             Stop::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
             Stop::Chunks => return Err(Error::InChunks),
             Stop::Dirty => {
-                self.pool.image_waiters().register(waker);
+                self.store.pool.image_waiters().register(waker);
                 self.check_served()?;
-                self.pool.work().notify_all();
-                !self.is_dirty_high()
+                self.store.pool.work().notify_all();
+                !self.store.is_dirty_high()
             }
             Stop::Holds(frames) => {
                 // Those who have shares and wait for others wait for each other.
@@ -121,7 +110,7 @@ impl Engine {
             }
             Stop::Applied(lsn) => {
                 let applied = self.log.request_applied(*lsn, waker);
-                self.check_poison()?;
+                self.store.check_poison()?;
                 applied.map_err(|error| self.log_failed(error))?
             }
             Stop::Durable(lsn) => self.when_durable(*lsn, waker)?,
