@@ -1,4 +1,9 @@
-//! Which of our crates use which, compared with the list in ARCHITECTURE.md.
+//! Which of our crates use which, and which folders of a crate, compared with ARCHITECTURE.md.
+//!
+//! The edges of crates stand in a block that begins with three backticks and `edges`, those of the
+//! folders of a crate in one that begins with `edges CRATE`. A file beside the folders counts as
+//! one, by its name without `.rs`; `lib.rs` and `main.rs` have an edge only where they use or
+//! define something themselves. A crate without a block is not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,17 +11,23 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::modules::Graph;
 use crate::run::{Result, cargo, output};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Differences between the manifests and the document. Tests may use what they like.
-pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+/// The document's text.
+pub(crate) fn document(root: &Path) -> Result<String> {
     let path = root.join(DOCUMENT);
-    let text = fs::read_to_string(path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-    let allowed = documented(&text)?;
+    fs::read_to_string(path).map_err(|error| format!("{DOCUMENT}: {error}"))
+}
+
+/// Differences between the manifests and the document. Tests may use what they like.
+pub(crate) fn check(root: &Path, document: &str) -> Result<Vec<String>> {
+    let allowed = documented(document, "edges")?;
+    let allowed = allowed.ok_or_else(|| format!("{DOCUMENT}: has no block of edges"))?;
     let how = [
         "metadata",
         "--no-deps",
@@ -26,24 +37,54 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     ];
     let metadata = output(cargo(root, None).args(how))?;
     let metadata = serde_json::from_str(&metadata).map_err(|error| format!("metadata: {error}"))?;
-    Ok(compare(&allowed, &actual(&metadata)))
+    Ok(compare("", &allowed, &actual(&metadata)))
 }
 
-/// The lines `crate -> crate, crate` of the block that begins with three backticks and `edges`.
-fn documented(text: &str) -> Result<Edges> {
-    let mut lines = text.lines().skip_while(|line| *line != "```edges").skip(1);
+/// Differences between the folders of `package` and its block in the document, if there is one.
+pub(crate) fn check_folders(package: &str, graph: &Graph, document: &str) -> Result<Vec<String>> {
+    let allowed = documented(document, &format!("edges {package}"))?;
+    Ok(allowed.map_or_else(Vec::new, |allowed| {
+        compare(&format!("{package}/"), &allowed, &folders(graph))
+    }))
+}
+
+/// The lines `from -> to, to` of the block of this `kind`; None if there is no such block.
+fn documented(text: &str, kind: &str) -> Result<Option<Edges>> {
+    let start = |line: &&str| line.strip_prefix("```") != Some(kind);
+    let mut lines = text.lines().skip_while(start);
+    if lines.next().is_none() {
+        return Ok(None);
+    }
     let mut edges = Edges::new();
-    for line in lines.by_ref().take_while(|line| *line != "```") {
+    for line in lines.take_while(|line| *line != "```") {
         let (from, to) = line
             .split_once("->")
-            .ok_or_else(|| format!("{DOCUMENT}: '{line}' is not 'crate -> crate, crate'"))?;
+            .ok_or_else(|| format!("{DOCUMENT}: '{line}' is not 'from -> to, to'"))?;
         let names = to.split(',').map(str::trim).filter(|name| !name.is_empty());
         edges.insert(from.trim().to_owned(), names.map(str::to_owned).collect());
     }
-    match edges.is_empty() {
-        true => Err(format!("{DOCUMENT}: has no block of edges")),
-        false => Ok(edges),
+    Ok(Some(edges))
+}
+
+/// What `graph` is between folders.
+fn folders(graph: &Graph) -> Edges {
+    let folder = |file: &str| {
+        let (folder, _) = file.split_once('/').unwrap_or((file, ""));
+        folder.trim_end_matches(".rs").to_owned()
+    };
+    let mut edges = Edges::new();
+    for (from, files) in graph {
+        let from = folder(from);
+        let is_root = matches!(from.as_str(), "lib" | "main");
+        let to: BTreeSet<_> = files.iter().map(|file| folder(file)).collect();
+        if !(is_root && to.is_empty()) {
+            edges.entry(from).or_default().extend(to);
+        }
     }
+    for (from, to) in &mut edges {
+        to.remove(from);
+    }
+    edges
 }
 
 fn actual(metadata: &Value) -> Edges {
@@ -61,38 +102,47 @@ fn actual(metadata: &Value) -> Edges {
     edges
 }
 
-fn compare(allowed: &Edges, actual: &Edges) -> Vec<String> {
+/// `place` stands before each name: where the things lie that have these edges.
+fn compare(place: &str, allowed: &Edges, actual: &Edges) -> Vec<String> {
     let mut problems = Vec::new();
     let none = BTreeSet::new();
     for (from, edges) in actual {
         let documented = allowed.get(from).unwrap_or(&none);
         if !allowed.contains_key(from) {
-            problems.push(format!("{DOCUMENT}: crate {from} is not in the edges"));
+            problems.push(format!("{DOCUMENT}: {place}{from} is not in the edges"));
         }
         for to in edges.difference(documented) {
-            problems.push(format!("{from} uses {to}, which {DOCUMENT} does not allow"));
+            problems.push(format!(
+                "{place}{from} uses {to}, which {DOCUMENT} does not allow"
+            ));
         }
         for to in documented.difference(edges) {
             problems.push(format!(
-                "{DOCUMENT}: {from} -> {to} is allowed but not used"
+                "{DOCUMENT}: {place}{from} -> {to} is allowed but not used"
             ));
         }
     }
     for from in allowed.keys().filter(|from| !actual.contains_key(*from)) {
-        problems.push(format!("{DOCUMENT}: there is no crate {from}"));
+        problems.push(format!("{DOCUMENT}: there is no {place}{from}"));
     }
     problems
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{actual, compare, documented};
+    use super::super::modules::Graph;
+    use super::{actual, check_folders, compare, documented};
 
-    const DOCUMENT: &str = "# X\n```edges\na ->\nb -> a\n```\nc -> d\n";
+    const DOCUMENT: &str = "# X\n```edges\na ->\nb -> a\n```\nc -> d\n\
+        ```edges a\nerror ->\nx -> error\n```\n";
 
     fn check(metadata: &str, expected: &[&str]) {
         let metadata = serde_json::from_str(metadata).unwrap();
-        let problems = compare(&documented(DOCUMENT).unwrap(), &actual(&metadata));
+        let allowed = documented(DOCUMENT, "edges").unwrap().unwrap();
+        expect(&compare("", &allowed, &actual(&metadata)), expected);
+    }
+
+    fn expect(problems: &[String], expected: &[&str]) {
         assert_eq!(problems.len(), expected.len(), "{problems:?}");
         for (problem, part) in problems.iter().zip(expected) {
             assert!(problem.contains(part), "{problem}");
@@ -115,6 +165,37 @@ mod tests {
             &all(&[package("a", &edge("b")), package("b", &edge("a"))]),
             &["a uses b"],
         );
-        check(&all(&[a]), &["no crate b"]);
+        check(&all(&[a]), &["no b"]);
+    }
+
+    #[test]
+    fn edges_of_folders_that_differ_from_the_document_are_found() {
+        let check = |arrows: &[(&str, &[&str])], expected: &[&str]| {
+            let files = |to: &[&str]| to.iter().copied().map(str::to_owned).collect();
+            let mut graph: Graph = [("error.rs", &[][..]), ("lib.rs", &[])]
+                .into_iter()
+                .chain(arrows.iter().copied())
+                .map(|(from, to)| (from.to_owned(), files(to)))
+                .collect();
+            graph.entry("x/b.rs".to_owned()).or_default();
+            expect(&check_folders("a", &graph, DOCUMENT).unwrap(), expected);
+            // Another crate has no block.
+            expect(&check_folders("b", &graph, DOCUMENT).unwrap(), &[]);
+        };
+        let fine = ("x/a.rs", &["error.rs", "x/b.rs"][..]);
+        check(&[fine], &[]);
+        check(&[], &["a/x -> error is allowed but not used"]);
+        check(&[fine, ("error.rs", &["x/a.rs"])], &["a/error uses x"]);
+        check(&[fine, ("y.rs", &[])], &["a/y is not in"]);
+        check(
+            &[fine, ("lib.rs", &["error.rs"])],
+            &["a/lib is not in", "a/lib uses error"],
+        );
+    }
+
+    #[test]
+    fn a_document_without_the_edges_of_crates_is_refused() {
+        assert!(documented("# X\n", "edges").unwrap().is_none());
+        assert!(documented("```edges\na b\n```\n", "edges").is_err());
     }
 }

@@ -1,9 +1,14 @@
 //! Rules of the house that a compiler does not check.
 //!
-//! [`edges`]: which of our crates may use which. [`source`]: what a source file may say.
-//! [`text`]: splits Rust into code and comments, so that rules look at the right one.
+//! [`edges`]: which of our crates, and of their folders, may use which. [`circles`]: no files that
+//! import each other; [`modules`] finds who imports whom, from the [`imports`] of each file.
+//! [`source`]: what a source file may say. [`text`]: splits Rust into code and comments, so that
+//! rules look at the right one.
 
+mod circles;
 mod edges;
+mod imports;
+mod modules;
 mod source;
 mod text;
 
@@ -12,20 +17,12 @@ use std::path::Path;
 
 use crate::run::{Result, project_files};
 
-/// Crates that may hold unsafe code; all others forbid it.
-const UNSAFE_CRATES: [&str; 6] = [
-    "crates/pando-device/",
-    "crates/pando-format/",
-    "crates/pando-pool/",
-    "crates/pando-stats/",
-    "crates/pando-sync/",
-    "peers/native/",
-];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Checks everything; says on standard error what is wrong.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let mut problems = edges::check(root)?;
+    let document = edges::document(root)?;
+    let mut problems = edges::check(root, &document)?;
     let mut warnings = Vec::new();
     for file in project_files(root)? {
         // Files that are no text say nothing that could be wrong.
@@ -41,6 +38,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         let own_crate = file.starts_with("crates/") || file.starts_with("xtask/");
         if own_crate && file.ends_with("Cargo.toml") {
             problems.extend(check_manifest(&file, &content));
+            problems.extend(check_imports(root, &file, &document)?);
         }
     }
     for licence in LICENCES {
@@ -60,6 +58,17 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
 }
 
+/// What is wrong with how files of the crate with this `manifest` import each other.
+fn check_imports(root: &Path, manifest: &str, document: &str) -> Result<Vec<String>> {
+    let folder = Path::new(manifest).parent().unwrap_or(root);
+    // Folders are called as their crates are.
+    let package = folder.file_name().unwrap_or_default().to_string_lossy();
+    let graph = modules::graph(&root.join(folder))?;
+    let mut problems = circles::check(&package, &graph, &circles::LISTED);
+    problems.extend(edges::check_folders(&package, &graph, document)?);
+    Ok(problems)
+}
+
 fn check_manifest(file: &str, content: &str) -> Vec<String> {
     [
         "license.workspace = true",
@@ -71,9 +80,4 @@ fn check_manifest(file: &str, content: &str) -> Vec<String> {
     .filter(|line| !content.contains(line))
     .map(|line| format!("{file}: lacks '{}'", line.replace('\n', " ")))
     .collect()
-}
-
-/// True if the crate that `file` belongs to has no unsafe code.
-fn forbids_unsafe(file: &str) -> bool {
-    !UNSAFE_CRATES.iter().any(|name| file.starts_with(name))
 }
