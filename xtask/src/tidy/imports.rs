@@ -2,7 +2,7 @@
 //! imports, and the paths that its code goes.
 //!
 //! Read from tokens, not from a syntax tree, so that the arguments of macros count as well. Items
-//! under `#[cfg(test)]` are left out.
+//! under `#[cfg(test)]`, or `all(test, ..)`, are left out.
 
 use std::collections::BTreeSet;
 
@@ -139,8 +139,8 @@ impl<'a> Reader<'a> {
         let start = self.at;
         self.group();
         let words = &self.tokens[start..self.at];
-        let for_tests =
-            words.contains(&"cfg") && words.contains(&"test") && !words.contains(&"not");
+        let for_tests = words.starts_with(&["[", "cfg", "(", "test", ")"])
+            || words.starts_with(&["[", "cfg", "(", "all", "(", "test", ","]);
         if !for_tests {
             return;
         }
@@ -305,7 +305,11 @@ mod tests {
         assert!(read("#[cfg(test)] mod tests; mod a;").modules == ["a"]);
         let between = "#[cfg(all(test, x))] #[path = \"p\"] mod tests;\nuse crate::a;";
         assert_eq!(paths(between), ["crate::a"]);
-        assert_eq!(paths("#[cfg(not(test))] use crate::a;"), ["crate::a"]);
+        assert!(paths("#[cfg(all(test, not(x)))] use crate::a;").is_empty());
+        for always in ["not(test)", "any(test, x)", "not(all(test, x))", "testing"] {
+            let source = format!("#[cfg({always})] use crate::a;");
+            assert_eq!(paths(&source), ["crate::a"], "{always}");
+        }
     }
 
     #[test]
