@@ -13,7 +13,7 @@ use pando_sync::atomic::Ordering;
 
 use crate::group::{Miss, Wanted};
 use crate::region::REGION_BLOCKS;
-use crate::shelf::{PLACES, READY_BLOCKS_MAX};
+use crate::shelf::{Filled, PLACES, READY_BLOCKS_MAX};
 use crate::space::{Piece, SEARCH_WORDS_MAX, Space};
 
 /// A row of a shelf holds at most this share of what is available.
@@ -25,18 +25,6 @@ const SHARE: u64 = 2;
 /// Shelves of other cores that are turned to while somebody fills that of the own core, who may
 /// have lost the processor meanwhile.
 const OTHERS: usize = 3;
-
-/// What came of an attempt to fill a shelf.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Filled {
-    /// It was filled, and this is for the caller.
-    Served(Extent),
-    /// There was no such extent within the bound of a search.
-    Searched,
-    /// Nothing was looked for.
-    NotTried,
-}
 
 /// While it lives, nothing is put on shelves.
 #[derive(Debug)]

@@ -44,6 +44,18 @@ pub(crate) struct Shelf {
 
 const _: () = assert!(READY_BLOCKS_MAX <= 32, "a bit for each row");
 
+/// What came of an attempt to fill a shelf.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Filled {
+    /// It was filled, and this is for the caller.
+    Served(Extent),
+    /// There was no such extent within the bound of a search.
+    Searched,
+    /// Nothing was looked for.
+    NotTried,
+}
+
 /// Extents of one length, those to be taken first at the front.
 #[derive(Debug)]
 #[repr(align(64))]

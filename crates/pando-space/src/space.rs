@@ -11,9 +11,8 @@ use pando_sync::{CachePadded, CoreLocal, Mutex, Rank, core_count, core_id};
 use crate::error::{Error, Result};
 use crate::group::{Found, Group, Miss};
 use crate::ledger::{Ledger, Urgency};
-use crate::ready::Filled;
 use crate::region::REGION_BLOCKS;
-use crate::shelf::Shelf;
+use crate::shelf::{Filled, Shelf};
 
 /// Most blocks of a space: what 32 bits can name.
 pub const BLOCKS_MAX: u64 = 1 << 32;
