@@ -10,7 +10,6 @@
 //! (u32), bytes of the key (u16), key; then the value, or the list of its chunks.
 
 use crate::bytes::Reader;
-use crate::catalogue::garbage_key;
 use crate::{Damage, Lsn, TreeId};
 
 pub(crate) const GARBAGE_LEAKED: u8 = 4;
@@ -26,7 +25,9 @@ const PUT_UNKNOWN: u8 = 4;
 
 /// Key of the row that counts the leaks of a tree: behind the rows of all batches.
 pub fn leak_key(tree: TreeId) -> [u8; 12] {
-    garbage_key(Lsn(u64::MAX), tree.0)
+    let mut key = [0xff; 12];
+    key[8..].copy_from_slice(&tree.0.to_be_bytes());
+    key
 }
 
 /// Value of that row.
@@ -158,7 +159,7 @@ pub fn decode_piece(row: &[u8]) -> Result<&[u8], Damage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{GarbageRow, chunk_garbage_key};
+    use crate::catalogue::{GarbageRow, chunk_garbage_key, garbage_key};
     use crate::{Lsn, PageId};
 
     #[test]
@@ -206,6 +207,7 @@ mod tests {
 
     #[test]
     fn leaks_survive_their_bytes() {
+        assert_eq!(leak_key(TreeId(17)), garbage_key(Lsn(u64::MAX), 17));
         let row = encode_leaks(TreeId(17), 1 << 40);
         let leaked = GarbageRow::Leaked {
             tree: TreeId(17),
