@@ -3,7 +3,7 @@
 //! Words are unescaped in place: the result is never longer than its source, so that arguments
 //! stay ranges of the reader's buffer.
 
-use crate::request::Span;
+use crate::arguments::Span;
 
 /// Splits `buffer[start..end]` into words, which `words` receives as ranges of `buffer`.
 /// False if a quote is not closed or is followed by something other than a blank.

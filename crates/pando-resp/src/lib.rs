@@ -4,12 +4,13 @@
 //! length makes anything allocate, every size has a named limit, any bytes are answered by a
 //! command, by "more, please" or by a [`ProtocolError`], never by a panic.
 //!
-//! Reading order: [`limits`], [`request`] (with `inline` for commands typed by hand), [`reply`],
-//! [`answer`] (the client's side, for tests and benchmarks), [`number`].
+//! Reading order: [`limits`], [`arguments`], [`request`] (with `inline` for commands typed by
+//! hand), [`reply`], [`answer`] (the client's side, for tests and benchmarks), [`number`].
 
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod arguments;
 mod inline;
 pub mod limits;
 pub mod number;
@@ -17,7 +18,8 @@ pub mod reply;
 pub mod request;
 
 pub use answer::{Answer, AnswerError};
+pub use arguments::{Arguments, Span};
 pub use limits::Limits;
 pub use number::parse_integer;
 pub use reply::{Version, Writer};
-pub use request::{Arguments, Parsed, Parser, ProtocolError, Span};
+pub use request::{Parsed, Parser, ProtocolError};
