@@ -14,7 +14,7 @@
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
 //! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `parking`, `applied`, `segments`, `trim`, `probe`, [`mod@replay`], [`error`].
+//! `parking`, `applied`, `segments`, `unused`, `trim`, `probe`, [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -53,6 +53,8 @@ mod segments;
 mod tail;
 #[cfg(not(pando_loom))]
 mod trim;
+#[cfg(not(pando_loom))]
+mod unused;
 
 #[cfg(not(pando_loom))]
 pub use credit::LogCredit;

@@ -10,8 +10,9 @@ use pando_format::Lsn;
 use pando_format::log::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
 
 use crate::error::{Error, Result};
-use crate::segments::SEGMENTS_MIN;
 
+/// With one to write and one to recycle, a checkpoint always makes room.
+pub(crate) const SEGMENTS_MIN: usize = 2;
 /// Least bytes of a log buffer.
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
 /// What a buffer never gives to a record: its header, and padding to a sector.

@@ -9,12 +9,10 @@ use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use pando_sync::{Mutex, Rank};
 
 use crate::error::{Error, Result};
-use crate::options::{FlushMethod, LogOptions};
+use crate::options::{FlushMethod, LogOptions, SEGMENTS_MIN};
 use crate::probe;
 
 const DIRECTORY: &str = "log/";
-/// With one to write and one to recycle, a checkpoint always makes room.
-pub(crate) const SEGMENTS_MIN: usize = 2;
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
 /// A flush is a multiple of this at least.
 pub(crate) const SECTOR_BYTES_MIN: usize = 512;

@@ -26,7 +26,7 @@ use pando_format::log::{
 
 use crate::buffer::LogBuffer;
 use crate::options::LogOptions;
-use crate::trim::{Unused, outside};
+use crate::unused::{Unused, outside};
 
 const HEADER: u64 = RECORD_HEADER_BYTES as u64;
 
