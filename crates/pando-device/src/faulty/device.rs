@@ -1,8 +1,7 @@
 //! The device, and the levers of those who test with it.
 
-use pando_sync::{Arc, Mutex, MutexGuard, Rank, thread};
-
 use super::channel::FaultyChannel;
+use super::directory::Directory;
 use super::file::FaultyFile;
 use super::image::CrashMode;
 use super::plan::{Fault, FaultPlan, Operation};
@@ -15,7 +14,7 @@ use crate::name;
 /// A directory in memory that fails and crashes on demand.
 #[derive(Debug, Clone)]
 pub struct FaultyDevice {
-    pub(super) state: Arc<Mutex<State>>,
+    directory: Directory,
 }
 
 impl FaultyDevice {
@@ -26,63 +25,63 @@ impl FaultyDevice {
 
     fn from_state(state: State) -> Self {
         Self {
-            state: Arc::new(Mutex::new(Rank::Leaf, state)),
+            directory: Directory::new(state),
         }
     }
 
     /// How many syncs, of files and of the directory, have begun.
     pub fn sync_points(&self) -> u64 {
-        self.state.lock().syncs
+        self.directory.lock().syncs
     }
 
     /// How many writes have begun.
     pub fn writes(&self) -> u64 {
-        self.state.lock().writes
+        self.directory.lock().writes
     }
 
     /// How many operations were struck by a plan.
     pub fn faults_struck(&self) -> u64 {
-        self.state.lock().plans.struck
+        self.directory.lock().plans.struck
     }
 
     /// Crashes when the `n`-th sync point since the device was made begins (from 1), before it
     /// takes effect.
     pub fn crash_at_sync(&self, n: u64) {
-        self.state.lock().crash_at_sync = Some(n);
+        self.directory.lock().crash_at_sync = Some(n);
     }
 
     /// How many operations that may change something have begun: all but reads and the making of
     /// channels.
     pub fn changes(&self) -> u64 {
-        self.state.lock().changes
+        self.directory.lock().changes
     }
 
     /// Crashes when the `n`-th operation that may change something since the device was made
     /// begins (from 1), before it takes effect.
     pub fn crash_at_change(&self, n: u64) {
-        self.state.lock().crash_at_change = Some(n);
+        self.directory.lock().crash_at_change = Some(n);
     }
 
     /// Crashes when `n` writes since the device was made have been done. The last of them ends with
     /// `Crashed` and may survive, as any write that was not synced.
     pub fn crash_after_writes(&self, n: u64) {
-        self.state.lock().crash_after_writes = Some(n);
+        self.directory.lock().crash_after_writes = Some(n);
     }
 
     /// Crashes: every operation from here on fails with `Crashed`.
     pub fn crash_now(&self) {
-        self.state.lock().crashed = true;
+        self.directory.lock().crashed = true;
     }
 
     /// True after a crash.
     pub fn is_crashed(&self) -> bool {
-        self.state.lock().crashed
+        self.directory.lock().crashed
     }
 
     /// A new directory with what a crash at this moment leaves of this one, which stays as it is:
     /// other seeds give other survivors. Plans do not carry over, the capacity does.
     pub fn after_crash(&self, seed: u64, mode: CrashMode) -> Self {
-        Self::from_state(self.state.lock().survivors(seed, mode))
+        Self::from_state(self.directory.lock().survivors(seed, mode))
     }
 
     /// A new directory as the next process finds this one, which stays as it is: a process has
@@ -90,12 +89,12 @@ impl FaultyDevice {
     /// and no more of it is durable. `seed` decides of which files the kernel drops what it takes
     /// for clean, a sync that failed among it. Plans do not carry over, the capacity does.
     pub fn after_exit(&self, seed: u64) -> Self {
-        Self::from_state(self.state.lock().as_found(seed))
+        Self::from_state(self.directory.lock().as_found(seed))
     }
 
     /// Adds a fault to come.
     pub fn fail(&self, plan: FaultPlan) {
-        self.state.lock().plans.add(plan);
+        self.directory.lock().plans.add(plan);
     }
 
     /// The `n`-th write from now (from 1) to a file whose name begins with `prefix` reports success
@@ -106,12 +105,12 @@ impl FaultyDevice {
 
     /// Forgets all faults to come (not a crash that is planned).
     pub fn clear_faults(&self) {
-        self.state.lock().plans.clear();
+        self.directory.lock().plans.clear();
     }
 
     /// Forgets the crashes that are planned, of plans too. False if one has happened.
     pub fn clear_crashes(&self) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         state.crash_at_change = None;
         state.crash_at_sync = None;
         state.crash_after_writes = None;
@@ -121,18 +120,18 @@ impl FaultyDevice {
 
     /// What the lengths of all files may sum to; less than they do only stops growth.
     pub fn set_capacity(&self, bytes: u64) {
-        self.state.lock().capacity = bytes;
+        self.directory.lock().capacity = bytes;
     }
 
     /// What files that are opened as direct from now on are aligned to: a power of two.
     pub fn set_direct_alignment(&self, bytes: usize) {
         assert!(bytes.is_power_of_two(), "an alignment of {bytes}");
-        self.state.lock().direct_alignment = bytes;
+        self.directory.lock().direct_alignment = bytes;
     }
 
     /// What the device has seen of the contexts that its readers pass.
     pub fn contexts_seen(&self) -> ContextsSeen {
-        self.state.lock().contexts
+        self.directory.lock().contexts
     }
 
     /// Inverts bit `bit` (0 to 7) of the byte at `offset` on the medium.
@@ -140,7 +139,7 @@ impl FaultyDevice {
     /// # Panics
     /// When the file does not exist or is shorter.
     pub fn flip_bit(&self, name: &str, offset: u64, bit: u8) {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         let image = state.image_named(name).expect("the file exists");
         let byte = image.seen()[offset as usize] ^ (1 << bit);
         image.damage(offset, &[byte]);
@@ -151,14 +150,14 @@ impl FaultyDevice {
     /// # Panics
     /// When the file does not exist or is shorter.
     pub fn overwrite(&self, name: &str, offset: u64, bytes: &[u8]) {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         let image = state.image_named(name).expect("the file exists");
         image.damage(offset, bytes);
     }
 
     /// The content of a file as programs see it, also after a crash; empty if there is none.
     pub fn snapshot_file(&self, name: &str) -> Vec<u8> {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         state
             .image_named(name)
             .map_or_else(Vec::new, |image| image.seen().to_vec())
@@ -166,50 +165,10 @@ impl FaultyDevice {
 
     /// The content of a file as its last sync left it; empty if there is none.
     pub fn durable_file(&self, name: &str) -> Vec<u8> {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         state
             .image_named(name)
             .map_or_else(Vec::new, |image| image.safe().to_vec())
-    }
-
-    /// Lets others go on for a turn.
-    fn give_way<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
-        drop(state);
-        thread::yield_now();
-        let state = self.state.lock();
-        state.check_alive()?;
-        Ok(state)
-    }
-
-    /// Counts an operation and calls `perform` under the lock, after the fault's delay.
-    pub(super) fn operate<T>(
-        &self,
-        operation: Operation,
-        name: &str,
-        perform: impl FnOnce(&mut State, Option<Fault>) -> Result<T>,
-    ) -> Result<T> {
-        let mut state = self.state.lock();
-        let fault = state.begin(operation, name)?;
-        match fault {
-            Some(Fault::Yield(times)) => {
-                for _ in 0..times {
-                    state = self.give_way(state)?;
-                }
-            }
-            Some(Fault::CrashLater { changes, turns }) => {
-                let end = state.changes.saturating_add(changes);
-                let (mut seen, mut idle) = (state.changes, 0);
-                while state.changes < end && idle < turns {
-                    state = self.give_way(state)?;
-                    idle = if state.changes == seen { idle + 1 } else { 0 };
-                    seen = state.changes;
-                }
-                state.crashed = true;
-                state.check_alive()?;
-            }
-            _ => {}
-        }
-        perform(&mut state, fault)
     }
 }
 
@@ -223,42 +182,45 @@ impl Device for FaultyDevice {
 
     fn open(&self, name: &str, options: OpenOptions) -> Result<FaultyFile> {
         name::check_open(name, options)?;
-        let id = self.operate(Operation::Open, name, |state, _| state.open(name, options))?;
-        Ok(FaultyFile::new(self.clone(), id, name, options))
+        let directory = &self.directory;
+        let id = directory.operate(Operation::Open, name, |state, _| state.open(name, options))?;
+        Ok(FaultyFile::new(self.directory.clone(), id, name, options))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         name::check("remove", name)?;
-        self.operate(Operation::Remove, name, |state, fault| match fault {
-            Some(Fault::Lost) => Ok(()),
-            _ => state.remove(name),
-        })
+        self.directory
+            .operate(Operation::Remove, name, |state, fault| match fault {
+                Some(Fault::Lost) => Ok(()),
+                _ => state.remove(name),
+            })
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let state = self.state.lock();
+        let state = self.directory.lock();
         state.check_alive()?;
         Ok(state.names())
     }
 
     fn sync_directory(&self) -> Result<()> {
-        self.operate(Operation::SyncDirectory, "", |state, fault| {
-            if fault != Some(Fault::Lost) {
-                state.sync_directory();
-            }
-            Ok(())
-        })
+        self.directory
+            .operate(Operation::SyncDirectory, "", |state, fault| {
+                if fault != Some(Fault::Lost) {
+                    state.sync_directory();
+                }
+                Ok(())
+            })
     }
 
     fn channel(&self, options: ChannelOptions) -> Result<FaultyChannel> {
-        let mut state = self.state.lock();
+        let mut state = self.directory.lock();
         state.begin(Operation::Channel, "")?;
         let random = Random::new(state.random.next());
         Ok(FaultyChannel::new(random, options.depth, options.notify))
     }
 
     fn free_bytes(&self) -> Result<u64> {
-        let state = self.state.lock();
+        let state = self.directory.lock();
         state.check_alive()?;
         Ok(state.free())
     }

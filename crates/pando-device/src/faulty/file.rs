@@ -5,7 +5,7 @@ use std::io;
 use pando_sync::Arc;
 use pando_sync::time::Duration;
 
-use super::device::FaultyDevice;
+use super::directory::Directory;
 use super::plan::{Fault, Operation};
 use super::state::{State, io_error};
 use crate::device::{File, OpenOptions};
@@ -21,7 +21,7 @@ pub struct FaultyFile {
 /// One opening; the last clone closes it.
 #[derive(Debug)]
 struct Handle {
-    device: FaultyDevice,
+    directory: Directory,
     id: u64,
     name: String,
     writable: bool,
@@ -31,16 +31,16 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.device.state.lock().close(self.id);
+        self.directory.lock().close(self.id);
     }
 }
 
 impl FaultyFile {
-    pub(super) fn new(device: FaultyDevice, id: u64, name: &str, options: OpenOptions) -> Self {
-        let alignment = device.state.lock().direct_alignment;
+    pub(super) fn new(directory: Directory, id: u64, name: &str, options: OpenOptions) -> Self {
+        let alignment = directory.lock().direct_alignment;
         Self {
             handle: Arc::new(Handle {
-                device,
+                directory,
                 id,
                 name: name.to_owned(),
                 writable: options.write,
@@ -62,7 +62,7 @@ impl FaultyFile {
                 io::ErrorKind::PermissionDenied,
             ));
         }
-        handle.device.operate(operation, &handle.name, perform)
+        handle.directory.operate(operation, &handle.name, perform)
     }
 
     fn check_aligned(&self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -152,7 +152,7 @@ impl File for FaultyFile {
         offset: u64,
         context: &mut ReadContext,
     ) -> Result<()> {
-        let mut state = self.handle.device.state.lock();
+        let mut state = self.handle.directory.lock();
         state.contexts.seen += 1;
         if !context.is_clean() {
             state.contexts.unclean += 1;
@@ -187,13 +187,13 @@ impl File for FaultyFile {
             Ok(())
         });
         if matches!(result, Err(Error::Io { .. } | Error::Full { .. })) {
-            self.handle.device.state.lock().fail_sync(id);
+            self.handle.directory.lock().fail_sync(id);
         }
         result
     }
 
     fn len(&self) -> Result<u64> {
-        let mut state = self.handle.device.state.lock();
+        let mut state = self.handle.directory.lock();
         state.check_alive()?;
         Ok(state.image(self.handle.id).len())
     }

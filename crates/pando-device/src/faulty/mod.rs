@@ -14,10 +14,12 @@
 //! Nothing depends on time or on the addresses of memory: one thread that does the same over the
 //! same seed meets the same faults.
 //!
-//! Reading order: [`device`], [`plan`], `state`, `image`, [`mod@file`], [`channel`], `random`.
+//! Reading order: [`device`], `directory`, [`plan`], `state`, `image`, [`mod@file`], [`channel`],
+//! `random`.
 
 pub mod channel;
 pub mod device;
+mod directory;
 pub mod file;
 mod image;
 pub mod plan;

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use pando_sync::time::Duration;
 
-use super::device::error_of;
+use super::faults::error_of;
 use super::file::InjectorFile;
 use crate::buffer::IoBuf;
 use crate::device::{Channel, Completion, REAP_MAX};

@@ -2,7 +2,7 @@
 
 use pando_sync::Arc;
 
-use super::device::{Injector, error_of, give_way};
+use super::faults::{Injector, error_of, give_way};
 use crate::buffer::IoBuf;
 use crate::device::File;
 use crate::error::{Error, Result};
