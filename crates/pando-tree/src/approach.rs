@@ -40,7 +40,7 @@ pub trait Approach<'p>: Sized {
     #[inline]
     fn begin(&mut self, tree: &Tree, pool: &'p Pool, key: &[u8]) -> Attempt<Start<'p>> {
         let _ = key;
-        let node = tree.root(pool, self)?;
+        let node = self.look(pool, tree.root, 0)?;
         Ok(Start { node, level: None })
     }
 

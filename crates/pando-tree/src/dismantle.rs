@@ -5,12 +5,13 @@ use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Stay};
 
 use crate::approach::Freely;
+use crate::descent::Path;
 use crate::node::edit;
 use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::remove_empty::Chain;
 use crate::scratch::Scratch;
-use crate::tree::{Path, Tree, counted};
+use crate::tree::{Tree, counted};
 
 /// What one step freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,11 @@
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::approach::{Freely, ask_for_record};
+use crate::descent::{Down, acquire_child};
 use crate::finger::Finger;
 use crate::get::Lookup;
 use crate::node::view::{LEVEL_MAX, Node};
-use crate::tree::{Down, Tree, acquire_child, counted};
+use crate::tree::{Tree, counted};
 
 /// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
 /// core can ask for at a time.

@@ -6,13 +6,14 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
-//! Reading order: [`word`], [`node`], [`approach`], [`tree`], [`get`], [`overflow`], [`value`],
-//! [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
+//! Reading order: [`word`], [`node`], [`tree`], [`approach`], `descent`, [`get`], [`overflow`],
+//! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
 //! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
 pub mod approach;
+mod descent;
 pub mod dismantle;
 pub mod fill;
 pub mod finger;

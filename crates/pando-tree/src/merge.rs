@@ -15,11 +15,12 @@ use pando_pool::{Attempt, Marks, Optimistic, Pool, Stay};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
+use crate::descent::step_down;
 use crate::node::edit;
 use crate::node::view::{self, Node};
 use crate::postcondition::{assert_inherits, assert_whole};
 use crate::scratch::{Scratch, Work};
-use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, opened, stamp, step_down};
+use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, opened, stamp};
 
 /// What came of a look at the node of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,252 @@
+//! The descent that every operation starts with.
+//!
+//! ```text
+//! step from parent to child:
+//!   parent version -> child word -> child frame (hint, else page table) -> child version
+//!   -> parent version again -> the child is the one that covers the key
+//! ```
+//! Nothing is latched on the way. A change latches what it changes, at the versions that the
+//! descent saw, parent before child, and releases none before all are changed; so a reader that
+//! finds versions unchanged has read one state of the tree. Every attempt that fails holds nothing.
+
+use pando_pool::{Attempt, Optimistic, Pool, Restart};
+
+use crate::approach::{Approach, Freely};
+use crate::node::view::{ChildWord, LEVEL_MAX};
+use crate::tree::{FrameNode, Start, Tree};
+
+/// Lines that are asked for as soon as a leaf's frame is known: its header and most of its slots.
+const LEAF_LINES: usize = 6;
+/// The same of an inner node.
+const INNER_LINES: usize = 16;
+
+/// An inner node on the way down, and which of its children was taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step<'p> {
+    pub(crate) node: Optimistic<'p>,
+    pub(crate) index: usize,
+    pub(crate) count: usize,
+}
+
+/// All inner nodes on the way down, the root first.
+#[derive(Debug)]
+pub(crate) struct Path<'p> {
+    steps: [Option<Step<'p>>; LEVEL_MAX as usize + 1],
+    len: usize,
+}
+
+impl<'p> Path<'p> {
+    fn new() -> Self {
+        Self {
+            steps: [None; LEVEL_MAX as usize + 1],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, step: Step<'p>) {
+        debug_assert!(self.len < self.steps.len(), "a way longer than any tree");
+        if let Some(place) = self.steps.get_mut(self.len) {
+            *place = Some(step);
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = Step<'p>> + '_ {
+        self.steps[..self.len].iter().copied().flatten()
+    }
+
+    /// The lowest inner node with two children or more, and how many nodes lie above it.
+    pub(crate) fn fork(&self) -> Option<(usize, Step<'p>)> {
+        let depths = (0..self.len).rev();
+        depths
+            .zip(self.steps().rev())
+            .find(|(_, step)| step.count > 1)
+    }
+}
+
+impl Tree {
+    /// Goes down from the root to the node of level `stop` that `choose` leads to.
+    #[inline]
+    pub(crate) fn descend<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        stop: u8,
+        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+    ) -> Attempt<Optimistic<'p>> {
+        let root = self.root(pool, approach)?;
+        let start = Start {
+            node: root,
+            level: None,
+        };
+        let choose = |_: &mut _, here, node: &_| choose(here, node);
+        self.descend_from(pool, approach, start, stop, choose)
+    }
+
+    /// The root.
+    #[inline]
+    pub(crate) fn root<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+    ) -> Attempt<Optimistic<'p>> {
+        approach.look(pool, self.root, 0)
+    }
+
+    /// Levels of the tree, the leaves included.
+    ///
+    /// # Errors
+    /// [`Restart`].
+    pub fn try_height(&self, pool: &Pool) -> Attempt<u8> {
+        let root = self.root(pool, &mut Freely)?;
+        let level = self.node_at(root, None)?.level();
+        root.validate()?;
+        Ok(level + 1)
+    }
+
+    /// Goes down from `start` to level `stop`.
+    #[inline]
+    pub(crate) fn descend_from<'p, A: Approach<'p>>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut A,
+        start: Start<'p>,
+        stop: u8,
+        mut choose: impl FnMut(&mut A, Optimistic<'p>, &FrameNode<'p>) -> usize,
+    ) -> Attempt<Optimistic<'p>> {
+        let Start {
+            node: mut here,
+            level: mut expected,
+        } = start;
+        for _ in 0..LEVEL_MAX + 1 {
+            let node = self.node_at(here, expected)?;
+            let level = node.level();
+            if level <= stop {
+                approach.touch(here);
+                return Ok(here);
+            }
+            approach.touch_inner(here);
+            let index = choose(approach, here, &node);
+            here = step_down(pool, approach, here, &node, index)?;
+            expected = Some(level - 1);
+        }
+        here.validate()?;
+        Err(Restart::Damaged(here.page(), "lies too deep"))
+    }
+
+    /// Goes down to the leaf that `choose` leads to and lists all nodes above it.
+    pub(crate) fn descend_with_path<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        choose: impl FnMut(&FrameNode<'p>) -> usize,
+    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
+        self.descend_with_path_to(pool, approach, 0, choose)
+    }
+
+    /// As [`Tree::descend_with_path`], to the node of level `stop`.
+    pub(crate) fn descend_with_path_to<'p>(
+        &self,
+        pool: &'p Pool,
+        approach: &mut impl Approach<'p>,
+        stop: u8,
+        mut choose: impl FnMut(&FrameNode<'p>) -> usize,
+    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
+        let mut path = Path::new();
+        let leaf = self.descend(pool, approach, stop, |here, node| {
+            let index = choose(node);
+            path.push(Step {
+                node: here,
+                index,
+                count: node.count(),
+            });
+            index
+        })?;
+        Ok((path, leaf))
+    }
+}
+
+/// The way from a node to one of its children, as it was read: any bits, until validated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Down {
+    word: ChildWord,
+    /// Where in the node `word` lies.
+    at: usize,
+    /// Level of the child.
+    level: u8,
+}
+
+impl Down {
+    /// The way to child `index` of `node`.
+    #[inline]
+    pub(crate) fn to(node: &FrameNode<'_>, index: usize) -> Self {
+        Self {
+            word: node.child(index),
+            at: node.slot_word(index) + 1,
+            level: node.level().wrapping_sub(1),
+        }
+    }
+
+    /// Level of the child.
+    #[inline]
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Asks for what [`acquire_child`] and a search of the child will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, pool: &Pool) {
+        self.prefetch_at(pool, self.word.hint());
+    }
+
+    /// As [`Down::prefetch`], of the frame of `hint`.
+    #[inline]
+    fn prefetch_at(&self, pool: &Pool, hint: u32) {
+        if self.level == 0 {
+            pool.prefetch::<LEAF_LINES>(hint);
+        } else {
+            pool.prefetch::<INNER_LINES>(hint);
+        }
+    }
+}
+
+/// Acquires child `index` of `here`; proves that it was the child when its version was read.
+#[inline]
+pub(crate) fn step_down<'p>(
+    pool: &'p Pool,
+    approach: &mut impl Approach<'p>,
+    here: Optimistic<'p>,
+    node: &FrameNode<'p>,
+    index: usize,
+) -> Attempt<Optimistic<'p>> {
+    let down = Down::to(node, index);
+    // Before the frame's header is looked at, which is a line that has to come, too.
+    down.prefetch(pool);
+    acquire_child(pool, approach, here, down)
+}
+
+/// As [`step_down`], when what it reads was asked for before.
+#[inline]
+pub(crate) fn acquire_child<'p>(
+    pool: &'p Pool,
+    approach: &mut impl Approach<'p>,
+    here: Optimistic<'p>,
+    down: Down,
+) -> Attempt<Optimistic<'p>> {
+    let word = down.word;
+    let child = match approach.look(pool, word.page(), word.hint()) {
+        Ok(child) => child,
+        Err(restart) => {
+            // A torn word names any page.
+            here.validate()?;
+            return Err(restart);
+        }
+    };
+    here.validate()?;
+    if child.hint() != word.hint() {
+        down.prefetch_at(pool, child.hint());
+        let new = ChildWord::new(word.page(), child.hint());
+        here.replace_hint(down.at, word.0, new.0);
+    }
+    Ok(child)
+}
