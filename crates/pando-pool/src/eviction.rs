@@ -1,4 +1,4 @@
-//! Free frames and the clock that makes more of them.
+//! Taking free frames, and the clock that makes more of them.
 //!
 //! Pages come in cold, and the first use after a load does not count, so a scan passes through
 //! without driving out what is used again and again. Inner nodes are hot with each use: with one
@@ -8,8 +8,7 @@
 
 use pando_format::{Epoch, FrameIndex, PageId};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicUsize, Ordering};
-use pando_sync::{CoreLocal, Mutex, Rank, WaitList, core_count, thread};
+use pando_sync::thread;
 
 use crate::access::Exclusive;
 use crate::frame::HEAT_WARM;
@@ -20,74 +19,6 @@ use crate::restart::{Attempt, Resource, Restart};
 /// Frames that a thread looks at to help itself, before it waits for the cleaner.
 const HELP_STEPS: usize = 128;
 const LATCH_SPINS: u32 = 1 << 16;
-
-/// Free frames, in lists by core that others may take from.
-#[derive(Debug)]
-pub(crate) struct FreeFrames {
-    lists: CoreLocal<Mutex<Vec<FrameIndex>>>,
-    count: AtomicUsize,
-    /// Next frame that the clock looks at, modulo the number of frames.
-    hand: AtomicUsize,
-    pub(crate) waiters: WaitList,
-}
-
-impl FreeFrames {
-    pub(crate) fn new(frames: usize) -> Self {
-        // Twice the share of a core: a push never allocates, and always finds a list with room.
-        let room = 2 * frames.div_ceil(core_count());
-        let lists = CoreLocal::new("free frames", |_| {
-            Mutex::new(Rank::Leaf, Vec::with_capacity(room))
-        });
-        let cores = lists.iter().count();
-        for index in (0..frames).rev() {
-            lists
-                .at(index % cores)
-                .lock()
-                .push(FrameIndex(index as u32));
-        }
-        Self {
-            lists,
-            count: AtomicUsize::new(frames),
-            hand: AtomicUsize::new(0),
-            waiters: WaitList::new(),
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn pop(&self) -> Option<FrameIndex> {
-        if self.count() == 0 {
-            return None;
-        }
-        let here = self.lists.here().lock().pop();
-        let frame = here.or_else(|| self.lists.iter().find_map(|list| list.lock().pop()))?;
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        Some(frame)
-    }
-
-    fn push(&self, frame: FrameIndex) {
-        let put = |list: &Mutex<Vec<FrameIndex>>| {
-            let mut list = list.lock();
-            let room = list.len() < list.capacity();
-            if room {
-                list.push(frame);
-            }
-            room
-        };
-        if !put(self.lists.here()) {
-            let put = self.lists.iter().any(put);
-            assert!(
-                put,
-                "the lists have room for twice as many frames as there are"
-            );
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        // All: one of them may be an operation that was given up, and would swallow the frame.
-        self.waiters.notify_all();
-    }
-}
 
 /// What the clock found at one frame.
 enum Passed {
@@ -141,8 +72,7 @@ impl Pool {
             if emptied >= want {
                 break;
             }
-            let step = self.free_frames().hand.fetch_add(1, Ordering::Relaxed);
-            let frame = FrameIndex((step % self.frames()) as u32);
+            let frame = self.free_frames().tick(self.frames());
             match self.pass(frame) {
                 Passed::Emptied => emptied += 1,
                 Passed::Dirty => dirty.push(frame),

@@ -5,37 +5,19 @@
 //! images, give them extents, write them and report back with [`Pool::complete_image`], which moves
 //! the page's place.
 
-use std::collections::VecDeque;
-
 use pando_device::IoBuf;
 use pando_format::bytes::{put_u32, put_u64, u32_at};
 use pando_format::page;
 use pando_format::{Epoch, Extent, FrameIndex, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use pando_sync::{Mutex, Rank, WaitList};
+use pando_sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::Exclusive;
+use crate::image_buffers::{Image, Started, Stashed};
+use crate::options::{CheckImages, ImageFacts};
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
-
-/// What the tree says about an image that it made ready.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ImageFacts {
-    /// A leaf that names other pages (of long values): freeing it takes reading it.
-    pub names_pages: bool,
-}
-
-/// Which images are checked in full before they are written, as pages are that were read. The
-/// marks of a leaf, and the id, always are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckImages {
-    /// Each.
-    All,
-    /// Those of pages that were laid out anew since their last image: see [`Exclusive::rebuild`].
-    Rebuilt,
-}
 
 /// A page in memory that must not be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,102 +37,11 @@ pub(crate) struct Sealed {
     pub(crate) facts: ImageFacts,
 }
 
-/// A copy of a page, owned by whoever writes it.
-#[derive(Debug)]
-pub struct Image {
-    page: PageId,
-    frame: FrameIndex,
-    version: u64,
-    epoch: Epoch,
-    tag: u32,
-    facts: ImageFacts,
-    /// The page was laid out anew since the last image.
-    rebuilt: bool,
-    /// How many of `bytes` are to be written: whole blocks.
-    stored: usize,
-    bytes: IoBuf,
-}
-
-impl Image {
-    /// The page.
-    pub fn page(&self) -> PageId {
-        self.page
-    }
-
-    /// The epoch whose checkpoint it belongs to.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// What is to be written, after [`Pool::seal_image`].
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.stored]
-    }
-}
-
-/// A copy of a page in a frame, until there is a buffer for its image.
-#[derive(Debug)]
-struct Stashed {
-    page: PageId,
-    frame: FrameIndex,
-    version: u64,
-    epoch: Epoch,
-    rebuilt: bool,
-    /// Without a page, and in no list of free ones: whoever has this owns it.
-    copy: FrameIndex,
-}
-
-/// What writers have started for a running checkpoint.
-#[derive(Debug, Default)]
-struct Started {
-    images: Vec<Image>,
-    /// Those that found no buffer, oldest first.
-    stashed: VecDeque<Stashed>,
-}
-
-/// Free image buffers, and images that writers started for a running checkpoint.
-#[derive(Debug)]
-pub(crate) struct Images {
-    buffers: Mutex<Vec<IoBuf>>,
-    started: Mutex<Started>,
-    started_count: AtomicUsize,
-    /// Frames with copies.
-    stashed_count: AtomicUsize,
-    /// Those that wait for a buffer, for the end of an image, or for fewer dirty pages.
-    pub(crate) waiters: WaitList,
-}
-
 fn copy_words(words: &[AtomicU64], bytes: &mut [u8]) {
     let (chunks, _) = bytes.as_chunks_mut::<8>();
     for (word, chunk) in words.iter().zip(chunks) {
         // Relaxed: nobody writes them meanwhile.
         *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-    }
-}
-
-impl Images {
-    pub(crate) fn new(count: usize, page_bytes: usize) -> Self {
-        Self {
-            buffers: Mutex::new(
-                Rank::ImageBuffers,
-                (0..count).map(|_| IoBuf::new(page_bytes)).collect(),
-            ),
-            started: Mutex::new(Rank::StartedImages, Started::default()),
-            started_count: AtomicUsize::new(0),
-            stashed_count: AtomicUsize::new(0),
-            waiters: WaitList::new(),
-        }
-    }
-
-    /// `started` has changed; the caller has its lock.
-    fn note_started(&self, started: &Started) {
-        let count = started.images.len() + started.stashed.len();
-        self.started_count.store(count, Ordering::Relaxed);
-    }
-
-    fn give_back(&self, buffer: IoBuf) {
-        self.buffers.lock().push(buffer);
-        self.waiters.notify_all();
     }
 }
 

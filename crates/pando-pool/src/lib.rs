@@ -6,9 +6,10 @@
 //! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
-//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`], `stay`,
-//! [`access`], [`shared`], [`load`], [`epoch`], [`image`], [`chunk`], [`adopt`], [`eviction`],
-//! [`page_ids`], [`pool`], `unread`, [`hold_budget`].
+//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
+//! [`options`]; what the pool keeps: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
+//! `load_waiters`, [`pool`]; what is done with it: `stay`, [`access`], [`shared`], [`load`],
+//! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`hold_budget`].
 //!
 //! # Transitions of a page word
 //!
@@ -35,10 +36,14 @@ pub mod chunk;
 pub mod epoch;
 pub mod eviction;
 pub mod frame;
+mod free_frames;
 pub mod hold_budget;
 pub mod image;
+mod image_buffers;
 pub mod latch;
 pub mod load;
+mod load_waiters;
+pub mod options;
 pub mod page_ids;
 pub mod page_table;
 pub mod pool;
@@ -51,9 +56,11 @@ pub mod words;
 
 pub use access::{Exclusive, Hold, Marks, Optimistic};
 pub use hold_budget::{HoldBudget, HoldShare, StepShare};
-pub use image::{BadImage, CheckImages, Image, ImageFacts};
-pub use load::{Content, LoadError, LoadStart, LoadTicket, LoadWait};
-pub use pool::{Pool, PoolOptions};
+pub use image::BadImage;
+pub use image_buffers::Image;
+pub use load::{LoadError, LoadStart, LoadTicket, LoadWait};
+pub use options::{CheckImages, Content, ImageFacts, PoolOptions};
+pub use pool::Pool;
 pub use restart::{Attempt, Resource, Restart};
 pub use shared::Shared;
 pub use stay::Stay;

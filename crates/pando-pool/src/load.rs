@@ -10,36 +10,19 @@ use pando_format::bytes::u64_at;
 use pando_format::page::{PageKind, WORD_EPOCH, WORD_KIND, check_marks, verify_image};
 use pando_format::{Epoch, FrameIndex, PageDecoder, PageId, StoredPage};
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::atomic::Ordering;
 use pando_sync::words::{prefetch, store_bytes};
-use pando_sync::{Mutex, Woken};
 
 use crate::access::{Exclusive, WORDS_PER_LINE};
 use crate::frame::HEAT_NEW;
+use crate::options::Content;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::Attempt;
 
-const WAITER_SHARDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
-    2
-} else {
-    64
-};
-
 /// Lines of a frame that are asked for before a page is copied there. More of them only drive each
 /// other out.
 const LINES_AHEAD: usize = 8;
-
-/// What publishing a page does with the bytes that were read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Content {
-    /// Checks them and copies them into the frame.
-    #[default]
-    Checked,
-    /// Neither: the frame keeps what it held. For measuring everything around the bytes; a store
-    /// over such a pool reads nonsense.
-    Ignored,
-}
 
 /// A page that the holder has to read, or to give up.
 #[derive(Debug)]
@@ -103,79 +86,6 @@ pub struct LoadError {
     pub stored: StoredPage,
     /// What is wrong.
     pub what: String,
-}
-
-/// Wakers of those that wait for pages being read, by page.
-#[derive(Debug)]
-pub(crate) struct LoadWaiters {
-    shards: Box<[Shard]>,
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    /// Length of `waiting`, readable without the lock.
-    count: AtomicUsize,
-    waiting: Mutex<Vec<(PageId, Waker)>>,
-}
-
-impl LoadWaiters {
-    pub(crate) fn new() -> Self {
-        Self {
-            shards: (0..WAITER_SHARDS).map(|_| Shard::default()).collect(),
-        }
-    }
-
-    /// False if it was registered already.
-    fn register(&self, page: PageId, waker: &Waker) -> bool {
-        let shard = &self.shards[page.index() % WAITER_SHARDS];
-        let mut waiting = shard.waiting.lock();
-        let is_new = !waiting
-            .iter()
-            .any(|(known, other)| *known == page && other.will_wake(waker));
-        if is_new {
-            waiting.push((page, waker.clone()));
-        }
-        shard.count.store(waiting.len(), Ordering::Relaxed);
-        drop(waiting);
-        // SeqCst: pairs with the fence in wake. Either the waker is seen there, or the changed
-        // page word is seen by the look that follows here.
-        fence(Ordering::SeqCst);
-        is_new
-    }
-
-    fn remove(&self, page: PageId, waker: &Waker) {
-        let shard = &self.shards[page.index() % WAITER_SHARDS];
-        let mut waiting = shard.waiting.lock();
-        waiting.retain(|(known, other)| *known != page || !other.will_wake(waker));
-        shard.count.store(waiting.len(), Ordering::Relaxed);
-    }
-
-    fn of(&self, page: PageId) -> Vec<Waker> {
-        let waiting = self.shards[page.index() % WAITER_SHARDS].waiting.lock();
-        let of_page = waiting.iter().filter(|(known, _)| *known == page);
-        of_page.map(|(_, waker)| waker.clone()).collect()
-    }
-
-    fn wake(&self, page: PageId) {
-        let shard = &self.shards[page.index() % WAITER_SHARDS];
-        // SeqCst: pairs with the fence in register.
-        fence(Ordering::SeqCst);
-        if shard.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        loop {
-            let mut woken = Woken::default();
-            {
-                let mut waiting = shard.waiting.lock();
-                let taken = waiting.extract_if(.., |(other, _)| *other == page);
-                woken.fill(taken.take(Woken::MAX).map(|(_, waker)| waker));
-                shard.count.store(waiting.len(), Ordering::Relaxed);
-            }
-            if !woken.wake() {
-                return;
-            }
-        }
-    }
 }
 
 impl Pool {
@@ -409,6 +319,7 @@ mod models {
     use pando_sync::{Arc, thread};
 
     use super::*;
+    use crate::load_waiters::LoadWaiters;
     use crate::page_table::PageTable;
 
     const PAGE: PageId = PageId(0);

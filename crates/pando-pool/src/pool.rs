@@ -1,61 +1,21 @@
-//! The pool: its parts, its options, its figures.
+//! The pool: its parts and its figures.
 
-use pando_sync::Arc;
-
-use pando_format::{Compression, Epoch, FrameIndex, Lsn, PageId, PageSize, StoredPage};
+use pando_format::{Epoch, FrameIndex, Lsn, PageId, PageSize, StoredPage};
 use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Gate, WaitList, WordArena, audit};
 
 use crate::epoch::Epochs;
-use crate::eviction::FreeFrames;
 use crate::frame::FrameHeader;
-use crate::image::{CheckImages, ImageFacts, Images};
-use crate::load::{Content, LoadWaiters};
+use crate::free_frames::FreeFrames;
+use crate::image_buffers::Images;
+use crate::load_waiters::LoadWaiters;
+use crate::options::PoolOptions;
 use crate::page_ids::PageIds;
 use crate::page_table::{PageTable, Place};
 
 /// Smallest pool, in frames: two hold budgets, wired frames and the reserve.
 pub const FRAMES_MIN: usize = 32;
-
-/// How a pool is made.
-#[derive(Debug, Clone)]
-pub struct PoolOptions {
-    /// Size of a page and of a frame.
-    pub page_size: PageSize,
-    /// Number of frames, at least [`FRAMES_MIN`].
-    pub frames: usize,
-    /// Most pages that the store may have: 8 bytes of memory for each that exists.
-    pub page_ids_max: usize,
-    /// Number of image buffers, at least 2.
-    pub images: usize,
-    /// Size of a block: what a stored image is a multiple of. At most a page.
-    pub block_bytes: usize,
-    /// How new images are stored.
-    pub compression: Compression,
-    /// Makes a page's bytes ready for the device (hints zeroed) and says what it names.
-    pub prepare_image: fn(&mut [u8]) -> ImageFacts,
-    /// Checks the structure of a page that came from the device, or is about to go there.
-    pub check_page: fn(&[u8]) -> Result<(), &'static str>,
-    /// Which of those that go there.
-    pub check_images: CheckImages,
-    /// What becomes of bytes that were read: always checked, but in measurements.
-    pub content: Content,
-    /// Where ticks go.
-    pub statistics: Arc<Statistics>,
-}
-
-impl PoolOptions {
-    /// Free frames below which the cleaner is told.
-    pub(crate) fn free_frames_low(&self) -> usize {
-        (self.frames / 64).clamp(4, 1024)
-    }
-
-    /// Free frames that the cleaner works for.
-    pub fn free_frames_high(&self) -> usize {
-        2 * self.free_frames_low()
-    }
-}
 
 /// Frames and everything known about the pages in them.
 ///
