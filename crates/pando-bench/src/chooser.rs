@@ -1,6 +1,6 @@
 //! Which of the keys that were filled is next.
 
-use crate::options::Distribution;
+use crate::distribution::Distribution;
 use crate::permutation::Permutation;
 use crate::random::Random;
 use crate::zipf::Zipf;
@@ -62,7 +62,7 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use super::Chooser;
-    use crate::options::Distribution;
+    use crate::distribution::Distribution;
     use crate::random::Random;
 
     /// Share of the most frequent number, and of the ten highest ones.

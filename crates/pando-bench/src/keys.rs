@@ -2,8 +2,30 @@
 
 use std::io::Write;
 
-use crate::options::KeyKind;
 use crate::random::{mix, unmix};
+
+/// What keys look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyKind {
+    /// A number with leading zeros.
+    #[default]
+    Decimal,
+    /// Eight big-endian bytes, padded with the character 0.
+    Binary,
+    /// Sixteen bytes that look random.
+    Random,
+}
+
+impl KeyKind {
+    /// Its name in options and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decimal => "decimal",
+            Self::Binary => "binary",
+            Self::Random => "random",
+        }
+    }
+}
 
 /// Bytes of a key that looks random.
 const RANDOM_BYTES: usize = 16;
@@ -80,8 +102,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use super::Keys;
-    use crate::options::KeyKind;
+    use super::{KeyKind, Keys};
 
     fn key(kind: KeyKind, number: u64) -> Vec<u8> {
         let mut out = Vec::new();

@@ -1,11 +1,12 @@
 //! Workloads behind `pando bench`, layer by layer: the device, the pool over it, the engine through
 //! its public interface, the server through a socket, and how reads grow with threads.
 //!
-//! Reading order: [`mod@kv`] ([`options`], `workload` and `value_sizes`: what is asked for; `keys`
-//! and `values`: what is written, and how a read is checked; `random`, `permutation`, `zipf`,
-//! `chooser` and `fresh`: which key is next; `operations`, `ycsb` and `queue`: one call of each
-//! workload),
-//! `phase` (threads, warm-up, clock), [`record`] (what is reported), [`histogram`], `cpu`,
+//! Reading order: [`mod@kv`] ([`options`], `workload`, `distribution` and `value_sizes`: what is
+//! asked for; `keys` and `values`: what is written, and how a read is checked; `random`,
+//! `permutation`, `zipf`, `chooser` and `fresh`: which key is next; `operations`, `ycsb` and
+//! `queue`: one call of each workload),
+//! `phase` (threads, warm-up, clock), `measured`, [`record`] and `kv_record` (what is reported),
+//! `observer` (to whom), [`histogram`], `cpu`,
 //! `counters`; [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`],
 //! [`iso`], [`recovery`]; [`ablation`] (what the product would be without one of its parts);
 //! `place` (where the file of a benchmark lies).
@@ -22,6 +23,7 @@ pub mod chooser;
 mod counters;
 mod cpu;
 pub mod device;
+mod distribution;
 pub mod error;
 mod fresh;
 pub mod histogram;
@@ -29,6 +31,9 @@ pub mod html;
 pub mod iso;
 pub mod keys;
 pub mod kv;
+mod kv_record;
+mod measured;
+mod observer;
 mod operations;
 pub mod options;
 pub mod permutation;

@@ -4,79 +4,13 @@ use std::path::PathBuf;
 
 use pando_sync::time::Duration;
 use pandodb::{Compression, Durability, IoBackend};
-use serde::{Deserialize, Serialize};
 
+pub use crate::distribution::Distribution;
 use crate::error::{Error, Result};
+pub use crate::keys::KeyKind;
 use crate::keys::Keys;
 pub use crate::value_sizes::ValueSizes;
 pub use crate::workload::Workload;
-
-/// Which keys are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub enum Distribution {
-    /// All alike.
-    #[default]
-    Uniform,
-    /// By Zipf's law with this exponent; frequent keys lie anywhere.
-    Zipf(f64),
-    /// By Zipf's law, the last keys most.
-    Latest,
-}
-
-impl Distribution {
-    /// The distribution of `uniform`, `zipf:S` or `latest`.
-    ///
-    /// # Errors
-    /// Anything else.
-    pub fn from_name(name: &str) -> Result<Self> {
-        let exponent = |text: &str| text.parse().ok().filter(|s| (0.01..=10.0).contains(s));
-        match name {
-            "uniform" => Ok(Self::Uniform),
-            "latest" => Ok(Self::Latest),
-            _ => name
-                .strip_prefix("zipf:")
-                .and_then(exponent)
-                .map(Self::Zipf)
-                .ok_or_else(|| {
-                    let what =
-                        format!("'{name}' is not uniform, latest or zipf:S, S in 0.01 to 10");
-                    Error::option("distribution", what)
-                }),
-        }
-    }
-
-    /// Its name in records.
-    pub fn name(self) -> String {
-        match self {
-            Self::Uniform => "uniform".to_owned(),
-            Self::Zipf(exponent) => format!("zipf:{exponent}"),
-            Self::Latest => "latest".to_owned(),
-        }
-    }
-}
-
-/// What keys look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KeyKind {
-    /// A number with leading zeros.
-    #[default]
-    Decimal,
-    /// Eight big-endian bytes, padded with the character 0.
-    Binary,
-    /// Sixteen bytes that look random.
-    Random,
-}
-
-impl KeyKind {
-    /// Its name in options and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Decimal => "decimal",
-            Self::Binary => "binary",
-            Self::Random => "random",
-        }
-    }
-}
 
 /// Options of `bench kv`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
@@ -245,7 +179,7 @@ impl KvOptions {
             }
         }
         if self.workloads.contains(&Workload::Queue) {
-            crate::queue::check(self)?;
+            self.check_queue()?;
         }
         if self.use_existing_db && self.dir.is_none() {
             return Err(Error::option("use-existing-db", "needs --dir"));
@@ -255,24 +189,39 @@ impl KvOptions {
             None => Ok(()),
         }
     }
+
+    /// What workload `queue` asks for besides.
+    fn check_queue(&self) -> Result<()> {
+        if self.threads > 1 {
+            return Err(Error::option("threads", "queue has one"));
+        }
+        if self.queue_length == 0 {
+            return Err(Error::option("queue-length", "at least 1 is needed"));
+        }
+        if self.use_existing_db {
+            return Err(Error::option(
+                "use-existing-db",
+                "queue begins with an empty table",
+            ));
+        }
+        let keys = self.keys();
+        if !keys.is_ordered() {
+            return Err(Error::option("key-kind", "queue needs keys in order"));
+        }
+        let pushed = self
+            .ops
+            .unwrap_or(self.num)
+            .saturating_add(self.queue_length);
+        match keys.check(pushed) {
+            Some(what) => Err(Error::option("key-size", what)),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Distribution, KvOptions, ValueSizes};
-
-    #[test]
-    fn names_come_back() {
-        for name in ["uniform", "latest", "zipf:0.99"] {
-            assert_eq!(Distribution::from_name(name).unwrap().name(), name);
-        }
-    }
-
-    #[test]
-    fn what_is_no_distribution_is_said() {
-        assert!(Distribution::from_name("zipf:x").is_err());
-        assert!(Distribution::from_name("zipf:-1").is_err());
-    }
+    use super::{KvOptions, ValueSizes};
 
     #[test]
     fn options_that_make_no_sense_are_refused() {

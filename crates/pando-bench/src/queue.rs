@@ -10,8 +10,9 @@ use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank};
 use pandodb::{Batch, Db, Iter, Table, ValueStream, WriteOptions};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::histogram::Histogram;
+use crate::kv_record::kv_record;
 use crate::operations::{Plan, check_value};
 use crate::options::KvOptions;
 use crate::phase::{self, Calls, Done, Observer, Phase};
@@ -86,7 +87,7 @@ pub(crate) fn run(
     if old_table.is_some() {
         store.db.drop_table(OLD_TABLE)?;
     }
-    let mut record = crate::kv::record(&plan, store, &measured, &counted);
+    let mut record = kv_record(&plan, store, &measured, &counted);
     record.found = Some(measured.found);
     record.queue_length = Some(options.queue_length);
     record.old_reader = Some(options.old_reader);
@@ -307,33 +308,5 @@ impl Calls for Queue<'_> {
 
     fn times(&mut self) -> Option<Histogram> {
         Some(std::mem::take(&mut self.times))
-    }
-}
-
-/// What the options must be.
-pub(crate) fn check(options: &KvOptions) -> Result<()> {
-    if options.threads > 1 {
-        return Err(Error::option("threads", "queue has one"));
-    }
-    if options.queue_length == 0 {
-        return Err(Error::option("queue-length", "at least 1 is needed"));
-    }
-    if options.use_existing_db {
-        return Err(Error::option(
-            "use-existing-db",
-            "queue begins with an empty table",
-        ));
-    }
-    let keys = options.keys();
-    if !keys.is_ordered() {
-        return Err(Error::option("key-kind", "queue needs keys in order"));
-    }
-    let pushed = options
-        .ops
-        .unwrap_or(options.num)
-        .saturating_add(options.queue_length);
-    match keys.check(pushed) {
-        Some(what) => Err(Error::option("key-size", what)),
-        None => Ok(()),
     }
 }

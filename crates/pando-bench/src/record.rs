@@ -6,8 +6,8 @@
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::options::ValueSizes;
-use crate::phase::Measured;
+use crate::measured::Measured;
+use crate::value_sizes::ValueSizes;
 
 macro_rules! record {
     ($($(#[$about:meta])* $name:ident: $kind:ty;)*) => {

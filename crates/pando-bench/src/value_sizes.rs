@@ -1,8 +1,10 @@
 //! How long values are: all alike, or each as follows from its key and version.
 
 use crate::random::Random;
-use crate::values::HEAD_BYTES;
 use crate::zipf::Zipf;
+
+/// Bytes that say which key and version a value belongs to.
+pub(crate) const HEAD_BYTES: usize = 12;
 
 /// Exponent of sizes that are short most of the time.
 const EXPONENT: f64 = 0.99;

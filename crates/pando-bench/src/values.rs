@@ -5,11 +5,9 @@
 //! have one version only.
 
 use crate::random::mix;
-use crate::value_sizes::{Sizes, ValueSizes};
+use crate::value_sizes::{HEAD_BYTES, Sizes, ValueSizes};
 
 const STAMP_BYTES: usize = 8;
-/// Bytes that say which key and version a value belongs to.
-pub(crate) const HEAD_BYTES: usize = 12;
 const WORD_BYTES: usize = 8;
 /// What a generated word differs from the one before it by, before it is mixed: SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

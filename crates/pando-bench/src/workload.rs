@@ -1,8 +1,8 @@
 //! The workloads of `bench kv`: those of `db_bench` by its names, and the core workloads A to F of
 //! YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", 2010) with their mixes.
 
+use crate::distribution::Distribution;
 use crate::error::{Error, Result};
-use crate::options::Distribution;
 use crate::random::Random;
 
 /// Exponent of Zipf's law in YCSB.

@@ -15,38 +15,7 @@ pub(crate) struct Listed {
 }
 
 /// What may stay, and why. Whoever opens one takes its files off.
-pub(crate) const LISTED: [Listed; 6] = [
-    Listed {
-        package: "pando-bench",
-        reason: "is still to be opened",
-        files: &["ablation/queries.rs", "ablation/stats.rs"],
-    },
-    Listed {
-        package: "pando-bench",
-        reason: "is still to be opened",
-        files: &["alloc/allocator.rs", "alloc/turns.rs"],
-    },
-    Listed {
-        package: "pando-bench",
-        reason: "is still to be opened",
-        files: &[
-            "chooser.rs",
-            "keys.rs",
-            "kv.rs",
-            "operations.rs",
-            "options.rs",
-            "phase.rs",
-            "queue.rs",
-            "record.rs",
-            "store.rs",
-            "workload.rs",
-        ],
-    },
-    Listed {
-        package: "pando-bench",
-        reason: "is still to be opened",
-        files: &["value_sizes.rs", "values.rs"],
-    },
+pub(crate) const LISTED: [Listed; 2] = [
     Listed {
         package: "pando-server",
         reason: "is still to be opened",

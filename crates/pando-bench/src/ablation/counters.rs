@@ -11,6 +11,11 @@ use pando_sync::{Addition, Arc, CoreWords, Mutex, Rank, audit};
 
 use crate::error::{Error, Result};
 
+/// Tickers that a workload adds to, one after the other.
+pub(super) const TICKED: usize = 8;
+/// Tickers in all, as many as the lines of the product have room for.
+pub(super) const TICKERS: usize = 128;
+
 /// Words that all threads add to.
 pub(super) trait Counters: Sync {
     /// Adds `count` to word `word`.

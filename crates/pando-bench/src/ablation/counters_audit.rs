@@ -7,8 +7,8 @@
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{audit, thread};
 
-use super::counters::{Counters, Way, Work, with};
-use super::stats::{RECORDER, TICKED, TICKERS, record};
+use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
+use super::stats::{RECORDER, record};
 
 const CORES: [u32; 3] = [1, 2, 32];
 /// Operations of each core: the first ones fetch what it keeps.

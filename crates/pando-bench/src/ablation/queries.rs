@@ -15,9 +15,8 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank, thread};
 
-use super::counters::{Counters, Way, Work, with};
+use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
 use super::options::AblationOptions;
-use super::stats::{TICKED, TICKERS};
 use crate::error::{Error, Result};
 use crate::histogram::Histogram;
 use crate::record::Record;

@@ -14,7 +14,7 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
-use super::counters::{Counters, Way, Work, with};
+use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
 use super::options::AblationOptions;
 use super::queries;
 use super::rounds::{self, Variant};
@@ -22,10 +22,6 @@ use crate::error::{Error, Result};
 use crate::phase::{Measured, Observer};
 use crate::record::Record;
 
-/// Tickers that a workload adds to, one after the other.
-pub(super) const TICKED: usize = 8;
-/// Tickers in all, as many as the lines of the product have room for.
-pub(super) const TICKERS: usize = 128;
 /// A histogram: buckets and a sum.
 pub(super) const RECORDER: usize = BUCKETS + 1;
 /// Threads of `tick` and `measure`, unless options say.

@@ -5,6 +5,9 @@ use pando_space::{Space, SpaceOptions};
 
 use crate::error::{Error, Result};
 
+/// Name in records and errors.
+pub(crate) const WORKLOAD: &str = "alloc";
+
 /// Hands out single blocks to all threads.
 pub(crate) trait Allocator: Sync {
     /// A free block; None: there is none.
@@ -54,7 +57,7 @@ pub(crate) fn ours(blocks: u64) -> Space {
 /// The allocator did something that it must not.
 pub(crate) fn wrong(what: String) -> Error {
     Error::Wrong {
-        workload: super::turns::WORKLOAD,
+        workload: WORKLOAD,
         what,
     }
 }

@@ -1,9 +1,9 @@
 //! A whole run of `bench alloc`.
 
-use super::allocator::{Allocator, ours};
+use super::allocator::{Allocator, WORKLOAD, ours};
 use super::options::AllocOptions;
 use super::state::State;
-use super::turns::{self, BATCH, Timed, WORKLOAD};
+use super::turns::{self, BATCH, Timed};
 use crate::error::Result;
 use crate::phase::{Measured, Observer};
 use crate::record::Record;

@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::histogram::Histogram;
 use crate::random::Random;
 
-pub(crate) const WORKLOAD: &str = "alloc";
 /// Blocks that are allocated one after the other, then freed.
 pub(crate) const BATCH: usize = 64;
 /// Blocks that a thread holds of a space that is not fragmented.
