@@ -17,6 +17,7 @@ pub(crate) const COMMANDS_MAX: usize = 256;
 /// Figures of all commands, by the number that the index of commands gives them.
 #[derive(Debug)]
 pub(crate) struct CommandStatistics {
+    names: Box<[String]>,
     latencies: Box<[Recorder]>,
     /// Refused calls, and from `COMMANDS_MAX` on failed ones.
     failures: CoreWords<{ 2 * COMMANDS_MAX }>,
@@ -45,22 +46,29 @@ impl CommandFigures {
 }
 
 impl CommandStatistics {
-    /// Of `count` commands.
+    /// Of commands with these names.
     ///
     /// # Errors
     /// When the system refuses address space.
-    pub(crate) fn new(count: usize) -> io::Result<Self> {
+    pub(crate) fn new(names: &[String]) -> io::Result<Self> {
+        let count = names.len();
         assert!(count <= COMMANDS_MAX, "commands have their words");
         let mut latencies = Vec::with_capacity(count);
         for _ in 0..count {
             latencies.push(Recorder::new(Addition::Best)?);
         }
         Ok(Self {
+            names: names.into(),
             latencies: latencies.into_boxed_slice(),
             failures: CoreWords::new("commands", Addition::Best)?,
             used: (0..count).map(|_| AtomicBool::new(false)).collect(),
             baseline: Mutex::new(Rank::Leaf, BTreeMap::new()),
         })
+    }
+
+    /// Name of command `id`, that of its container in front (`config|get`).
+    pub(crate) fn name(&self, id: usize) -> &str {
+        &self.names[id]
     }
 
     #[inline]
@@ -160,7 +168,7 @@ mod tests {
 
     #[test]
     fn commands_have_figures_once_used_and_lose_them_with_a_reset() {
-        let statistics = CommandStatistics::new(3).unwrap();
+        let statistics = CommandStatistics::new(&["a", "b", "c"].map(str::to_owned)).unwrap();
         assert!(statistics.all().is_empty());
         let before = statistics.bytes_max();
         statistics.called(1, 1000);

@@ -15,9 +15,8 @@
 
 use pando_resp::Writer;
 use pando_stats::Ticker;
-use pando_sync::time::{Duration, Instant};
 use pandodb::Lsn;
-use pandodb::nonblocking::{Attempt, Outcome, Pending, Transaction};
+use pandodb::nonblocking::{Attempt, Outcome, Pending};
 
 use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
 use crate::connection::{Buffers, Connection};
@@ -27,29 +26,10 @@ use crate::error_codes::code_of;
 use crate::lookahead::{KEYS_MAX, Outlook};
 use crate::loop_data::Turn;
 use crate::options::Durability;
+use crate::running::Running;
 
 /// Conflicts after which others get their turn.
 const CONFLICTS_PER_TURN: u32 = 8;
-
-/// A command that has begun.
-pub(crate) struct Running {
-    /// Number in the index of commands.
-    pub(crate) id: usize,
-    pub(crate) command: &'static Command,
-    pub(crate) began: Instant,
-    /// Bytes of input it takes.
-    pub(crate) consumed: usize,
-    /// Its run is over, its commit is not.
-    committing: bool,
-    /// A page that it reads was asked for.
-    missed: bool,
-    /// Its last run ended where it had to wait for a read.
-    waited: bool,
-    /// It was parked once: its waits are in the buffers.
-    pub(crate) parked: bool,
-    transaction: Option<Box<Transaction>>,
-    conflicts: u32,
-}
 
 /// How a turn of a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +50,8 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.hold();
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-        let checked = match turn.shared.commands.find(arguments.at(0)) {
-            Some((index, _)) => (turn.shared.commands.resolve(index, arguments))
+        let checked = match turn.commands.find(arguments.at(0)) {
+            Some((index, _)) => (turn.commands.resolve(index, arguments))
                 .map(|(id, resolved)| (index, id, resolved)),
             None => {
                 let name = arguments.at(0);
@@ -143,7 +123,7 @@ impl Connection {
         if let Some(id) = id {
             turn.shared.statistics.commands.rejected(id);
         }
-        if id == turn.shared.commands.find(b"exec").map(|(exec, _)| exec) {
+        if id == turn.commands.find(b"exec").map(|(exec, _)| exec) {
             // No other command ends a transaction without having run.
             self.session.end_transaction();
             self.write_error(&replies::exec_aborted(text));
@@ -268,6 +248,7 @@ impl Connection {
             out: &mut output.bytes,
             reply_start,
             shared: turn.shared,
+            commands: turn.commands,
             local: turn.handle,
             record: &self.record,
             data,
@@ -354,7 +335,7 @@ impl Connection {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let rest = &buffers.input[buffers.offset..];
         let outlook = Outlook {
-            shared: turn.shared,
+            commands: turn.commands,
             engine: &data.engine,
             session: &self.session,
             limits: &limits,
@@ -528,18 +509,6 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("replies go into the buffers");
         Writer::new(&mut buffers.output.bytes, version).error(text);
     }
-}
-
-/// Of times that are shorter than five centuries.
-#[inline]
-pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    (time.as_secs().wrapping_mul(1_000_000_000)).wrapping_add(u64::from(time.subsec_nanos()))
-}
-
-/// Of times that are shorter than five centuries.
-#[inline]
-pub(crate) fn milliseconds(time: Duration) -> u64 {
-    nanoseconds(time) / 1_000_000
 }
 
 /// What a command replies that the store failed; the log is told, too.

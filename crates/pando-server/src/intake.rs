@@ -84,7 +84,7 @@ impl Connection {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let name = arguments.get(0).unwrap_or_default();
-        let command = turn.shared.commands.find(name);
+        let command = turn.commands.find(name);
         let Some((_, command)) = command.filter(|(_, command)| command.takes(count)) else {
             return Destination::Nowhere(None);
         };

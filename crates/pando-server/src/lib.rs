@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod advance;
 mod burst;
 mod cleaner;
 mod client;
@@ -52,6 +53,7 @@ mod metrics_text;
 mod options;
 mod output;
 mod rates;
+mod running;
 mod server;
 mod session;
 mod settings;
@@ -63,6 +65,7 @@ mod staging;
 mod statistics;
 mod tally;
 mod timers;
+mod times;
 mod watches;
 
 pub use error::Error;

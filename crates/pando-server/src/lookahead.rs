@@ -13,10 +13,9 @@
 use pando_resp::{Arguments, Limits, Parsed, Parser};
 use pandodb::nonblocking::{Attempt, Prefetched, Reactor};
 
-use crate::commands::{Command, Kind};
+use crate::commands::{Command, CommandIndex, Kind};
 use crate::engine::Engine;
 use crate::session::Session;
-use crate::shared::Shared;
 
 /// Keys ahead of the one that waits that are looked at.
 pub(crate) const KEYS_MAX: usize = 1024;
@@ -40,7 +39,7 @@ pub(crate) struct Prefetch {
 
 /// The place a look begins at.
 pub(crate) struct Outlook<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) commands: &'a CommandIndex,
     pub(crate) engine: &'a Engine,
     pub(crate) session: &'a Session,
     pub(crate) limits: &'a Limits,
@@ -97,7 +96,7 @@ impl Prefetch {
             let mut ends = true;
             if let Parsed::Command { consumed } = parsed {
                 let arguments = parser.arguments(&behind[looked.bytes..]);
-                let found = outlook.shared.commands.find(arguments.at(0));
+                let found = outlook.commands.find(arguments.at(0));
                 // What was looked at in part is looked at again.
                 if let Some((_, command)) = found.filter(|(_, command)| is_followed(command))
                     && self.fetch(outlook, reactor, command, arguments)?
@@ -123,7 +122,7 @@ impl Prefetch {
         if let Some(multi) = &outlook.session.multi {
             for place in 0..multi.len() {
                 let (index, arguments) = multi.at(place);
-                let queued = outlook.shared.commands.at(index);
+                let queued = outlook.commands.at(index);
                 self.fetch(outlook, reactor, queued, arguments)?;
             }
         }

@@ -7,6 +7,7 @@ use pandodb::nonblocking::{Reactor, Transaction};
 use std::task::Waker;
 
 use crate::burst::Burst;
+use crate::commands::CommandIndex;
 use crate::context::Scratch;
 use crate::engine::Engine;
 use crate::lookahead::Prefetch;
@@ -115,6 +116,7 @@ impl RoundCounts {
 /// What a connection is lent for its turn.
 pub(crate) struct Turn<'a> {
     pub(crate) shared: &'a Shared,
+    pub(crate) commands: &'a CommandIndex,
     pub(crate) handle: &'a Arc<LoopHandle>,
     /// `None` until the engine is open.
     pub(crate) data: Option<&'a mut LoopData>,

@@ -138,8 +138,9 @@ fn measures(db: &Db, out: &mut Exposition) {
 }
 
 fn commands(shared: &Shared, out: &mut Exposition) {
-    let (all, names) = (shared.statistics.commands.all(), shared.commands.names());
-    let labels = |id: usize| label("command", &names[id]);
+    let of_commands = &shared.statistics.commands;
+    let all = of_commands.all();
+    let labels = |id: usize| label("command", of_commands.name(id));
     let name = "pando_command_seconds";
     let help = "Time of commands from beginning to reply, without the wait for the log.";
     out.family(name, "histogram", help);

@@ -9,7 +9,7 @@ use pando_sync::{Arc, thread};
 use pandodb::Db;
 
 use crate::acceptor;
-use crate::commands::CommandIndex;
+use crate::commands::{CommandIndex, FAMILIES};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, WAKER};
@@ -26,6 +26,7 @@ const OTHER_FILES: u64 = 128;
 /// A server that listens but does not serve yet.
 pub struct Server {
     shared: Arc<Shared>,
+    commands: Arc<CommandIndex>,
     polls: Vec<Poll>,
     acceptor: Poll,
     listeners: Vec<TcpListener>,
@@ -77,7 +78,7 @@ impl Server {
             0 => pando_sync::core_count(),
             threads => threads,
         };
-        let commands = CommandIndex::new();
+        let commands = Arc::new(CommandIndex::new(FAMILIES));
         let (mut polls, mut loops) = (Vec::new(), Vec::new());
         for _ in 0..threads {
             let poll = Poll::new().map_err(io("waiting for events"))?;
@@ -86,18 +87,14 @@ impl Server {
             polls.push(poll);
         }
         let waker = mio::Waker::new(acceptor.registry(), WAKER).map_err(io("making a waker"))?;
-        let statistics = ServerStatistics::new(commands.names().len())
-            .map_err(io("mapping memory for statistics"))?;
+        let statistics =
+            ServerStatistics::new(commands.names()).map_err(io("mapping memory for statistics"))?;
         let settings = Settings::new(&options, allowed_clients(options.maxclients));
         Ok(Self {
             shared: Arc::new(Shared::new(
-                options,
-                settings,
-                addresses,
-                loops,
-                (commands, statistics),
-                waker,
+                options, settings, addresses, loops, statistics, waker,
             )),
+            commands,
             polls,
             acceptor,
             listeners,
@@ -137,8 +134,8 @@ impl Server {
         let mut threads = Vec::new();
         for (index, poll) in self.polls.drain(..).enumerate() {
             let handle = self.shared.loops[index].clone();
-            let shared = self.shared.clone();
-            let run = move || EventLoop::new(index, poll, handle, shared).run();
+            let (shared, commands) = (self.shared.clone(), self.commands.clone());
+            let run = move || EventLoop::new(index, poll, handle, shared, commands).run();
             threads.push(spawn("pando-loop", run)?);
         }
         let metrics = match self.metrics.addresses.is_empty() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use pando_sync::{Rank, RwLock};
 
-use crate::executor::milliseconds;
 use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
+use crate::times::milliseconds;
 
 /// Changed by `CONFIG SET`, read by the loops. Relaxed throughout: each is a value of its own.
 #[derive(Debug)]

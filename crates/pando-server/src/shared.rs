@@ -8,7 +8,6 @@ use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::Registry;
-use crate::commands::CommandIndex;
 use crate::compaction::Compaction;
 use crate::cursor::Cursors;
 use crate::engine::Engine;
@@ -37,7 +36,6 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) settings: Settings,
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) commands: CommandIndex,
     pub(crate) clients: Registry,
     /// Guarded by its lock, held for one look-up or insertion.
     pub(crate) cursors: Mutex<Cursors>,
@@ -71,7 +69,7 @@ impl Shared {
         settings: Settings,
         addresses: Vec<SocketAddr>,
         loops: Vec<Arc<LoopHandle>>,
-        (commands, statistics): (CommandIndex, ServerStatistics),
+        statistics: ServerStatistics,
         acceptor: mio::Waker,
     ) -> Self {
         let started_ms = unix_ms();
@@ -83,7 +81,6 @@ impl Shared {
         Self {
             settings,
             addresses,
-            commands,
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
             watch_bytes: Arc::default(),

@@ -22,11 +22,11 @@ pub(crate) struct ServerStatistics {
 }
 
 impl ServerStatistics {
-    /// All at zero, of `commands` commands.
+    /// All at zero, of commands with these names.
     ///
     /// # Errors
     /// When the system refuses address space.
-    pub(crate) fn new(commands: usize) -> io::Result<Self> {
+    pub(crate) fn new(commands: &[String]) -> io::Result<Self> {
         Ok(Self {
             counts: Statistics::try_new()?,
             commands: CommandStatistics::new(commands)?,

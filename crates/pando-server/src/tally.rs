@@ -6,9 +6,10 @@ use pando_sync::time::Duration;
 use crate::commands::{Command, Flags};
 use crate::connection::Connection;
 use crate::context::progress::Progress;
-use crate::executor::{Running, nanoseconds};
 use crate::loop_data::Turn;
+use crate::running::Running;
 use crate::slow_log::{SlowCommand, kept};
+use crate::times::nanoseconds;
 
 impl Connection {
     /// Counts a command that has ended at the turn's clock, and those inside.
@@ -55,7 +56,7 @@ impl Connection {
     /// Keeps where a command spent its time, for its connection; that of asking for it is not kept.
     #[cold]
     fn note_profile(&mut self, turn: &Turn<'_>, running: &Running, ns: u64) {
-        let name = &turn.shared.commands.names()[running.id];
+        let name = turn.shared.statistics.commands.name(running.id);
         let waited = self.buffers.as_ref().filter(|_| running.parked);
         let Some(profiles) = &mut self.session.profiles else {
             return;
@@ -94,7 +95,8 @@ impl Connection {
             };
             let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
             turn.shared.slow_log.add(command, most);
-            let (client, name) = (self.record.address, &turn.shared.commands.names()[id]);
+            let statistics = &turn.shared.statistics;
+            let (client, name) = (self.record.address, statistics.commands.name(id));
             (turn.shared.events).slow_command(client, name, micros, waits);
         }
     }

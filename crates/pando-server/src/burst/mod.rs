@@ -19,9 +19,9 @@ mod sets;
 use pandodb::Lsn;
 
 use crate::connection::Connection;
-use crate::executor::nanoseconds;
 use crate::loop_data::Turn;
 use crate::options::Durability;
+use crate::times::nanoseconds;
 
 pub(crate) use allowance::Allowance;
 pub(crate) use run::Burst;
@@ -120,7 +120,7 @@ impl Connection {
         let began = turn.clock;
         turn.read_clock();
         let (count, consumed) = (done.count as u64, burst.end(done.count));
-        let (id, command) = kind.of(&turn.shared.commands);
+        let (id, command) = kind.of(turn.commands);
         turn.counts.ended(count, done.hits, done.misses);
         turn.counts.ended_together(count);
         let statistics = &turn.shared.statistics;

@@ -45,7 +45,7 @@ impl Connection {
         transaction: &mut Transaction,
     ) -> Option<usize> {
         let most = turn.shared.settings.output_bytes_max();
-        let (_, command) = PlainKind::Set.of(&turn.shared.commands);
+        let (_, command) = PlainKind::Set.of(turn.commands);
         let data = turn.data.as_mut().expect("bursts have an engine");
         let mut count = 0;
         while count < burst.len() && self.owed() < self.output_bytes_max(most) {
@@ -65,6 +65,7 @@ impl Connection {
                 out: &mut output.bytes,
                 reply_start,
                 shared: turn.shared,
+                commands: turn.commands,
                 local: turn.handle,
                 record: &self.record,
                 data: Some(Data {

@@ -152,7 +152,7 @@ fn describe_keys(reply: &mut Writer<'_>, command: &Command) {
 }
 
 fn all(context: &mut Context<'_>) -> Run {
-    let commands = context.shared.commands.all();
+    let commands = context.commands.all();
     let mut reply = context.reply();
     reply.array(commands.len());
     for command in commands {
@@ -162,7 +162,7 @@ fn all(context: &mut Context<'_>) -> Run {
 }
 
 fn count(context: &mut Context<'_>) -> Run {
-    let count = context.shared.commands.all().len();
+    let count = context.commands.all().len();
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
@@ -182,7 +182,7 @@ fn info(context: &mut Context<'_>) -> Run {
     if context.count() == 2 {
         return all(context);
     }
-    let (arguments, index) = (context.arguments, &context.shared.commands);
+    let (arguments, index) = (context.arguments, context.commands);
     let mut reply = context.reply();
     reply.array(arguments.len() - 2);
     for name in arguments.from(2) {
@@ -195,7 +195,7 @@ fn info(context: &mut Context<'_>) -> Run {
 }
 
 fn docs(context: &mut Context<'_>) -> Run {
-    let index = &context.shared.commands;
+    let index = context.commands;
     let wanted: Vec<_> = if context.count() == 2 {
         index.all().iter().map(|command| (None, *command)).collect()
     } else {
@@ -238,7 +238,7 @@ fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
 
 fn keys(context: &mut Context<'_>) -> Run {
     let arguments: Vec<&[u8]> = context.arguments.from(2).collect();
-    let Some((_, command)) = context.shared.commands.find(arguments[0]) else {
+    let Some((_, command)) = context.commands.find(arguments[0]) else {
         return context.fail("ERR Invalid command specified");
     };
     if command.keys == Keys::NONE || command.kind == Kind::Session {
@@ -290,7 +290,7 @@ fn list(context: &mut Context<'_>) -> Run {
     let Some(filter) = filter else {
         return context.fail(replies::SYNTAX);
     };
-    let commands = context.shared.commands.all();
+    let commands = context.commands.all();
     let names: Vec<_> = commands.iter().filter(|command| filter(command)).collect();
     context.reply().array(names.len());
     for command in names {

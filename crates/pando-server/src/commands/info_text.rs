@@ -355,7 +355,7 @@ fn commands(shared: &Shared, text: &mut String) {
         let (calls, micros) = (figures.latency.count(), figures.latency.sum() / 1000);
         let each = micros as f64 / calls.max(1) as f64;
         let (rejected, failed) = (figures.rejected, figures.failed);
-        let name = format!("cmdstat_{}", shared.commands.names()[id]);
+        let name = format!("cmdstat_{}", shared.statistics.commands.name(id));
         let value = format_args!(
             "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},\
              failed_calls={failed}"
@@ -371,7 +371,10 @@ fn latencies(shared: &Shared, text: &mut String) {
         if latency.count() == 0 {
             continue;
         }
-        let name = format!("latency_percentiles_usec_{}", shared.commands.names()[id]);
+        let name = format!(
+            "latency_percentiles_usec_{}",
+            shared.statistics.commands.name(id)
+        );
         let micros = |share| latency.percentile(share) as f64 / 1000.0;
         let value = format_args!(
             "p50={:.3},p99={:.3},p99.9={:.3}",
@@ -453,7 +456,7 @@ fn histograms(shared: &Shared, text: &mut String) {
         text.push_str("\r\n");
     };
     for (id, figures) in shared.statistics.commands.all() {
-        let name = format!("command_{}", shared.commands.names()[id]);
+        let name = format!("command_{}", shared.statistics.commands.name(id));
         histogram(&name, &figures.latency);
     }
     if let Some(engine) = shared.engine() {

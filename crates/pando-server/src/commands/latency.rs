@@ -133,18 +133,18 @@ fn buckets(latency: &Histogram) -> Vec<(u64, u64)> {
 }
 
 fn histogram(context: &mut Context<'_>) -> Run {
-    let names = context.shared.commands.names();
+    let of_commands = &context.shared.statistics.commands;
     let wanted = |name: &str| {
         let container = name.split('|').next().unwrap_or(name);
         let mut places = 2..context.count();
         context.count() == 2 || places.any(|at| context.is(at, name) || context.is(at, container))
     };
-    let mut all = context.shared.statistics.commands.all();
-    all.retain(|(id, figures)| figures.latency.count() > 0 && wanted(&names[*id]));
+    let mut all = of_commands.all();
+    all.retain(|(id, figures)| figures.latency.count() > 0 && wanted(of_commands.name(*id)));
     let mut reply = context.reply();
     reply.map(all.len());
     for (id, figures) in all {
-        reply.bulk(names[id].as_bytes());
+        reply.bulk(of_commands.name(id).as_bytes());
         reply.map(2);
         reply.bulk(b"calls");
         reply.integer(integer(figures.latency.count()));

@@ -14,10 +14,10 @@ use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, Watching};
 use crate::context::{Context, Halt, Run};
 use crate::error_codes::code_of;
-use crate::executor::nanoseconds;
 use crate::keyspace::{Row, RowError};
 use crate::session::{Multi, Session};
 use crate::staging::Staged;
+use crate::times::nanoseconds;
 use crate::watches::{TooMany, Watches};
 
 /// Keys that WATCH looks at before others get their turn.
@@ -303,7 +303,7 @@ fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
     for place in 0..multi.len() {
         let (index, arguments) = multi.at(place);
         let start = context.out.len();
-        match context.shared.commands.resolve(index, arguments) {
+        match context.commands.resolve(index, arguments) {
             Ok((id, command)) => {
                 let mut nested =
                     context.nested(command, arguments, multi.staged(place), place, &mut overlay);

@@ -2,38 +2,12 @@
 
 use std::ops::Range;
 
-use pandodb::nonblocking::{EditOld, NewBytes, ValueSource};
+use pandodb::nonblocking::{EditOld, ValueSource};
 use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
-use super::{Context, Found, Halt, Run};
+use super::{Context, Found, Halt, NewString, Run};
 use crate::keyspace::{encode_head, head_bytes};
-
-/// A string that a command is given or makes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum NewString<'a> {
-    /// In memory.
-    Bytes(&'a [u8]),
-    /// In chunks of the store.
-    Large(&'a LargeValue),
-}
-
-impl NewString<'_> {
-    /// Bytes of it.
-    pub(crate) fn len(self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Large(value) => value.len(),
-        }
-    }
-
-    fn to_new_bytes(self) -> NewBytes {
-        match self {
-            Self::Bytes(bytes) => NewBytes::Bytes(bytes.to_vec()),
-            Self::Large(value) => NewBytes::Large(value.clone()),
-        }
-    }
-}
 
 impl<'a> Context<'a> {
     /// Argument `index` as a string to be stored, however long it is.

@@ -6,61 +6,30 @@
 //! nothing can halt it any more. What must outlive a halt is in [`Progress`].
 
 pub(crate) mod edits;
+mod halt;
 mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
 mod rows;
+mod strings;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;
-use pandodb::nonblocking::{Pending, ScanPage, Transaction};
+use pandodb::nonblocking::{ScanPage, Transaction};
 use std::task::Waker;
 
 use crate::client::ClientRecord;
-use crate::commands::{Command, replies};
+use crate::commands::{Command, CommandIndex, replies};
 use crate::context::overlay::Overlay;
 use crate::context::progress::Progress;
 use crate::engine::{Database, Engine};
-use crate::keyspace::RowError;
 use crate::loop_handle::LoopHandle;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::staging::Staged;
 
-pub(crate) use large::NewString;
-pub(crate) use rows::Found;
-
-/// Why a command stopped before its end. Control flow, never shown to a client as such.
-#[must_use]
-pub(crate) enum Halt {
-    /// The engine has to fetch or to wait first.
-    Pending(Pending),
-    /// The engine has failed.
-    Engine(pandodb::Error),
-    /// A row cannot be used.
-    Row(RowError),
-    /// Others get their turn, then the command goes on.
-    Yield,
-    /// The waker of the connection is registered somewhere.
-    Wait,
-    /// The reply is beyond the limit.
-    ReplyTooLong,
-}
-
-impl From<pandodb::Error> for Halt {
-    fn from(error: pandodb::Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<RowError> for Halt {
-    fn from(error: RowError) -> Self {
-        Self::Row(error)
-    }
-}
-
-/// How a run of a command ends.
-pub(crate) type Run = Result<(), Halt>;
+pub(crate) use halt::{Halt, Run};
+pub(crate) use strings::{Found, NewString};
 
 /// Buffers that commands use one after the other; one set for each loop.
 #[derive(Default)]
@@ -106,6 +75,7 @@ pub(crate) struct Context<'a> {
     /// Where in `out` the reply begins, that of EXEC for commands inside.
     pub(crate) reply_start: usize,
     pub(crate) shared: &'a Shared,
+    pub(crate) commands: &'a CommandIndex,
     pub(crate) local: &'a Arc<LoopHandle>,
     pub(crate) record: &'a ClientRecord,
     pub(crate) data: Option<Data<'a>>,
@@ -140,6 +110,7 @@ impl<'a> Context<'a> {
             out: self.out,
             reply_start: self.reply_start,
             shared: self.shared,
+            commands: self.commands,
             local: self.local,
             record: self.record,
             data,

@@ -1,32 +1,11 @@
 //! Reading and writing rows: the only place where commands touch the tables of keys.
 
 use pando_resp::Writer;
+use pandodb::Error;
 use pandodb::nonblocking::{Attempt, Opened};
-use pandodb::{Error, ValueStream};
 
-use super::{Context, Halt, NewString, Run};
+use super::{Context, Found, Halt, NewString, Run};
 use crate::keyspace::{Expiry, Row, RowError, encode, entry_key};
-
-/// What is at a key.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The value that lives; its payload is in the scratch until the next read.
-    pub(crate) row: Option<Row>,
-    /// The expiry entry of the row, of one that has ended too.
-    pub(crate) entry: Option<u64>,
-    /// The string of the row, head included, if it lies in chunks: the payload is empty then.
-    /// Boxed: the usual row is moved about.
-    pub(crate) large: Option<Box<ValueStream>>,
-}
-
-impl Found {
-    /// When the value ends.
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        self.row
-            .and_then(|row| row.expiry)
-            .map(|expiry| expiry.deadline)
-    }
-}
 
 impl Context<'_> {
     /// Reads the row of `key`: in the transaction if the command has one, else as it is now.

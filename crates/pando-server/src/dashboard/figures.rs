@@ -104,7 +104,7 @@ fn commands(shared: &Shared) -> Map<String, Value> {
             "failed": figures.failed,
             "latency": histogram(&figures.latency),
         });
-        (shared.commands.names()[id].clone(), value)
+        (shared.statistics.commands.name(id).to_owned(), value)
     })
     .collect()
 }

@@ -8,9 +8,9 @@ use pando_sync::time::{Duration, Instant, unix_ms};
 
 use super::EventLoop;
 use crate::cleaner::Cleaned;
-use crate::executor::nanoseconds;
 use crate::loop_handle::Token;
 use crate::memory_use::MemoryUse;
+use crate::times::nanoseconds;
 
 /// How often the cleaner looks for what is due.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);

@@ -17,14 +17,16 @@ use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
 
+use crate::advance::Next;
 use crate::cleaner::Cleaner;
-use crate::connection::{Connection, Next, SpareBuffers};
-use crate::executor::milliseconds;
+use crate::commands::CommandIndex;
+use crate::connection::{Connection, SpareBuffers};
 use crate::loop_data::{LoopData, RoundCounts, Turn};
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::timers::Timers;
+use crate::times::milliseconds;
 
 /// Token of the loop's own waker; connections follow.
 pub(crate) const WAKER: mio::Token = mio::Token(0);
@@ -39,6 +41,7 @@ pub(crate) struct EventLoop {
     pub(super) index: usize,
     pub(super) poll: Poll,
     pub(super) shared: Arc<Shared>,
+    pub(super) commands: Arc<CommandIndex>,
     pub(super) handle: Arc<LoopHandle>,
     pub(super) connections: Slab<Connection>,
     /// Connections that can go on.
@@ -74,6 +77,7 @@ impl EventLoop {
         poll: Poll,
         handle: Arc<LoopHandle>,
         shared: Arc<Shared>,
+        commands: Arc<CommandIndex>,
     ) -> Self {
         let wake = |token| TokenWake::new(token, handle.clone());
         let durable_wake = wake(Token::Durable);
@@ -82,6 +86,7 @@ impl EventLoop {
             index,
             poll,
             shared,
+            commands,
             connections: Slab::new(),
             runnable: VecDeque::new(),
             touched: Vec::new(),
@@ -256,6 +261,7 @@ impl EventLoop {
         let (round_clock, round_ms) = (now(), unix_ms());
         let mut turn = Turn {
             shared: &self.shared,
+            commands: &self.commands,
             handle: &self.handle,
             data: self.data.as_mut(),
             read_buffer: &mut self.read_buffer,

@@ -1,0 +1,171 @@
+//! The turn of a connection: reads, finds commands, executes them.
+
+use std::io::{self, Read as _};
+
+use pando_sync::time::Instant;
+
+use crate::connection::{Connection, SpareBuffers};
+use crate::executor::Step;
+use crate::intake::Input;
+use crate::loop_data::Turn;
+use crate::staging::Staging;
+
+/// Commands that a connection executes in one turn.
+const COMMANDS_PER_TURN: usize = 1024;
+/// Bytes that a connection reads in one turn.
+const READ_BYTES_PER_TURN: usize = 512 * 1024;
+/// Unexecuted input beyond which nothing is read.
+const INPUT_BYTES_AHEAD: usize = 128 * 1024;
+
+/// What the loop does with a connection after its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Next {
+    /// It has more to do at once.
+    Again,
+    /// It waits for an event or a wake-up.
+    Wait,
+}
+
+impl Connection {
+    /// True if no more input can be used for now.
+    fn has_enough(&self) -> bool {
+        let staging = self.buffers.as_ref().map(|buffers| &buffers.staging);
+        if let Some(begin) = staging.and_then(Staging::begins_at) {
+            // What comes before the argument stays.
+            return self.input_ahead().saturating_sub(begin) >= INPUT_BYTES_AHEAD;
+        }
+        // A command that is still arriving is read to its end, whatever its length; its limits are
+        // the parser's.
+        !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD
+    }
+
+    /// Reads what there is, up to a turn's share. True if there was something.
+    fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> bool {
+        let mut left = READ_BYTES_PER_TURN;
+        while self.readable && left > 0 && !self.at_end && !self.session.closing {
+            if self.has_enough() {
+                break;
+            }
+            let room = turn.read_buffer.len().min(left);
+            match self.stream.read(&mut turn.read_buffer[..room]) {
+                Ok(0) => self.at_end = true,
+                Ok(count) => {
+                    left -= count;
+                    turn.counts.received(count);
+                    let buffers = self
+                        .buffers
+                        .get_or_insert_with(|| spare.pop().unwrap_or_default());
+                    buffers.input.extend_from_slice(&turn.read_buffer[..count]);
+                    // A short read has emptied the socket; the next bytes make a new event. The
+                    // end does not, if it was announced together with these bytes.
+                    if count < room && !self.read_closed {
+                        self.readable = false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.broken = true;
+                    break;
+                }
+            }
+        }
+        left < READ_BYTES_PER_TURN
+    }
+
+    /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
+    /// all connections have had theirs: their writes share a flush.
+    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
+        turn.is_clock_new = false;
+        let most = turn.shared.settings.output_bytes_max();
+        let received = self.owed() < self.output_bytes_max(most) && self.fill(turn, spare);
+        let mut left = COMMANDS_PER_TURN;
+        let mut next = Next::Wait;
+        while self.buffers.is_some() && !self.session.closing && !self.broken {
+            if self.owed() >= self.output_bytes_max(most) {
+                self.stalled = true;
+                break;
+            }
+            if left == 0 {
+                next = Next::Again;
+                break;
+            }
+            let step = if self.running.is_some() {
+                self.unpark();
+                self.resume(turn)
+            } else if turn.stopping {
+                break;
+            } else {
+                let found = self.parse(turn);
+                self.starved = found == Input::Starved;
+                match found {
+                    Input::Command { consumed } => match self.burst(turn, consumed, left) {
+                        0 => self.begin(turn, consumed),
+                        count => {
+                            left -= count;
+                            continue;
+                        }
+                    },
+                    Input::Starved => {
+                        if self.readable && !self.at_end {
+                            next = Next::Again;
+                        }
+                        break;
+                    }
+                    Input::Stuck => break,
+                }
+            };
+            match step {
+                Step::Done => {
+                    self.allowance.grow();
+                    left -= 1;
+                }
+                Step::Suspended => {
+                    self.allowance.shrink();
+                    break;
+                }
+                Step::Yielded => {
+                    next = Next::Again;
+                    break;
+                }
+            }
+        }
+        self.compact();
+        self.note_arrival(received, turn.clock);
+        next
+    }
+
+    /// Remembers since when the peer owes the rest of a command: only while nothing else is waited
+    /// for.
+    fn note_arrival(&mut self, received: bool, clock: Instant) {
+        let has_begun = self.buffers.as_ref().is_some_and(|buffers| {
+            buffers.input.len() > buffers.offset || buffers.staging.is_arriving()
+        });
+        let waits = self.running.is_some() || self.stalled || self.at_end;
+        if !has_begun || !self.starved || waits {
+            self.unfinished_since = None;
+        } else if received || self.unfinished_since.is_none() {
+            self.unfinished_since = Some(clock);
+        }
+    }
+
+    /// The running command has another turn.
+    fn unpark(&mut self) {
+        if let Some(buffers) = &mut self.buffers {
+            buffers.spending.unpark();
+        }
+    }
+
+    /// Drops executed input.
+    fn compact(&mut self) {
+        if let Some(buffers) = &mut self.buffers {
+            if buffers.offset == buffers.input.len() {
+                buffers.input.clear();
+            } else if buffers.offset > 0 {
+                buffers.input.drain(..buffers.offset);
+            }
+            buffers.offset = 0;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Strings as commands find them and make them.
+
+use pandodb::nonblocking::NewBytes;
+use pandodb::{LargeValue, ValueStream};
+
+use crate::keyspace::Row;
+
+/// What is at a key.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The value that lives; its payload is in the scratch until the next read.
+    pub(crate) row: Option<Row>,
+    /// The expiry entry of the row, of one that has ended too.
+    pub(crate) entry: Option<u64>,
+    /// The string of the row, head included, if it lies in chunks: the payload is empty then.
+    /// Boxed: the usual row is moved about.
+    pub(crate) large: Option<Box<ValueStream>>,
+}
+
+impl Found {
+    /// When the value ends.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.row
+            .and_then(|row| row.expiry)
+            .map(|expiry| expiry.deadline)
+    }
+}
+
+/// A string that a command is given or makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NewString<'a> {
+    /// In memory.
+    Bytes(&'a [u8]),
+    /// In chunks of the store.
+    Large(&'a LargeValue),
+}
+
+impl NewString<'_> {
+    /// Bytes of it.
+    pub(crate) fn len(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Large(value) => value.len(),
+        }
+    }
+
+    pub(super) fn to_new_bytes(self) -> NewBytes {
+        match self {
+            Self::Bytes(bytes) => NewBytes::Bytes(bytes.to_vec()),
+            Self::Large(value) => NewBytes::Large(value.clone()),
+        }
+    }
+}
