@@ -21,6 +21,8 @@ pub(crate) struct Imports {
     /// Names of items, methods included.
     pub(crate) items: BTreeSet<String>,
     pub(crate) uses: Vec<Use>,
+    /// Words of code that is no `use` and no `mod`.
+    pub(crate) words: BTreeSet<String>,
     /// Paths in code, of at least two words.
     pub(crate) paths: Vec<Vec<String>>,
 }
@@ -129,7 +131,12 @@ impl<'a> Reader<'a> {
                 self.inline.pop_if(|around| *around == self.braces);
                 self.at += 1;
             }
-            _ => self.at += 1,
+            token => {
+                if is_word(token) {
+                    self.found.words.insert(token.to_owned());
+                }
+                self.at += 1;
+            }
         }
     }
 
@@ -228,6 +235,7 @@ impl<'a> Reader<'a> {
     fn path(&mut self) {
         let limits_a_pub = self.before() == "in";
         let mut path = vec![self.token(self.at).to_owned()];
+        self.found.words.insert(path[0].clone());
         self.at += 1;
         while self.token(self.at) == "::" && is_word(self.token(self.at + 1)) {
             path.push(self.token(self.at + 1).to_owned());

@@ -3,7 +3,7 @@
 //! A path is followed through the modules to the file that defines what it names. `lib.rs`,
 //! `main.rs` and `mod.rs` count as what they re-export: a name that such a file only passes on is
 //! one of the file that it comes from, and passing it on is no import. What they define or use
-//! themselves is theirs.
+//! themselves is theirs, names among it that they pass on as well.
 //!
 //! Left out, since the text alone does not say: methods that are called on a value, names that
 //! come out of a glob and that no file under it defines, macros that are exported by name, and
@@ -103,7 +103,7 @@ impl Crate {
                 .imports
                 .uses
                 .iter()
-                .filter(|leaf| !(leaf.public && module.passes_on()));
+                .filter(|leaf| !(leaf.public && module.passes_on()) || module.uses(leaf));
             let named = used.filter_map(|leaf| match self.follow(from, leaf, 0)? {
                 // What is used of it says where that is.
                 Target::Module(to) if self.modules[to].passes_on() => None,
@@ -195,6 +195,12 @@ impl Crate {
 }
 
 impl Module {
+    /// True if its own code says the name of `leaf`.
+    fn uses(&self, leaf: &Use) -> bool {
+        let name = leaf.name.as_ref();
+        name.is_some_and(|name| self.imports.words.contains(name))
+    }
+
     /// True for the files that pass names on.
     fn passes_on(&self) -> bool {
         let name = self.file.rsplit('/').next();
@@ -282,6 +288,8 @@ mod tests {
             &["a.rs -> lib.rs", "lib.rs -> a.rs"],
         );
         let lib = ("lib.rs", "mod a; pub type L = a::A;");
+        check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
+        let lib = ("lib.rs", "mod a; pub use a::A; fn f(a: A) {}");
         check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
         // In any other file a `pub use` is an import, and the name is the file's from there on.
         let lib = ("lib.rs", "mod a; mod b; mod c;");
