@@ -9,7 +9,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
 
-use crate::commands::replies;
+use crate::context::replies;
 use crate::loop_handle::Message;
 use crate::shared::{Shared, Stage};
 

@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank, WakerArc};
 
-use crate::error_codes::ErrorCodes;
+use crate::figures::error_codes::ErrorCodes;
 
 /// Something another thread wants of a loop.
 #[derive(Debug)]

@@ -9,16 +9,17 @@ use pando_sync::{Arc, thread};
 use pandodb::Db;
 
 use crate::acceptor;
-use crate::commands::{CommandIndex, FAMILIES};
-use crate::engine::Engine;
+use crate::commands::FAMILIES;
+use crate::context::CommandIndex;
+use crate::data::engine::Engine;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, WAKER};
-use crate::http_endpoint::HttpEndpoint;
+use crate::figures::statistics::ServerStatistics;
+use crate::http::HttpEndpoint;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::statistics::ServerStatistics;
 
 /// Open files beside those of clients.
 const OTHER_FILES: u64 = 128;

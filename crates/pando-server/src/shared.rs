@@ -7,18 +7,18 @@ use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex, Rank};
 
-use crate::client::Registry;
-use crate::compaction::Compaction;
-use crate::cursor::Cursors;
-use crate::engine::Engine;
-use crate::latency_monitor::LatencyMonitor;
+use crate::client::record::Registry;
+use crate::client::watches::WatchBytes;
+use crate::data::compaction::Compaction;
+use crate::data::cursor::Cursors;
+use crate::data::engine::Engine;
+use crate::figures::latency_monitor::LatencyMonitor;
+use crate::figures::slow_log::SlowLog;
+use crate::figures::statistics::ServerStatistics;
 use crate::log::Events;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
-use crate::slow_log::SlowLog;
-use crate::statistics::ServerStatistics;
-use crate::watches::WatchBytes;
 
 /// How far the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,9 +20,9 @@ pub(crate) const LISTED: [Listed; 2] = [
         package: "pando-server",
         reason: "is one idea: a command is a function over its context, where EXEC and COMMAND find others",
         files: &[
-            "commands/index.rs",
-            "commands/specification.rs",
+            "context/index.rs",
             "context/mod.rs",
+            "context/specification.rs",
         ],
     },
     Listed {

@@ -1,7 +1,6 @@
 //! APPEND and SETRANGE: strings that grow in place.
 
-use super::{Command, Flags, Keys, replies};
-use crate::context::{Context, Found, NewString, Run};
+use crate::context::{Command, Context, Flags, Found, Keys, NewString, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {

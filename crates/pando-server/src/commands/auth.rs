@@ -3,8 +3,7 @@
 use pando_resp::{Version, parse_integer};
 
 use super::client::valid_name;
-use super::{Command, Flags, Group, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Group, Run, replies};
 
 /// The version of Redis whose commands and errors are spoken.
 pub(crate) const REDIS_VERSION: &str = "7.2.5";

@@ -1,8 +1,7 @@
 //! CLIENT and its subcommands, but for KILL.
 
 use super::client_kill::kill;
-use super::{Command, Flags, Group, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Group, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING.and(Flags::NOSCRIPT);
 const ADMIN: Flags = FLAGS.and(Flags::ADMIN);

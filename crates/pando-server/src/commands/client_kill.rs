@@ -4,9 +4,8 @@ use pando_resp::parse_integer;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::unix_ms;
 
-use super::replies;
-use crate::client::ClientRecord;
-use crate::context::{Context, Run};
+use crate::client::record::ClientRecord;
+use crate::context::{Context, Run, replies};
 use crate::loop_handle::Message;
 
 /// Which clients are meant: those that every given filter takes.

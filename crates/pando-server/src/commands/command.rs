@@ -2,9 +2,8 @@
 
 use pando_resp::{Arguments, Writer};
 
-use super::{Command, CommandIndex, Flags, Group, Keys, Kind, replies};
-use crate::context::{Context, Run};
-use crate::glob;
+use crate::commands::glob;
+use crate::context::{Command, CommandIndex, Context, Flags, Group, Keys, Kind, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
 

@@ -1,9 +1,8 @@
 //! PANDO with its COMPACT, and BGREWRITEAOF, which asks for the same.
 
 use super::profile::profile;
-use super::{Command, Flags, Kind, replies};
-use crate::compaction::Compaction;
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Kind, Run, replies};
+use crate::data::compaction::Compaction;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 

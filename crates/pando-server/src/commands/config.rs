@@ -2,11 +2,10 @@
 
 use pando_resp::parse_integer;
 
-use super::{Command, Flags, replies};
-use crate::context::{Context, Run};
-use crate::engine::bytes;
-use crate::glob;
-use crate::keyspace::DATABASES;
+use crate::commands::glob;
+use crate::context::{Command, Context, Flags, Run, replies};
+use crate::data::engine::bytes;
+use crate::data::keyspace::DATABASES;
 use crate::log::LogLevel;
 use crate::options::Durability;
 use crate::shared::Shared;

@@ -1,8 +1,7 @@
 //! PING, ECHO, SELECT, QUIT, RESET.
 
-use super::{Command, Flags, Group, replies};
-use crate::context::{Context, Run};
-use crate::keyspace::DATABASES;
+use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::data::keyspace::DATABASES;
 
 const FAST: Flags = Flags::FAST;
 

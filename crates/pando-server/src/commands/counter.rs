@@ -2,9 +2,8 @@
 
 use pando_resp::parse_integer;
 
-use super::{Command, replies};
-use crate::context::{Context, NewString, Run};
-use crate::decimal::{Decimal, DecimalError};
+use crate::commands::decimal::{Decimal, DecimalError};
+use crate::context::{Command, Context, NewString, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {

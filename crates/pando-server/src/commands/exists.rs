@@ -1,7 +1,6 @@
 //! DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
-use super::{Command, Flags, Group, Keys, Kind};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
 
 const COMPLEXITY: &str = "O(N) where N is the number of keys.";
 

@@ -1,7 +1,6 @@
 //! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT with NX, XX, GT, LT; PERSIST; the times of SET and GETEX.
 
-use super::{Command, Flags, Group, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Group, Run, replies};
 
 const fn expiring(
     name: &'static str,

@@ -1,8 +1,7 @@
 //! FLUSHDB and FLUSHALL: tables are dropped whole, in one commit, whatever their size.
 
-use super::{Command, Flags, Keys, Kind, replies};
-use crate::context::{Context, Run};
-use crate::keyspace::DATABASES;
+use crate::context::{Command, Context, Flags, Keys, Kind, Run, replies};
+use crate::data::keyspace::DATABASES;
 
 const fn flushing(
     name: &'static str,

@@ -1,8 +1,7 @@
 //! GET, STRLEN, GETDEL, GETEX, GETSET.
 
 use super::expire::{Expire, parse_expire};
-use super::{Command, Flags, Keys, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Keys, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {

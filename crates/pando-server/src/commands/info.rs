@@ -1,8 +1,8 @@
 //! INFO.
 
+use super::info_text;
 use super::info_text::Shown;
-use super::{Command, Flags, info_text};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Run};
 use crate::shared::Shared;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {

@@ -8,11 +8,11 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
-use crate::compaction::{Ended, Running};
-use crate::engine::bytes;
-use crate::gauges::gauges;
+use crate::data::compaction::{Ended, Running};
+use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
-use crate::memory_use::{MemoryUse, resident_bytes};
+use crate::report::gauges::gauges;
+use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
 /// Who is shown a section that was not asked for by name.

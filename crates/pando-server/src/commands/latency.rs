@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use pando_stats::Histogram;
 
-use super::{Command, Flags};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Run};
 
 const FLAGS: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING);
 /// Upper end of the first bucket of LATENCY HISTOGRAM; each next one is twice as wide.

@@ -1,8 +1,7 @@
 //! MGET, MSET, MSETNX.
 
 use super::set::entry_to_replace;
-use super::{Command, Flags, Keys, Kind, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Keys, Kind, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Command, Flags, Group, Keys, Kind, replies};
-use crate::context::{Context, Run};
-use crate::memory_use::{MemoryUse, resident_bytes};
+use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run, replies};
+use crate::report::memory_use::{MemoryUse, resident_bytes};
 
 /// What an entry takes in a leaf beside its bytes.
 const ENTRY_BYTES: usize = 8;

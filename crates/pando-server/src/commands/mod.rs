@@ -11,11 +11,12 @@ mod compact;
 mod config;
 mod connection;
 mod counter;
+mod decimal;
 mod exists;
 mod expire;
 mod flush;
 mod get;
-mod index;
+mod glob;
 mod info;
 mod info_text;
 mod latency;
@@ -23,19 +24,17 @@ mod many;
 mod memory;
 mod profile;
 mod range;
-pub(crate) mod replies;
 mod save;
 mod set;
 mod slowlog;
-mod specification;
 mod transaction;
 mod ttl;
 mod waitaof;
 mod walk;
 
-pub(crate) use index::CommandIndex;
+use crate::context::Command;
+
 pub(crate) use info::info_all;
-pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use transaction::{queue, runs_at_once};
 
 /// The table.

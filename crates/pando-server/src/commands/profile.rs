@@ -2,8 +2,7 @@
 
 use pandodb::{CommitStep, Spent, Wait};
 
-use super::replies;
-use crate::context::{Context, Run};
+use crate::context::{Context, Run, replies};
 
 pub(super) fn profile(context: &mut Context<'_>) -> Run {
     if context.is(2, "on") {

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Command, Flags};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Run};
 
 const READONLY: Flags = Flags::READONLY;
 const COMPLEXITY: &str = "O(N) where N is the length of the returned string.";

@@ -7,9 +7,8 @@ use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
-use super::{Command, Flags, Keys, Kind, replies};
 use crate::context::progress::Job;
-use crate::context::{Context, Halt, Run};
+use crate::context::{Command, Context, Flags, Halt, Keys, Kind, Run, replies};
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 

@@ -1,12 +1,11 @@
 //! SET with all its options, SETNX, SETEX, PSETEX.
 
 use super::expire::{Expire, parse_expire};
-use super::{Command, Keys, replies};
-use crate::context::{Context, Found, Halt, Run};
+use crate::context::{Command, Context, Flags, Found, Halt, Keys, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
-        flags: super::Flags::WRITE.and(super::Flags::DENYOOM),
+        flags: Flags::WRITE.and(Flags::DENYOOM),
         large: Keys::SECOND,
         summary: "Sets the string value of a key, ignoring its type.",
         ..Command::write("set", -3, set)

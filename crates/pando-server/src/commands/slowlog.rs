@@ -2,8 +2,7 @@
 
 use pando_resp::parse_integer;
 
-use super::{Command, Flags, replies};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::ADMIN.and(Flags::LOADING);
 

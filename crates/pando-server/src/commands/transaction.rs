@@ -9,16 +9,15 @@ use pando_stats::Ticker;
 use pando_sync::time::now;
 use pandodb::nonblocking::Attempt;
 
-use super::{Command, Flags, Group, Keys, Kind, replies};
+use crate::client::session::{Multi, Session};
+use crate::client::staging::Staged;
+use crate::client::watches::{TooMany, Watches};
 use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, Watching};
-use crate::context::{Context, Halt, Run};
-use crate::error_codes::code_of;
-use crate::keyspace::{Row, RowError};
-use crate::session::{Multi, Session};
-use crate::staging::Staged;
+use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run, replies};
+use crate::data::keyspace::{Row, RowError};
+use crate::figures::error_codes::code_of;
 use crate::times::nanoseconds;
-use crate::watches::{TooMany, Watches};
 
 /// Keys that WATCH looks at before others get their turn.
 const WATCHES_PER_TURN: usize = 512;

@@ -1,7 +1,6 @@
 //! TTL, PTTL, EXPIRETIME, PEXPIRETIME.
 
-use super::{Command, Group};
-use crate::context::{Context, Run};
+use crate::context::{Command, Context, Group, Run};
 
 const fn asking(
     name: &'static str,

@@ -4,8 +4,7 @@
 
 use pando_sync::time::{Duration, now};
 
-use super::{Command, Flags, Group, Keys, Kind};
-use crate::context::{Context, Halt, Run};
+use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run};
 
 const fn waiting(
     name: &'static str,

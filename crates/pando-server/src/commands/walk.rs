@@ -9,11 +9,10 @@ use std::ops::Bound;
 use pando_resp::Writer;
 use pandodb::nonblocking::Attempt;
 
-use super::{Command, Flags, Group, Keys, Kind, replies};
+use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
-use crate::context::{Context, Halt, Run};
-use crate::glob;
-use crate::keyspace::Row;
+use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run, replies};
+use crate::data::keyspace::Row;
 
 /// Leaves that are looked at before others get their turn.
 const LEAVES_PER_TURN: usize = 8;

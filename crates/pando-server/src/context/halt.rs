@@ -2,7 +2,7 @@
 
 use pandodb::nonblocking::Pending;
 
-use crate::keyspace::RowError;
+use crate::data::keyspace::RowError;
 
 /// Why a command stopped before its end. Control flow, never shown to a client as such.
 #[must_use]

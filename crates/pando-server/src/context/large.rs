@@ -7,7 +7,7 @@ use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
 use super::{Context, Found, Halt, NewString, Run};
-use crate::keyspace::{encode_head, head_bytes};
+use crate::data::keyspace::{encode_head, head_bytes};
 
 impl<'a> Context<'a> {
     /// Argument `index` as a string to be stored, however long it is.

@@ -1,4 +1,4 @@
-//! What a command runs in: its arguments, its reply, its session, the data.
+//! What a command is, and what it runs in: its arguments, its reply, its session, the data.
 //!
 //! A command is a synchronous function that may be run again from its beginning. It stops with a
 //! [`Halt`] whenever it would have to wait; its reply and its uncommitted writes are dropped then,
@@ -7,10 +7,13 @@
 
 pub(crate) mod edits;
 mod halt;
+mod index;
 mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
+pub(crate) mod replies;
 mod rows;
+mod specification;
 mod strings;
 
 use pando_resp::{Arguments, Writer, parse_integer};
@@ -18,17 +21,18 @@ use pando_sync::Arc;
 use pandodb::nonblocking::{ScanPage, Transaction};
 use std::task::Waker;
 
-use crate::client::ClientRecord;
-use crate::commands::{Command, CommandIndex, replies};
+use crate::client::record::ClientRecord;
+use crate::client::session::Session;
+use crate::client::staging::Staged;
 use crate::context::overlay::Overlay;
 use crate::context::progress::Progress;
-use crate::engine::{Database, Engine};
+use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
-use crate::session::Session;
 use crate::shared::Shared;
-use crate::staging::Staged;
 
 pub(crate) use halt::{Halt, Run};
+pub(crate) use index::CommandIndex;
+pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use strings::{Found, NewString};
 
 /// Buffers that commands use one after the other; one set for each loop.

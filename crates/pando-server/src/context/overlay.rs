@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::keyspace::DATABASES;
+use crate::data::keyspace::DATABASES;
 
 /// Changes of one EXEC.
 #[derive(Debug, Default)]

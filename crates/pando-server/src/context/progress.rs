@@ -9,7 +9,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
-use crate::watches::Watches;
+use crate::client::watches::Watches;
 
 /// An iteration over a database that has come some way.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use pandodb::Error;
 use pandodb::nonblocking::{Attempt, Opened};
 
 use super::{Context, Found, Halt, NewString, Run};
-use crate::keyspace::{Expiry, Row, RowError, encode, entry_key};
+use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key};
 
 impl Context<'_> {
     /// Reads the row of `key`: in the transaction if the command has one, else as it is now.

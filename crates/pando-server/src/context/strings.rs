@@ -3,7 +3,7 @@
 use pandodb::nonblocking::NewBytes;
 use pandodb::{LargeValue, ValueStream};
 
-use crate::keyspace::Row;
+use crate::data::keyspace::Row;
 
 /// What is at a key.
 #[derive(Debug, Default)]

@@ -13,12 +13,12 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::now;
 
 use super::{EventLoop, WAKER};
-use crate::cleaner::Cleaner;
-use crate::client::ClientRecord;
+use crate::client::record::ClientRecord;
 use crate::connection::Connection;
-use crate::keepalive::keep_alive;
-use crate::keyspace::DATABASES;
-use crate::loop_data::LoopData;
+use crate::connection::loop_data::LoopData;
+use crate::data::cleaner::Cleaner;
+use crate::data::keyspace::DATABASES;
+use crate::event_loop::keepalive::keep_alive;
 use crate::loop_handle::{Message, Token, TokenWake};
 
 impl EventLoop {

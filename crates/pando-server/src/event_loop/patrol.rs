@@ -7,9 +7,9 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::{Duration, Instant, unix_ms};
 
 use super::EventLoop;
-use crate::cleaner::Cleaned;
+use crate::data::cleaner::Cleaned;
 use crate::loop_handle::Token;
-use crate::memory_use::MemoryUse;
+use crate::report::memory_use::MemoryUse;
 use crate::times::nanoseconds;
 
 /// How often the cleaner looks for what is due.

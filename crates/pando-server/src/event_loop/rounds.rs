@@ -17,15 +17,15 @@ use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
 
-use crate::advance::Next;
-use crate::cleaner::Cleaner;
-use crate::commands::CommandIndex;
+use crate::connection::advance::Next;
+use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
 use crate::connection::{Connection, SpareBuffers};
-use crate::loop_data::{LoopData, RoundCounts, Turn};
+use crate::context::CommandIndex;
+use crate::data::cleaner::Cleaner;
+use crate::event_loop::slab::Slab;
+use crate::event_loop::timers::Timers;
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::shared::Shared;
-use crate::slab::Slab;
-use crate::timers::Timers;
 use crate::times::milliseconds;
 
 /// Token of the loop's own waker; connections follow.

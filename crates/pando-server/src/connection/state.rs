@@ -14,16 +14,16 @@ use pando_sync::time::{Duration, Instant, now};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
-use crate::burst::Allowance;
-use crate::client::ClientRecord;
+use crate::client::record::ClientRecord;
+use crate::client::session::Session;
+use crate::client::staging::Staging;
+use crate::connection::burst::Allowance;
+use crate::connection::loop_data::Turn;
+use crate::connection::output::Output;
+use crate::connection::running::Running;
 use crate::context::progress::Progress;
-use crate::loop_data::Turn;
+use crate::figures::spending::Spending;
 use crate::loop_handle::TokenWake;
-use crate::output::Output;
-use crate::running::Running;
-use crate::session::Session;
-use crate::spending::Spending;
-use crate::staging::Staging;
 
 /// Unsent replies of a peer that has not authenticated, beyond which nothing is executed.
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;

@@ -7,8 +7,8 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Instant;
 use pando_sync::{Mutex, Rank};
 
-use crate::command_statistics::CommandStatistics;
-use crate::rates::{PerSecond, Rates};
+use crate::figures::command_statistics::CommandStatistics;
+use crate::figures::rates::{PerSecond, Rates};
 
 /// Counters of the server, figures of its commands, and rates.
 #[derive(Debug)]

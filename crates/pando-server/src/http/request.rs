@@ -1,7 +1,7 @@
 //! The little of HTTP/1.1 that scrapers and probes need: one request without a body, one reply,
 //! and the connection ends. Input is anything at all; what is kept of it is bounded.
 
-use crate::dashboard::POLICY;
+use crate::report::dashboard::POLICY;
 
 /// Longest request line with its headers.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;

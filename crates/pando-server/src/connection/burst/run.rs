@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
 
-use crate::commands::{Command, CommandIndex};
-use crate::engine::Engine;
-use crate::keyspace::{KeyFolder, head_bytes};
+use crate::context::{Command, CommandIndex};
+use crate::data::engine::Engine;
+use crate::data::keyspace::{KeyFolder, head_bytes};
 
 /// Bytes of commands that are taken together: what is copied stays in the caches.
 const BYTES_MAX: usize = 64 * 1024;

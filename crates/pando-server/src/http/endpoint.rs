@@ -12,10 +12,10 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use pando_sync::time::{Duration, Instant, now};
 
-use crate::dashboard::{page, stats_json};
 use crate::error::Error;
-use crate::http_request::{REQUEST_BYTES_MAX, Request, parse, reply};
-use crate::metrics_text::{not_ready, render};
+use crate::http::request::{REQUEST_BYTES_MAX, Request, parse, reply};
+use crate::report::dashboard::{page, stats_json};
+use crate::report::metrics_text::{not_ready, render};
 use crate::shared::{Shared, Stage};
 
 /// Connections at a time.

@@ -6,11 +6,11 @@ use pando_sync::time::{Instant, now};
 use pandodb::nonblocking::{Reactor, Transaction};
 use std::task::Waker;
 
-use crate::burst::Burst;
-use crate::commands::CommandIndex;
+use crate::connection::burst::Burst;
+use crate::connection::lookahead::Prefetch;
+use crate::context::CommandIndex;
 use crate::context::Scratch;
-use crate::engine::Engine;
-use crate::lookahead::Prefetch;
+use crate::data::engine::Engine;
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 

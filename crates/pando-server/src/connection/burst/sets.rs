@@ -9,9 +9,9 @@ use pandodb::nonblocking::{Attempt, Outcome, Transaction};
 
 use super::Done;
 use super::run::{Burst, PlainKind};
+use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
 use crate::context::{Context, Data, Halt};
-use crate::loop_data::{LoopData, Turn};
 
 /// The reply of a SET that has set.
 const OK: &[u8] = b"+OK\r\n";

@@ -4,10 +4,10 @@ use pando_resp::{Arguments, Span, Version};
 use pando_sync::atomic::Ordering;
 use pandodb::Lsn;
 
-use crate::client::ClientRecord;
-use crate::spending::Profiles;
-use crate::staging::Staged;
-use crate::watches::Watches;
+use crate::client::record::ClientRecord;
+use crate::client::staging::Staged;
+use crate::client::watches::Watches;
+use crate::figures::spending::Profiles;
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@ use std::io::{self, Read as _};
 
 use pando_sync::time::Instant;
 
+use crate::client::staging::Staging;
+use crate::connection::executor::Step;
+use crate::connection::intake::Input;
+use crate::connection::loop_data::Turn;
 use crate::connection::{Connection, SpareBuffers};
-use crate::executor::Step;
-use crate::intake::Input;
-use crate::loop_data::Turn;
-use crate::staging::Staging;
 
 /// Commands that a connection executes in one turn.
 const COMMANDS_PER_TURN: usize = 1024;

@@ -6,8 +6,8 @@ use pandodb::{Lsn, Table};
 use super::Done;
 use super::run::Burst;
 use crate::connection::Connection;
-use crate::keyspace::Row;
-use crate::loop_data::Turn;
+use crate::connection::loop_data::Turn;
+use crate::data::keyspace::Row;
 
 impl Connection {
     /// Runs GETs until all are done, one has to wait, or enough replies are unsent.

@@ -18,15 +18,16 @@ use pando_stats::Ticker;
 use pandodb::Lsn;
 use pandodb::nonblocking::{Attempt, Outcome, Pending};
 
-use crate::commands::{self, Command, CommandIndex, Flags, Kind, replies};
+use crate::commands;
+use crate::connection::lookahead::{KEYS_MAX, Outlook};
+use crate::connection::loop_data::Turn;
+use crate::connection::running::Running;
 use crate::connection::{Buffers, Connection};
 use crate::context::progress::Progress;
+use crate::context::{Command, CommandIndex, Flags, Kind, replies};
 use crate::context::{Context, Data, Halt, Run};
-use crate::error_codes::code_of;
-use crate::lookahead::{KEYS_MAX, Outlook};
-use crate::loop_data::Turn;
+use crate::figures::error_codes::code_of;
 use crate::options::Durability;
-use crate::running::Running;
 
 /// Conflicts after which others get their turn.
 const CONFLICTS_PER_TURN: u32 = 8;

@@ -19,7 +19,7 @@ mod sets;
 use pandodb::Lsn;
 
 use crate::connection::Connection;
-use crate::loop_data::Turn;
+use crate::connection::loop_data::Turn;
 use crate::options::Durability;
 use crate::times::nanoseconds;
 

@@ -3,12 +3,12 @@
 use pando_resp::Arguments;
 use pando_sync::time::Duration;
 
-use crate::commands::{Command, Flags};
 use crate::connection::Connection;
+use crate::connection::loop_data::Turn;
+use crate::connection::running::Running;
 use crate::context::progress::Progress;
-use crate::loop_data::Turn;
-use crate::running::Running;
-use crate::slow_log::{SlowCommand, kept};
+use crate::context::{Command, Flags};
+use crate::figures::slow_log::{SlowCommand, kept};
 use crate::times::nanoseconds;
 
 impl Connection {

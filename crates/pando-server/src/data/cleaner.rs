@@ -13,9 +13,9 @@ use pando_stats::Ticker;
 use pando_sync::time::unix_ms;
 use pandodb::nonblocking::{Attempt, Opened, Outcome, Reactor, ScanPage, Transaction};
 
-use crate::engine::{Database, Engine};
-use crate::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
-use crate::statistics::ServerStatistics;
+use crate::data::engine::{Database, Engine};
+use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
+use crate::figures::statistics::ServerStatistics;
 
 /// Most entries of one transaction.
 const BATCH: usize = 64;

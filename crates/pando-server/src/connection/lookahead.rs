@@ -13,9 +13,9 @@
 use pando_resp::{Arguments, Limits, Parsed, Parser};
 use pandodb::nonblocking::{Attempt, Prefetched, Reactor};
 
-use crate::commands::{Command, CommandIndex, Kind};
-use crate::engine::Engine;
-use crate::session::Session;
+use crate::client::session::Session;
+use crate::context::{Command, CommandIndex, Kind};
+use crate::data::engine::Engine;
 
 /// Keys ahead of the one that waits that are looked at.
 pub(crate) const KEYS_MAX: usize = 1024;

@@ -4,7 +4,7 @@
 use pandodb::nonblocking::{Attempt, Opened};
 use pandodb::{Db, Error, Lsn, Table};
 
-use crate::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
+use crate::data::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
 
 const MIB: u64 = 1024 * 1024;
 

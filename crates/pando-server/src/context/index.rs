@@ -137,8 +137,8 @@ fn hash(name: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FAMILIES;
     use super::*;
+    use crate::commands::FAMILIES;
 
     #[test]
     fn every_command_is_found_in_any_case() {

@@ -10,8 +10,8 @@ use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::time::now;
 use pandodb::{Db, Report};
 
-use crate::gauges::{Gauge, gauges};
-use crate::memory_use::{MemoryUse, resident_bytes};
+use crate::report::gauges::{Gauge, gauges};
+use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
 /// Buckets of times end at 1,024 nanoseconds and powers of two of it: up to 17 seconds.

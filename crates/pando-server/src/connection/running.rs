@@ -3,7 +3,7 @@
 use pando_sync::time::Instant;
 use pandodb::nonblocking::Transaction;
 
-use crate::commands::Command;
+use crate::context::Command;
 
 /// What is known of it until it ends.
 pub(crate) struct Running {

@@ -2,10 +2,10 @@
 
 use pando_resp::Parsed;
 
-use crate::commands::replies;
+use crate::client::staging::{Destination, Intake};
 use crate::connection::Connection;
-use crate::loop_data::Turn;
-use crate::staging::{Destination, Intake};
+use crate::connection::loop_data::Turn;
+use crate::context::replies;
 
 /// What the input so far is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use pandodb::MemoryShare;
 
-use crate::engine::bytes;
+use crate::data::engine::bytes;
 use crate::shared::Shared;
 
 /// What a connection holds without buffers.

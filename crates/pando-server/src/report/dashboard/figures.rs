@@ -4,9 +4,9 @@ use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::time::{now, unix_ms};
 use serde_json::{Map, Value, json};
 
-use crate::engine::Engine;
-use crate::gauges::gauges;
-use crate::memory_use::{MemoryUse, resident_bytes};
+use crate::data::engine::Engine;
+use crate::report::gauges::gauges;
+use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
 /// All figures, as of now.

@@ -1,0 +1,6 @@
+//! What is known of a client from command to command.
+
+pub(crate) mod record;
+pub(crate) mod session;
+pub(crate) mod staging;
+pub(crate) mod watches;

@@ -1,0 +1,19 @@
+//! A connection and its turns: bytes in, commands, bytes out.
+//!
+//! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
+//! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
+//! from arguments to gate), `running` (one that has begun), `tally` (what it adds to the figures),
+//! `lookahead` (faults of a pipeline together), `burst` (plain commands together).
+
+pub(crate) mod advance;
+mod burst;
+mod executor;
+mod intake;
+mod lookahead;
+pub(crate) mod loop_data;
+mod output;
+mod running;
+mod state;
+mod tally;
+
+pub(crate) use state::{Buffers, Connection, SpareBuffers};
