@@ -21,15 +21,16 @@ pub(crate) trait Keep: Default + 'static {
     /// Empties it. False if it is too large to be kept, or not in order.
     fn empty(&mut self, bytes_max: usize) -> bool;
 
-    /// Those of this thread that nobody uses. None when the thread is at its end.
-    fn kept<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> Option<R>;
+    /// Those of this thread that nobody uses. None when the thread is at its end. Boxed: hundreds of
+    /// bytes each, which would be copied whenever one comes or goes.
+    fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R>;
 }
 
 /// Empty ones of this thread: one, and one more for each call from within a call.
 macro_rules! keep_by_thread {
     ($name:ident, $kept:ty) => {
         thread_local! {
-            static $name: RefCell<Vec<$kept>> = const { RefCell::new(Vec::new()) };
+            static $name: RefCell<Vec<Box<$kept>>> = const { RefCell::new(Vec::new()) };
         }
 
         impl Keep for $kept {
@@ -37,7 +38,7 @@ macro_rules! keep_by_thread {
                 self.empty(bytes_max)
             }
 
-            fn kept<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> Option<R> {
+            fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R> {
                 $name.try_with(|kept| f(&mut kept.borrow_mut())).ok()
             }
         }
@@ -48,7 +49,7 @@ keep_by_thread!(SETS, WriteSet);
 keep_by_thread!(SCRATCHES, CommitScratch);
 
 /// One that this call uses; given back on drop.
-pub(crate) struct Own<T: Keep>(Option<T>);
+pub(crate) struct Own<T: Keep>(Option<Box<T>>);
 
 impl<T: Keep> Own<T> {
     pub(crate) fn take() -> Self {

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use pando_format::Lsn;
+use pando_pool::Restart;
 use pando_tree::{Direction, LeafCopy, ScanValue};
 
 use crate::api::table::Table;
@@ -20,6 +21,21 @@ impl Table {
     /// # Errors
     /// As [`Table::get_into`].
     pub fn try_get(
+        &self,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Attempt<bool>> {
+        match self.db.engine().read_cached(&self.state, key, out) {
+            Ok(found) => Ok(Attempt::Ready(found)),
+            Err(Some(fault @ Restart::Fault(_))) => attempt(Err(fault.into()), &mut Vec::new()),
+            Err(_) => self.try_get_any(key, out, shown_from),
+        }
+    }
+
+    /// As [`Table::try_get`], of what is long, is still to be made durable, or met a writer.
+    #[cold]
+    fn try_get_any(
         &self,
         key: &[u8],
         out: &mut Vec<u8>,
