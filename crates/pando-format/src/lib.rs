@@ -8,6 +8,8 @@
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
 //! [`catalogue`], [`chunks`], [`log`], [`checksum`].
 
+#![forbid(unsafe_code)]
+
 pub mod bytes;
 pub mod catalogue;
 pub mod checksum;

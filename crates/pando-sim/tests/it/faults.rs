@@ -99,7 +99,7 @@ fn a_full_disk_in_pieces_refuses_and_loses_nothing() {
     }
 }
 
-/// `PANDO_FULL_STEP`: every so manieth write; 1 for all of them.
+/// `PANDO_FULL_STEP`: N, the disk is full at every Nth write, one history for each.
 #[test]
 fn a_disk_that_is_full_at_any_write_loses_nothing_and_passes() {
     for (index, shape) in Shape::ALL.into_iter().enumerate() {
