@@ -9,6 +9,7 @@ mod audit;
 mod instructions;
 mod mutants;
 mod nightly;
+mod quick;
 mod run;
 mod tidy;
 
@@ -18,6 +19,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
   tidy                       rules about the text of the project and its crate graph
   ci                         all that must hold before a change is merged (.ci/run)
+  ci --quick                 format, tidy, clippy, and the tests of the crates that changed since
+                             main, or that are not committed there
   nightly [--minutes N]      what takes longer: sanitizers, seeds, models, fuzzing, mutants
   audit [--cores N | --ablations]
                              cache-line transfers of the engine on N simulated cores, or of the
@@ -35,7 +38,11 @@ fn main() -> ExitCode {
     };
     let result = run::project_root().and_then(|root| match command {
         "tidy" => tidy::check(&root),
-        "ci" => run::run(run::command("bash", &root).arg(".ci/run").args(rest)),
+        "ci" => match rest {
+            [] => run::run(run::command("bash", &root).arg(".ci/run")),
+            [quick] if quick == "--quick" => quick::check(&root),
+            [other, ..] => Err(format!("unknown option '{other}'")),
+        },
         "nightly" => nightly::run_command(&root, rest),
         "audit" => audit::run_command(&root, rest),
         "instructions" => instructions::run_command(&root, rest),

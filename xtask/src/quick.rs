@@ -1,0 +1,95 @@
+//! What a change is asked while it is written: format, rules of the house, clippy, and the tests of
+//! the crates that it touches. `.ci/run` asks everything else.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::run::{Result, cargo, command, output, run, succeeds};
+use crate::tidy;
+
+/// Where a branch began, the first that exists.
+const TRUNKS: [&str; 2] = ["main", "origin/main"];
+
+/// The command.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    run(cargo(root, None).args(["fmt", "--all", "--check"]))?;
+    tidy::check(root)?;
+    run(cargo(root, None)
+        .args(["clippy", "--quiet", "--workspace", "--all-targets"])
+        .args(["--", "-D", "warnings"]))?;
+    let packages = packages(&changed_files(root)?);
+    let there = |package: &&String| folder(root, package).join("Cargo.toml").is_file();
+    let packages: Vec<&String> = packages.iter().filter(there).collect();
+    if packages.is_empty() {
+        eprintln!("xtask: no crate has changed");
+        return Ok(());
+    }
+    run(cargo(root, None)
+        .args(["test", "--quiet"])
+        .args(packages.into_iter().flat_map(|package| ["-p", package])))
+}
+
+/// Files that differ from where the branch left the trunk, committed or not. On the trunk itself
+/// these are the ones that are not committed.
+fn changed_files(root: &Path) -> Result<Vec<String>> {
+    let exists = |trunk: &&&str| {
+        succeeds(command("git", root).args(["rev-parse", "--verify", "--quiet", **trunk]))
+    };
+    let base = match TRUNKS.iter().find(exists) {
+        Some(trunk) => output(command("git", root).args(["merge-base", "HEAD", trunk]))?,
+        None => "HEAD".to_owned(),
+    };
+    let changed = output(command("git", root).args(["diff", "--name-only", base.trim()]))?;
+    let how = ["ls-files", "--others", "--exclude-standard"];
+    let new = output(command("git", root).args(how))?;
+    Ok(changed
+        .lines()
+        .chain(new.lines())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The packages of the workspace to which `files` belong.
+fn packages(files: &[String]) -> BTreeSet<String> {
+    let package = |file: &String| {
+        let mut parts = file.split('/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("crates"), Some(package), Some(_)) => Some(package.to_owned()),
+            (Some("xtask"), Some(_), _) => Some("xtask".to_owned()),
+            _ => None,
+        }
+    };
+    files.iter().filter_map(package).collect()
+}
+
+/// The folder of a package.
+fn folder(root: &Path, package: &str) -> PathBuf {
+    match package {
+        "xtask" => root.join(package),
+        _ => root.join("crates").join(package),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::packages;
+
+    #[test]
+    fn a_file_names_its_package_and_those_beside_the_workspace_name_none() {
+        let names = |files: &[&str]| {
+            let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
+            packages(&files).into_iter().collect::<Vec<String>>()
+        };
+        assert_eq!(
+            names(&[
+                "xtask/src/run.rs",
+                "crates/pando-wal/src/tail.rs",
+                "crates/pando-wal/Cargo.toml",
+                "crates/pandodb/tests/golden/1/data",
+            ]),
+            ["pando-wal", "pandodb", "xtask"]
+        );
+        let beside = ["README.md", "docs/format.md", "peers/src/run.rs", "fuzz/x"];
+        assert!(names(&beside).is_empty());
+    }
+}
