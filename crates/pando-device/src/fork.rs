@@ -1,4 +1,5 @@
-//! Whether this process is the one that opened the device, and not a child that it forked.
+//! Whether this process is the one that opened the device, and not a child that it
+//! forked (decision 011).
 //!
 //! A child has copies of the rings' memory, none of the threads, and locks in whatever state they
 //! were: nothing works there, and much would harm the parent. A page that the kernel wipes in a

@@ -1,4 +1,4 @@
-//! What a reader and a device may tell each other about one read.
+//! What a reader and a device may tell each other about one read (decision 014).
 //!
 //! A reader has one context for all its reads, and puts it back to its initial state before each:
 //! a device that looks at it finds nothing there of the read before, and one that does not look

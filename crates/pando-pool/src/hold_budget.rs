@@ -1,4 +1,4 @@
-//! The budget of frames that operations may hold at the same time.
+//! The budget of frames that operations may hold at the same time (decision 016).
 //!
 //! It is a quarter of the pool: whoever has a share makes progress with every page that it fetches,
 //! since what it fetched stays until it is done, and the rest remains for everybody else.

@@ -1,4 +1,4 @@
-//! The latch of a frame: version, exclusive and shared modes in one word.
+//! The latch of a frame: version, exclusive and shared modes in one word (decision 008).
 //!
 //! ```text
 //! bit 63      53 52                                                  1   0

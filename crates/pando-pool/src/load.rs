@@ -1,4 +1,5 @@
-//! Bringing a page into memory: claim, read (by the caller), check, decompress, publish.
+//! Bringing a page into memory: claim, read (by the caller), check, decompress,
+//! publish (decision 007).
 //!
 //! Whoever claims the page word reads the page; all others who miss it register a waker and look
 //! again, so one read serves them all. The claim is ended by `finish_load` or `fail_load`, always:

@@ -1,4 +1,4 @@
-//! Which errors are right when an operation of the device has failed.
+//! Which errors are right when an operation of the device has failed (decision 056).
 //!
 //! | failed                  | a call that meets it says                          | poisons      |
 //! |-------------------------|----------------------------------------------------|--------------|

@@ -1,5 +1,5 @@
 //! What is free and what of it is promised: the numbers that all cores share, on lines of their
-//! own.
+//! own (decision 015).
 //!
 //! `available` = free blocks - credits. A promise lowers it and an allocation on that promise does
 //! not touch it, so that what was promised can be allocated whatever others do. It is lowered

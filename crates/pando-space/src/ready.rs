@@ -1,4 +1,4 @@
-//! Extents of the common lengths, kept ready for each core.
+//! Extents of the common lengths, kept ready for each core (decision 031).
 //!
 //! A shelf is filled from a few regions at a time, under its `filling` lock, and only while much
 //! more is free. What lies on shelves was withdrawn from what is available when it was put there,

@@ -1,5 +1,5 @@
 //! A set of regions of a group: a bitmap with a summary, so that the next member is found with a
-//! few words however many regions there are.
+//! few words however many regions there are (decision 032).
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Threads that work in the background and let others go on.
+//! Threads that work in the background and let others go on (decision 041).
 //!
 //! When a thread that has waited is woken, the scheduler may drive out whoever runs on its
 //! processor. A thread that wakes for each of many small writes to a device does that many times

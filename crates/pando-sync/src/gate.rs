@@ -1,6 +1,7 @@
 //! A gate that many pass at the same time and one may close: the engine's apply gate. Every change
 //! of a page happens while its thread is counted in here, so that closing the gate and waiting for
-//! the counts yields one moment at which all batches up to an LSN are applied and none behind it.
+//! the counts yields one moment at which all batches up to an LSN are applied and none behind
+//! it (decision 004).
 //!
 //! # The ordering argument
 //!

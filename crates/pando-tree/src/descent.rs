@@ -1,4 +1,4 @@
-//! The descent that every operation starts with.
+//! The descent that every operation starts with (decision 003).
 //!
 //! ```text
 //! step from parent to child:

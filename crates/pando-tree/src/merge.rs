@@ -1,4 +1,4 @@
-//! Merges of thin nodes with a neighbour under the same parent.
+//! Merges of thin nodes with a neighbour under the same parent (decision 019).
 //!
 //! ```text
 //!   parent   .. | k1 A | k2 B | ..          .. | k1 A | ..

@@ -1,4 +1,5 @@
-//! Scans, leaf by leaf: one leaf is copied at a time, with the bound to continue with.
+//! Scans, leaf by leaf: one leaf is copied at a time, with the bound to continue
+//! with (decision 002).
 //!
 //! The bound comes from the separators above the leaf, and all nodes on the way are validated once
 //! more behind the copy, so leaf and bound are of one state; a leaf that is split, emptied or

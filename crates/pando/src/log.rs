@@ -1,4 +1,4 @@
-//! The log of the server: events as lines on standard error, as text or JSON.
+//! The log of the server: events as lines on standard error, as text or JSON (decision 047).
 //!
 //! A line is written by the thread that has something to say, and one that cannot be written is
 //! forgotten: a log that nobody reads must not end the service. Only what is rare is told, and

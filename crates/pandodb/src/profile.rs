@@ -1,4 +1,4 @@
-//! Where single operations spend their time, for who asks.
+//! Where single operations spend their time, for who asks (decision 048).
 //!
 //! A thread that is inside [`profiled`] keeps a [`Profile`] in a place of its own. Operations look
 //! there only where they wait, and where they are timed: inside, every operation of the thread is

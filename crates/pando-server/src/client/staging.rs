@@ -1,4 +1,5 @@
-//! Arguments that are too long to be held: written to chunks of the store as they arrive.
+//! Arguments that are too long to be held: written to chunks of the store as they
+//! arrive (decision 029).
 //!
 //! ```text
 //!            begin              bytes               line end

@@ -1,4 +1,4 @@
-//! One command, from its arguments to the gate of its reply.
+//! One command, from its arguments to the gate of its reply (decision 009).
 //!
 //! ```text
 //!            begin                    run: Ok             try_commit: Committed

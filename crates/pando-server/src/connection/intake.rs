@@ -1,4 +1,5 @@
-//! The next command of a connection, and where its arguments go that are too long to be held.
+//! The next command of a connection, and where its arguments go that are too long to be
+//! held (decision 029).
 
 use pando_resp::Parsed;
 

@@ -1,4 +1,4 @@
-//! SCAN cursors: numbers below 2^53 that name where an iteration stopped.
+//! SCAN cursors: numbers below 2^53 that name where an iteration stopped (decision 053).
 //!
 //! Places are kept by bytes. Iterations that stop at the same key share one, so their number is
 //! bounded by that of keys, too. When there is no room the place goes that was not used for the

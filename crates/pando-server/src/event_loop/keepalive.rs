@@ -1,4 +1,5 @@
-//! Peers that are gone without a word: the system asks them now and then whether they are there.
+//! Peers that are gone without a word: the system asks them now and then whether they are
+//! there (decision 054).
 
 use std::io;
 use std::time::Duration;

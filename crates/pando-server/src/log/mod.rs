@@ -1,4 +1,5 @@
-//! What the server tells `tracing`: from which level on, how often at most, and in which words.
+//! What the server tells `tracing`: from which level on, how often at most, and in which
+//! words (decision 047).
 
 mod events;
 mod level;

@@ -1,4 +1,5 @@
-//! Whether insertions into a leaf keep going to one place, read from where its records lie.
+//! Whether insertions into a leaf keep going to one place, read from where its records
+//! lie (decision 023).
 //!
 //! A record is put in front of all others in the heap, so of two records the one at the lower
 //! offset is the newer; building a node anew lays its records as an ascending load would have.

@@ -1,4 +1,4 @@
-//! Iterators over a range, both ways, a leaf at a time.
+//! Iterators over a range, both ways, a leaf at a time (decision 021).
 //!
 //! An iterator borrows the handle that it was made from: a clone would count on a line that all
 //! cores share, twice for each scan.

@@ -1,6 +1,6 @@
 //! Freeing what became garbage in one small write: dropped trees, leaf by leaf, and chunks of
 //! values that are gone, a row at a time. A step is one stay in the gate; the row goes in the stay
-//! that frees the last of what it names, so a checkpoint holds both or neither.
+//! that frees the last of what it names, so a checkpoint holds both or neither (decision 028).
 
 use std::ops::Bound;
 

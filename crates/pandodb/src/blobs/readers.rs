@@ -1,4 +1,4 @@
-//! Who reads chunks, and which; and whether there is something to free.
+//! Who reads chunks, and which; and whether there is something to free (decision 052).
 //!
 //! A reader registers the LSN up to which everything is applied, takes the list from its leaf, and
 //! names the chunks of the list in place of the LSN: from then on it keeps those and nothing else.

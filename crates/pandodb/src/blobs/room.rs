@@ -1,5 +1,6 @@
 //! Room for buffers of chunks: as many large values as fit into a share of the memory budget are on
-//! their way at once, the others wait for their turn, in the order in which they came.
+//! their way at once, the others wait for their turn, in the order in which they
+//! came (decision 045).
 //!
 //! Values going in and values going out have a room each, so that clients that do not read never
 //! keep those waiting that write. Calls that block have a buffer for their thread; it is counted

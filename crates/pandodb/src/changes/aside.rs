@@ -1,4 +1,5 @@
-//! Writes that are in the log and cannot be applied, since the page of their key cannot be read.
+//! Writes that are in the log and cannot be applied, since the page of their key cannot be
+//! read (decision 061).
 //!
 //! A commit has made sure of its pages before its record was written, so this is for what has
 //! turned bad since, and for replay. The page is put *out of reach*: should it be readable later,

@@ -1,4 +1,4 @@
-//! Checkpoints: the exact tree after all batches up to C, without stopping writers.
+//! Checkpoints: the exact tree after all batches up to C, without stopping writers (decision 041).
 //!
 //! 1. Close the gate; C is the log's reserved end; add up table counts; begin the next epoch; open.
 //! 2. Write every page that was dirty in the old epoch, until none is and none is in flight.

@@ -1,4 +1,4 @@
-//! Room for deletes on a full disk: a delete waits for the checkpoint that makes it.
+//! Room for deletes on a full disk: a delete waits for the checkpoint that makes it (decision 058).
 //!
 //! The pages that deletes change go to free blocks, and what they lie in now is free with the next
 //! checkpoint only. So many deletes in a row use the reserve up, and a checkpoint fills it again. A

@@ -1,5 +1,6 @@
 //! The leaves of a batch that is too large to hold them all: each was in memory once before the
-//! record is written, so that none of them is found to be damaged when it is too late to refuse.
+//! record is written, so that none of them is found to be damaged when it is too late to
+//! refuse (decision 061).
 //!
 //! How far this has come is kept from one attempt to the next: the pages behind it may have left
 //! memory again.

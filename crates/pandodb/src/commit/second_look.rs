@@ -1,4 +1,5 @@
-//! A second look at what a transaction has read, when stripes say that it may have changed.
+//! A second look at what a transaction has read, when stripes say that it may have
+//! changed (decision 059).
 //!
 //! A stripe stands for many keys: beside enough writers of other keys the stamps of a transaction
 //! that reads many are never all unchanged, though its values are. So one that has met a few

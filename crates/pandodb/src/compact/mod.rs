@@ -1,4 +1,5 @@
-//! Compaction: a store becomes as small as what it holds, while it is read and written.
+//! Compaction: a store becomes as small as what it holds, while it is read and
+//! written (decision 033).
 //!
 //! ```text
 //! garbage is freed -> leaves are packed -> what lies at the end of the file moves to its front

@@ -1,4 +1,4 @@
-//! The result of an operation that does not block.
+//! The result of an operation that does not block (decision 009).
 
 use pando_format::PageId;
 use pando_pool::Restart;

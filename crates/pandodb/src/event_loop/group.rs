@@ -1,4 +1,4 @@
-//! Gets of several keys in one step, for event loops that have them at hand.
+//! Gets of several keys in one step, for event loops that have them at hand (decision 050).
 //!
 //! The keys go down together ([`pando_tree::Tree::get_group`]), so their misses of the processor's
 //! caches overlap. What comes back are the first of them, as many as one after the other could

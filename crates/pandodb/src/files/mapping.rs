@@ -1,4 +1,4 @@
-//! The files that say where pages lie: superblock, mapping base and journal.
+//! The files that say where pages lie: superblock, mapping base and journal (decision 001).
 
 use std::collections::BTreeMap;
 

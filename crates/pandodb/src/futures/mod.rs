@@ -1,4 +1,4 @@
-//! Reads and writes as futures, for any executor.
+//! Reads and writes as futures, for any executor (decision 012).
 //!
 //! A future *is* its pending operation: there is no table of operations, nothing is boxed, and a
 //! get allocates nothing. Between two polls it holds no page, no frame, no lock and no credit, only

@@ -1,4 +1,4 @@
-//! Loads of sorted entries, which write each page once and nothing to the log.
+//! Loads of sorted entries, which write each page once and nothing to the log (decision 051).
 //!
 //! ```text
 //! entries -> leaf in private memory -> run of sealed pages -> device      (loader, stream)

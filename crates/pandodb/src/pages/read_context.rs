@@ -1,4 +1,5 @@
-//! What a thread needs to read pages: made once, reset before each read, never rebuilt.
+//! What a thread needs to read pages: made once, reset before each read, never
+//! rebuilt (decision 014).
 //!
 //! A thread that reads or publishes pages takes its context, and puts it back behind the read. One
 //! that reads once more meanwhile (from a waker that a publication calls) finds none and makes one,

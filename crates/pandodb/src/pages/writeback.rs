@@ -1,5 +1,5 @@
 //! Write-back: images are compressed, get extents, are written in batches, and move their pages'
-//! places.
+//! places (decision 037).
 //!
 //! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
 //! would otherwise wait for it. Never enters the gate, takes a stripe or a share of holds.

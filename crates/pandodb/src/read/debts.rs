@@ -1,5 +1,5 @@
 //! Whether what was read may be shown: the marks of its leaf against the bounds of the core, and
-//! against the log where these do not suffice.
+//! against the log where these do not suffice (decision 005).
 
 use pando_format::{Lsn, TreeId};
 use pando_pool::Marks;

@@ -1,4 +1,4 @@
-//! Opening: creation of a store, or recovery of one.
+//! Opening: creation of a store, or recovery of one (decision 055).
 //!
 //! Recovery is "load the checkpoint, replay whole batches": newest superblock, mapping, bitmap;
 //! catalogue; a first look at the log, for extents that it names; replay; a checkpoint whose

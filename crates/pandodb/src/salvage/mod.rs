@@ -1,5 +1,5 @@
 //! A way out for damaged stores: everything that can be read goes into a new store, and what cannot
-//! be read is listed. The damaged store is only read.
+//! be read is listed. The damaged store is only read (decision 062).
 //!
 //! ```text
 //! superblock, mapping      what is sound of them           source, mapping

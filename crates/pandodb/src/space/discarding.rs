@@ -1,5 +1,5 @@
 //! Discards: space that is free goes back to the file system, though it lies in the middle of the
-//! data file, by holes.
+//! data file, by holes (decision 042).
 //!
 //! What is discarded leaves the allocator: to it, its blocks are taken. So nobody is promised them,
 //! and no page finds out by its write that the disk has become full meanwhile. When blocks run

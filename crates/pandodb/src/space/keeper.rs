@@ -1,4 +1,5 @@
-//! Blocks of the data file: promised before they are used, and more of them when they run short.
+//! Blocks of the data file: promised before they are used, and more of them when they run
+//! short (decision 044).
 //!
 //! available = free - what dirty pages and images in flight will need - what running commits were
 //! promised - the reserve. A page needs an extent when its image is written, so a commit whose

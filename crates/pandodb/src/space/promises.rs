@@ -1,6 +1,6 @@
 //! What running operations were promised: blocks for the pages that they make dirty, and page ids
 //! for the chunks that they name. Given back when the pages are dirty and count themselves, or the
-//! ids are taken.
+//! ids are taken (decision 015).
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
 //! What may be shown of what was read: whole batches, and in a durable store nothing that a power
-//! cut could still take back.
+//! cut could still take back (decision 060).
 //!
 //! Each core has a copy of two bounds, on a line of its own:
 //!

@@ -1,4 +1,4 @@
-//! Leaves that lost most of their records, noted for the maintenance thread.
+//! Leaves that lost most of their records, noted for the maintenance thread (decision 019).
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
 //! Counters of entries, one for each table and core. Many tables share a line of each core, which
-//! that core alone writes. A table takes eight bytes a core, not a line.
+//! that core alone writes. A table takes eight bytes a core, not a line (decision 063).
 
 use pando_sync::atomic::{AtomicI64, Ordering};
 use pando_sync::{Arc, CoreLocal, Mutex};

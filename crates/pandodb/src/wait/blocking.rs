@@ -1,4 +1,5 @@
-//! Operations that block: driven step by step, the thread parked where a step has to wait.
+//! Operations that block: driven step by step, the thread parked where a step has to
+//! wait (decision 057).
 //!
 //! One that faults again and again takes a share of the hold budget, the only one that it ever has:
 //! most of it keeps what was fetched in memory, the rest is lent to its steps. So whoever waits for

@@ -1,4 +1,5 @@
-//! What a transaction has read, so that a run that begins again after a fault reads it no more.
+//! What a transaction has read, so that a run that begins again after a fault reads it no
+//! more (decision 013).
 //!
 //! Runs are repeated from their beginning and read the same keys in the same order. What was read
 //! is played back: each run gets further than the one before, also when the pages that it needs

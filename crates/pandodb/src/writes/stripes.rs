@@ -1,4 +1,5 @@
-//! Striped key locks, each with the LSN of the last commit that wrote one of its keys.
+//! Striped key locks, each with the LSN of the last commit that wrote one of its
+//! keys (decision 006).
 //!
 //! A stripe is a [`StampLock`]. A transaction remembers the stamps of what it reads. Its commit
 //! holds the stripes of what it writes alone, from before its record to behind its last change;

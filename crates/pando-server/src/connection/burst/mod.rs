@@ -1,4 +1,4 @@
-//! Bursts: GETs or SETs that lie one behind the other in a pipeline, run together.
+//! Bursts: GETs or SETs that lie one behind the other in a pipeline, run together (decision 050).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  SET e 2  INCR f
