@@ -8,7 +8,7 @@
 //! every microsecond) makes no progress by trying again. So after some tries it takes a share of
 //! the latch of each node on its way, the root's first, and keeps them to the end of the attempt:
 //! nobody changes what it reads, and all its validations succeed. What still ends such an attempt
-//! is a page that is missing, or a latch that is taken whenever it is looked at.
+//! is a page that is missing, or a latch that is taken whenever it is looked at (decision 021).
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Restart, Shared};

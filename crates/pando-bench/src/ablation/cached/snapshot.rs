@@ -1,4 +1,4 @@
-//! A private copy of a tree's root, for the descents of one thread.
+//! A private copy of a tree's root, for the descents of one thread (decision 022).
 //!
 //! The copy holds the words of the root's frame as they were at a version. A descent looks whether
 //! the root is still in that frame and at that version, takes the child from the copy, acquires it,
