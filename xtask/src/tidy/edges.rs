@@ -3,7 +3,8 @@
 //! The edges of crates stand in a block that begins with three backticks and `edges`, those of the
 //! folders of a crate in one that begins with `edges CRATE`. A file beside the folders counts as
 //! one, by its name without `.rs`; `lib.rs` and `main.rs` have an edge only where they use or
-//! define something themselves. A crate without a block is not compared.
+//! define something themselves. A crate without a block is not compared. In each block a line uses
+//! only what stands above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,6 +18,8 @@ use crate::run::{Result, cargo, output};
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
+/// The same, in the order of the document.
+type Block = Vec<(String, BTreeSet<String>)>;
 
 /// The document's text.
 pub(crate) fn document(root: &Path) -> Result<String> {
@@ -49,21 +52,38 @@ pub(crate) fn check_folders(package: &str, graph: &Graph, document: &str) -> Res
 }
 
 /// The lines `from -> to, to` of the block of this `kind`; None if there is no such block.
-fn documented(text: &str, kind: &str) -> Result<Option<Edges>> {
+fn documented(text: &str, kind: &str) -> Result<Option<Block>> {
     let start = |line: &&str| line.strip_prefix("```") != Some(kind);
     let mut lines = text.lines().skip_while(start);
     if lines.next().is_none() {
         return Ok(None);
     }
-    let mut edges = Edges::new();
+    let mut edges = Block::new();
     for line in lines.take_while(|line| *line != "```") {
         let (from, to) = line
             .split_once("->")
             .ok_or_else(|| format!("{DOCUMENT}: '{line}' is not 'from -> to, to'"))?;
         let names = to.split(',').map(str::trim).filter(|name| !name.is_empty());
-        edges.insert(from.trim().to_owned(), names.map(str::to_owned).collect());
+        edges.push((from.trim().to_owned(), names.map(str::to_owned).collect()));
     }
     Ok(Some(edges))
+}
+
+/// Edges to what does not stand above: as long as there are none, nothing goes in a circle.
+fn upwards(place: &str, allowed: &Block) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut above = BTreeSet::new();
+    for (from, edges) in allowed {
+        for to in edges.difference(&above) {
+            problems.push(format!(
+                "{DOCUMENT}: {place}{from} uses {to}, which does not stand above it"
+            ));
+        }
+        if !above.insert(from.clone()) {
+            problems.push(format!("{DOCUMENT}: {place}{from} stands there twice"));
+        }
+    }
+    problems
 }
 
 /// What `graph` is between folders.
@@ -103,8 +123,9 @@ fn actual(metadata: &Value) -> Edges {
 }
 
 /// `place` stands before each name: where the things lie that have these edges.
-fn compare(place: &str, allowed: &Edges, actual: &Edges) -> Vec<String> {
-    let mut problems = Vec::new();
+fn compare(place: &str, allowed: &Block, actual: &Edges) -> Vec<String> {
+    let mut problems = upwards(place, allowed);
+    let allowed: Edges = allowed.iter().cloned().collect();
     let none = BTreeSet::new();
     for (from, edges) in actual {
         let documented = allowed.get(from).unwrap_or(&none);
@@ -191,6 +212,21 @@ mod tests {
             &[fine, ("lib.rs", &["error.rs"])],
             &["a/lib is not in", "a/lib uses error"],
         );
+    }
+
+    #[test]
+    fn edges_that_do_not_point_down_are_found() {
+        let check = |lines: &str, expected: &[&str]| {
+            let document = format!("```edges\n{lines}```\n");
+            let allowed = documented(&document, "edges").unwrap().unwrap();
+            let actual = allowed.iter().cloned().collect();
+            expect(&compare("", &allowed, &actual), expected);
+        };
+        check("a ->\nb -> a\nc -> a, b\n", &[]);
+        check("b -> a\na ->\n", &["b uses a"]);
+        check("a -> b\nb -> a\n", &["a uses b"]);
+        check("a -> a\n", &["a uses a"]);
+        check("a ->\na ->\n", &["a stands there twice"]);
     }
 
     #[test]
