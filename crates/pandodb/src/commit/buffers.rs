@@ -21,8 +21,8 @@ pub(crate) trait Keep: Default + 'static {
     /// Empties it. False if it is too large to be kept, or not in order.
     fn empty(&mut self, bytes_max: usize) -> bool;
 
-    /// Those of this thread that nobody uses. None when the thread is at its end. Boxed: hundreds of
-    /// bytes each, which would be copied whenever one comes or goes.
+    /// Those of this thread that nobody uses. None when the thread is at its end. Boxed: hundreds
+    /// of bytes each, which would be copied whenever one comes or goes.
     fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R>;
 }
 
