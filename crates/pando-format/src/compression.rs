@@ -327,12 +327,11 @@ mod tests {
 
     /// A page of which every `step`-th byte is hard to guess.
     fn page(bytes: usize, step: usize) -> Vec<u8> {
-        let mut random = 7_u64;
+        let mut random = fastrand::Rng::with_seed(7);
         let mut page: Vec<u8> = (0..bytes)
             .map(|index| {
-                random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
                 if index % step == 0 {
-                    (random >> 40) as u8
+                    random.u8(..)
                 } else {
                     (index / 64) as u8
                 }

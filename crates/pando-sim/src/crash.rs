@@ -12,13 +12,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use pando_device::FaultyDevice;
-use pando_device::faulty::CrashMode;
+use pando_device::faulty::{CrashMode, Random};
 use pando_sync::time::Duration;
 use pandodb::Db;
 
 use crate::failure::{Failure, Result, fail};
 use crate::history;
-use crate::random::Random;
 use crate::state::State;
 use crate::store;
 use crate::watchdog::Watchdog;

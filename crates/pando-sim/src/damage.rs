@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation};
+use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation, Random};
 use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
 use pandodb::{Db, Error, VerifyReport};
 
@@ -18,7 +18,6 @@ use crate::damage_salvage::{Before, Salvaged, salvage};
 use crate::damage_writes::live_on;
 use crate::failure::{Failure, Result, fail};
 use crate::history::{self, History};
-use crate::random::Random;
 use crate::state::{Effect, Place, State};
 use crate::store;
 use crate::watchdog::Watchdog;

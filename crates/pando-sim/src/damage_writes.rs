@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pando_device::AnyDevice;
-use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_device::faulty::{CrashMode, FaultyDevice, Random};
 use pandodb::{Batch, Db, Error, Table, VerifyReport, WriteOptions};
 
 use crate::failure::{Failure, Result, fail};
-use crate::random::Random;
 use crate::state::Place;
 use crate::store;
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pando_device::FaultyDevice;
-use pando_device::faulty::{Fault, FaultPlan, Operation};
+use pando_device::faulty::{Fault, FaultPlan, Operation, Random};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::{Batch, Db, Durability, Error, WriteOptions};
@@ -19,7 +19,6 @@ use crate::crash::{MODES, limit};
 use crate::failure::{Failure, Result, fail};
 use crate::fault_errors::Struck;
 use crate::history;
-use crate::random::Random;
 use crate::state::State;
 use crate::store::{self, Unread};
 use crate::watchdog::Watchdog;

@@ -4,7 +4,7 @@
 //! Nothing is lost, reads go on, deletes are taken, and the store goes on by itself.
 
 use pando_device::FaultyDevice;
-use pando_device::faulty::{Fault, FaultPlan, Operation};
+use pando_device::faulty::{Fault, FaultPlan, Operation, Random};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::{Durability, Error, Table, WriteOptions};
@@ -12,7 +12,6 @@ use pandodb::{Durability, Error, Table, WriteOptions};
 use crate::crash::limit;
 use crate::failure::{Result, fail};
 use crate::faults::{FaultCase, FaultCounts, RESUME_TRIES, Stage, no_errors, open, unexpected};
-use crate::random::Random;
 use crate::store;
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan};

@@ -9,13 +9,13 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use pando_device::FaultyDevice;
+use pando_device::faulty::Random;
 use pando_sync::{park, thread, thread_waker};
 use pandodb::{Batch, Db, Durability, Error, Table, WriteOptions};
 
 use crate::crash::limit;
 use crate::failure::{Result, fail};
 use crate::faults::{FaultCounts, open, unexpected};
-use crate::random::Random;
 use crate::store;
 use crate::watchdog::Watchdog;
 

@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use pando_device::faulty::Random;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank, thread};
@@ -19,7 +20,6 @@ use pando_sync::{Mutex, Rank, thread};
 use crate::failure::{Failure, Result, fail};
 use crate::history::{self, History, Step};
 use crate::linear::{self, Action, Call, Key, Value};
-use crate::random::Random;
 use crate::resp::{Client, Reply};
 use crate::state::{Effect, Place, State, own_table};
 use crate::watchdog::Watchdog;

@@ -5,7 +5,6 @@
 //!
 //! | module       | what it does                                                               |
 //! |--------------|----------------------------------------------------------------------------|
-//! | [`random`]   | numbers from a seed                                                        |
 //! | [`state`]    | what a store holds, with a fingerprint that grows with it                  |
 //! | [`history`]  | what a thread has committed, and which of its prefixes a store holds       |
 //! | [`order`]    | whether the order of LSNs is one in which the commits could have run        |
@@ -42,7 +41,6 @@ pub mod history;
 pub mod kill;
 pub mod linear;
 pub mod order;
-pub mod random;
 pub mod resp;
 pub mod restart;
 pub mod state;

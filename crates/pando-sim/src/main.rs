@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use pando_device::faulty::Random;
 use pando_sim::crash::{self, CrashCase, CrashCounts, CrashPoint};
 use pando_sim::damage::{DamageCase, DamageCounts};
 use pando_sim::failure::{Failure, Result, fail};
@@ -13,7 +14,6 @@ use pando_sim::full_close;
 use pando_sim::full_deletes;
 use pando_sim::full_together;
 use pando_sim::kill::{self, KillPlan};
-use pando_sim::random::Random;
 use pando_sim::restart::{RestartCase, RestartCounts};
 use pando_sim::store::Shape;
 

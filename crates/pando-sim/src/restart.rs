@@ -11,14 +11,13 @@
 //! finds and stands on, it has to make durable itself.
 
 use pando_device::FaultyDevice;
-use pando_device::faulty::{Fault, FaultPlan, Operation};
+use pando_device::faulty::{Fault, FaultPlan, Operation, Random};
 use pandodb::{Db, Durability, WriteOptions};
 
 use crate::crash::{MODES, limit};
 use crate::failure::{Failure, Result, fail};
 use crate::faults::unexpected;
 use crate::history::{self, History};
-use crate::random::Random;
 use crate::state::State;
 use crate::store;
 use crate::watchdog::Watchdog;

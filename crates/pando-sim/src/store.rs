@@ -1,11 +1,11 @@
 //! The store under test, small enough that a few hundred commits evict pages, recycle log segments
 //! and write checkpoints; and reading all that it holds.
 
+use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
 use pandodb::{Builder, Compression, Db, Durability, Error, VerifyReport};
 
 use crate::failure::{Failure, Result, fail};
-use crate::random::Random;
 use crate::state::{Effect, State, owner, table_owner};
 
 /// Frames of the pool: the least that there may be.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use pando_device::faulty::Random;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, thread};
 use pandodb::{Batch, Db, Durability, Error, Table, ValueStream, WriteOptions};
@@ -13,7 +14,6 @@ use pandodb::{Batch, Db, Durability, Error, Table, ValueStream, WriteOptions};
 use crate::failure::{Failure, Result};
 use crate::history::{History, Step};
 use crate::order::{self, Look, Seat, Tried};
-use crate::random::Random;
 use crate::state::{Effect, Place, State, own_table, shared_table};
 use crate::store::is_durable_by_default;
 

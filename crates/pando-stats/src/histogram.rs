@@ -32,6 +32,7 @@ impl Histogram {
     }
 
     /// Adds a value.
+    #[inline]
     pub fn add(&mut self, value: u64) {
         self.counts[bucket_of(value)] += 1;
         self.sum = self.sum.wrapping_add(value);
@@ -113,15 +114,10 @@ impl Histogram {
 mod tests {
     use super::*;
 
-    /// A generator that is good enough to spread values.
+    /// Values of every size up to 31 bits.
     fn values(count: usize) -> Vec<u64> {
-        let mut state = 7_u64;
-        let next = |_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) >> (state & 15)
-        };
+        let mut random = fastrand::Rng::with_seed(7);
+        let next = |_| u64::from(random.u32(..) >> 1) >> random.u32(..16);
         (0..count).map(next).collect()
     }
 

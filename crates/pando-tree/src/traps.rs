@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_format::page::{PageKind, SLOT_OVERFLOW, WORD_KIND};
 use pando_format::{
     Compression, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
@@ -39,22 +40,6 @@ const KEYS: u32 = 400;
 const LEVELS: usize = 2;
 /// A long value: three overflow pages.
 const LONG: usize = 9000;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
 
 /// Goes into the gate of `pool`, which nobody closes.
 fn pass(pool: &Pool) -> Pass<'_> {
@@ -349,29 +334,31 @@ fn a_value_that_is_replaced_while_it_is_read_is_one_of_the_two() {
 }
 
 /// Words as a torn read may show them: anything at all, or a sound page with some words changed.
-fn torn(sound: &[u64], random: &mut Random) -> Vec<u64> {
+fn torn(sound: &[u64], random: &mut Rng) -> Vec<u64> {
     let mut words = sound.to_vec();
-    match random.below(4) {
-        0 => words.iter_mut().for_each(|word| *word = random.next()),
+    match random.usize(..4) {
+        0 => words.iter_mut().for_each(|word| *word = random.u64(..)),
         1 => {
             // The header is sound, so that everything behind it is used.
-            words[8..].iter_mut().for_each(|word| *word = random.next());
+            words[8..]
+                .iter_mut()
+                .for_each(|word| *word = random.u64(..));
         }
         2 => {
-            for _ in 0..=random.below(6) {
-                let index = random.below(80);
-                words[index] = random.next();
+            for _ in 0..=random.usize(..6) {
+                let index = random.usize(..80);
+                words[index] = random.u64(..);
             }
         }
         _ => {
-            for _ in 0..=random.below(40) {
-                let index = random.below(512);
-                words[index] ^= 1 << random.below(64);
-                words[8 + random.below(60)] |= SLOT_OVERFLOW;
+            for _ in 0..=random.usize(..40) {
+                let index = random.usize(..512);
+                words[index] ^= 1 << random.usize(..64);
+                words[8 + random.usize(..60)] |= SLOT_OVERFLOW;
             }
         }
     }
-    if random.below(2) == 0 {
+    if random.bool() {
         words[WORD_KIND] = sound[WORD_KIND];
     }
     words
@@ -380,11 +367,11 @@ fn torn(sound: &[u64], random: &mut Random) -> Vec<u64> {
 #[test]
 fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
     let rig = Rig::new();
-    let mut random = Random(77);
+    let mut random = Rng::with_seed(77);
     let mut copy = LeafCopy::new();
     for round in 0..4000_u32 {
         let wanted = key(round * 31 % KEYS);
-        let at = random.below(2);
+        let at = random.usize(..2);
         let page = [rig.tree.root, rig.leaf_of(&wanted)][at];
         let sound = rig.words(page);
         let words = torn(&sound, &mut random);

@@ -485,12 +485,11 @@ mod tests {
         };
         let mut tail = Tail::new(options, SECTOR, &[0, 1, 2, 3]);
         let payload = vec![0xFF; 8000];
-        let mut random = 7_u64;
+        let mut random = fastrand::Rng::with_seed(7);
         let mut padding = 0;
         for _ in 0..2000 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            for part in 0..1 + random % 3 {
-                let length = (random >> (20 + part)) as usize % 3000;
+            for _ in 0..random.u32(1..=3) {
+                let length = random.usize(..3000);
                 let bytes = record_bytes(length);
                 tail.try_reserve(bytes).unwrap();
                 tail.release(bytes);

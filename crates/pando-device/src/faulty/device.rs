@@ -215,7 +215,7 @@ impl Device for FaultyDevice {
     fn channel(&self, options: ChannelOptions) -> Result<FaultyChannel> {
         let mut state = self.directory.lock();
         state.begin(Operation::Channel, "")?;
-        let random = Random::new(state.random.next());
+        let random = Random::new(state.random.number());
         Ok(FaultyChannel::new(random, options.depth, options.notify))
     }
 

@@ -15,7 +15,7 @@
 //! same seed meets the same faults.
 //!
 //! Reading order: [`device`], `directory`, [`plan`], `state`, `image`, [`mod@file`], [`channel`],
-//! `random`.
+//! [`random`].
 
 pub mod channel;
 pub mod device;
@@ -23,7 +23,7 @@ mod directory;
 pub mod file;
 mod image;
 pub mod plan;
-pub(crate) mod random;
+pub mod random;
 mod state;
 
 pub use channel::FaultyChannel;
@@ -31,4 +31,5 @@ pub use device::FaultyDevice;
 pub use file::FaultyFile;
 pub use image::{CrashMode, SECTOR_BYTES};
 pub use plan::{Fault, FaultPlan, Operation};
+pub use random::Random;
 pub use state::ContextsSeen;

@@ -1,15 +1,18 @@
-//! A small generator of numbers (splitmix64), so that a seed means the same everywhere.
+//! A small generator of numbers (splitmix64), so that a seed means the same everywhere and in every
+//! version: seeds that have found a bug are kept. Of this device, and of what simulates with it.
 
 /// The numbers that follow from a seed.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The numbers of `seed`.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,17 +21,40 @@ impl Random {
     }
 
     /// A number below `limit`, which is not 0.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.number() % limit
     }
 
     /// As [`Random::below`], for indices.
-    pub(crate) fn index(&mut self, limit: usize) -> usize {
+    pub fn index(&mut self, limit: usize) -> usize {
         self.below(limit as u64) as usize
     }
 
     /// True once in `times`.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+    pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
+    }
+
+    /// Numbers of their own for a part of the run.
+    #[must_use]
+    pub fn part(&self, label: u64) -> Self {
+        let mut part = Self(self.0 ^ label.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        part.number();
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_again_and_parts_differ() {
+        let draw = |mut random: Random| [random.number(), random.number(), random.below(7)];
+        assert_eq!(draw(Random::new(3)), draw(Random::new(3)));
+        assert_ne!(draw(Random::new(3)), draw(Random::new(4)));
+        let random = Random::new(3);
+        assert_ne!(draw(random.part(1)), draw(random.part(2)));
+        assert_eq!(draw(random.part(1)), draw(random.part(1)));
     }
 }

@@ -256,7 +256,7 @@ impl State {
     /// clean.
     pub(super) fn as_found(&self, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut after = Self::new(random.next());
+        let mut after = Self::new(random.number());
         after.capacity = self.capacity;
         after.direct_alignment = self.direct_alignment;
         after.seen = self.seen.clone();
@@ -278,7 +278,7 @@ impl State {
     /// What a crash at this moment leaves, as a directory of its own.
     pub(super) fn survivors(&self, seed: u64, mode: CrashMode) -> Self {
         let mut random = Random::new(seed);
-        let mut after = Self::new(random.next());
+        let mut after = Self::new(random.number());
         after.capacity = self.capacity;
         let names: BTreeMap<&String, ()> = self
             .seen

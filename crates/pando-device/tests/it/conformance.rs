@@ -106,15 +106,9 @@ conformance!(
 );
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2) | 1;
-    (0..len)
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(99);
-            (state >> 56) as u8
-        })
-        .collect()
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
 }
 
 fn read<F: File>(file: &F, offset: u64, len: usize) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
 
+use fastrand::Rng;
 use pando_format::bytes::{put_u32, put_u64, u32_at};
 use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::page::{
@@ -41,14 +42,11 @@ fn a_random_history_of_compressed_pages_matches_its_twin() {
 fn random_history(rig: &Rig) {
     let mut twin = BTreeMap::new();
     let mut mapping: BTreeMap<PageId, u64> = BTreeMap::new();
-    let mut random = 12345_u64;
+    let mut random = Rng::with_seed(12345);
     for step in 0..20_000_u64 {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        let pick = (random >> 33) as usize;
-        let some = twin.keys().nth(pick % twin.len().max(1)).copied();
-        match (random >> 20) % 100 {
+        let pick = random.usize(..twin.len().max(1));
+        let some = twin.keys().nth(pick).copied();
+        match random.u32(..100) {
             0..30 if twin.len() < 300 => {
                 twin.insert(rig.create(step), step);
             }
@@ -126,11 +124,10 @@ fn what_pads_a_compressed_image_is_zeros_whatever_the_buffer_held() {
         rig.drive(|| {
             let mut latched = rig.pool.exclusive(*page)?;
             let mut words = latched.modify(&rig.pool.stay(&rig.pass()))?;
-            let mut noise = u64::from(page.0) | 1;
+            let mut random = Rng::with_seed(page.0.into());
             for index in VALUE_WORD + 1..rig.pool.page_size().words() {
-                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
                 let is_noise = page.0.is_multiple_of(2) || index < 700 + page.index();
-                words.store(index, if is_noise { noise } else { u64::MAX });
+                words.store(index, if is_noise { random.u64(..) } else { u64::MAX });
             }
             Ok(())
         });

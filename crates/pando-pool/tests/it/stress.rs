@@ -1,5 +1,6 @@
 //! Many threads, few frames: every read sees a whole page, no write is lost.
 
+use fastrand::Rng;
 use pando_format::PageId;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
@@ -20,11 +21,10 @@ fn check(threads: u64) {
         for thread in 0..threads {
             let (rig, pages, written, done, work) = (&rig, &pages, &written, &done, &work);
             scope.spawn(move || {
-                let mut random = thread + 1;
+                let mut random = Rng::with_seed(thread);
                 while work.fetch_add(1, Ordering::Relaxed) < total {
-                    random = random.wrapping_mul(6364136223846793005).wrapping_add(99991);
-                    let index = ((random >> 33) % PAGES) as usize;
-                    if random >> 20 & 1 == 0 {
+                    let index = random.usize(..pages.len());
+                    if random.bool() {
                         rig.drive(|| {
                             let mut latched = rig.pool.exclusive(pages[index])?;
                             let mut page = latched.modify(&rig.pool.stay(&rig.pass()))?;

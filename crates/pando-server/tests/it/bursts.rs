@@ -1,5 +1,6 @@
 //! GETs and SETs that run together mean what they mean one by one.
 
+use fastrand::Rng;
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
 use pando_sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +11,13 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
 
-/// A generator that is the same on every machine.
-struct Random(u64);
+/// Commands that follow from a seed.
+struct Random(Rng);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
     /// Few keys, so that they meet again; some too long to be stored as they are.
     fn key(&mut self) -> String {
-        match self.below(20) {
+        match self.0.u64(..20) {
             0 => "folded".repeat(1000),
             n => format!("k{}", n * n),
         }
@@ -31,8 +25,8 @@ impl Random {
 
     /// Some lie in pages of their own, some in chunks.
     fn value(&mut self) -> String {
-        let text = self.below(1000).to_string();
-        match self.below(60) {
+        let text = self.0.u64(..1000).to_string();
+        match self.0.u64(..60) {
             0 => text.repeat(4000),
             1 => text.repeat(600_000),
             2..8 => text.repeat(300),
@@ -42,8 +36,8 @@ impl Random {
 
     fn command(&mut self, mostly: u64) -> Vec<String> {
         let (key, value) = (self.key(), self.value());
-        let kind = match self.below(8) {
-            0 => self.below(16),
+        let kind = match self.0.u64(..8) {
+            0 => self.0.u64(..16),
             _ => mostly,
         };
         let words: &[&str] = match kind {
@@ -64,7 +58,7 @@ impl Random {
 
     /// Mostly GETs, or mostly SETs, or both in turn.
     fn pipeline(&mut self) -> Vec<Vec<String>> {
-        let (count, taste) = (self.below(200), self.below(3));
+        let (count, taste) = (self.0.u64(..200), self.0.u64(..3));
         let commands = (0..count).map(|n| {
             let mostly = match taste {
                 0 => 0,
@@ -118,7 +112,7 @@ fn pipelines_mean_what_their_commands_mean_one_by_one() {
         };
         let (together, alone) = (Fixture::with(with()), Fixture::with(with()));
         let (mut client, mut twin) = (together.client(), alone.client());
-        let mut random = Random(seed);
+        let mut random = Random(Rng::with_seed(seed));
         for _ in 0..60 {
             let pipeline = random.pipeline();
             client.send(
@@ -146,7 +140,7 @@ fn pipelines_of_data_that_do_not_fit_mean_the_same() {
     let server = Fixture::opened_by(options(), open_small);
     let mut client = server.client();
     let mut rows: Vec<Option<String>> = vec![None; 4000];
-    let mut random = Random(5);
+    let mut random = Random(Rng::with_seed(5));
     for round in 0..300_usize {
         let mut sent = Vec::new();
         let mut expected = Vec::new();
@@ -154,11 +148,11 @@ fn pipelines_of_data_that_do_not_fit_mean_the_same() {
             // First all keys, then some places that come again.
             let number = match round {
                 0..40 => round * 100 + expected.len(),
-                _ => usize::try_from(random.below(4000)).unwrap(),
+                _ => random.0.usize(..4000),
             };
             let key = format!("key:{number}");
-            if round < 40 || (random.below(100) < 50) == (round % 2 == 0) {
-                let value = random.below(1 << 40).to_string().repeat(60);
+            if round < 40 || (random.0.u64(..100) < 50) == (round % 2 == 0) {
+                let value = random.0.u64(..1 << 40).to_string().repeat(60);
                 sent.extend(encode(&["SET", &key, &value]));
                 rows[number] = Some(value);
                 expected.push("+OK".to_owned());

@@ -150,13 +150,7 @@ fn declared_lengths_cost_nothing() {
 #[test]
 fn random_bytes_do_no_harm() {
     let server = Fixture::new();
-    let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut next = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = fastrand::Rng::with_seed(1);
     let pieces: [&[u8]; 12] = [
         b"*1\r\n",
         b"*3\r\n",
@@ -174,11 +168,10 @@ fn random_bytes_do_no_harm() {
     for _ in 0..60 {
         let mut client = server.client();
         let mut bytes = Vec::new();
-        for _ in 0..next() % 40 {
-            let piece = pieces[usize::try_from(next() % 12).unwrap()];
-            bytes.extend_from_slice(piece);
-            if next() % 8 == 0 {
-                bytes.extend_from_slice(&next().to_le_bytes());
+        for _ in 0..random.u32(..40) {
+            bytes.extend_from_slice(random.choice(pieces).unwrap());
+            if random.u32(..8) == 0 {
+                bytes.extend_from_slice(&random.u64(..).to_le_bytes());
             }
         }
         client.send(&bytes);

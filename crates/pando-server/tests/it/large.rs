@@ -81,15 +81,8 @@ impl Unallocated for pandodb::Report {
 
 /// Bytes that tell where they are and whose.
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(count + 8);
-    while bytes.len() < count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(count);
+    let mut bytes = vec![0; count];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 

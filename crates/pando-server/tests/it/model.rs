@@ -2,24 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use pando_resp::Answer;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
 
-/// A generator that is the same on every machine.
-struct Random(u64);
+/// Commands that follow from a seed.
+struct Random(Rng);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
     fn key(&mut self) -> String {
-        format!("k{}", self.below(6))
+        format!("k{}", self.0.u64(..6))
     }
 }
 
@@ -127,8 +121,8 @@ impl Twin {
 
 fn command(random: &mut Random) -> Vec<String> {
     let (key, other) = (random.key(), random.key());
-    let value = random.below(100).to_string();
-    let text = match random.below(26) {
+    let value = random.0.u64(..100).to_string();
+    let text = match random.0.u64(..26) {
         0..=3 => format!("GET {key}"),
         4..=6 => format!("SET {key} {value}"),
         7 => format!("SET {key} {value} NX"),
@@ -145,7 +139,7 @@ fn command(random: &mut Random) -> Vec<String> {
         22 => format!("MSETNX {key} {value} {other} z"),
         23 => "DBSIZE".to_owned(),
         24 => "KEYS *".to_owned(),
-        _ if random.below(4) == 0 => "FLUSHDB".to_owned(),
+        _ if random.0.u64(..4) == 0 => "FLUSHDB".to_owned(),
         _ => format!("SET {key} {}", "long".repeat(1000)),
     };
     text.split(' ').map(str::to_owned).collect()
@@ -164,10 +158,10 @@ fn reply(words: &[String], answer: Answer) -> String {
 
 /// One batch: alone, as a pipeline, or between MULTI and EXEC.
 fn batch(client: &mut Client, twin: &mut Twin, random: &mut Random) {
-    let commands: Vec<_> = (0..=random.below(12)).map(|_| command(random)).collect();
+    let commands: Vec<_> = (0..=random.0.u64(..12)).map(|_| command(random)).collect();
     let expected: Vec<String> = commands.iter().map(|words| twin.run(words)).collect();
     let bytes: Vec<u8> = commands.iter().flat_map(|words| encode(words)).collect();
-    let answers: Vec<Answer> = if random.below(3) == 0 {
+    let answers: Vec<Answer> = if random.0.u64(..3) == 0 {
         client.send(&[encode(&["MULTI"]), bytes, encode(&["EXEC"])].concat());
         assert_eq!(show(&client.answer()), "+OK");
         for _ in &commands {
@@ -199,7 +193,7 @@ fn random_commands_have_the_replies_of_the_naive_twin() {
     for (server, seed, batches) in rounds {
         let mut client = server.client();
         client.run("FLUSHALL");
-        let (mut twin, mut random) = (Twin::default(), Random(seed));
+        let (mut twin, mut random) = (Twin::default(), Random(Rng::with_seed(seed)));
         for _ in 0..batches {
             batch(&mut client, &mut twin, &mut random);
         }

@@ -1,9 +1,9 @@
 //! Free space goes back to the file system and comes back, round after round, and the machine
 //! crashes at syncs and writes in between.
 
+use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
-use pando_sim::random::Random;
 use pando_sim::store;
 use pandodb::statistics::Ticker;
 use pandodb::{Batch, Db, Durability, WriteOptions};

@@ -1,12 +1,11 @@
 //! Every operation of the device fails once, or from then on; disks fill up.
 
-use pando_device::faulty::Operation;
+use pando_device::faulty::{Operation, Random};
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
 use pando_sim::full::{self, fill_disk};
 use pando_sim::full_close;
 use pando_sim::full_deletes;
 use pando_sim::full_together;
-use pando_sim::random::Random;
 use pando_sim::store::Shape;
 use pando_sync::thread;
 

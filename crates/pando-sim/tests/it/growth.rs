@@ -1,8 +1,8 @@
 //! The data file grows under a workload, and the machine crashes before, meanwhile and after.
 
+use pando_device::faulty::Random;
 use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
 use pando_sim::crash::MODES;
-use pando_sim::random::Random;
 use pando_sim::store;
 use pandodb::{Db, Durability, WriteOptions};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pando_device::faulty::Random;
 use pando_sim::linear::{self, Action, Call, Key, Value};
-use pando_sim::random::Random;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, thread};
 use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};

@@ -1,5 +1,6 @@
 //! Extents of various lengths: as many as there are units always find room.
 
+use fastrand::Rng;
 use pando_format::Extent;
 use pando_space::{REGION_BLOCKS, Space, SpaceOptions};
 use pando_sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +14,6 @@ fn space(blocks: u64, groups: usize, unit: u32) -> Space {
         ..SpaceOptions::default()
     };
     Space::new(blocks, options)
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6364136223846793005)
-        .wrapping_add(1442695040888963407);
-    *state >> 33
 }
 
 /// Units of a vector of bits, region by region.
@@ -44,12 +38,10 @@ fn check(blocks: u64, groups: usize, unit: u32, seed: u64) {
     let space = space(blocks, groups, unit);
     let mut bits = vec![true; blocks as usize];
     let mut held: Vec<Extent> = Vec::new();
-    let mut state = seed;
+    let mut random = Rng::with_seed(seed);
     for step in 0..400 {
-        let count = 1 + random(&mut state) % 20;
-        let lengths: Vec<u32> = (0..count)
-            .map(|_| 1 + (random(&mut state) % u64::from(unit)) as u32)
-            .collect();
+        let count = random.u64(1..=20);
+        let lengths: Vec<u32> = (0..count).map(|_| random.u32(1..=unit)).collect();
         space.drain_ready();
         let before = space.free_units();
         assert_eq!(before, units(&bits, unit));
@@ -74,7 +66,7 @@ fn check(blocks: u64, groups: usize, unit: u32, seed: u64) {
         // More is freed the fuller it is.
         let frees = if before < count { 12 } else { step % 9 };
         for _ in 0..frees.min(held.len()) {
-            let index = random(&mut state) as usize % held.len();
+            let index = random.usize(..held.len());
             let extent = held.swap_remove(index);
             space.free(extent);
             set(&mut bits, extent, true);
@@ -152,13 +144,11 @@ fn what_threads_were_promised_they_get() {
         for seed in 0..4 {
             let (space, promised, refused) = (&space, &promised, &refused);
             scope.spawn(move || {
-                let mut state = seed * 77 + 1;
+                let mut random = Rng::with_seed(seed);
                 let mut held: Vec<Extent> = Vec::new();
                 for _ in 0..3000 {
-                    let count = 1 + random(&mut state) % 24;
-                    let lengths: Vec<u32> = (0..count)
-                        .map(|_| 1 + (random(&mut state) % u64::from(unit)) as u32)
-                        .collect();
+                    let count = random.u64(1..=24);
+                    let lengths: Vec<u32> = (0..count).map(|_| random.u32(1..=unit)).collect();
                     // SeqCst: of two that promise at once, one sees the other.
                     let wanted = promised.fetch_add(count, Ordering::SeqCst) + count;
                     let free = space.free_units();
@@ -171,7 +161,7 @@ fn what_threads_were_promised_they_get() {
                     let tight = wanted > free;
                     let keep = if tight { held.len() / 2 } else { 900 };
                     while held.len() > keep {
-                        let index = random(&mut state) as usize % held.len();
+                        let index = random.usize(..held.len());
                         space.free(held.swap_remove(index));
                     }
                 }

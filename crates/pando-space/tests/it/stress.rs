@@ -1,5 +1,6 @@
 //! Many threads at once, with an oracle that knows the owner of every block.
 
+use fastrand::Rng;
 use pando_format::Extent;
 use pando_space::{REGION_BLOCKS, Space, SpaceOptions, Urgency};
 use pando_sync::atomic::{AtomicU32, Ordering};
@@ -24,27 +25,15 @@ impl Oracle {
     }
 }
 
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        ((self.0 >> 33) % u64::from(limit)) as u32
-    }
-}
-
 fn work(space: &Space, oracle: &Oracle, me: u32, steps: u32) {
-    let mut numbers = Numbers(u64::from(me));
+    let mut random = Rng::with_seed(u64::from(me));
     let mut held: Vec<Extent> = Vec::new();
     let mut batch = Vec::new();
     for _ in 0..steps {
-        let count = 1 + numbers.below(40);
-        match numbers.below(10) {
+        let count = random.u32(1..=40);
+        match random.u32(..10) {
             0..4 => {
-                let hint = (numbers.below(4) == 0).then(|| numbers.below(oracle.0.len() as u32));
+                let hint = (random.u32(..4) == 0).then(|| random.u32(..oracle.0.len() as u32));
                 if let Some(extent) = space.allocate(count, hint) {
                     oracle.change(extent, FREE, me);
                     held.push(extent);
@@ -67,7 +56,7 @@ fn work(space: &Space, oracle: &Oracle, me: u32, steps: u32) {
             }
             _ => {
                 if !held.is_empty() {
-                    let extent = held.swap_remove(numbers.below(held.len() as u32) as usize);
+                    let extent = held.swap_remove(random.usize(..held.len()));
                     oracle.change(extent, me, FREE);
                     space.free(extent);
                 }
@@ -125,12 +114,12 @@ fn no_block_is_lost_or_owned_twice_on_shelves() {
         for me in 1..=16 {
             let (space, oracle, refused) = (&space, &oracle, &refused);
             scope.spawn(move || {
-                let mut numbers = Numbers(u64::from(me));
+                let mut random = Rng::with_seed(u64::from(me));
                 let mut held = Vec::new();
                 while refused.load(Ordering::Relaxed) < 5000 {
                     // More than there are in all.
                     let keep = (blocks / 15) as usize;
-                    let count = 1 + numbers.below(2);
+                    let count = random.u32(1..=2);
                     match space.allocate(count, None) {
                         Some(extent) => {
                             oracle.change(extent, FREE, me);
@@ -140,8 +129,8 @@ fn no_block_is_lost_or_owned_twice_on_shelves() {
                             refused.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    if held.len() > keep || !held.is_empty() && numbers.below(4) == 0 {
-                        let extent = held.swap_remove(numbers.below(held.len() as u32) as usize);
+                    if held.len() > keep || !held.is_empty() && random.u32(..4) == 0 {
+                        let extent = held.swap_remove(random.usize(..held.len()));
                         oracle.change(extent, me, FREE);
                         space.free(extent);
                     }
@@ -174,10 +163,10 @@ fn what_is_promised_is_there_whatever_others_do() {
         for me in 0..8u64 {
             let (space, served) = (&space, &served);
             scope.spawn(move || {
-                let mut numbers = Numbers(me);
+                let mut random = Rng::with_seed(me);
                 let mut held = Vec::new();
                 for _ in 0..3000 {
-                    let count = u64::from(1 + numbers.below(200));
+                    let count = random.u64(1..=200);
                     if space.promise(count, Urgency::Normal) {
                         // Single blocks cannot be short of a run.
                         for _ in 0..count {
@@ -185,8 +174,8 @@ fn what_is_promised_is_there_whatever_others_do() {
                         }
                         served.fetch_add(1, Ordering::Relaxed);
                     }
-                    if numbers.below(3) == 0 {
-                        let keep = numbers.below(held.len() as u32 + 1) as usize;
+                    if random.u32(..3) == 0 {
+                        let keep = random.usize(..=held.len());
                         held.drain(keep..).for_each(|extent| space.free(extent));
                     }
                 }
@@ -216,14 +205,14 @@ fn the_space_grows_and_shrinks_under_load() {
             let (space, oracle) = (&space, &oracle);
             scope.spawn(move || work(space, oracle, me, 10_000));
         }
-        let mut numbers = Numbers(77);
+        let mut random = Rng::with_seed(77);
         for _ in 0..2000 {
             let now = space.blocks();
-            if numbers.below(2) == 0 {
+            if random.bool() {
                 let most = 8 * u64::from(REGION_BLOCKS);
-                space.grow(most.min(now + u64::from(numbers.below(5000))));
+                space.grow(most.min(now + random.u64(..5000)));
             } else {
-                let tail = space.free_tail().min(u64::from(numbers.below(9000)));
+                let tail = space.free_tail().min(random.u64(..9000));
                 let _ = space.shrink_to(now - tail);
             }
         }
@@ -262,12 +251,12 @@ fn a_run_over_the_border_of_regions_has_one_owner() {
         for me in 1..=4 {
             let (space, oracle, finished) = (&space, &oracle, &finished);
             scope.spawn(move || {
-                let mut numbers = Numbers(u64::from(me));
+                let mut random = Rng::with_seed(u64::from(me));
                 let mut across = 0;
                 let _ended = Ended(finished);
                 while finished.load(Ordering::Relaxed) < 2 {
                     let wide = me % 2 == 0;
-                    let count = if wide { 150 } else { 1 + numbers.below(20) };
+                    let count = if wide { 150 } else { random.u32(1..=20) };
                     let Some(extent) = space.allocate(count, None) else {
                         thread::yield_now();
                         continue;

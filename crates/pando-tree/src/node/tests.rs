@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::collections::BTreeMap;
+use std::iter;
 
+use fastrand::Rng;
 use pando_format::page::{HEADER_WORDS, PageKind, SLOT_OVERFLOW, WORD_ID};
 use pando_format::{PageId, PageSize};
 
@@ -18,53 +20,40 @@ use crate::word::Store;
 
 const PAGE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
+/// `len` random bytes.
+fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
+    iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
 /// Keys of many shapes; `style` keeps a test in one family, so that keys meet.
-fn key(random: &mut Random, style: usize, key_bytes_max: usize) -> Vec<u8> {
+fn key(random: &mut Rng, style: usize, key_bytes_max: usize) -> Vec<u8> {
     match style {
         0 => {
-            let len = random.below(9);
-            (0..len).map(|_| b"\0\x01a\xFF"[random.below(4)]).collect()
+            let len = random.usize(..9);
+            (0..len)
+                .map(|_| b"\0\x01a\xFF"[random.usize(..4)])
+                .collect()
         }
-        1 => format!("user:{:012}", random.below(3000)).into_bytes(),
+        1 => format!("user:{:012}", random.usize(..3000)).into_bytes(),
         2 => {
-            let len = random.below(24);
-            random.bytes(len)
+            let len = random.usize(..24);
+            random_bytes(random, len)
         }
         3 => {
-            let mut key = vec![b'p'; random.below(3) * 40];
-            key.extend(random.bytes(2));
+            let mut key = vec![b'p'; random.usize(..3) * 40];
+            key.extend(random_bytes(random, 2));
             key
         }
         4 => {
-            let filler = [0, 0xFF][random.below(2)];
-            vec![filler; random.below(key_bytes_max.min(300))]
+            let filler = [0, 0xFF][random.usize(..2)];
+            vec![filler; random.usize(..key_bytes_max.min(300))]
         }
         _ => {
             let mut key = vec![b'x'; key_bytes_max - 2];
-            if random.below(20) == 0 {
-                key[0] = b'a' + random.below(26) as u8;
+            if random.usize(..20) == 0 {
+                key[0] = b'a' + random.usize(..26) as u8;
             }
-            key.extend(random.bytes(2));
+            key.extend(random_bytes(random, 2));
             key
         }
     }
@@ -150,7 +139,7 @@ fn split(
 }
 
 fn run_leaf_model(seed: u64, page_size: PageSize, style: usize, steps: usize) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut page = new_page(page_size, PageKind::Leaf, 0);
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut list = RecordList::default();
@@ -161,17 +150,17 @@ fn run_leaf_model(seed: u64, page_size: PageSize, style: usize, steps: usize) {
         assert_eq!(spot.index, model.range(..key.clone()).count());
         let node = Node::open(&page);
         assert_eq!(node.find_at(node.candidate(&key), &key), spot);
-        if random.below(4) == 0 {
+        if random.usize(..4) == 0 {
             if spot.exact {
                 edit::remove(&mut page[..], spot.index);
                 model.remove(&key);
             }
         } else {
-            let mut len = [0, 8, 30, 100, 2000][random.below(5)];
+            let mut len = [0, 8, 30, 100, 2000][random.usize(..5)];
             while !cut::is_inline(page_size, key.len(), len) {
                 len /= 2;
             }
-            let value = random.bytes(len);
+            let value = random_bytes(&mut random, len);
             let record = leaf_record(&key, &value);
             let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
             model.insert(key.clone(), value.clone());
@@ -185,7 +174,7 @@ fn run_leaf_model(seed: u64, page_size: PageSize, style: usize, steps: usize) {
                     let both: Vec<_> = content(&page).into_iter().chain(content(&right)).collect();
                     assert!(both.iter().map(|r| (&r.0, &r.1)).eq(&model));
                     check_page(&image(&right)).unwrap();
-                    if random.below(2) == 0 {
+                    if random.bool() {
                         page = right;
                     }
                     model = content(&page).into_iter().map(|r| (r.0, r.1)).collect();
@@ -217,7 +206,7 @@ fn a_leaf_holds_what_a_map_holds() {
 fn an_inner_node_leads_to_the_child_that_covers_a_key() {
     for style in 0..6 {
         let page_size = PageSize::new(4096).unwrap();
-        let mut random = Random(style as u64);
+        let mut random = Rng::with_seed(style as u64);
         let mut list = RecordList::default();
         let mut page = new_page(page_size, PageKind::Inner, 1);
         let first = Record::separator(&[], ChildWord::new(PageId(1), 9));
@@ -234,8 +223,8 @@ fn an_inner_node_leads_to_the_child_that_covers_a_key() {
                 node.child(node.child_below(&key)),
                 *below.unwrap_or(covering).1
             );
-            if random.below(3) == 0 && node.count() > 1 {
-                let index = random.below(node.count());
+            if random.usize(..3) == 0 && node.count() > 1 {
+                let index = random.usize(..node.count());
                 let (removed, _) = model.iter().nth(index).unwrap();
                 let removed = removed.clone();
                 model.remove(&removed);
@@ -334,7 +323,7 @@ fn a_separator_is_the_shortest_between_its_sides() {
 }
 
 /// Everything that optimistic code calls; only that it returns matters.
-fn exercise(words: &[u64], random: &mut Random) {
+fn exercise(words: &[u64], random: &mut Rng) {
     let node = Node::open(words);
     let (mut list, mut right) = (RecordList::default(), RecordList::default());
     let mut out = Vec::new();
@@ -379,9 +368,9 @@ fn exercise(words: &[u64], random: &mut Random) {
 
 #[test]
 fn torn_words_never_panic() {
-    let mut random = Random(5);
+    let mut random = Rng::with_seed(5);
     for round in 0..60 {
-        let mut words: Vec<u64> = (0..512).map(|_| random.next()).collect();
+        let mut words: Vec<u64> = (0..512).map(|_| random.u64(..)).collect();
         if round % 3 != 0 {
             let kind = [PageKind::Leaf, PageKind::Inner][round % 2];
             words[1] = u64::from(kind.encode()) << 32 | u64::from(round % 2 == 1) << 40;
@@ -392,7 +381,7 @@ fn torn_words_never_panic() {
 
 #[test]
 fn a_sound_page_with_torn_words_never_panics_and_is_not_accepted_out_of_order() {
-    let mut random = Random(6);
+    let mut random = Rng::with_seed(6);
     let page_size = PageSize::new(4096).unwrap();
     let mut list = RecordList::default();
     let mut page = new_page(page_size, PageKind::Leaf, 0);
@@ -407,10 +396,10 @@ fn a_sound_page_with_torn_words_never_panics_and_is_not_accepted_out_of_order() 
     let mut refused = 0;
     for _ in 0..300 {
         let mut torn = page.clone();
-        for _ in 0..=random.below(3) {
-            let range = [60, 511][random.below(2)];
-            let index = 1 + random.below(range);
-            torn[index] ^= 1 << random.below(64);
+        for _ in 0..=random.usize(..3) {
+            let range = [60, 511][random.usize(..2)];
+            let index = 1 + random.usize(..range);
+            torn[index] ^= 1 << random.usize(..64);
         }
         exercise(&torn, &mut random);
         if check_page(&image(&torn)).is_ok() {
@@ -475,8 +464,8 @@ fn removal_of_records_gives_all_words_back() {
     let empty = Node::open(&page).free_bytes();
     assert_eq!(empty, (512 - HEADER_WORDS) * 8);
     let mut list = RecordList::default();
-    let mut random = Random(1);
-    let keys: Vec<_> = (0..20).map(|_| random.bytes(12)).collect();
+    let mut random = Rng::with_seed(1);
+    let keys: Vec<_> = (0..20).map(|_| random_bytes(&mut random, 12)).collect();
     for key in &keys {
         let (spot, record) = (Node::open(&page).find(key), leaf_record(key, b"value"));
         let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
@@ -634,7 +623,7 @@ fn a_longer_prefix_is_not_taken_when_the_old_one_fits_better() {
 #[test]
 fn slots_compare_as_their_keys_do() {
     let page_size = PageSize::new(4096).unwrap();
-    let mut random = Random(11);
+    let mut random = Rng::with_seed(11);
     for style in [0, 1, 2, 3, 4, 5, 0, 2, 3] {
         let mut page = new_page(page_size, PageKind::Leaf, 0);
         let mut list = RecordList::default();

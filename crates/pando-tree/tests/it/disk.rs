@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_format::{
     Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, StoredPage, TreeId,
 };
@@ -16,7 +17,7 @@ use pando_tree::{
     prepare_image,
 };
 
-use crate::rig::{Random, Session, pass};
+use crate::rig::{Session, pass, random_bytes};
 
 #[derive(Default)]
 struct Disk {
@@ -257,16 +258,16 @@ fn marks(session: &mut Session) -> Marks {
 fn change(
     rig: &DiskRig,
     session: &mut Session,
-    random: &mut Random,
+    random: &mut Rng,
     model: &mut BTreeMap<Vec<u8>, Vec<u8>>,
 ) {
-    let key = format!("user:{:06}", random.below(800)).into_bytes();
-    if random.below(5) < 2 {
+    let key = format!("user:{:06}", random.usize(..800)).into_bytes();
+    if random.usize(..5) < 2 {
         let existed = rig.remove(session, &key);
         assert_eq!(existed, model.remove(&key).is_some());
     } else {
-        let len = [10, 200, 900, 20_000, 60_000][random.below(5)];
-        let value = random.bytes(len);
+        let len = [10, 200, 900, 20_000, 60_000][random.usize(..5)];
+        let value = random_bytes(random, len);
         let replaced = rig.insert(session, &key, &value);
         assert_eq!(replaced, model.insert(key, value).is_some());
     }
@@ -275,7 +276,7 @@ fn change(
 #[test]
 fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
     let rig = DiskRig::new(128);
-    let (mut session, mut random) = (Session::default(), Random(4));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(4));
     let mut model = BTreeMap::new();
     for round in 0..12 {
         for _ in 0..80 {
@@ -366,20 +367,20 @@ fn threads_share_a_tree_larger_than_its_pool() {
         for worker in 0..4u64 {
             let rig = &rig;
             scope.spawn(move || {
-                let (mut session, mut random) = (Session::default(), Random(worker));
+                let (mut session, mut random) = (Session::default(), Rng::with_seed(worker));
                 let mut model = BTreeMap::new();
                 for _ in 0..250 {
-                    let key = (random.below(300) as u64 * 4 + worker).to_be_bytes();
-                    if random.below(3) == 0 {
+                    let key = (random.usize(..300) as u64 * 4 + worker).to_be_bytes();
+                    if random.usize(..3) == 0 {
                         let existed = rig.remove(&mut session, &key);
                         assert_eq!(existed, model.remove(&key).is_some());
                     } else {
-                        let len = [10, 800, 1500, 15_000][random.below(4)];
-                        let value = random.bytes(len);
+                        let len = [10, 800, 1500, 15_000][random.usize(..4)];
+                        let value = random_bytes(&mut random, len);
                         let replaced = rig.insert(&mut session, &key, &value);
                         assert_eq!(replaced, model.insert(key, value).is_some());
                     }
-                    let key = (random.below(300) as u64 * 4 + worker).to_be_bytes();
+                    let key = (random.usize(..300) as u64 * 4 + worker).to_be_bytes();
                     let expected = model.get(&key).map(Vec::as_slice);
                     assert_eq!(rig.get(&mut session, &key), expected);
                 }
@@ -516,23 +517,23 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
 
 #[test]
 fn a_tree_that_was_filled_outside_is_one_like_any_other() {
-    let mut random = Random(5);
+    let mut random = Rng::with_seed(5);
     let numbers = (0..40_000_u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 3]));
     fill(&numbers.collect());
     // Long keys and values, with and without anything in common.
     for prefix in [0, 900] {
         let mut entries = BTreeMap::new();
         for number in 0..3000 {
-            let mut key = vec![b'p'; random.below(prefix + 1)];
-            let len = random.below(120) + 1;
-            key.extend(random.bytes(len));
+            let mut key = vec![b'p'; random.usize(..prefix + 1)];
+            let len = random.usize(..120) + 1;
+            key.extend(random_bytes(&mut random, len));
             let bytes = match number % 300 {
                 1 => 60_000,
-                2 => random.below(6000),
-                3 => 1936 + random.below(30),
-                _ => random.below(200),
+                2 => random.usize(..6000),
+                3 => 1936 + random.usize(..30),
+                _ => random.usize(..200),
             };
-            entries.insert(key, random.bytes(bytes));
+            entries.insert(key, random_bytes(&mut random, bytes));
         }
         entries.insert(Vec::new(), Vec::new());
         fill(&entries);

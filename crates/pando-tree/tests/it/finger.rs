@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use pando_tree::{Cover, Finger};
 
-use crate::rig::{Random, Rig, Session, check_tree, retry};
+use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
 fn finger(rig: &Rig, key: &[u8]) -> Finger {
     retry(|| rig.tree.try_locate(&rig.pool, key)).finger
@@ -22,40 +23,40 @@ fn key(number: usize) -> [u8; 4] {
 #[test]
 fn runs_of_several_sessions_in_the_same_leaves_agree_with_a_map() {
     const KEYS: usize = 6000;
-    let (rig, mut random) = (Rig::new(4096, 4096), Random(5));
+    let (rig, mut random) = (Rig::new(4096, 4096), Rng::with_seed(5));
     let mut sessions: Vec<Session> = (0..3).map(|_| Session::default()).collect();
     let mut at = [0; 3];
     let mut model = BTreeMap::new();
     let mut fingers: Vec<(Finger, usize)> = Vec::new();
     let (mut sure, mut unsure) = (0, 0);
     for step in 0..60_000 {
-        let who = random.below(3);
-        if random.below(12) == 0 {
-            at[who] = match random.below(4) {
-                0 => at[random.below(3)],
-                _ => random.below(KEYS),
+        let who = random.usize(..3);
+        if random.usize(..12) == 0 {
+            at[who] = match random.usize(..4) {
+                0 => at[random.usize(..3)],
+                _ => random.usize(..KEYS),
             };
         }
         at[who] = (at[who] + 1) % KEYS;
         let (session, number) = (&mut sessions[who], at[who]);
         let is_shrinking = step / 5000 % 3 == 2;
-        if random.below(10) < if is_shrinking { 9 } else { 1 } {
+        if random.usize(..10) < if is_shrinking { 9 } else { 1 } {
             let existed = rig.remove(session, &key(number));
             assert_eq!(existed, model.remove(&number).is_some());
         } else {
-            let bytes = [8, 30, 200][random.below(3)];
-            let value = random.bytes(bytes);
+            let bytes = [8, 30, 200][random.usize(..3)];
+            let value = random_bytes(&mut random, bytes);
             let replaced = rig.insert(session, &key(number), &value);
             assert_eq!(replaced, model.insert(number, value).is_some());
         }
-        if random.below(20) == 0 {
+        if random.usize(..20) == 0 {
             fingers.push((finger(&rig, &key(number)), number));
         }
         if fingers.len() > 10 {
-            fingers.swap_remove(random.below(10));
+            fingers.swap_remove(random.usize(..10));
         }
         for (finger, known) in &fingers {
-            let number = (*known + random.below(20)).saturating_sub(random.below(20));
+            let number = (*known + random.usize(..20)).saturating_sub(random.usize(..20));
             if covers(finger, &rig, &key(number)) {
                 sure += 1;
                 let located = retry(|| rig.tree.try_locate(&rig.pool, &key(number)));

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use pando_pool::Restart;
 use pando_tree::{Fate, GROUP_MAX};
 
-use crate::rig::{Random, Rig, Session, retry};
+use crate::rig::{Rig, Session, random_bytes, retry};
 
 /// The value of each key, read as a group; what a group leaves to others is read alone.
 pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
@@ -32,24 +33,24 @@ pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec
 #[test]
 fn a_group_finds_what_single_reads_find() {
     let rig = Rig::new(4096, 8192);
-    let (mut session, mut random) = (Session::default(), Random(8));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(8));
     let mut model = BTreeMap::new();
-    let key = |random: &mut Random| {
-        let key = (random.below(40_000) as u64).to_be_bytes();
-        key[..8 - random.below(2)].to_vec()
+    let key = |random: &mut Rng| {
+        let key = (random.usize(..40_000) as u64).to_be_bytes();
+        key[..8 - random.usize(..2)].to_vec()
     };
     for round in 0..30 {
         for _ in 0..round * 40 {
-            let len = [0, 10, 100, 300, 5000][random.below(5).min(random.below(6))];
-            let (key, value) = (key(&mut random), random.bytes(len));
+            let len = [0, 10, 100, 300, 5000][random.usize(..5).min(random.usize(..6))];
+            let (key, value) = (key(&mut random), random_bytes(&mut random, len));
             rig.insert(&mut session, &key, &value);
             model.insert(key, value);
         }
         for size in 0..=GROUP_MAX {
             let mut keys: Vec<Vec<u8>> = (0..size).map(|_| key(&mut random)).collect();
             for key in &mut keys {
-                let known = model.keys().nth(random.below(model.len().max(1)));
-                if let Some(known) = known.filter(|_| random.below(3) > 0) {
+                let known = model.keys().nth(random.usize(..model.len().max(1)));
+                if let Some(known) = known.filter(|_| random.usize(..3) > 0) {
                     key.clone_from(known);
                 }
             }
@@ -64,9 +65,12 @@ fn a_group_finds_what_single_reads_find() {
 
 #[test]
 fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
-    let (rig, mut session, mut random) = (Rig::new(4096, 4096), Session::default(), Random(3));
+    let (rig, mut session, mut random) =
+        (Rig::new(4096, 4096), Session::default(), Rng::with_seed(3));
     for round in 0..40 {
-        let keys: Vec<Vec<u8>> = (0..GROUP_MAX).map(|_| random.bytes(3)).collect();
+        let keys: Vec<Vec<u8>> = (0..GROUP_MAX)
+            .map(|_| random_bytes(&mut random, 3))
+            .collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let fingers = rig
             .tree
@@ -76,7 +80,7 @@ fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
             assert_eq!(finger.unwrap(), located.finger);
         }
         for _ in 0..round * 20 {
-            let key = random.bytes(3);
+            let key = random_bytes(&mut random, 3);
             rig.insert(&mut session, &key, &[1; 60]);
         }
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_format::Lsn;
 use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill};
 
-use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
+use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
 
 const NO_MARKS: Marks = Marks {
     lsn: Lsn(0),
@@ -53,12 +54,6 @@ fn merge(rig: &Rig, session: &mut Session, key: &[u8]) -> u32 {
     })
 }
 
-fn shuffle<T>(random: &mut Random, things: &mut [T]) {
-    for at in (1..things.len()).rev() {
-        things.swap(at, random.below(at + 1));
-    }
-}
-
 fn fill_percent(rig: &Rig) -> usize {
     let facts = check_tree(rig);
     100 * facts.leaf_bytes / (facts.leaves * rig.pool.page_size().bytes())
@@ -68,7 +63,7 @@ fn fill_percent(rig: &Rig) -> usize {
 fn leaves_that_lose_most_records_become_fewer_in_whatever_order() {
     for order in 0..3 {
         let rig = Rig::new(4096, 8192);
-        let (mut session, mut random) = (Session::default(), Random(order));
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(order));
         let mut keys: Vec<_> = (0..12_000).map(|n| format!("key{n:06}")).collect();
         for key in &keys {
             rig.insert(&mut session, key.as_bytes(), &[1; 100]);
@@ -79,7 +74,7 @@ fn leaves_that_lose_most_records_become_fewer_in_whatever_order() {
         match order {
             0 => {}
             1 => keys.reverse(),
-            _ => shuffle(&mut random, &mut keys),
+            _ => random.shuffle(&mut keys),
         }
         for key in &keys {
             assert!(rig.remove(&mut session, key.as_bytes()));
@@ -149,16 +144,16 @@ impl Walk {
 
 fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     let rig = Rig::new(4096, 8192);
-    let (mut session, mut random) = (Session::default(), Random(seed));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(seed));
     let mut model = BTreeMap::new();
     for n in 0..3000 {
-        let len = [0, 20, 150, 150, 400, 5000][random.below(6)];
-        let (key, value) = (key_of(n), random.bytes(len));
+        let len = [0, 20, 150, 150, 400, 5000][random.usize(..6)];
+        let (key, value) = (key_of(n), random_bytes(&mut random, len));
         rig.insert(&mut session, &key, &value);
         model.insert(key, value);
     }
     let mut doomed: Vec<_> = model.keys().cloned().collect();
-    shuffle(&mut random, &mut doomed);
+    random.shuffle(&mut doomed);
     doomed.truncate(2700);
     let mut noted = Vec::new();
     for key in &doomed {
@@ -167,7 +162,7 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
             noted.push(key);
         }
     }
-    shuffle(&mut random, &mut noted);
+    random.shuffle(&mut noted);
     let mut walks: Vec<_> = [Direction::Forward, Direction::Backward]
         .into_iter()
         .map(|direction| Walk {
@@ -180,7 +175,7 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     while let Some(key) = noted.pop() {
         merged += merge(&rig, &mut session, key);
         for walk in &mut walks {
-            if random.below(3) == 0 {
+            if random.usize(..3) == 0 {
                 walk.step(&rig, &mut page);
             }
         }

@@ -3,63 +3,66 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_tree::Direction;
 
-use crate::rig::{Random, Rig, Session, check_tree};
+use crate::rig::{Rig, Session, check_tree, random_bytes};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn key(random: &mut Random, style: usize, key_bytes_max: usize) -> Vec<u8> {
+fn key(random: &mut Rng, style: usize, key_bytes_max: usize) -> Vec<u8> {
     match style {
         0 => {
-            let len = random.below(9);
-            (0..len).map(|_| b"\0\x01a\xFF"[random.below(4)]).collect()
+            let len = random.usize(..9);
+            (0..len)
+                .map(|_| b"\0\x01a\xFF"[random.usize(..4)])
+                .collect()
         }
-        1 => format!("user:{:012}", random.below(5000)).into_bytes(),
+        1 => format!("user:{:012}", random.usize(..5000)).into_bytes(),
         2 => {
-            let len = 1 + random.below(3);
-            random.bytes(len)
+            let len = 1 + random.usize(..3);
+            random_bytes(random, len)
         }
         3 => {
-            let mut key = vec![b'p'; random.below(4) * 60];
-            key.extend(random.bytes(2));
+            let mut key = vec![b'p'; random.usize(..4) * 60];
+            key.extend(random_bytes(random, 2));
             key
         }
-        4 => vec![0; random.below(key_bytes_max.min(700))],
+        4 => vec![0; random.usize(..key_bytes_max.min(700))],
         _ => {
             let mut key = vec![b'x'; key_bytes_max - 2];
-            if random.below(4) == 0 {
-                let at = random.below(key.len());
-                key[at] = b'a' + random.below(26) as u8;
+            if random.usize(..4) == 0 {
+                let at = random.usize(..key.len());
+                key[at] = b'a' + random.usize(..26) as u8;
             }
-            key.extend(random.bytes(2));
+            key.extend(random_bytes(random, 2));
             key
         }
     }
 }
 
-fn value(random: &mut Random, page_bytes: usize) -> Vec<u8> {
-    let len = match random.below(40) {
-        0 => random.below(page_bytes * 20),
-        1..4 => random.below(page_bytes),
+fn value(random: &mut Rng, page_bytes: usize) -> Vec<u8> {
+    let len = match random.usize(..40) {
+        0 => random.usize(..page_bytes * 20),
+        1..4 => random.usize(..page_bytes),
         4..10 => 0,
-        _ => random.below(120),
+        _ => random.usize(..120),
     };
-    random.bytes(len)
+    random_bytes(random, len)
 }
 
-fn bound(random: &mut Random, key: Vec<u8>) -> Bound<Vec<u8>> {
-    match random.below(5) {
+fn bound(random: &mut Rng, key: Vec<u8>) -> Bound<Vec<u8>> {
+    match random.usize(..5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(key),
         _ => Bound::Excluded(key),
     }
 }
 
-fn compare_scan(rig: &Rig, model: &Model, random: &mut Random, key: Vec<u8>) {
-    let (start, limit) = (bound(random, key), 1 + random.below(200));
+fn compare_scan(rig: &Rig, model: &Model, random: &mut Rng, key: Vec<u8>) {
+    let (start, limit) = (bound(random, key), 1 + random.usize(..200));
     let start = start.as_ref().map(Vec::as_slice);
-    let (direction, range) = if random.below(2) == 0 {
+    let (direction, range) = if random.bool() {
         (Direction::Forward, (start, Bound::Unbounded))
     } else {
         (Direction::Backward, (Bound::Unbounded, start))
@@ -79,15 +82,15 @@ fn compare_scan(rig: &Rig, model: &Model, random: &mut Random, key: Vec<u8>) {
 fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
     let rig = Rig::new(page_bytes, (32 << 20) / page_bytes);
     let key_bytes_max = page_bytes / 4;
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let (mut session, mut model) = (Session::default(), Model::new());
     for step in 0..steps {
         let key = key(&mut random, style, key_bytes_max);
         // Phases of growth and of shrinking.
         let removals = if step / 1000 % 3 == 2 { 8 } else { 3 };
-        if random.below(10) < removals {
+        if random.usize(..10) < removals {
             let key = match model.range(key.clone()..).next() {
-                Some((next, _)) if random.below(2) == 0 => next.clone(),
+                Some((next, _)) if random.bool() => next.clone(),
                 _ => key.clone(),
             };
             assert_eq!(rig.remove(&mut session, &key), model.remove(&key).is_some());

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_format::Lsn;
 use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, Packed};
 
-use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
+use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
 
 const NO_MARKS: Marks = Marks {
     lsn: Lsn(0),
@@ -126,17 +127,17 @@ impl Walk {
 
 fn walks_and_packs(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     let rig = Rig::new(4096, 8192);
-    let (mut session, mut random) = (Session::default(), Random(seed));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(seed));
     let mut model = BTreeMap::new();
     for n in 0..4000 {
-        let len = [0, 20, 150, 150, 400, 5000][random.below(6)];
-        let (key, value) = (key_of(n), random.bytes(len));
+        let len = [0, 20, 150, 150, 400, 5000][random.usize(..6)];
+        let (key, value) = (key_of(n), random_bytes(&mut random, len));
         rig.insert(&mut session, &key, &value);
         model.insert(key, value);
     }
     let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
     for key in keys {
-        if random.below(3) == 0 {
+        if random.usize(..3) == 0 {
             rig.remove(&mut session, &key);
             model.remove(&key);
         }
@@ -153,7 +154,7 @@ fn walks_and_packs(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     pack(&rig, &mut session, || {
         for (index, walk) in walks.iter_mut().enumerate() {
             // About as fast as the packing, and much slower.
-            if random.below(1 + 3 * index) == 0 {
+            if random.usize(..1 + 3 * index) == 0 {
                 walk.step(&rig);
             }
         }

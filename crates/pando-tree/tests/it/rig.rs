@@ -1,7 +1,9 @@
 //! A pool with one tree, operations that are tried until they succeed, and the check of a tree.
 
 use std::collections::HashSet;
+use std::iter;
 
+use fastrand::Rng;
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, PageSize, TreeId};
 use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
@@ -15,25 +17,9 @@ use pando_tree::{
 
 const PAGE_IDS: usize = 1 << 16;
 
-/// Reproducible random numbers.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
+/// `len` random bytes.
+pub(crate) fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
+    iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
 /// Goes into the gate of `pool`.

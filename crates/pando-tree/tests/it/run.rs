@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use pando_sync::thread;
 
-use crate::rig::{Random, Rig, Session, check_tree};
+use crate::rig::{Rig, Session, check_tree, random_bytes};
 
 fn key(number: usize) -> Vec<u8> {
     // Long prefixes that get shorter at times, and some keys below that share none.
@@ -14,33 +15,33 @@ fn key(number: usize) -> Vec<u8> {
     }
 }
 
-fn value(random: &mut Random, page_bytes: usize) -> Vec<u8> {
-    let bytes = match random.below(60) {
+fn value(random: &mut Rng, page_bytes: usize) -> Vec<u8> {
+    let bytes = match random.usize(..60) {
         0 => page_bytes * 2,
         1..4 => page_bytes / 3,
-        _ => random.below(120),
+        _ => random.usize(..120),
     };
-    random.bytes(bytes)
+    random_bytes(random, bytes)
 }
 
 fn runs_agree_with_a_map(seed: u64, page_bytes: usize) {
     const KEYS: usize = 5000;
-    let (rig, mut random) = (Rig::new(page_bytes, 4096), Random(seed));
+    let (rig, mut random) = (Rig::new(page_bytes, 4096), Rng::with_seed(seed));
     let mut sessions = [Session::default(), Session::default()];
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let (mut all, mut in_runs) = (0, 0);
     for round in 0..1500 {
-        let session = &mut sessions[random.below(2)];
+        let session = &mut sessions[random.usize(..2)];
         // Now and then behind all that is there.
-        let first = match random.below(3) {
+        let first = match random.usize(..3) {
             0 => model.keys().next_back().map_or(0, |last| {
                 let number = String::from_utf8_lossy(&last[..7]).parse::<usize>();
                 number.unwrap() + 1
             }),
-            _ => random.below(KEYS),
+            _ => random.usize(..KEYS),
         };
-        let step = [1, 1, 1, 2, 7][random.below(5)];
-        let numbers = (first..).step_by(step).take(1 + random.below(80));
+        let step = [1, 1, 1, 2, 7][random.usize(..5)];
+        let numbers = (first..).step_by(step).take(1 + random.usize(..80));
         let entries: Vec<_> = numbers
             .map(|number| (key(number), value(&mut random, page_bytes)))
             .collect();
@@ -86,11 +87,11 @@ fn runs_of_threads_in_the_same_leaves_lose_nothing() {
         for who in 0..THREADS {
             let rig = &rig;
             scope.spawn(move || {
-                let (mut session, mut random) = (Session::default(), Random(who as u64));
+                let (mut session, mut random) = (Session::default(), Rng::with_seed(who as u64));
                 for run in 0..RUNS {
                     let numbers = (0..20).map(|at| (run * 20 + at) * THREADS + who);
                     let keys: Vec<_> = numbers.map(key).collect();
-                    let value = random.bytes(60);
+                    let value = random_bytes(&mut random, 60);
                     let entries: Vec<_> = keys.iter().map(|key| (&key[..], &value[..])).collect();
                     let (_, new) = rig.insert_all(&mut session, &entries);
                     assert_eq!(new, entries.len());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
@@ -10,7 +11,7 @@ use pando_sync::time::{self, Duration};
 use pando_tree::{Direction, GROUP_MAX, LeafCopy};
 
 use crate::groups::get_group;
-use crate::rig::{Random, Rig, Session, check_tree, retry};
+use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
 /// A value that names its key and is the same byte all over.
 fn value(key: u64, version: u8, len: usize) -> Vec<u8> {
@@ -42,19 +43,19 @@ fn disjoint(threads: u64, steps: usize) {
             .map(|worker| {
                 let rig = &rig;
                 scope.spawn(move || {
-                    let (mut session, mut random) = (Session::default(), Random(worker));
+                    let (mut session, mut random) = (Session::default(), Rng::with_seed(worker));
                     let mut model = BTreeMap::new();
                     for _ in 0..steps {
                         // Neighbouring keys belong to different threads.
-                        let key = (random.below(500) as u64 * threads + worker).to_be_bytes();
-                        match random.below(10) {
+                        let key = (random.usize(..500) as u64 * threads + worker).to_be_bytes();
+                        match random.usize(..10) {
                             0..4 => {
                                 let existed = rig.remove(&mut session, &key);
                                 assert_eq!(existed, model.remove(&key).is_some());
                             }
                             _ => {
-                                let len = [10, 100, 300, 6000][random.below(4)];
-                                let value = random.bytes(len);
+                                let len = [10, 100, 300, 6000][random.usize(..4)];
+                                let value = random_bytes(&mut random, len);
                                 let replaced = rig.insert(&mut session, &key, &value);
                                 assert_eq!(replaced, model.insert(key, value).is_some());
                             }
@@ -78,9 +79,9 @@ fn disjoint(threads: u64, steps: usize) {
 }
 
 /// Reads a group of keys that are always there.
-fn check_group(rig: &Rig, session: &mut Session, random: &mut Random, keys: u64) {
+fn check_group(rig: &Rig, session: &mut Session, random: &mut Rng, keys: u64) {
     let group: [u64; GROUP_MAX] =
-        std::array::from_fn(|_| random.below(keys as usize / 2) as u64 * 2);
+        std::array::from_fn(|_| random.usize(..keys as usize / 2) as u64 * 2);
     let texts = group.map(|key| (key << 32).to_be_bytes());
     let texts: Vec<&[u8]> = texts.iter().map(<[u8; 8]>::as_slice).collect();
     for (key, found) in group.into_iter().zip(get_group(rig, session, &texts)) {
@@ -106,11 +107,12 @@ fn a_key_that_is_always_there_is_never_missed() {
         let readers: Vec<_> = (0..3)
             .map(|reader| {
                 scope.spawn(move || {
-                    let (mut session, mut random) = (Session::default(), Random(100 + reader));
+                    let (mut session, mut random) =
+                        (Session::default(), Rng::with_seed(100 + reader));
                     // Relaxed: the flag orders nothing.
                     while !stop.load(Ordering::Relaxed) {
                         for _ in 0..200 {
-                            let key = random.below(KEYS as usize / 2) as u64 * 2;
+                            let key = random.usize(..KEYS as usize / 2) as u64 * 2;
                             let found = rig.get(&mut session, &(key << 32).to_be_bytes());
                             assert_whole(key, found.expect("a key that is always there"));
                         }
@@ -137,17 +139,17 @@ fn a_key_that_is_always_there_is_never_missed() {
 }
 
 fn write_and_clear(rig: &Rig, writer: u64, keys: u64) {
-    let (mut session, mut random) = (Session::default(), Random(writer));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(writer));
     for round in 0..60u64 {
         // A block of new keys behind one odd key, then all of it is removed: its leaves empty.
-        let block = (random.below(keys as usize / 2) as u64 * 2 + 1) << 32 | writer << 24;
+        let block = (random.usize(..keys as usize / 2) as u64 * 2 + 1) << 32 | writer << 24;
         for n in 0..120 {
             rig.insert(&mut session, &(block + n).to_be_bytes(), &[3; 90]);
         }
         for _ in 0..40 {
-            let key = random.below(keys as usize / 2) as u64 * 2;
-            let len = [1, 40, 900, 9000][random.below(4)];
-            let value = value(key, random.next() as u8, len);
+            let key = random.usize(..keys as usize / 2) as u64 * 2;
+            let len = [1, 40, 900, 9000][random.usize(..4)];
+            let value = value(key, random.u8(..), len);
             rig.insert(&mut session, &(key << 32).to_be_bytes(), &value);
         }
         for n in 0..120 {

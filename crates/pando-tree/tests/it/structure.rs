@@ -2,13 +2,14 @@
 
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 use pando_format::{Lsn, TreeId};
 use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
-use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
+use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
 
 fn fill_percent(rig: &Rig, leaves: usize, leaf_bytes: usize) -> usize {
     100 * leaf_bytes / (leaves * rig.pool.page_size().bytes())
@@ -48,10 +49,10 @@ fn ascending_loads_between_other_keys_fill_leaves_too() {
 /// Returns the fill of the leaves in percent.
 fn fill_of_sequences(sequences: usize, each: u32, descending: bool, value: &[u8]) -> usize {
     let rig = Rig::new(4096, 16384);
-    let (mut session, mut random) = (Session::default(), Random(5));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(5));
     let mut next = vec![0; sequences];
     for _ in 0..sequences as u32 * each {
-        let sequence = random.below(sequences);
+        let sequence = random.usize(..sequences);
         let place = if descending {
             u32::MAX - next[sequence]
         } else {
@@ -94,9 +95,9 @@ fn a_descending_load_fills_leaves() {
 fn random_loads_are_not_taken_for_runs() {
     for (count, value) in [(20_000, 40), (8000, 400), (4000, 900)] {
         let rig = Rig::new(4096, 8192);
-        let (mut session, mut random) = (Session::default(), Random(3));
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(3));
         for _ in 0..count {
-            rig.insert(&mut session, &random.next().to_be_bytes(), &vec![7; value]);
+            rig.insert(&mut session, &random.u64(..).to_be_bytes(), &vec![7; value]);
         }
         let facts = check_tree(&rig);
         let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
@@ -108,7 +109,7 @@ fn random_loads_are_not_taken_for_runs() {
 fn deleting_everything_leaves_one_leaf_in_whatever_order() {
     for order in 0..3 {
         let rig = Rig::new(4096, 8192);
-        let (mut session, mut random) = (Session::default(), Random(order));
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(order));
         let mut keys: Vec<_> = (0..6000u32).map(|n| format!("key{n:06}")).collect();
         for key in &keys {
             rig.insert(&mut session, key.as_bytes(), &[1; 500]);
@@ -117,11 +118,7 @@ fn deleting_everything_leaves_one_leaf_in_whatever_order() {
         match order {
             0 => {}
             1 => keys.reverse(),
-            _ => {
-                for at in (1..keys.len()).rev() {
-                    keys.swap(at, random.below(at + 1));
-                }
-            }
+            _ => random.shuffle(&mut keys),
         }
         for (step, key) in keys.iter().enumerate() {
             assert!(rig.remove(&mut session, key.as_bytes()));
@@ -230,15 +227,15 @@ fn a_split_leaf_hands_its_marks_to_both_sides() {
 #[test]
 fn a_dropped_tree_gives_all_its_pages_back() {
     let rig = Rig::new(4096, 8192);
-    let (mut session, mut random) = (Session::default(), Random(9));
+    let (mut session, mut random) = (Session::default(), Rng::with_seed(9));
     for n in 0..3000 {
         let len = if n % 50 == 0 {
-            random.below(200_000)
+            random.usize(..200_000)
         } else {
             60
         };
-        let key = random.bytes(10);
-        let value = random.bytes(len);
+        let key = random_bytes(&mut random, 10);
+        let value = random_bytes(&mut random, len);
         rig.insert(&mut session, &key, &value);
     }
     let pages = check_tree(&rig).overflow;

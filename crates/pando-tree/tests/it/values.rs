@@ -1,16 +1,17 @@
 //! Values in overflow pages.
 
+use fastrand::Rng;
 use pando_format::Lsn;
 use pando_pool::{Marks, Restart};
 use pando_tree::{Scratch, VALUE_BYTES_MAX};
 
-use crate::rig::{Random, Rig, Session, check_tree, pass, retry};
+use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
 
 #[test]
 fn values_of_every_size_come_back() {
     for page_bytes in [4096, 65536] {
         let rig = Rig::new(page_bytes, (64 << 20) / page_bytes);
-        let (mut session, mut random) = (Session::default(), Random(2));
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(2));
         let piece = page_bytes - 64;
         let mut lens = vec![0, 1, 7, 8, 9, VALUE_BYTES_MAX];
         for boundary in [
@@ -24,9 +25,9 @@ fn values_of_every_size_come_back() {
             lens.extend(near - 20..near + 20);
         }
         let key = b"the key";
-        let all = random.bytes(VALUE_BYTES_MAX);
+        let all = random_bytes(&mut random, VALUE_BYTES_MAX);
         for len in lens {
-            let start = random.below(100).min(all.len() - len);
+            let start = random.usize(..100).min(all.len() - len);
             let value = &all[start..start + len];
             rig.insert(&mut session, key, value);
             assert_eq!(rig.get(&mut session, key), Some(value), "{len} bytes");

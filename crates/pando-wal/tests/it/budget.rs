@@ -1,5 +1,6 @@
 //! Room: credits never promise more than there is, and what is given back is given on.
 
+use fastrand::Rng;
 use pando_device::Device;
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
@@ -8,7 +9,7 @@ use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{
-    Random, Report, SEGMENT, TestDevice, append, append_waiting, open, options, read, wait_until,
+    Report, SEGMENT, TestDevice, append, append_waiting, open, options, read, wait_until,
 };
 
 #[test]
@@ -23,14 +24,14 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
         .map(|number| {
             let (log, written, running) = (log.clone(), written.clone(), running.clone());
             thread::spawn(move || {
-                let mut random = Random(number + 1);
+                let mut random = Rng::with_seed(number + 1);
                 for round in 0..EACH {
-                    let bytes = if random.below(8) == 0 { max } else { 900 };
-                    let payload = vec![round as u8; random.below(bytes) as usize + 1];
+                    let bytes = if random.u64(..8) == 0 { max } else { 900 };
+                    let payload = vec![round as u8; random.u64(..bytes) as usize + 1];
                     let lsn = append_waiting(&log, &payload).unwrap();
                     log.mark_applied(lsn);
                     written.lock().push((lsn, payload.len()));
-                    if random.below(3) == 0 {
+                    if random.u64(..3) == 0 {
                         log.wait_durable(lsn).unwrap();
                     }
                 }
@@ -74,25 +75,25 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
 }
 
 /// Takes credits of one kind of size until there are no more, then spends them in any order.
-fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
+fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
     let max = log.max_batch_bytes() as u64;
     let (largest, least) =
-        [(1, 0), (600, 0), (max, max), (max, max - 3_000), (max, 0)][random.below(5) as usize];
+        [(1, 0), (600, 0), (max, max), (max, max - 3_000), (max, 0)][random.usize(..5)];
     // Now and then all of them, otherwise a few.
-    let most = [5, usize::MAX][random.below(2) as usize];
-    let flushes = random.below(3);
+    let most = [5, usize::MAX][random.usize(..2)];
+    let flushes = random.u64(..3);
     let mut credits = Vec::new();
     while credits.len() < most {
-        let bytes = (least + random.below(largest - least + 1)) as usize;
+        let bytes = (least + random.u64(..largest - least + 1)) as usize;
         match log.try_reserve(bytes).unwrap() {
             Some(credit) => credits.push((credit, bytes)),
             None => break,
         }
     }
     while !credits.is_empty() {
-        let place = random.below(credits.len() as u64) as usize;
+        let place = random.usize(..credits.len());
         let (credit, bytes) = credits.swap_remove(place);
-        if random.below(20) == 0 {
+        if random.u64(..20) == 0 {
             continue;
         }
         let lsn = log.append(
@@ -102,7 +103,7 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Random) {
             &vec![1; bytes],
         );
         log.mark_applied(lsn);
-        if flushes == 0 || flushes == 1 && random.below(4) == 0 {
+        if flushes == 0 || flushes == 1 && random.u64(..4) == 0 {
             log.flush_now().unwrap();
         }
     }
@@ -116,11 +117,11 @@ fn held_credits_always_find_room() {
         let mut options = options(2 + (seed % 2) as u32, 1, 0);
         options.buffer_bytes = [48 << 10, 512 << 10][(seed / 2 % 2) as usize];
         let log = open(&device, options);
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         for _ in 0..12 {
             burst(&log, &mut random);
             log.flush_now().unwrap();
-            if random.below(2) == 0 {
+            if random.u64(..2) == 0 {
                 log.truncate_below(log.reserved_end());
                 let largest = log.try_reserve(log.max_batch_bytes()).unwrap();
                 assert!(largest.is_some(), "room for the largest after a checkpoint");
@@ -291,7 +292,7 @@ fn batches_are_applied_in_any_order_and_counted_in_lsn_order() {
             }
         }
     });
-    let mut random = Random(5);
+    let mut random = Rng::with_seed(5);
     for _ in 0..60 {
         let start = log.applied();
         let mut open: Vec<Lsn> = (0..20)
@@ -304,7 +305,7 @@ fn batches_are_applied_in_any_order_and_counted_in_lsn_order() {
         let mut done = Vec::new();
         assert_eq!(log.applied(), start);
         while !open.is_empty() {
-            let lsn = open.swap_remove(random.below(open.len() as u64) as usize);
+            let lsn = open.swap_remove(random.usize(..open.len()));
             log.mark_applied(lsn);
             done.push(lsn);
             let gapless = all.iter().take_while(|lsn| done.contains(lsn)).last();

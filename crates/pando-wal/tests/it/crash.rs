@@ -1,6 +1,7 @@
 //! Lives that end in crashes: at every sync point, after any write, with any part of what was not
 //! synced. What was acknowledged is there, what is there was appended, in order and without a gap.
 
+use fastrand::Rng;
 use pando_device::faulty::CrashMode;
 use pando_device::{Device, FaultyDevice};
 use pando_format::Lsn;
@@ -9,7 +10,7 @@ use pando_stats::Statistics;
 use pando_sync::{Arc, thread};
 use pando_wal::{Acknowledge, Error, Log};
 
-use crate::support::{Random, Records, SEGMENT, append, options, read};
+use crate::support::{Records, SEGMENT, append, options, read};
 
 const MODES: [CrashMode; 4] = [
     CrashMode::AllLost,
@@ -29,13 +30,13 @@ struct Life {
 
 impl Life {
     /// Appends, flushes and checkpoints at random until the device crashes or enough is done.
-    fn live(&mut self, device: &FaultyDevice, random: &mut Random) -> Result<(), Error> {
+    fn live(&mut self, device: &FaultyDevice, random: &mut Rng) -> Result<(), Error> {
         let options = options(3, self.incarnation, self.checkpoint);
         let log = Log::open(device.clone(), options, Arc::new(Statistics::new()))?;
         log.prepare_segments()?;
         for step in 0..60_u8 {
-            let large = random.below(6) == 0;
-            let bytes = random.below(if large { 15_000 } else { 700 }) as usize;
+            let large = random.u64(..6) == 0;
+            let bytes = random.u64(..if large { 15_000 } else { 700 }) as usize;
             let Some(credit) = log.try_reserve(bytes)? else {
                 self.flush(&log)?;
                 self.checkpoint(&log);
@@ -50,9 +51,9 @@ impl Life {
             );
             log.mark_applied(lsn);
             self.appended.push((lsn, payload));
-            if random.below(3) == 0 {
+            if random.u64(..3) == 0 {
                 self.flush(&log)?;
-                if random.below(4) == 0 {
+                if random.u64(..4) == 0 {
                     self.checkpoint(&log);
                 }
             }
@@ -91,8 +92,8 @@ impl Life {
 }
 
 /// Three lives, each with a crash where `plan` puts it.
-fn check(seed: u64, mode: CrashMode, plan: impl Fn(&FaultyDevice, &mut Random)) {
-    let mut random = Random(seed * 2 + 1);
+fn check(seed: u64, mode: CrashMode, plan: impl Fn(&FaultyDevice, &mut Rng)) {
+    let mut random = Rng::with_seed(seed * 2 + 1);
     let mut device = FaultyDevice::new(seed);
     let mut life = Life {
         incarnation: 1,
@@ -124,7 +125,7 @@ fn a_crash_after_any_write_leaves_a_prefix() {
     for mode in MODES {
         for seed in 1..40 {
             check(seed, mode, |device, random| {
-                device.crash_after_writes(1 + random.below(30));
+                device.crash_after_writes(1 + random.u64(..30));
             });
         }
     }

@@ -321,15 +321,3 @@ pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
         thread::yield_now();
     }
 }
-
-/// Steps of a seeded generator (xorshift).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}

@@ -499,18 +499,12 @@ mod tests {
     use super::{Own, TableChange, WriteSet};
     use crate::tables::state::Tables;
 
-    /// Numbers that look random.
-    fn next(state: &mut u64) -> usize {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (*state >> 33) as usize
-    }
-
     /// Keys in order for a while, then not; repeated, removed, with tables that are emptied.
     #[test]
     fn a_batch_holds_what_a_map_holds() {
         let tables = Tables::new(0);
         let states: [_; 2] = std::array::from_fn(|at| tables.absent(&format!("{at}")));
-        let mut state = 1;
+        let mut random = fastrand::Rng::with_seed(1);
         let mut set = WriteSet::default();
         for round in 0..600 {
             let mut model = BTreeMap::new();
@@ -518,17 +512,13 @@ mod tests {
             let tables = states.each_ref().map(|state| set.table(state));
             let mut cleared = [false; 2];
             for step in 0..round % 60 {
-                let table = if round % 3 == 0 {
-                    0
-                } else {
-                    next(&mut state) % 2
-                };
-                let number = match next(&mut state) % (1 + round % 7) {
+                let table = if round % 3 == 0 { 0 } else { random.usize(..2) };
+                let number = match random.usize(..=round % 7) {
                     0 => step,
-                    _ => next(&mut state) % 50,
+                    _ => random.usize(..50),
                 };
                 let key = (number as u16).to_be_bytes();
-                match next(&mut state) % 24 {
+                match random.u32(..24) {
                     0 => {
                         set.change_table(tables[table], TableChange::Clear);
                         model.retain(|(known, _), _| *known != table);
