@@ -6,7 +6,7 @@
 //! `permutation`, `zipf`, `chooser` and `fresh`: which key is next; `operations`, `ycsb` and
 //! `queue`: one call of each workload),
 //! `phase` (threads, warm-up, clock), `measured`, [`record`] and `kv_record` (what is reported),
-//! `observer` (to whom), [`histogram`], `cpu`,
+//! `observer` (to whom), `curve`, `cpu`,
 //! `counters`; [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`],
 //! [`iso`], [`recovery`]; [`ablation`] (what the product would be without one of its parts);
 //! `place` (where the file of a benchmark lies).
@@ -22,11 +22,11 @@ pub mod alloc;
 pub mod chooser;
 mod counters;
 mod cpu;
+mod curve;
 pub mod device;
 mod distribution;
 pub mod error;
 mod fresh;
-pub mod histogram;
 pub mod html;
 pub mod iso;
 pub mod keys;

@@ -1,9 +1,9 @@
 //! What running a workload comes to: times of calls, counts, figures over time.
 
+use pando_stats::Histogram;
 use pando_sync::time::Duration;
 
 use crate::counters::Counts;
-use crate::histogram::Histogram;
 
 /// What a call of a workload that mixes reads and writes was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! thread counts into a line of its own; the caller's thread looks at these for progress and for
 //! the series over time, and says when warm-up and run end.
 
+use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{CachePadded, thread};
@@ -11,7 +12,6 @@ use pando_sync::{CachePadded, thread};
 use crate::counters::{Counters, Counts};
 use crate::cpu;
 use crate::error::Result;
-use crate::histogram::Histogram;
 pub use crate::measured::{Kind, Measured, Split, Times};
 pub use crate::observer::Observer;
 

@@ -6,12 +6,12 @@
 
 use std::path::Path;
 
+use pando_stats::Histogram;
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank};
 use pandodb::{Batch, Db, Iter, Table, ValueStream, WriteOptions};
 
 use crate::error::Result;
-use crate::histogram::Histogram;
 use crate::kv_record::kv_record;
 use crate::operations::{Plan, check_value};
 use crate::options::KvOptions;

@@ -3,9 +3,10 @@
 //! One kind of record for all layers. Every name carries its unit but those that other tools give;
 //! what means nothing for a benchmark is absent.
 
+use pando_stats::Histogram;
 use serde::Serialize;
 
-use crate::histogram::Histogram;
+use crate::curve::points;
 use crate::measured::Measured;
 use crate::value_sizes::ValueSizes;
 
@@ -293,7 +294,7 @@ impl Record {
         [self.read_p50_us, self.read_p99_us, self.read_p999_us] = times_of(&measured.reads);
         [self.write_p50_us, self.write_p99_us, self.write_p999_us] = times_of(&measured.writes);
         self.set_split(measured);
-        let points = measured.calls.points();
+        let points = points(&measured.calls);
         self.percentiles = points.map(|(share, ns)| (share, ns as f64 / 1e3)).collect();
         self.cpu_us_per_op = measured
             .cpu

@@ -11,6 +11,7 @@
 
 use std::hint::black_box;
 
+use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank, thread};
@@ -18,7 +19,6 @@ use pando_sync::{Mutex, Rank, thread};
 use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
 use super::options::AblationOptions;
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::record::Record;
 
 const TICKS_PER_SLEEP: usize = 1000;

@@ -1,6 +1,7 @@
 //! `queue`: completions that are handed to one consumer, as an event loop's are. The slow variant
 //! signals with each word, whether or not somebody waits.
 
+use pando_stats::Histogram;
 use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{Condvar, Mutex, Rank, SignalQueue, park, thread, thread_waker};
 
@@ -8,7 +9,6 @@ use super::options::AblationOptions;
 use super::rounds::{self, Variant};
 use crate::cpu;
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::phase::{Measured, Observer, share};
 use crate::record::Record;
 

@@ -5,6 +5,7 @@
 //! In the first part of a run the clock is looked at before and behind the 64; in the second one
 //! around each single block, and what the clock costs by itself is taken off.
 
+use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration, Instant};
@@ -12,7 +13,6 @@ use pando_sync::time::{self, Duration, Instant};
 use super::allocator::{Allocator, wrong};
 use crate::counters::{Counters, Counts};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::random::Random;
 
 /// Blocks that are allocated one after the other, then freed.

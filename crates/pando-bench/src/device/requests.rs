@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use pando_device::{AnyChannel, AnyFile, Channel, Completion, IoBuf};
+use pando_stats::Histogram;
 use pando_sync::time::{self, Instant};
 
 use super::content;
 use super::options::{DeviceOptions, DeviceWorkload};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::phase::{Calls, Done};
 use crate::random::Random;
 

@@ -7,6 +7,7 @@
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
 use pando_format::{PageDecoder, PageId};
 use pando_pool::{Attempt, LoadStart, Pool, Restart};
+use pando_stats::Histogram;
 use pando_sync::thread;
 use pando_sync::time::{self, Instant};
 
@@ -14,7 +15,6 @@ use super::options::PoolWorkload;
 use super::pages::{Pages, VALUE_WORD, offset_of, value_of};
 use super::parking::{Park, Parked};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::phase::{Calls, Done};
 use crate::random::Random;
 

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 
 use mio::{Events, Interest, Poll, Token};
+use pando_stats::Histogram;
 use pando_sync::time::{self, Duration, Instant};
 
 use super::command::{Commands, Plan};
 use super::connection::Connection;
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::phase::{Calls, Done};
 
 /// Longest wait for events, so that the end of a run is noticed.

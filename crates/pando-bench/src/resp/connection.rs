@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 
 use mio::net::TcpStream;
 use pando_resp::Answer;
+use pando_stats::Histogram;
 use pando_sync::time::{self, Instant};
 
 use super::command::{Commands, Sent};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::phase::Done;
 
 const INPUT_BYTES: usize = 64 << 10;
