@@ -1,16 +1,18 @@
 //! RESP2 and RESP3, sans-io: bytes in, commands out; replies in, bytes out.
 //!
-//! Nothing here owns a socket, a clock or an engine. What a peer declares is never believed: no
-//! length makes anything allocate, every size has a named limit, any bytes are answered by a
-//! command, by "more, please" or by a [`ProtocolError`], never by a panic.
+//! Nothing here but the client owns a socket or a clock, nothing an engine. What a peer declares is
+//! never believed: no length makes anything allocate, every size has a named limit, any bytes are
+//! answered by a command, by "more, please" or by a [`ProtocolError`], never by a panic.
 //!
 //! Reading order: [`limits`], [`arguments`], [`request`] (with `inline` for commands typed by
-//! hand), [`reply`], [`answer`] (the client's side, for tests and benchmarks), [`number`].
+//! hand), [`reply`], [`answer`] (the client's side, for tools, tests and benchmarks), [`client`],
+//! [`number`].
 
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod arguments;
+pub mod client;
 mod inline;
 pub mod limits;
 pub mod number;
@@ -19,6 +21,7 @@ pub mod request;
 
 pub use answer::{Answer, AnswerError};
 pub use arguments::{Arguments, Span};
+pub use client::{Client, ClientOptions};
 pub use limits::Limits;
 pub use number::parse_integer;
 pub use reply::{Version, Writer};

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use pando_device::faulty::Random;
+use pando_resp::{Answer as Reply, Client, ClientOptions};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank, thread};
@@ -20,7 +21,6 @@ use pando_sync::{Mutex, Rank, thread};
 use crate::failure::{Failure, Result, fail};
 use crate::history::{self, History, Step};
 use crate::linear::{self, Action, Call, Key, Value};
-use crate::resp::{Client, Reply};
 use crate::state::{Effect, Place, State, own_table};
 use crate::watchdog::Watchdog;
 
@@ -108,7 +108,8 @@ impl Server {
     fn wait(&mut self, log: &Path) -> Result<()> {
         let began = time::now();
         loop {
-            let pong = Client::connect(self.address).and_then(|mut client| client.call(&[b"PING"]));
+            let pong = Client::connect(&[self.address], ClientOptions::default())
+                .and_then(|mut client| client.call(&[b"PING"]));
             match pong {
                 Ok(Reply::Simple(pong)) if pong == "PONG" => return Ok(()),
                 _ if began.elapsed() > START_LIMIT => return fail(format!("no PONG: {pong:?}")),
@@ -125,7 +126,8 @@ impl Server {
 
 /// A connection whose event loop has the store: each of them learns of it on its own.
 fn connect(address: SocketAddr) -> Result<Client> {
-    let mut client = Client::connect(address).map_err(told("connecting"))?;
+    let mut client =
+        Client::connect(&[address], ClientOptions::default()).map_err(told("connecting"))?;
     loop {
         match client.call(&[b"PING"]).map_err(told("PING"))? {
             Reply::Simple(_) => return Ok(client),
@@ -296,8 +298,8 @@ fn own_place(thread: usize, number: u64) -> Place {
 
 fn number_of(reply: &Reply) -> Result<Value> {
     match reply {
-        Reply::Bulk(None) => Ok(None),
-        Reply::Bulk(Some(bytes)) => {
+        Reply::Null => Ok(None),
+        Reply::Bulk(bytes) => {
             let number = str::from_utf8(bytes)
                 .ok()
                 .and_then(|text| text.parse().ok());
@@ -309,16 +311,16 @@ fn number_of(reply: &Reply) -> Result<Value> {
 }
 
 fn read_number(client: &mut Client, key: &[u8]) -> Result<Value> {
-    number_of(&client.call(&[b"GET", key]).map_err(told("GET"))?)
+    number_of(&client.call(&[&b"GET"[..], key]).map_err(told("GET"))?)
 }
 
 fn read_own(client: &mut Client, thread: usize) -> Result<State> {
     let mut state = State::default();
     for number in 0..OWN_KEYS {
         let place = own_place(thread, number);
-        match client.call(&[b"GET", &place.1]).map_err(told("GET"))? {
-            Reply::Bulk(Some(value)) => state.apply(&Effect::Put(place, value)),
-            Reply::Bulk(None) => {}
+        match client.call(&[&b"GET"[..], &place.1]).map_err(told("GET"))? {
+            Reply::Bulk(value) => state.apply(&Effect::Put(place, value)),
+            Reply::Null => {}
             other => return fail(format!("GET: {other:?}")),
         }
     }
@@ -374,7 +376,7 @@ impl<'r> Worker<'r> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 fail(format!("protocol: {error}"))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 fail("no reply within the limit")
             }
             Err(_) => Ok(None),
@@ -420,7 +422,9 @@ impl<'r> Worker<'r> {
         let place = own_place(self.history.thread, number);
         let value = self.value();
         let effects = vec![Effect::Put(place.clone(), value.clone())];
-        match self.write(effects, |client| client.call(&[b"SET", &place.1, &value]))? {
+        match self.write(effects, |client| {
+            client.call(&[&b"SET"[..], &place.1, &value])
+        })? {
             Some(Reply::Simple(ok)) if ok == "OK" => Ok(Some(())),
             None => Ok(None),
             Some(other) => fail(format!("SET: {other:?}")),
@@ -434,7 +438,7 @@ impl<'r> Worker<'r> {
         let old = old.and_then(|value| str::from_utf8(value).ok()?.parse::<i64>().ok());
         let sum = old.unwrap_or(0) + 1;
         let effects = vec![Effect::Put(place.clone(), sum.to_string().into_bytes())];
-        match self.write(effects, |client| client.call(&[b"INCR", &place.1]))? {
+        match self.write(effects, |client| client.call(&[&b"INCR"[..], &place.1]))? {
             Some(Reply::Integer(found)) if found == sum => Ok(Some(())),
             None => Ok(None),
             Some(other) => fail(format!("INCR of {old:?}: {other:?}")),
@@ -458,8 +462,8 @@ impl<'r> Worker<'r> {
             client.push(&[b"MULTI"]);
             for (place, value) in &writes {
                 match value {
-                    Some(value) => client.push(&[b"SET", &place.1, value]),
-                    None => client.push(&[b"DEL", &place.1]),
+                    Some(value) => client.push(&[&b"SET"[..], &place.1, value]),
+                    None => client.push(&[&b"DEL"[..], &place.1]),
                 }
             }
             client.push(&[b"EXEC"]);
@@ -467,7 +471,7 @@ impl<'r> Worker<'r> {
             exec_reply(client, count)
         })?;
         match answer {
-            Some(Reply::Array(Some(replies))) if replies.len() == count => Ok(Some(())),
+            Some(Reply::Array(replies)) if replies.len() == count => Ok(Some(())),
             None => Ok(None),
             Some(other) => fail(format!("EXEC: {other:?}")),
         }
@@ -480,7 +484,7 @@ impl<'r> Worker<'r> {
         let (action, reply) = match self.random.below(5) {
             0 => {
                 key = self.random.below(u64::from(SHARED_KEYS + COUNTERS)) as Key;
-                (None, self.client.call(&[b"GET", &shared_key(key)]))
+                (None, self.client.call(&[&b"GET"[..], &shared_key(key)]))
             }
             1 => {
                 let keys: Vec<_> = (0..SHARED_KEYS).map(shared_key).collect();
@@ -491,7 +495,7 @@ impl<'r> Worker<'r> {
             }
             2 => {
                 let key = SHARED_KEYS + key % COUNTERS;
-                let reply = self.client.call(&[b"INCR", &shared_key(key)]);
+                let reply = self.client.call(&[&b"INCR"[..], &shared_key(key)]);
                 (Some(Action::Add(key, None)), reply)
             }
             3 => self.shared_batch(key),
@@ -500,7 +504,7 @@ impl<'r> Worker<'r> {
                 let text = value.to_string();
                 let reply = self
                     .client
-                    .call(&[b"SET", &shared_key(key), text.as_bytes()]);
+                    .call(&[&b"SET"[..], &shared_key(key), text.as_bytes()]);
                 (Some(Action::Write(vec![(key, Some(value))])), reply)
             }
         };
@@ -523,7 +527,7 @@ impl<'r> Worker<'r> {
         self.client.push(&[b"MULTI"]);
         for key in [key, other] {
             self.client
-                .push(&[b"SET", &shared_key(key), text.as_bytes()]);
+                .push(&[&b"SET"[..], &shared_key(key), text.as_bytes()]);
         }
         self.client.push(&[b"EXEC"]);
         let sent = self.client.send();
@@ -549,7 +553,7 @@ fn exec_reply(client: &mut Client, count: usize) -> io::Result<Reply> {
 /// What a call did, now that its reply is there.
 fn observe(action: Option<&Action>, key: Key, reply: &Reply) -> Result<Action> {
     match (action, reply) {
-        (None, Reply::Array(Some(values))) => {
+        (None, Reply::Array(values)) => {
             let values: Result<Vec<Value>> = values.iter().map(number_of).collect();
             Ok(Action::Read((0..SHARED_KEYS).zip(values?).collect()))
         }
@@ -557,9 +561,7 @@ fn observe(action: Option<&Action>, key: Key, reply: &Reply) -> Result<Action> {
         (Some(Action::Add(key, _)), Reply::Integer(sum)) => {
             Ok(Action::Add(*key, u64::try_from(*sum).ok()))
         }
-        (Some(write @ Action::Write(_)), Reply::Simple(_) | Reply::Array(Some(_))) => {
-            Ok(write.clone())
-        }
+        (Some(write @ Action::Write(_)), Reply::Simple(_) | Reply::Array(_)) => Ok(write.clone()),
         (action, reply) => fail(format!("{action:?}: {reply:?}")),
     }
 }

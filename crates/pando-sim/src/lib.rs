@@ -20,7 +20,6 @@
 //! | [`full_together`] | threads that find a disk full at the same instant                     |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
-//! | [`resp`]     | a small client of the server                                               |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
 //! | [`watchdog`] | ends a process that hangs                                                  |
 
@@ -41,7 +40,6 @@ pub mod history;
 pub mod kill;
 pub mod linear;
 pub mod order;
-pub mod resp;
 pub mod restart;
 pub mod state;
 pub mod store;

@@ -1,17 +1,18 @@
 //! One question at a time to a server: is it ready, what is it, what has it counted.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 
-use pando_resp::Answer;
+use pando_resp::{Answer, Client, ClientOptions};
 
 use crate::error::{Error, Result};
 
 /// A connection that blocks.
 #[derive(Debug)]
 pub(super) struct Control {
-    stream: TcpStream,
+    client: Client,
+    address: SocketAddr,
 }
 
 /// The fields of INFO.
@@ -52,24 +53,15 @@ fn failed(address: SocketAddr) -> impl Fn(io::Error) -> Error {
 
 impl Control {
     pub(super) fn new(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).map_err(failed(address))?;
-        Ok(Self { stream })
+        let client = Client::connect(&[address], ClientOptions::default());
+        Ok(Self {
+            client: client.map_err(failed(address))?,
+            address,
+        })
     }
 
-    fn ask(&mut self, command: &str) -> io::Result<Answer> {
-        self.stream.write_all(format!("{command}\r\n").as_bytes())?;
-        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
-        loop {
-            let parsed = Answer::parse(&bytes)
-                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
-            if let Some((answer, _)) = parsed {
-                return Ok(answer);
-            }
-            match self.stream.read(&mut part)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                count => bytes.extend_from_slice(&part[..count]),
-            }
-        }
+    fn ask(&mut self, words: &[&str]) -> Result<Answer> {
+        self.client.call(words).map_err(failed(self.address))
     }
 
     /// True once the server has its data.
@@ -77,8 +69,7 @@ impl Control {
     /// # Errors
     /// It refuses for another reason than that.
     pub(super) fn is_ready(&mut self) -> Result<bool> {
-        let address = self.address()?;
-        match self.ask("PING").map_err(failed(address))? {
+        match self.ask(&["PING"])? {
             Answer::Simple(text) if text == "PONG" => Ok(true),
             Answer::Error(text) if text.starts_with("LOADING") => Ok(false),
             other => Err(Error::Wrong {
@@ -90,8 +81,7 @@ impl Control {
 
     /// All sections.
     pub(super) fn info(&mut self) -> Result<Info> {
-        let address = self.address()?;
-        let text = match self.ask("INFO everything").map_err(failed(address))? {
+        let text = match self.ask(&["INFO", "everything"])? {
             Answer::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Answer::Verbatim(text) => text,
             other => {
@@ -102,12 +92,5 @@ impl Control {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         let own = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
         Ok(Info(own.collect()))
-    }
-
-    fn address(&self) -> Result<SocketAddr> {
-        self.stream.peer_addr().map_err(|source| Error::Io {
-            during: "talking to the server".to_owned(),
-            source,
-        })
     }
 }

@@ -1,29 +1,24 @@
 //! A blocking client that shows replies as short text.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use pando_resp::Answer;
+use pando_resp::client::write_command;
+use pando_resp::{Answer, ClientOptions};
 
 /// A connection to a server.
 pub(crate) struct Client {
+    replies: pando_resp::Client,
+    /// The same socket, for what is no command.
     pub(crate) stream: TcpStream,
-    buffer: Vec<u8>,
-    /// Bytes of all answers so far.
-    pub(crate) received: u64,
 }
 
 /// The bytes of a command.
 pub(crate) fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
-    for argument in arguments {
-        let argument = argument.as_ref();
-        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-        bytes.extend_from_slice(argument);
-        bytes.extend_from_slice(b"\r\n");
-    }
+    let mut bytes = Vec::new();
+    write_command(&mut bytes, arguments);
     bytes
 }
 
@@ -62,16 +57,19 @@ pub(crate) fn show(answer: &Answer) -> String {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        Self {
-            stream,
-            buffer: Vec::new(),
-            received: 0,
-        }
+        let options = ClientOptions {
+            timeout: Duration::from_secs(20),
+            reply_bytes_max: 1 << 30,
+        };
+        let replies = pando_resp::Client::connect(&[address], options).unwrap();
+        let stream = replies.stream().try_clone().unwrap();
+        stream.set_read_timeout(Some(options.timeout)).unwrap();
+        Self { replies, stream }
+    }
+
+    /// Bytes of all answers so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.replies.received()
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -80,19 +78,12 @@ impl Client {
 
     /// The next reply; `None` if the server has closed.
     pub(crate) fn try_answer(&mut self) -> Option<Answer> {
-        loop {
-            if let Some((answer, length)) = Answer::parse(&self.buffer).unwrap() {
-                self.buffer.drain(..length);
-                self.received += length as u64;
-                return Some(answer);
-            }
-            let mut chunk = [0; 65536];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return None,
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("no reply: {error}"),
-            }
+        match self.replies.reply() {
+            Ok(answer) => Some(answer),
+            Err(error) => match error.kind() {
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => None,
+                _ => panic!("no reply: {error}"),
+            },
         }
     }
 

@@ -283,13 +283,13 @@ fn replies_over_many_keys_are_bounded_however_many_are_asked_for() {
     let server = with_memory(64 << 20);
     let mut client = server.client();
     fill_quickly(&mut client, &"x".repeat(250), COUNT);
-    let (mut cursor, mut found, mut before) = ("0".to_owned(), 0, client.received);
+    let (mut cursor, mut found, mut before) = ("0".to_owned(), 0, client.received());
     loop {
         let (next, keys) = step(&mut client, &cursor, "COUNT 1000000000");
         found += keys.len();
-        let bytes = client.received - before;
+        let bytes = client.received() - before;
         assert!(bytes < 1_200_000, "a reply of {bytes} bytes");
-        before = client.received;
+        before = client.received();
         cursor = next;
         if cursor == "0" {
             break;

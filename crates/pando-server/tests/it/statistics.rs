@@ -114,9 +114,9 @@ fn commands_lookups_errors_and_bytes_count_once() {
     for (command, reply, others) in cases {
         let mut reply_bytes = 0;
         let found = moved(&mut client, |client| {
-            let before = client.received;
+            let before = client.received();
             assert_eq!(client.run(command), *reply, "{command}");
-            reply_bytes = client.received - before;
+            reply_bytes = client.received() - before;
         });
         let input = encode(&command.split(' ').collect::<Vec<_>>()).len() as u64;
         let mut expected = vec![

@@ -1,11 +1,11 @@
 //! A running server, and tests of how it starts and stops.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+
+use pando_resp::{Answer, Client, ClientOptions};
 
 /// The binary, in `directory`, without what the environment may say.
 pub(crate) fn pando(directory: &Path) -> Command {
@@ -80,48 +80,37 @@ impl Running {
         self.address = address.to_owned();
     }
 
-    /// Sends `request`, lines of an inline command, and reads as many bytes as `reply` has; of an
-    /// error, a line that begins with `reply`.
-    pub(crate) fn expect(&self, request: &str, reply: &str) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        // Until the store is open, and its tables are there.
-        loop {
-            stream
-                .write_all(format!("{request}\r\n").as_bytes())
-                .unwrap();
-            let mut got = vec![0; reply.len()];
-            stream.read_exact(&mut got[..1]).unwrap();
-            if got[0] == b'-' {
-                let mut line = "-".to_owned();
-                BufReader::new(&stream).read_line(&mut line).unwrap();
-                if line.starts_with("-LOADING") {
-                    continue;
-                }
-                assert!(line.starts_with(reply), "{request}: {line}");
-                return;
+    /// A connection whose event loop has the store: each of them learns of it on its own.
+    pub(crate) fn client(&self) -> Client {
+        let address = self.address.parse().unwrap();
+        let mut client = Client::connect(&[address], ClientOptions::default()).unwrap();
+        while let Answer::Error(text) = client.call(&["PING"]).unwrap() {
+            // Of a server that wants a password first, every reply is an error.
+            if !text.starts_with("LOADING") {
+                break;
             }
-            stream.read_exact(&mut got[1..]).unwrap();
-            assert_eq!(String::from_utf8_lossy(&got), reply, "{request}");
-            return;
         }
+        client
     }
 
-    /// The text that `request` is answered with.
-    fn ask(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream
-            .write_all(format!("{request}\r\n").as_bytes())
-            .unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let length = line.trim().strip_prefix('$').unwrap().parse().unwrap();
-        let mut text = vec![0; length];
-        stream.read_exact(&mut text).unwrap();
-        String::from_utf8(text).unwrap()
+    /// The reply to the words of `request`.
+    fn ask(&self, request: &str) -> Answer {
+        let words: Vec<&str> = request.split(' ').collect();
+        self.client().call(&words).unwrap()
+    }
+
+    /// The words of `request` are replied to with `reply`, or with an error that begins so.
+    #[track_caller]
+    pub(crate) fn expect(&self, request: &str, reply: &str) {
+        match (self.ask(request), reply.strip_prefix('-')) {
+            (Answer::Error(text), Some(begin)) => {
+                assert!(text.starts_with(begin), "{request}: {text}");
+            }
+            (answer, _) => {
+                let expected = Answer::parse(reply.as_bytes()).unwrap().unwrap().0;
+                assert_eq!(answer, expected, "{request}");
+            }
+        }
     }
 
     /// The lines of its standard error so far.
@@ -263,7 +252,10 @@ fn every_way_to_the_disk_serves_and_is_named_at_the_start_and_in_info() {
         // What is not what was asked for is told with its reason.
         let told = used == name || name == "auto" || report.contains(&format!("not {name}: "));
         assert!(told, "{name}: {report}");
-        let info = server.ask("INFO pando");
+        let Answer::Bulk(info) = server.ask("INFO pando") else {
+            panic!("no text");
+        };
+        let info = String::from_utf8(info).unwrap();
         assert!(info.contains(&format!("io_backend:{used}\r\n")), "{info}");
     }
 }

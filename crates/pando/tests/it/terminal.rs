@@ -1,13 +1,13 @@
 //! What a person sees on a terminal while long work runs, and that such work may be killed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use pando_resp::Answer;
 use pando_sync::{thread, time};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
@@ -119,28 +119,16 @@ fn value_of(key: usize, round: usize) -> String {
 /// Sets all keys, each of which is acknowledged, and kills the server.
 fn fill_and_kill(directory: &Path, round: usize) {
     let server = Running::start(directory, &["--durability", "durable"]);
-    let mut stream = TcpStream::connect(&server.address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    // Each event loop learns on its own that the store is open.
-    let mut reply = String::new();
-    while reply != "+PONG\r\n" {
-        assert!(reply.is_empty() || reply.starts_with("-LOADING"), "{reply}");
-        stream.write_all(b"PING\r\n").unwrap();
-        reply.clear();
-        BufReader::new(&stream).read_line(&mut reply).unwrap();
-    }
+    let mut client = server.client();
     for first in (0..KEYS).step_by(PIPELINE) {
-        let requests: String = (first..first + PIPELINE)
-            // Not in order, so that replay has to find its way.
-            .map(|at| at * 7919 % KEYS)
-            .map(|key| format!("SET key:{key} {}\r\n", value_of(key, round)))
-            .collect();
-        stream.write_all(requests.as_bytes()).unwrap();
-        let mut replies = vec![0; 5 * PIPELINE];
-        stream.read_exact(&mut replies).unwrap();
-        assert_eq!(replies, b"+OK\r\n".repeat(PIPELINE));
+        // Not in order, so that replay has to find its way.
+        for key in (first..first + PIPELINE).map(|at| at * 7919 % KEYS) {
+            client.push(&["SET", &format!("key:{key}"), &value_of(key, round)]);
+        }
+        client.send().unwrap();
+        for _ in 0..PIPELINE {
+            assert_eq!(client.reply().unwrap(), Answer::Simple("OK".to_owned()));
+        }
     }
     server.stop("KILL");
 }
