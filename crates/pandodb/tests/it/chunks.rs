@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use fastrand::Rng;
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 use pandodb::device::faulty::{Fault, FaultPlan, Operation};
@@ -11,11 +12,10 @@ use pandodb::nonblocking::{
     ValueSource,
 };
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, Error, LargeValue, Table, VerifyReport, WriteOptions};
+use pandodb::{Batch, Db, Durability, Error, LargeValue, Table, VerifyReport};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::{NONE, verified, wait_for_garbage};
+
 const CHUNK: usize = 4096;
 
 fn builder() -> pandodb::Builder {
@@ -26,29 +26,11 @@ fn builder() -> pandodb::Builder {
         .chunk_values_over(6000)
 }
 
-fn verified(path: &std::path::Path) -> VerifyReport {
-    let report = pandodb::verify(path, |_, _| ()).unwrap();
-    assert_eq!(report.damages, []);
-    report
-}
-
 /// Bytes that tell where they are and whose.
 fn value(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..bytes)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        })
-        .collect()
-}
-
-fn wait_for_garbage(db: &Db) {
-    while db.garbage_left() {
-        thread::yield_now();
-    }
+    let mut value = vec![0; bytes];
+    Rng::with_seed(seed).fill(&mut value);
+    value
 }
 
 fn read_all(table: &Table, key: &[u8]) -> Option<Vec<u8>> {
@@ -133,21 +115,15 @@ fn parts_of_a_value_are_changed_as_in_a_vector() {
     let db = builder().open(directory.path()).unwrap();
     let table = db.table("t").unwrap();
     let mut twin: Vec<u8> = Vec::new();
-    let mut state = 7_u64;
-    let mut random = |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = Rng::with_seed(7);
     for round in 0..120_u64 {
-        let bytes = value(round, random(3 * CHUNK));
-        if random(3) == 0 {
+        let bytes = value(round, random.usize(..3 * CHUNK));
+        if random.usize(..3) == 0 {
             let len = table.append(b"k", &bytes).unwrap();
             twin.extend_from_slice(&bytes);
             assert_eq!(len, twin.len() as u64);
         } else {
-            let offset = random(twin.len() + 2 * CHUNK);
+            let offset = random.usize(..twin.len() + 2 * CHUNK);
             let len = table.put_range(b"k", offset as u64, &bytes).unwrap();
             if !bytes.is_empty() {
                 twin.resize(twin.len().max(offset + bytes.len()), 0);
@@ -155,8 +131,8 @@ fn parts_of_a_value_are_changed_as_in_a_vector() {
             }
             assert_eq!(len, twin.len() as u64);
         }
-        let from = random(twin.len() + 10);
-        let mut part = vec![0; random(2 * CHUNK)];
+        let from = random.usize(..twin.len() + 10);
+        let mut part = vec![0; random.usize(..2 * CHUNK)];
         let found = table.get_range(b"k", from as u64, &mut part).unwrap();
         let count = twin.len().saturating_sub(from).min(part.len());
         assert_eq!(found, Some(count));
@@ -167,8 +143,8 @@ fn parts_of_a_value_are_changed_as_in_a_vector() {
         if round % 40 == 11 {
             db.checkpoint().unwrap();
         }
-        if random(30) == 0 {
-            twin = value(round, random(20 * CHUNK));
+        if random.usize(..30) == 0 {
+            twin = value(round, random.usize(..20 * CHUNK));
             table.put(b"k", &twin).unwrap();
         }
     }

@@ -7,17 +7,16 @@ use std::path::Path;
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
-use pandodb::{
-    Batch, CompactPhase, CompactProgress, CompactReport, Db, Durability, Error, Table, WriteOptions,
-};
+use pandodb::{Batch, CompactPhase, CompactProgress, CompactReport, Db, Error, Table};
+
+use crate::fixture::{NONE, fill, scattered_key, verified};
 
 const MIB: u64 = 1 << 20;
 const VALUE_BYTES: usize = 100;
 
 fn key(number: u32) -> [u8; 16] {
-    let scattered = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut key = [0; 16];
-    key[..8].copy_from_slice(&scattered.to_be_bytes());
+    key[..8].copy_from_slice(&scattered_key(number));
     key[8..12].copy_from_slice(&number.to_be_bytes());
     key
 }
@@ -28,18 +27,8 @@ fn value(number: u32, round: u8) -> Vec<u8> {
     value
 }
 
-fn none() -> WriteOptions {
-    WriteOptions::durability(Durability::None)
-}
-
-fn fill(db: &Db, table: &Table, keys: u32, round: u8) {
-    for start in (0..keys).step_by(100) {
-        let mut batch = Batch::new();
-        for number in start..keys.min(start + 100) {
-            batch.put(table, &key(number), &value(number, round));
-        }
-        db.write(&mut batch, none()).unwrap();
-    }
+fn fill_round(table: &Table, keys: u32, round: u8) {
+    fill(table, 0..keys, |number| (key(number), value(number, round)));
 }
 
 fn delete(db: &Db, table: &Table, numbers: impl Iterator<Item = u32>) {
@@ -49,7 +38,7 @@ fn delete(db: &Db, table: &Table, numbers: impl Iterator<Item = u32>) {
         for number in some {
             batch.delete(table, &key(*number));
         }
-        db.write(&mut batch, none()).unwrap();
+        db.write(&mut batch, NONE).unwrap();
     }
 }
 
@@ -76,8 +65,7 @@ fn compact(db: &Db) -> CompactReport {
 }
 
 fn verify(directory: &Path) {
-    let report = pandodb::verify(directory, |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory);
 }
 
 /// As small as `docs` say, for keys and values of so many bytes.
@@ -120,7 +108,7 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
     };
     let db = open();
     let table = db.table("t").unwrap();
-    fill(&db, &table, KEYS, 1);
+    fill_round(&table, KEYS, 1);
     delete(&db, &table, (0..KEYS).filter(|number| !stays(*number)));
     let before = disk_bytes(directory.path());
     let report = compact(&db);
@@ -155,7 +143,7 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
     assert!(again.pages_packed * 8 < data / 4096, "{again:?}");
     assert!(again.pages_moved * 10 < data / 4096, "{again:?}");
     let table = db.table("t").unwrap();
-    fill(&db, &table, 30_000, 2);
+    fill_round(&table, 30_000, 2);
     assert_eq!(table.get(&key(5)).unwrap(), Some(value(5, 2)));
     drop(table);
     db.close().unwrap();
@@ -175,7 +163,7 @@ fn a_store_is_compacted_while_others_read_and_write() {
         .open(directory.path())
         .unwrap();
     let table = db.table("t").unwrap();
-    fill(&db, &table, KEYS, 1);
+    fill_round(&table, KEYS, 1);
     delete(&db, &table, (0..KEYS).filter(|number| !stays(*number)));
     let (stop, reads, writes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let reports = thread::scope(|scope| {
@@ -209,8 +197,8 @@ fn a_store_is_compacted_while_others_read_and_write() {
                 let mut own = key(number * 7919);
                 own[15] = 1;
                 match turn / OWN % 2 {
-                    0 => table.put_with(&own, &value(number, 3), none()).unwrap(),
-                    _ => assert!(table.delete_with(&own, none()).unwrap()),
+                    0 => table.put_with(&own, &value(number, 3), NONE).unwrap(),
+                    _ => assert!(table.delete_with(&own, NONE).unwrap()),
                 }
                 writes.fetch_add(1, Ordering::Relaxed);
             }
@@ -238,15 +226,13 @@ fn large(number: u32) -> Vec<u8> {
 /// Values in chunks with small ones between them, scattered over a file.
 fn fill_large(db: &Db, table: &Table, small: &Table, values: u32) {
     for number in 0..values {
-        table
-            .put_with(&key(number), &large(number), none())
-            .unwrap();
+        table.put_with(&key(number), &large(number), NONE).unwrap();
         let mut batch = Batch::new();
         for part in 0..200 {
             let number = number * 200 + part;
             batch.put(small, &key(number), &value(number, 1));
         }
-        db.write(&mut batch, none()).unwrap();
+        db.write(&mut batch, NONE).unwrap();
         if number % 8 == 0 {
             db.checkpoint().unwrap();
         }
@@ -272,7 +258,7 @@ fn chunks_move_and_readers_of_them_go_on() {
         match number % 5 {
             0 => bytes += large(number).len() as u64,
             _ if number == VALUES - 2 => {}
-            _ => assert!(table.delete_with(&key(number), none()).unwrap()),
+            _ => assert!(table.delete_with(&key(number), NONE).unwrap()),
         }
     }
     // What is freed while a reader is there is what came before it: room to move to.
@@ -280,7 +266,7 @@ fn chunks_move_and_readers_of_them_go_on() {
         thread::yield_now();
     }
     let mut old = table.get_reader(&key(VALUES - 2)).unwrap().unwrap();
-    assert!(table.delete_with(&key(VALUES - 2), none()).unwrap());
+    assert!(table.delete_with(&key(VALUES - 2), NONE).unwrap());
     delete(
         &db,
         &small,
@@ -333,7 +319,7 @@ fn a_compaction_ends_when_it_is_told_to_or_the_store_is_closed() {
         .open(directory.path())
         .unwrap();
     let table = db.table("t").unwrap();
-    fill(&db, &table, 60_000, 1);
+    fill_round(&table, 60_000, 1);
     delete(&db, &table, (0..60_000).filter(|number| !stays(*number)));
     for phase in [CompactPhase::Garbage, CompactPhase::Pack, CompactPhase::Cut] {
         let mut seen = false;
@@ -349,7 +335,7 @@ fn a_compaction_ends_when_it_is_told_to_or_the_store_is_closed() {
         let report = report.unwrap();
         assert!(!report.finished && seen, "{phase:?}: {report:?}");
     }
-    fill(&db, &table, 100, 2);
+    fill_round(&table, 100, 2);
     drop(table);
     let (started, other) = (AtomicBool::new(false), db.clone());
     let started = &started;

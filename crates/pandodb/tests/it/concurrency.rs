@@ -1,13 +1,12 @@
 //! Threads on a pool of 64 frames, with a watchdog on everybody's progress.
 
+use fastrand::Rng;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
-use pandodb::{Batch, Db, Durability, WriteOptions};
+use pandodb::{Batch, Db, Durability};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::{NONE, verified};
 
 fn in_memory() -> Db {
     let builder = Db::builder().max_memory(4 << 20);
@@ -59,13 +58,10 @@ fn mixed(threads: u64, operations: u64) {
                 let (table, progress) = (&table, &progress[thread as usize]);
                 scope.spawn(move || {
                     let mut twin = std::collections::BTreeMap::new();
-                    let mut random = thread + 7;
+                    let mut random = Rng::with_seed(thread);
                     for step in 0..operations {
-                        random = random
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1447);
-                        let key = format!("{:04}-{thread:02}", (random >> 33) % 500);
-                        match (random >> 20) % 10 {
+                        let key = format!("{:04}-{thread:02}", random.u32(..500));
+                        match random.u32(..10) {
                             0..4 => {
                                 table.put(key.as_bytes(), &step.to_le_bytes()).unwrap();
                                 twin.insert(key, step);
@@ -99,8 +95,7 @@ fn mixed(threads: u64, operations: u64) {
     assert_eq!(table.len(), table.iter().count() as u64);
     drop(table);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory.path());
 }
 
 #[test]
@@ -311,8 +306,7 @@ fn a_storm_of_clears_beside_readers_and_writers() {
     }
     drop(tables);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory.path());
 }
 
 #[test]

@@ -1,24 +1,18 @@
 //! Many more threads than the pool has frames for, with batches that touch much more than it has.
 
+use fastrand::Rng;
 use pando_sync::{Arc, thread};
-use pandodb::{Batch, Db, Durability, Occupancy, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Occupancy, Table};
 
+use crate::fixture::NONE;
 use crate::progress::Progress;
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
 const VALUE_BYTES: usize = 400;
+
 /// Keys of the batch that `thread` writes in its `round`.
 fn keys_of(thread: u32, round: u32, writes: usize, keys: u32) -> Vec<u32> {
-    let mut random = u64::from(thread) << 32 | u64::from(round) << 8 | 1;
-    let mut next = || {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1447);
-        (random >> 33) as u32 % keys
-    };
-    (0..writes).map(|_| next()).collect()
+    let mut random = Rng::with_seed(u64::from(thread) << 32 | u64::from(round));
+    (0..writes).map(|_| random.u32(..keys)).collect()
 }
 
 fn value_of(thread: u32, round: u32) -> Vec<u8> {

@@ -3,23 +3,18 @@
 
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_format::page::{HEADER_BYTES, PageKind};
-use pandodb::{Builder, Db, Durability, Error, VerifyReport, WriteOptions};
+use pandodb::{Builder, Db, Error, VerifyReport, WriteOptions};
+
+use crate::fixture::{NONE, open_on, text_key as key, wait_for_garbage};
 
 const PAGE: usize = 4096;
-const QUICK: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
 
 fn options() -> Builder {
     Db::builder().max_memory(8 << 20).frames(64)
 }
 
 fn open(device: &FaultyDevice) -> Db {
-    Db::open_device(options(), device.clone().into()).expect("it opens")
-}
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key {number:08}").into_bytes()
+    open_on(device, options())
 }
 
 /// A closed store with a table `t` of so many rows, each with its number in it.
@@ -29,7 +24,7 @@ fn filled(seed: u64, rows: u32) -> FaultyDevice {
     let table = db.table("t").unwrap();
     for number in 0..rows {
         let value = [&key(number)[..], &[7; 80]].concat();
-        table.put_with(&key(number), &value, QUICK).unwrap();
+        table.put_with(&key(number), &value, NONE).unwrap();
     }
     db.close().unwrap();
     device
@@ -219,12 +214,6 @@ fn a_value_whose_pages_are_not_known_can_be_replaced_and_removed() {
     assert_eq!(table.get(&key(0)).unwrap().unwrap(), b"short");
     assert_eq!(table.get(&key(1)).unwrap(), None);
     assert_eq!(table.get(&key(2)).unwrap().unwrap(), [9; 100_000]);
-}
-
-fn wait_for_garbage(db: &Db) {
-    while db.garbage_left() {
-        pando_sync::thread::yield_now();
-    }
 }
 
 /// A leaf, an inner node, or the root of a table that is dropped or emptied cannot be read.

@@ -8,8 +8,9 @@ use pando_sync::{Arc, WakerArc, thread};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{Attempt, Reactor};
-use pandodb::{Batch, Builder, Db, Durability, Error, IoBackend, Occupancy, Table, WriteOptions};
+use pandodb::{Batch, Builder, Db, Error, IoBackend, Occupancy, Table};
 
+use crate::fixture::{NONE, fill};
 use crate::progress::Progress;
 
 const WAYS: [IoBackend; 4] = [
@@ -33,20 +34,9 @@ fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(60)
 }
 
-/// Durable with the next checkpoint: these tests are of reads.
-fn unsafely() -> WriteOptions {
-    WriteOptions::durability(Durability::None)
-}
-
-fn fill(table: &Table) {
-    for start in (0..KEYS).step_by(200) {
-        let db = table.db();
-        let mut batch = Batch::new();
-        for number in start..start + 200 {
-            batch.put(table, &key(number), &value(number));
-        }
-        db.write(&mut batch, unsafely()).unwrap();
-    }
+/// These tests are of reads.
+fn fill_all(table: &Table) {
+    fill(table, 0..KEYS, |number| (key(number), value(number)));
 }
 
 fn read_all(table: &Table) {
@@ -72,7 +62,7 @@ fn every_way_to_the_disk_keeps_and_finds_the_same() {
         assert!(told, "{report:?}");
         let table = db.table("data").unwrap();
         if round == 0 {
-            fill(&table);
+            fill_all(&table);
         }
         read_all(&table);
         db.close().unwrap();
@@ -98,7 +88,7 @@ fn a_queue_deeper_than_any_ring_works() {
             .open(directory.path())
             .unwrap();
         let table = db.table("data").unwrap();
-        fill(&table);
+        fill_all(&table);
         read_all(&table);
     }
 }
@@ -111,7 +101,7 @@ fn stores_of_different_depths_are_used_by_the_same_threads() {
             let builder = small().io_backend(way).queue_depth(depth);
             let db = builder.open(places[place].path()).unwrap();
             let table = db.table("data").unwrap();
-            fill(&table);
+            fill_all(&table);
             (db, table)
         };
         let stores = [open(0, 2), open(1, 64)];
@@ -141,7 +131,7 @@ fn a_page_that_cannot_be_read_is_an_error_with_its_place() {
             let (_directory, device) = faulty(*way);
             let db = Db::open_device(small(), device.clone().into()).unwrap();
             let table = db.table("data").unwrap();
-            fill(&table);
+            fill_all(&table);
             read_all(&table);
             device.fail(FaultPlan::sticky(Operation::Read, "data", 1, fault));
             let keys: Vec<Vec<u8>> = (0..KEYS).step_by(31).map(key).collect();
@@ -179,7 +169,7 @@ fn a_file_that_may_not_be_opened_is_an_error_and_a_later_opening_works() {
         let (_directory, device) = faulty(IoBackend::Auto);
         let open = || Db::open_device(small(), device.clone().into());
         let db = open().unwrap();
-        fill(&db.table("data").unwrap());
+        fill_all(&db.table("data").unwrap());
         db.close().unwrap();
         device.fail(FaultPlan::once(Operation::Open, file, 1, Fault::Denied));
         let struck = device.faults_struck();
@@ -199,7 +189,7 @@ fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
         let (_directory, device) = faulty(way);
         let db = Db::open_device(small(), device.clone().into()).unwrap();
         let table = db.table("data").unwrap();
-        fill(&table);
+        fill_all(&table);
         device.fail(FaultPlan::sticky(
             Operation::Allocate,
             "data",
@@ -209,7 +199,7 @@ fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
         let large = vec![7; 3000];
         let refused = (0..40_000u32).find_map(|number| {
             let key = [&b"more"[..], &number.to_be_bytes()].concat();
-            table.put_with(&key, &large, unsafely()).err()
+            table.put_with(&key, &large, NONE).err()
         });
         let error = refused.expect("the data file cannot grow");
         assert!(matches!(error, Error::Full { .. }), "{error}");
@@ -231,7 +221,7 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
     let (_directory, device) = faulty(IoBackend::Auto);
     let db = Db::open_device(small(), device.clone().into()).unwrap();
     let table = db.table("data").unwrap();
-    fill(&table);
+    fill_all(&table);
     device.fail(FaultPlan::sticky(Operation::Channel, "", 1, Fault::Io));
     // Pages are read one by one meanwhile.
     read_all(&table);
@@ -243,7 +233,7 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
         for number in (first..KEYS).step_by(200) {
             batch.put(&table, &key(number), &value(number));
         }
-        db.write(&mut batch, unsafely()).unwrap();
+        db.write(&mut batch, NONE).unwrap();
     }
     assert!(device.faults_struck() > struck, "pages were read ahead");
     device.clear_faults();
@@ -274,7 +264,7 @@ fn nobody_waits_for_a_channel_that_cannot_be_made() {
     let slow = InjectorDevice::new(AnyDevice::from(device.clone()), 3);
     let db = Db::open_device(small(), slow.clone().into()).unwrap();
     let table = db.table("data").unwrap();
-    fill(&table);
+    fill_all(&table);
     // It takes a while to find out, and others come meanwhile.
     slow.fail(FaultPlan::sticky(
         Operation::Channel,
@@ -352,7 +342,7 @@ fn reads_while_pages_wait(of_loops: bool) {
     let table = db.table("data").unwrap();
     let value = vec![7; 900];
     for number in 0..KEYS {
-        table.put_with(&key(number), &value, unsafely()).unwrap();
+        table.put_with(&key(number), &value, NONE).unwrap();
     }
     db.checkpoint().unwrap();
     device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
@@ -360,7 +350,7 @@ fn reads_while_pages_wait(of_loops: bool) {
         let (table, value) = (table.clone(), value);
         move || {
             let keys = (0..KEYS).cycle().step_by(5).map(key);
-            let mut puts = keys.map(|key| table.put_with(&key, &value, unsafely()));
+            let mut puts = keys.map(|key| table.put_with(&key, &value, NONE));
             puts.find_map(Result::err)
         }
     });

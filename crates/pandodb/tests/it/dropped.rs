@@ -4,6 +4,8 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pandodb::{Db, Durability, Error, Table};
 
+use crate::fixture::{fill, verified, wait_for_garbage};
+
 const KEYS: u32 = 300;
 
 fn small(frames: usize) -> (tempfile::TempDir, Db) {
@@ -27,16 +29,10 @@ fn value(number: u32) -> Vec<u8> {
         .repeat(if number % 20 == 3 { 2000 } else { 40 })
 }
 
-fn fill(table: &Table) {
-    for number in 0..KEYS {
-        table.put(&number.to_be_bytes(), &value(number)).unwrap();
-    }
-}
-
-fn wait_for_garbage(db: &Db) {
-    while db.garbage_left() {
-        thread::yield_now();
-    }
+fn fill_all(table: &Table) {
+    fill(table, 0..KEYS, |number| {
+        (number.to_be_bytes(), value(number))
+    });
 }
 
 /// What is read is right, or the table is gone. True if it is not gone.
@@ -120,7 +116,7 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
         // Its pages become those of another tree.
         let other = db.table("other").unwrap();
         for _ in 0..120 {
-            fill(&db.table("t").unwrap());
+            fill_all(&db.table("t").unwrap());
             state.fetch_add(1, Ordering::SeqCst);
             let before = whole.load(Ordering::Relaxed);
             while whole.load(Ordering::Relaxed) == before {
@@ -132,26 +128,25 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
             }
             state.fetch_add(1, Ordering::SeqCst);
             db.drop_table("t").unwrap();
-            fill(&other);
+            fill_all(&other);
             db.clear_tables(&[&other]).unwrap();
         }
     });
     wait_for_garbage(&db);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory.path());
 }
 
 #[test]
 fn an_iterator_whose_table_is_dropped_ends_with_an_error_also_under_a_new_one_of_its_name() {
     let (_directory, db) = small(128);
     let table = db.table("t").unwrap();
-    fill(&table);
+    fill_all(&table);
     let (mut forward, mut back) = (table.iter(), table.iter().into_owned());
     assert!(forward.next().unwrap().is_ok());
     assert!(back.next_back().unwrap().is_ok());
     db.drop_table("t").unwrap();
-    fill(&db.table("t").unwrap());
+    fill_all(&db.table("t").unwrap());
     let rest = forward.by_ref().take_while(Result::is_ok).count();
     assert!(rest < KEYS as usize / 2, "what was copied and no more");
     assert!(forward.next().is_none(), "an error is the end");

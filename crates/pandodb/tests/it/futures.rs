@@ -10,11 +10,10 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, Rank, park, thread, thread_waker};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, Error, Occupancy, Table, WriteOptions};
+use pandodb::{Batch, Db, Error, Occupancy, Table};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::{NONE, fill};
+
 const KEYS: u32 = 3000;
 
 /// Polls a future on this thread until it ends.
@@ -87,16 +86,9 @@ fn value_of(number: u32) -> Vec<u8> {
     vec![number as u8; if number % 100 == 99 { 20_000 } else { 300 }]
 }
 
-fn fill(db: &Db) -> Table {
+fn filled(db: &Db) -> Table {
     let table = db.table("t").unwrap();
-    let mut batch = Batch::new();
-    for number in 0..KEYS {
-        batch.put(&table, &key_of(number), &value_of(number));
-        if number % 50 == 49 {
-            db.write(&mut batch, NONE).unwrap();
-            batch.clear();
-        }
-    }
+    fill(&table, 0..KEYS, |number| (key_of(number), value_of(number)));
     db.checkpoint().unwrap();
     table
 }
@@ -111,7 +103,7 @@ fn small() -> Place {
     let directory = tempfile::tempdir().unwrap();
     let options = Db::builder().max_memory(16 << 20).frames(64);
     let db = options.open(directory.path()).unwrap();
-    let table = fill(&db);
+    let table = filled(&db);
     Place {
         db,
         table,
@@ -312,7 +304,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error() {
     let device = FaultyDevice::new(5);
     let options = Db::builder().max_memory(16 << 20).frames(64);
     let db = Db::open_device(options, device.clone().into()).unwrap();
-    let table = fill(&db);
+    let table = filled(&db);
     for number in 200..KEYS {
         table.get_with(&key_of(number), |_| ()).unwrap();
     }

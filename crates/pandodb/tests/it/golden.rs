@@ -10,10 +10,9 @@ use std::{fs, str};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::device::faulty::CrashMode;
 use pandodb::device::{AnyDevice, Create, Device, FaultyDevice, File, IoBuf, OpenOptions};
-use pandodb::{
-    Batch, Builder, Compression, Db, Durability, Error, RecoveryProgress, VerifyReport,
-    WriteOptions,
-};
+use pandodb::{Batch, Builder, Compression, Db, Error, RecoveryProgress, VerifyReport};
+
+use crate::fixture::NONE;
 
 /// The version that this program writes.
 const VERSION: u32 = 1;
@@ -21,9 +20,6 @@ const VERSION: u32 = 1;
 const GOLDEN_BYTES_MAX: u64 = 200 << 10;
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
 
 /// How the pages of each store lie on disk.
 const SHAPES: [&str; 5] = ["plain", "lz4", "snappy", "zstd", LOADED];

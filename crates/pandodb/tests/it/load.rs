@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fastrand::Rng;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::statistics::Ticker;
 use pandodb::{Batch, Builder, Compression, Db, Durability, Error, Table, WriteOptions};
+
+use crate::fixture::{verified, wait_for_garbage};
 
 fn key(number: u32) -> Vec<u8> {
     format!("user:{number:010}").into_bytes()
@@ -42,23 +45,15 @@ fn copy_store(from: &Path, to: &Path) {
     }
 }
 
-fn verified(path: &Path) -> pandodb::VerifyReport {
-    let report = pandodb::verify(path, |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
-    report
-}
-
-fn wait_for_garbage(db: &Db) {
-    while db.garbage_left() {
-        pando_sync::thread::yield_now();
-    }
+fn settle(db: &Db) {
+    wait_for_garbage(db);
     db.checkpoint().unwrap();
     db.checkpoint().unwrap();
 }
 
 /// Blocks that are in use, when nothing waits to be freed.
 fn used_bytes(db: &Db) -> u64 {
-    wait_for_garbage(db);
+    settle(db);
     let report = db.report();
     report.data_bytes - report.data_free_bytes
 }
@@ -85,7 +80,7 @@ fn a_sorted_load_fills_leaves_and_is_durable_on_return() {
             assert_eq!(entry.unwrap(), (key(number), value(number)));
         }
         assert_eq!(table.len(), 20_000);
-        wait_for_garbage(&db);
+        settle(&db);
         drop(table);
         db.close().unwrap();
         let report = verified(path);
@@ -107,23 +102,19 @@ fn what_was_loaded_is_what_a_map_holds() {
         let db = options.open(directory.path()).unwrap();
         let table = db.table("t").unwrap();
         let mut model = BTreeMap::new();
-        let mut state = 1_u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut random = Rng::with_seed(1);
         for number in 0..3000_u32 {
             let mut key = format!("{:05}", number / 7).into_bytes();
             if number % 40 < 5 {
-                key.resize(random(db.key_bytes_max() - 9) + 5, b'k');
+                key.resize(random.usize(..db.key_bytes_max() - 9) + 5, b'k');
             }
             key.extend_from_slice(&number.to_be_bytes());
             let bytes = match number % 500 {
-                7 => 60_000 + random(10_000),
-                8 => 70_001 + random(200_000),
+                7 => 60_000 + random.usize(..10_000),
+                8 => 70_001 + random.usize(..200_000),
                 9 => 4_500_000,
-                _ if number % 11 == 0 => random(9000),
-                _ => random(300),
+                _ if number % 11 == 0 => random.usize(..9000),
+                _ => random.usize(..300),
             };
             model.insert(key, vec![number as u8; bytes]);
         }
@@ -292,7 +283,7 @@ fn of_two_loads_of_a_table_the_first_to_end_counts() {
     assert!(matches!(one.finish(), Err(Error::NotEmpty { .. })));
     assert!(table.iter().all(|entry| entry.unwrap().1 == b"two"));
     assert_eq!(table.len(), 6000);
-    wait_for_garbage(&db);
+    settle(&db);
 }
 
 #[test]
@@ -312,7 +303,7 @@ fn a_table_may_be_emptied_during_a_load_and_not_dropped() {
     let again = db.table("t").unwrap();
     assert!(matches!(loader.finish(), Err(Error::NoSuchTable { .. })));
     assert!(again.is_empty());
-    wait_for_garbage(&db);
+    settle(&db);
 }
 
 /// A write behind the end of a load is lost with it, or there with it.
@@ -455,7 +446,7 @@ fn a_crash_at_any_sync_leaves_all_of_a_load_or_nothing() {
                 other => panic!("{other} entries"),
             }
             (empty, whole) = (empty + u32::from(count == 0), whole + u32::from(count > 0));
-            wait_for_garbage(&db);
+            settle(&db);
             drop(table);
             db.close().unwrap();
             let report = pandodb::VerifyReport::of_device(&after.clone().into()).unwrap();
@@ -492,8 +483,7 @@ fn batches_of_neighbours_count_what_is_new_and_keep_what_is_last() {
     let expected: Vec<u32> = (0..4000).chain((4000..4500).step_by(2)).collect();
     drop((left, right));
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory.path());
     let db = open(directory.path());
     let (left, right) = (db.table("left").unwrap(), db.table("right").unwrap());
     for table in [&left, &right] {

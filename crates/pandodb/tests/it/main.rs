@@ -13,6 +13,7 @@ mod devices;
 mod dropped;
 mod durable_reads;
 mod exits;
+mod fixture;
 mod futures;
 mod golden;
 mod limits;

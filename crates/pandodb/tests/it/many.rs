@@ -3,26 +3,23 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use fastrand::Rng;
 use pando_sync::thread;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
-use pandodb::{Db, Durability, IoBackend, Occupancy, Table, WriteOptions};
+use pandodb::{Db, IoBackend, Occupancy, Table};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::fill;
 
-fn fill(db: &Db, keys: u32) -> Table {
+fn filled(db: &Db, keys: u32) -> Table {
     let table = db.table("t").unwrap();
-    for number in 0..keys {
-        let value = vec![number as u8; 100 + (number % 7) as usize * 100];
-        table.put_with(&number.to_be_bytes(), &value, NONE).unwrap();
-    }
+    let short = |number| vec![number as u8; 100 + (number % 7) as usize * 100];
+    fill(&table, 0..keys, |number| {
+        (number.to_be_bytes(), short(number))
+    });
     // Some long values, in pages of their own.
-    for number in (0..keys).step_by(501) {
-        let value = vec![number as u8; 30_000];
-        table.put_with(&number.to_be_bytes(), &value, NONE).unwrap();
-    }
+    let long = |number: u32| (number.to_be_bytes(), vec![number as u8; 30_000]);
+    fill(&table, (0..keys).step_by(501), long);
     db.checkpoint().unwrap();
     table
 }
@@ -40,15 +37,9 @@ fn open(backend: IoBackend, frames: usize, place: &std::path::Path) -> Db {
 
 /// `count` keys, some of which do not exist and some of which come twice.
 fn some_keys(seed: u64, count: usize, keys: u32) -> Vec<[u8; 4]> {
-    let mut random = seed;
-    let mut next = || {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) as u32
-    };
+    let mut random = Rng::with_seed(seed);
     (0..count)
-        .map(|_| (next() % (keys + keys / 10)).to_be_bytes())
+        .map(|_| random.u32(..keys + keys / 10).to_be_bytes())
         .collect()
 }
 
@@ -62,7 +53,7 @@ fn many_keys_give_what_single_reads_give() {
     ] {
         let place = tempfile::tempdir().unwrap();
         let db = open(backend, frames, place.path());
-        let table = fill(&db, 4000);
+        let table = filled(&db, 4000);
         for (seed, count) in [(1, 0), (2, 1), (3, 17), (4, 128), (5, 1024), (6, 2500)] {
             let keys = some_keys(seed, count, 4000);
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -80,7 +71,7 @@ fn many_keys_give_what_single_reads_give() {
 fn threads_share_pages_and_frames_and_everybody_gets_all() {
     let place = tempfile::tempdir().unwrap();
     let db = open(IoBackend::Pread, 64, place.path());
-    let table = fill(&db, 3000);
+    let table = filled(&db, 3000);
     thread::scope(|scope| {
         for seed in 0..6 {
             let table = &table;
@@ -108,7 +99,7 @@ fn threads_share_pages_and_frames_and_everybody_gets_all() {
 fn a_leaf_that_is_missed_is_read_once_however_many_of_its_keys_are_asked_for() {
     let place = tempfile::tempdir().unwrap();
     let db = open(IoBackend::Pread, 1000, place.path());
-    let table = fill(&db, 3000);
+    let table = filled(&db, 3000);
     drop((table, db));
     let db = open(IoBackend::Pread, 1000, place.path());
     let table = db.existing_table("t").unwrap();
@@ -136,7 +127,7 @@ fn a_leaf_that_is_missed_is_read_once_however_many_of_its_keys_are_asked_for() {
 fn a_closure_that_panics_loses_nothing_and_one_may_call_the_store() {
     let place = tempfile::tempdir().unwrap();
     let db = open(IoBackend::Pread, 64, place.path());
-    let table = fill(&db, 3000);
+    let table = filled(&db, 3000);
     for round in 0..40 {
         let keys = some_keys(round, 60, 3000);
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -174,7 +165,7 @@ fn a_read_that_fails_is_an_error_of_the_call_and_leaves_nothing_behind() {
     let device = FaultyDevice::new(5);
     let options = Db::builder().max_memory(16 << 20).frames(64);
     let db = Db::open_device(options, device.clone().into()).unwrap();
-    let table = fill(&db, 3000);
+    let table = filled(&db, 3000);
     let keys = some_keys(5, 300, 3000);
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     for nth in [1, 2, 9, 40] {

@@ -5,9 +5,11 @@ use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operati
 use pandodb::device::{AnyDevice, Create, Device, OpenOptions};
 use pandodb::{Db, Durability, VerifyReport, WriteOptions};
 
+use crate::fixture::open_on;
+
 fn open_with(device: &FaultyDevice, log_bytes: u64) -> Db {
     let options = Db::builder().max_memory(4 << 20).log_bytes(log_bytes);
-    Db::open_device(options, AnyDevice::from(device.clone())).unwrap()
+    open_on(device, options)
 }
 
 fn open(device: &FaultyDevice) -> Db {

@@ -4,37 +4,25 @@ use std::path::Path;
 
 use pando_sync::thread;
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, LevelStat, Table, WriteOptions};
+use pandodb::{Batch, Db, LevelStat, Table};
+
+use crate::fixture::{NONE, fill, scattered_key, verified};
 
 const KEYS: u32 = 30_000;
-
-fn key(number: u32) -> [u8; 8] {
-    let scattered = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    scattered.to_be_bytes()
-}
 
 fn stays(number: u32) -> bool {
     number.is_multiple_of(10)
 }
 
-fn none() -> WriteOptions {
-    WriteOptions::durability(Durability::None)
-}
-
-fn fill(db: &Db, table: &Table) {
-    for start in (0..KEYS).step_by(100) {
-        let mut batch = Batch::new();
-        for number in start..start + 100 {
-            batch.put(table, &key(number), &[number as u8; 100]);
-        }
-        db.write(&mut batch, none()).unwrap();
-    }
+fn fill_all(table: &Table) {
+    fill(table, 0..KEYS, |number| {
+        (scattered_key(number), [number as u8; 100])
+    });
 }
 
 /// The leaves of the only table, of a store that verifies.
 fn leaves(directory: &Path) -> LevelStat {
-    let report = pandodb::verify(directory, |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let report = verified(directory);
     report.stat.tables[0].tree[0]
 }
 
@@ -47,7 +35,7 @@ fn check(db: &Db) {
     );
     assert_eq!(table.iter().rev().count(), stay as usize);
     for number in 0..KEYS {
-        let value = table.get(&key(number)).unwrap();
+        let value = table.get(&scattered_key(number)).unwrap();
         let expected = stays(number).then(|| vec![number as u8; 100]);
         assert_eq!(value, expected, "{number}");
     }
@@ -60,7 +48,7 @@ fn delete_most(max_memory: u64, threads: u32) {
         options.open(directory.path()).unwrap()
     };
     let db = open();
-    fill(&db, &db.table("t").unwrap());
+    fill_all(&db.table("t").unwrap());
     db.close().unwrap();
     let before = leaves(directory.path());
     let db = open();
@@ -71,10 +59,10 @@ fn delete_most(max_memory: u64, threads: u32) {
             scope.spawn(move || {
                 let mine = (0..KEYS).filter(|number| number / 64 % threads == thread);
                 for number in mine.filter(|number| !stays(*number)) {
-                    assert!(table.delete_with(&key(number), none()).unwrap());
+                    assert!(table.delete_with(&scattered_key(number), NONE).unwrap());
                     if number % 4096 == 0 {
-                        let kept = table.range(&key(number)[..]..).take(300).count();
-                        assert!(kept > 0 || key(number)[0] > 0xF0, "{number}");
+                        let kept = table.range(&scattered_key(number)[..]..).take(300).count();
+                        assert!(kept > 0 || scattered_key(number)[0] > 0xF0, "{number}");
                     }
                 }
             });
@@ -111,9 +99,9 @@ fn leaves_are_merged_while_the_store_is_open() {
         .open(directory.path())
         .unwrap();
     let table = db.table("t").unwrap();
-    fill(&db, &table);
+    fill_all(&table);
     for number in (0..KEYS).filter(|number| !stays(*number)) {
-        table.delete_with(&key(number), none()).unwrap();
+        table.delete_with(&scattered_key(number), NONE).unwrap();
     }
     // The last few notes may wait for company; the others do not wait for the end.
     while db.statistics().get(Ticker::PagesMerged) < 100 {
@@ -131,10 +119,10 @@ fn a_few_thin_leaves_are_merged_at_close_at_the_latest() {
     // Full leaves in order: none is emptied, and there are too few notes to wake anybody.
     for number in 0..250u32 {
         let key = number.to_be_bytes();
-        table.put_with(&key, &[1; 100], none()).unwrap();
+        table.put_with(&key, &[1; 100], NONE).unwrap();
     }
     for number in (0..250).filter(|number| !stays(*number)) {
-        table.delete_with(&number.to_be_bytes(), none()).unwrap();
+        table.delete_with(&number.to_be_bytes(), NONE).unwrap();
     }
     drop(table);
     db.close().unwrap();
@@ -153,7 +141,7 @@ fn replay_notes_what_the_log_deleted() {
         options.checkpoint_interval(rarely).open(path).unwrap()
     };
     let db = open(directory.path());
-    fill(&db, &db.table("t").unwrap());
+    fill_all(&db.table("t").unwrap());
     db.close().unwrap();
     let before = leaves(directory.path());
     // The files as they are while it is open are those of a crash: the last superblock, and a log.
@@ -162,9 +150,9 @@ fn replay_notes_what_the_log_deleted() {
     for start in (0..KEYS).step_by(100) {
         let mut batch = Batch::new();
         for number in (start..start + 100).filter(|number| !stays(*number)) {
-            batch.delete(&table, &key(number));
+            batch.delete(&table, &scattered_key(number));
         }
-        db.write(&mut batch, none()).unwrap();
+        db.write(&mut batch, NONE).unwrap();
     }
     db.flush().unwrap();
     for file in std::fs::read_dir(directory.path()).unwrap() {

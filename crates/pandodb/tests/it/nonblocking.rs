@@ -5,6 +5,8 @@ use std::ops::Bound;
 use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, ScanPage, Transaction};
 use pandodb::{Db, Durability, Error, Table, WriteOptions};
 
+use crate::fixture::fill;
+
 /// Runs an operation as a loop with one connection would.
 pub(crate) fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
     let waker = pando_sync::thread_waker();
@@ -34,15 +36,9 @@ fn filled(directory: &std::path::Path) -> Db {
         .open(directory)
         .unwrap();
     let table = db.table("t").unwrap();
-    for number in 0..3000_u32 {
-        table
-            .put_with(
-                &number.to_be_bytes(),
-                &[number as u8; 200],
-                WriteOptions::durability(Durability::None),
-            )
-            .unwrap();
-    }
+    fill(&table, 0..3000, |number| {
+        (number.to_be_bytes(), [number as u8; 200])
+    });
     db
 }
 

@@ -8,15 +8,13 @@ use pandodb::{
     CommitStep, Db, Durability, IoBackend, Profile, Table, Wait, WriteOptions, profiled,
 };
 
+use crate::fixture::fill;
+
 const KEYS: u32 = 3000;
 
 fn filled(db: &Db) -> Table {
     let table = db.table("t").unwrap();
-    for number in 0..KEYS {
-        let options = WriteOptions::durability(Durability::None);
-        let key = number.to_be_bytes();
-        table.put_with(&key, &[7; 100], options).unwrap();
-    }
+    fill(&table, 0..KEYS, |number| (number.to_be_bytes(), [7; 100]));
     table
 }
 

@@ -5,29 +5,25 @@
 
 use pando_sync::time;
 use pandodb::statistics::Ticker;
-use pandodb::{Db, Durability, Table, WriteOptions};
+use pandodb::{Db, Table};
+
+use crate::fixture::{NONE, verified};
 
 /// Entries that wait at a time.
 const DEPTH: u64 = 1000;
 /// Parts of a run that are compared.
 const PARTS: u64 = 10;
 
-fn none() -> WriteOptions {
-    WriteOptions::durability(Durability::None)
-}
-
 fn push(table: &Table, number: u64) {
     let mut value = [7; 100];
     value[..8].copy_from_slice(&number.to_be_bytes());
-    table
-        .put_with(&number.to_be_bytes(), &value, none())
-        .unwrap();
+    table.put_with(&number.to_be_bytes(), &value, NONE).unwrap();
 }
 
 fn pop(table: &Table) -> u64 {
     let (key, value) = table.iter().next().unwrap().unwrap();
     assert_eq!(key[..], value[..8]);
-    assert!(table.delete_with(&key, none()).unwrap());
+    assert!(table.delete_with(&key, NONE).unwrap());
     u64::from_be_bytes(key[..].try_into().unwrap())
 }
 
@@ -89,8 +85,7 @@ fn run(with_reader: bool) -> Vec<Part> {
     drop(reader);
     drop(table);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let report = verified(directory.path());
     let leaves = report.stat.tables[0].tree[0].pages;
     assert!(leaves < 200, "{leaves} leaves for {DEPTH} entries");
     parts

@@ -1,38 +1,28 @@
 //! How many pages are read, and that nothing is left over.
 
+use fastrand::Rng;
 use pando_sync::thread;
 use pandodb::statistics::{Snapshot, Ticker};
-use pandodb::{Batch, Builder, Db, Durability, IoBackend, Occupancy, Table, WriteOptions};
+use pandodb::{Builder, Db, IoBackend, Occupancy, Table};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::{fill, padded_key};
+
 const KEYS: u32 = 12_000;
-
-fn key_of(number: u32) -> [u8; 16] {
-    let mut key = [b'k'; 16];
-    key[..4].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 /// A store of 4,000 leaves.
 fn filled(options: Builder) -> (Db, Table) {
     let db = options.open_in_memory().unwrap();
-    let table = db.table("t").unwrap();
-    fill(&db, &table);
+    let table = fill_all(&db);
     (db, table)
 }
 
-fn fill(db: &Db, table: &Table) {
-    let mut batch = Batch::new();
-    for number in 0..KEYS {
-        batch.put(table, &key_of(number), &[number as u8; 1000]);
-        if number % 50 == 49 {
-            db.write(&mut batch, NONE).unwrap();
-            batch.clear();
-        }
-    }
+fn fill_all(db: &Db) -> Table {
+    let table = db.table("t").unwrap();
+    fill(&table, 0..KEYS, |number| {
+        (padded_key(number), [number as u8; 1000])
+    });
     db.checkpoint().unwrap();
+    table
 }
 
 fn options(frames: usize) -> Builder {
@@ -40,14 +30,9 @@ fn options(frames: usize) -> Builder {
 }
 
 /// A sequence that looks random, the same each time.
-fn numbers(seed: u32) -> impl Iterator<Item = u32> {
-    let mut state = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 33) as u32 % KEYS
-    })
+fn numbers(seed: u64) -> impl Iterator<Item = u32> {
+    let mut random = Rng::with_seed(seed);
+    std::iter::repeat_with(move || random.u32(..KEYS))
 }
 
 fn counted(db: &Db, gets: impl FnOnce()) -> Snapshot {
@@ -62,12 +47,17 @@ fn a_get_that_misses_reads_one_page() {
     let (db, table) = filled(options(64));
     let single = |count| {
         for number in numbers(1).take(count) {
-            assert!(table.get_with(&key_of(number), |_| ()).unwrap().is_some());
+            assert!(
+                table
+                    .get_with(&padded_key(number), |_| ())
+                    .unwrap()
+                    .is_some()
+            );
         }
     };
     single(500);
     let many = || {
-        let keys: Vec<[u8; 16]> = numbers(2).take(20_000).map(key_of).collect();
+        let keys: Vec<[u8; 16]> = numbers(2).take(20_000).map(padded_key).collect();
         for keys in keys.chunks(10) {
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             table.get_many_with(&keys, |_, _| ()).unwrap();
@@ -79,7 +69,7 @@ fn a_get_that_misses_reads_one_page() {
                 let table = &table;
                 scope.spawn(move || {
                     for number in numbers(10 + seed).take(5_000) {
-                        table.get_with(&key_of(number), |_| ()).unwrap();
+                        table.get_with(&padded_key(number), |_| ()).unwrap();
                     }
                 });
             }
@@ -111,7 +101,7 @@ fn cached_gets_miss_nothing() {
     let (db, table) = filled(options(9_000));
     let counted = counted(&db, || {
         for number in numbers(3).take(1000) {
-            table.get(&key_of(number)).unwrap();
+            table.get(&padded_key(number)).unwrap();
         }
     });
     assert_eq!(counted.get(Ticker::Gets), 1000);
@@ -123,8 +113,7 @@ fn on_disk(frames: usize) -> (Db, Table, tempfile::TempDir) {
     let place = tempfile::tempdir().unwrap();
     let options = options(frames).io_backend(IoBackend::Pread);
     let db = options.queue_depth(16).open(place.path()).unwrap();
-    let table = db.table("t").unwrap();
-    fill(&db, &table);
+    let table = fill_all(&db);
     (db, table, place)
 }
 
@@ -154,7 +143,7 @@ fn scan_reads_each_leaf_once(db: &Db, table: &Table, backwards: bool) -> bool {
             let (key, value) = entry.unwrap();
             assert_eq!(
                 (key, value),
-                (key_of(number).to_vec(), vec![number as u8; 1000])
+                (padded_key(number).to_vec(), vec![number as u8; 1000])
             );
             count += 1;
             let now = db.occupancy();
@@ -180,7 +169,7 @@ fn scan_reads_each_leaf_once(db: &Db, table: &Table, backwards: bool) -> bool {
 fn a_scan_that_ends_early_has_read_little_ahead() {
     let (db, table, _place) = on_disk(512);
     for turn in 0..20_u32 {
-        let start = key_of(turn * 577);
+        let start = padded_key(turn * 577);
         let reads = counted(&db, || {
             // Four leaves, of which two or three are missing.
             assert_eq!(table.range(&start[..]..).take(10).count(), 10);
@@ -191,7 +180,7 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
         let reads = reads.get(Ticker::PageReads);
         assert!(reads <= 16, "{reads} pages");
         // Its end is known: nothing behind it is read.
-        let (start, end) = (key_of(turn * 577 + 200), key_of(turn * 577 + 212));
+        let (start, end) = (padded_key(turn * 577 + 200), padded_key(turn * 577 + 212));
         let reads = counted(&db, || {
             assert_eq!(table.range(&start[..]..&end[..]).count(), 12);
             while db.occupancy() != Occupancy::default() {

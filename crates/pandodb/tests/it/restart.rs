@@ -2,6 +2,8 @@
 
 use pandodb::{Batch, Db, Durability, WriteOptions};
 
+use crate::fixture::verified;
+
 fn open(path: &std::path::Path) -> Db {
     Db::builder().max_memory(16 << 20).open(path).unwrap()
 }
@@ -51,8 +53,7 @@ fn more_than_memory_survives_restarts_and_verifies() {
         drop(table);
         drop(db);
     }
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let report = verified(directory.path());
     assert_eq!(report.stat.tables[0].entries, 30_000);
     let db = Db::builder()
         .max_memory(4 << 20)
@@ -71,8 +72,7 @@ fn more_than_memory_survives_restarts_and_verifies() {
     assert_eq!(table.iter().count(), 0);
     drop(table);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    let report = verified(directory.path());
     assert!(report.stat.used_bytes < 1 << 20, "{:?}", report.stat);
 }
 
@@ -131,8 +131,7 @@ fn dropped_tables_stay_dropped_and_leave_no_pages() {
         db.clear_tables(&[&table]).unwrap();
         drop(table);
         db.close().unwrap();
-        let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-        assert!(report.damages.is_empty(), "{:?}", report.damages);
+        verified(directory.path());
     }
 }
 

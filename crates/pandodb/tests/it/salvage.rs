@@ -7,13 +7,12 @@ use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_device::{AnyDevice, Device};
 use pando_format::bytes::u32_at;
 use pando_format::page::PageKind;
-use pandodb::{Batch, Builder, Db, Durability, SalvageReport, VerifyReport, WriteOptions};
+use pandodb::{Batch, Builder, Db, SalvageReport, VerifyReport, WriteOptions};
+
+use crate::fixture::{NONE, open_on, text_key as key};
 
 const PAGE: usize = 4096;
 const ROWS: u32 = 9000;
-const QUICK: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
 
 /// Rows by table and key.
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
@@ -24,11 +23,7 @@ fn options() -> Builder {
 }
 
 fn open(device: &FaultyDevice) -> Db {
-    Db::open_device(options(), device.clone().into()).expect("it opens")
-}
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key {number:08}").into_bytes()
+    open_on(device, options())
 }
 
 fn long(number: u32, bytes: usize) -> Vec<u8> {
@@ -43,7 +38,7 @@ fn filled(seed: u64) -> FaultyDevice {
     let table = db.table("t").unwrap();
     for number in 0..ROWS {
         let value = [&key(number)[..], &[7; 80]].concat();
-        table.put_with(&key(number), &value, QUICK).unwrap();
+        table.put_with(&key(number), &value, NONE).unwrap();
     }
     let values = db.table("values").unwrap();
     for number in 0..4 {
@@ -305,7 +300,7 @@ fn a_section_of_the_mapping_takes_its_pages_along() {
     let db = open(&device);
     let table = db.table("t").unwrap();
     for number in ROWS..4 * ROWS {
-        table.put_with(&key(number), &[9; 80], QUICK).unwrap();
+        table.put_with(&key(number), &[9; 80], NONE).unwrap();
     }
     drop(table);
     db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();

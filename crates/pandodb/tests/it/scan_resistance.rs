@@ -5,7 +5,9 @@
 //! that nothing is read for a scan that it has passed already.
 
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+use pandodb::{Db, Table};
+
+use crate::fixture::{fill, padded_key};
 
 const FRAMES: u32 = 1024;
 /// Keys whose records fill a leaf.
@@ -15,25 +17,12 @@ const LEAVES: u32 = 8 * FRAMES;
 /// An eighth of what fits.
 const HOT_LEAVES: u32 = FRAMES / 8;
 
-fn key_of(number: u32) -> [u8; 16] {
-    let mut key = [b'k'; 16];
-    key[..4].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
 fn filled() -> (Db, Table) {
     let options = Db::builder().max_memory(64 << 20).frames(FRAMES as usize);
     let db = options.open_in_memory().unwrap();
     let table = db.table("t").unwrap();
-    let none = WriteOptions::durability(Durability::None);
-    let mut batch = Batch::new();
-    for number in 0..LEAVES * LEAF_KEYS {
-        batch.put(&table, &key_of(number), &[number as u8; 1000]);
-        if number % 64 == 63 {
-            db.write(&mut batch, none).unwrap();
-            batch.clear();
-        }
-    }
+    let pair = |number| (padded_key(number), [number as u8; 1000]);
+    fill(&table, 0..LEAVES * LEAF_KEYS, pair);
     db.checkpoint().unwrap();
     (db, table)
 }
@@ -41,14 +30,19 @@ fn filled() -> (Db, Table) {
 /// Reads one key of the next of the hot leaves, which lie behind `first`.
 fn get_hot(table: &Table, first: u32, turn: u32) {
     let number = (first + turn % HOT_LEAVES) * LEAF_KEYS;
-    assert!(table.get_with(&key_of(number), |_| ()).unwrap().is_some());
+    assert!(
+        table
+            .get_with(&padded_key(number), |_| ())
+            .unwrap()
+            .is_some()
+    );
 }
 
 /// Share of its hits that the hot set loses while everything is scanned once, each of its leaves
 /// being used `uses` times while the scan reads as many leaves as there are frames.
 fn lost(db: &Db, table: &Table, first: u32, uses: u32, backward: bool) -> f64 {
     // What the scan comes to first is not in memory: used twice by two scans it would be warm.
-    let middle = key_of(LEAVES / 2 * LEAF_KEYS);
+    let middle = padded_key(LEAVES / 2 * LEAF_KEYS);
     let far = match backward {
         false => table.range(&middle[..]..),
         true => table.range(..&middle[..]),

@@ -1,13 +1,11 @@
 //! Transactions of many keys beside writers that never rest.
 
 use pandodb::nonblocking::{Outcome, Reactor, Transaction};
-use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Table};
 
+use crate::fixture::NONE;
 use crate::nonblocking::run;
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
 const KEYS: u32 = 120;
 /// Keys of others: they meet nearly all stripes.
 const OTHERS: u32 = 40_000;

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fastrand::Rng;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, Operation};
 use pandodb::device::{AnyDevice, FaultyDevice};
 use pandodb::statistics::Ticker;
-use pandodb::{Builder, Compression, Db, Durability, Table, VerifyReport, WriteOptions};
+use pandodb::{Builder, Compression, Db, Durability, Table, VerifyReport};
 
-const NONE: WriteOptions = WriteOptions {
-    durability: Some(Durability::None),
-};
+use crate::fixture::{NONE, open_on};
 
 fn options() -> Builder {
     Db::builder()
@@ -19,31 +18,20 @@ fn options() -> Builder {
         .durability(Durability::None)
 }
 
-fn open(device: &FaultyDevice, options: Builder) -> Db {
-    Db::open_device(options, AnyDevice::from(device.clone())).unwrap()
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6364136223846793005)
-        .wrapping_add(1442695040888963407);
-    *state >> 33
-}
-
 /// Bytes of which about one in `sparse` is hard to guess.
-fn value(state: &mut u64, length: usize, sparse: u64) -> Vec<u8> {
-    let mut byte = || match random(state) {
+fn value(random: &mut Rng, length: usize, sparse: u64) -> Vec<u8> {
+    let mut byte = || match random.u64(..) {
         noise if noise.is_multiple_of(sparse) => (noise >> 8) as u8,
         _ => b'v',
     };
     (0..length).map(|_| byte()).collect()
 }
 
-fn fill(table: &Table, state: &mut u64, keys: u64, writes: u64, sparse: u64) {
+fn fill(table: &Table, random: &mut Rng, keys: u64, writes: u64, sparse: u64) {
     for _ in 0..writes {
-        let key = (random(state) % keys).to_be_bytes();
-        let length = (random(state) % 300) as usize;
-        let value = value(state, length, sparse);
+        let key = random.u64(..keys).to_be_bytes();
+        let length = random.usize(..300);
+        let value = value(random, length, sparse);
         table.put_with(&key, &value, NONE).unwrap();
     }
 }
@@ -57,10 +45,10 @@ fn read_all(table: &Table, keys: u64) -> usize {
 fn a_device_that_looks_finds_every_read_context_clean() {
     let device = FaultyDevice::new(1);
     let how = options().page_size(16384).compression(Compression::Lz4);
-    let db = open(&device, how);
+    let db = open_on(&device, how);
     let table = db.table("t").unwrap();
-    let mut state = 5;
-    fill(&table, &mut state, 20_000, 20_000, 3);
+    let mut random = Rng::with_seed(5);
+    fill(&table, &mut random, 20_000, 20_000, 3);
     let present = read_all(&table, 20_000);
     let made = db.statistics().get(Ticker::ReadContextsMade);
     let seen = device.contexts_seen();
@@ -85,10 +73,10 @@ fn a_device_that_looks_finds_every_read_context_clean() {
 fn compressed_pages_come_through_channels_too() {
     let device = FaultyDevice::new(2);
     let how = options().page_size(16384).compression(Compression::Lz4);
-    let db = open(&device, how);
+    let db = open_on(&device, how);
     let table = db.table("t").unwrap();
-    let mut state = 5;
-    fill(&table, &mut state, 20_000, 20_000, 8);
+    let mut random = Rng::with_seed(5);
+    fill(&table, &mut random, 20_000, 20_000, 8);
     let before = db.statistics().get(Ticker::PagesDecompressed);
     let looked = device.contexts_seen().seen;
     for start in (0..20_000_u64).step_by(2500) {
@@ -128,19 +116,19 @@ fn blocks_smaller_than_the_device_can_write_are_refused_by_name() {
 fn a_store_of_small_blocks_is_read_where_sectors_are_larger() {
     let device = FaultyDevice::new(1);
     let small = || options().block_size(512).compression(Compression::Lz4);
-    let db = open(&device, small());
+    let db = open_on(&device, small());
     assert!(db.report().direct_io);
     let table = db.table("t").unwrap();
-    fill(&table, &mut 5, 3000, 6000, 20);
+    fill(&table, &mut Rng::with_seed(5), 3000, 6000, 20);
     let present = read_all(&table, 3000);
     drop(table);
     db.close().unwrap();
     device.set_direct_alignment(4096);
-    let db = open(&device, small());
+    let db = open_on(&device, small());
     assert!(!db.report().direct_io, "through the page cache");
     let table = db.table("t").unwrap();
     assert_eq!(read_all(&table, 3000), present);
-    fill(&table, &mut 7, 3000, 3000, 20);
+    fill(&table, &mut Rng::with_seed(7), 3000, 3000, 20);
     drop(table);
     db.close().unwrap();
 }
@@ -173,17 +161,17 @@ fn the_space_that_is_kept_equals_what_the_mapping_names() {
         Compression::Snappy,
         Compression::Lz4,
     ];
-    let mut state = 11;
+    let mut random = Rng::with_seed(11);
     let mut met = BTreeSet::new();
     let mut mixed = false;
     for how in codecs {
-        let db = open(
+        let db = open_on(
             &device,
             options().page_size(16384).block_size(512).compression(how),
         );
         let table = db.table("t").unwrap();
         for round in 0..5 {
-            fill(&table, &mut state, 10_000, 2000, 1 + round % 3 * 4);
+            fill(&table, &mut random, 10_000, 2000, 1 + round % 3 * 4);
             let stat = check_space(&db, &device);
             met.extend(stat.stored.iter().map(|stored| stored.compression));
             mixed |= stat.stored.len() > 1;
@@ -195,7 +183,7 @@ fn the_space_that_is_kept_equals_what_the_mapping_names() {
         drop(table);
         db.close().unwrap();
     }
-    let db = open(&device, options());
+    let db = open_on(&device, options());
     let stat = check_space(&db, &device);
     assert_eq!((stat.page_size, stat.block_size), (16384, 512));
     assert!(mixed && met.len() == 3, "{met:?}");
@@ -236,7 +224,7 @@ fn no_byte_of_an_earlier_use_reaches_the_data_file() {
             .page_size(8192)
             .compression(Compression::Snappy)
     };
-    let db = open(&device, how());
+    let db = open_on(&device, how());
     // Frames, image buffers and read buffers are filled with marks; then all of it goes.
     let table = db.table("marks").unwrap();
     for key in 0..400_u64 {
@@ -250,7 +238,7 @@ fn no_byte_of_an_earlier_use_reaches_the_data_file() {
     let table = db.table("t").unwrap();
     for key in 0..300_u64 {
         let length = 3000 + 37 * key as usize;
-        let value = value(&mut (key + 1), length, 4);
+        let value = value(&mut Rng::with_seed(key), length, 4);
         table.put_with(&key.to_be_bytes(), &value, NONE).unwrap();
     }
     drop(table);
@@ -286,12 +274,12 @@ fn no_byte_of_an_earlier_use_reaches_the_data_file() {
 #[test]
 fn a_compressed_page_that_was_damaged_is_named() {
     let device = FaultyDevice::new(5);
-    let db = open(
+    let db = open_on(
         &device,
         options().page_size(16384).compression(Compression::Lz4),
     );
     let table = db.table("t").unwrap();
-    fill(&table, &mut 9, 20_000, 20_000, 4);
+    fill(&table, &mut Rng::with_seed(9), 20_000, 20_000, 4);
     drop(table);
     db.close().unwrap();
     let data = device.snapshot_file("data");

@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use pandodb::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
 
-struct Random(u64);
+use crate::fixture::verified;
+
+struct Random(Rng);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % limit
-    }
-
     fn key(&mut self) -> Vec<u8> {
-        let number = self.below(3000);
-        match self.below(10) {
+        let number = self.0.u64(..3000);
+        match self.0.u64(..10) {
             0 => format!("{}{number}", "long".repeat(60)).into_bytes(),
             1 => vec![0; (number % 40) as usize],
             _ => format!("key{number:05}").into_bytes(),
@@ -25,12 +20,12 @@ impl Random {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let length = match self.below(20) {
-            0 => self.below(30_000),
+        let length = match self.0.u64(..20) {
+            0 => self.0.u64(..30_000),
             1 => 0,
-            _ => self.below(300),
+            _ => self.0.u64(..300),
         };
-        vec![self.below(256) as u8; length as usize]
+        vec![self.0.u8(..); length as usize]
     }
 }
 
@@ -38,8 +33,8 @@ type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A few entries from a random key on, in a random direction.
 fn compare_range(random: &mut Random, table: &Table, twin: &Twin) {
-    let (start, backward) = (random.key(), random.below(2) == 0);
-    let take = random.below(200) as usize;
+    let (start, backward) = (random.key(), random.0.bool());
+    let take = random.0.usize(..200);
     let own = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
     if backward {
         let ours = table.range(..=&start[..]).rev().map(Result::unwrap);
@@ -63,9 +58,9 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
     let mut db = open();
     let mut table = db.table("t").unwrap();
     let mut twin = Twin::new();
-    let mut random = Random(seed);
+    let mut random = Random(Rng::with_seed(seed));
     for _ in 0..steps {
-        match random.below(100) {
+        match random.0.u64(..100) {
             0..45 => {
                 let (key, value) = (random.key(), random.value());
                 table.put(&key, &value).unwrap();
@@ -81,9 +76,9 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
             }
             85..93 => {
                 let mut batch = Batch::new();
-                for _ in 0..random.below(60) {
+                for _ in 0..random.0.u32(..60) {
                     let key = random.key();
-                    if random.below(3) == 0 {
+                    if random.0.u64(..3) == 0 {
                         batch.delete(&table, &key);
                         twin.remove(&key);
                     } else {
@@ -102,7 +97,7 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
                 db = open();
                 table = db.table("t").unwrap();
             }
-            _ if random.below(20) == 0 => {
+            _ if random.0.u64(..20) == 0 => {
                 db.clear_tables(&[&table]).unwrap();
                 twin.clear();
             }
@@ -113,8 +108,7 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
     assert!(table.iter().map(Result::unwrap).eq(twin.into_iter()));
     drop(table);
     db.close().unwrap();
-    let report = pandodb::verify(directory.path(), |_, _| ()).unwrap();
-    assert!(report.damages.is_empty(), "{:?}", report.damages);
+    verified(directory.path());
 }
 
 #[test]
