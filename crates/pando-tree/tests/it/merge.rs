@@ -9,54 +9,21 @@ use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill};
 
-use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
-
-const NO_MARKS: Marks = Marks {
-    lsn: Lsn(0),
-    multi_lsn: Lsn(0),
-};
+use crate::rig::{NO_MARKS, Rig, Session, check_tree, pass, random_bytes, retry};
 
 /// Removes `key` and merges nothing.
 fn remove(rig: &Rig, session: &mut Session, key: &[u8]) -> LeafFill {
     let scratch = &mut session.scratch;
-    let removed = retry(|| {
-        rig.tree.try_remove(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            NO_MARKS,
-            key,
-            scratch,
-        )
-    });
-    retry(|| {
-        session
-            .scratch
-            .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
-    });
+    let removed = rig.change(|stay| rig.tree.try_remove(&rig.pool, stay, NO_MARKS, key, scratch));
+    rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
     assert!(removed.existed);
     removed.leaf_fill
 }
 
 fn merge(rig: &Rig, session: &mut Session, key: &[u8]) -> u32 {
     let scratch = &mut session.scratch;
-    retry(|| {
-        rig.tree
-            .try_remove_empty(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), NO_MARKS, key)
-    });
-    retry(|| {
-        rig.tree.try_merge(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            NO_MARKS,
-            key,
-            scratch,
-        )
-    })
-}
-
-fn fill_percent(rig: &Rig) -> usize {
-    let facts = check_tree(rig);
-    100 * facts.leaf_bytes / (facts.leaves * rig.pool.page_size().bytes())
+    rig.change(|stay| rig.tree.try_remove_empty(&rig.pool, stay, NO_MARKS, key));
+    rig.change(|stay| rig.tree.try_merge(&rig.pool, stay, NO_MARKS, key, scratch))
 }
 
 #[test]
@@ -79,7 +46,7 @@ fn leaves_that_lose_most_records_become_fewer_in_whatever_order() {
         for key in &keys {
             assert!(rig.remove(&mut session, key.as_bytes()));
         }
-        let fill = fill_percent(&rig);
+        let fill = rig.fill_percent(&check_tree(&rig));
         let after = check_tree(&rig);
         assert!(fill >= 25, "order {order}: {fill} %");
         assert!(after.leaves * 5 < before.leaves * 2, "{after:?}");
@@ -196,7 +163,7 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     for (key, value) in &model {
         assert_eq!(rig.get(&mut session, key), Some(&value[..]));
     }
-    assert!(fill_percent(&rig) >= 25);
+    assert!(rig.fill_percent(&check_tree(&rig)) >= 25);
     // Every leaf but the last can still be filled, split and taken out.
     for (key, value) in &model {
         rig.insert(&mut session, &[key, &b"+"[..]].concat(), value);
@@ -245,16 +212,10 @@ fn a_merged_leaf_has_the_marks_of_both() {
             multi_lsn: Lsn(4000),
         };
         let marked = if newest_left { 0 } else { left };
-        retry(|| {
+        rig.change(|stay| {
             let scratch = &mut session.scratch;
-            rig.tree.try_insert(
-                &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
-                newest,
-                &[marked],
-                b"",
-                scratch,
-            )
+            rig.tree
+                .try_insert(&rig.pool, stay, newest, &[marked], b"", scratch)
         });
         for key in 2..left {
             remove(&rig, &mut session, &[key]);
@@ -264,15 +225,7 @@ fn a_merged_leaf_has_the_marks_of_both() {
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let merged = retry(|| {
-            rig.tree.try_merge(
-                &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
-                own,
-                &[1],
-                scratch,
-            )
-        });
+        let merged = rig.change(|stay| rig.tree.try_merge(&rig.pool, stay, own, &[1], scratch));
         assert_eq!(merged, 2, "the right leaf, and the root's last child");
         for key in [0, left] {
             let lookup = retry(|| rig.tree.try_contains(&rig.pool, &[key]));

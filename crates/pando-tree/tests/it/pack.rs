@@ -9,28 +9,16 @@ use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, Packed};
 
-use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
-
-const NO_MARKS: Marks = Marks {
-    lsn: Lsn(0),
-    multi_lsn: Lsn(0),
-};
+use crate::rig::{NO_MARKS, Rig, Session, check_tree, pass, random_bytes, retry};
 
 /// Packs one level; `between` runs after each step. How many steps there were.
 fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnMut()) -> usize {
     let (mut key, mut next) = (Vec::new(), Vec::new());
     for step in 1.. {
-        let packed = retry(|| {
+        let packed = rig.change(|stay| {
             let scratch = &mut session.scratch;
-            rig.tree.try_pack(
-                &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
-                NO_MARKS,
-                &key,
-                level,
-                &mut next,
-                scratch,
-            )
+            rig.tree
+                .try_pack(&rig.pool, stay, NO_MARKS, &key, level, &mut next, scratch)
         });
         between();
         match packed {
@@ -50,21 +38,10 @@ fn pack(rig: &Rig, session: &mut Session, mut between: impl FnMut()) {
     for level in (0..top).rev().chain(1..top) {
         pack_level(rig, session, level, &mut between);
     }
-    retry(|| {
+    rig.change(|stay| {
         let scratch = &mut session.scratch;
-        rig.tree.try_merge(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            NO_MARKS,
-            b"",
-            scratch,
-        )
+        rig.tree.try_merge(&rig.pool, stay, NO_MARKS, b"", scratch)
     });
-}
-
-fn fill_percent(rig: &Rig) -> usize {
-    let facts = check_tree(rig);
-    100 * facts.leaf_bytes / (facts.leaves * rig.pool.page_size().bytes())
 }
 
 fn scattered(n: u32) -> Vec<u8> {
@@ -86,7 +63,11 @@ fn what_insertions_and_removals_have_left_sparse_becomes_dense() {
         pack(&rig, &mut session, || {});
         let after = check_tree(&rig);
         assert_eq!(after.records, before.records);
-        assert!(fill_percent(&rig) >= 85, "{}", fill_percent(&rig));
+        assert!(
+            rig.fill_percent(&check_tree(&rig)) >= 85,
+            "{}",
+            rig.fill_percent(&check_tree(&rig))
+        );
         assert!(after.inner <= 1 + before.inner / 2 || after.inner * 60 <= after.leaves);
         // A packed tree is only read.
         let packed = rig.pool.statistics().get(Ticker::PagesPacked);
@@ -211,33 +192,20 @@ fn a_leaf_that_takes_records_has_the_marks_of_both() {
         lsn: Lsn(5000),
         multi_lsn: Lsn(4000),
     };
-    retry(|| {
+    rig.change(|stay| {
         let (key, scratch) = (second.to_be_bytes(), &mut session.scratch);
-        rig.tree.try_insert(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            newest,
-            &key,
-            b"",
-            scratch,
-        )
+        rig.tree
+            .try_insert(&rig.pool, stay, newest, &key, b"", scratch)
     });
     let own = Marks {
         lsn: Lsn(6000),
         multi_lsn: Lsn(0),
     };
     let mut next = Vec::new();
-    let packed = retry(|| {
+    let packed = rig.change(|stay| {
         let scratch = &mut session.scratch;
-        rig.tree.try_pack(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            own,
-            b"",
-            0,
-            &mut next,
-            scratch,
-        )
+        rig.tree
+            .try_pack(&rig.pool, stay, own, b"", 0, &mut next, scratch)
     });
     assert_eq!(packed, Packed::Next);
     assert_eq!(leaf(second).leaf, first, "it took the record");

@@ -6,7 +6,7 @@ use std::iter;
 use fastrand::Rng;
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
+use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart, Stay};
 use pando_stats::Statistics;
 use pando_sync::gate::Pass;
 use pando_sync::{Arc, thread};
@@ -16,6 +16,11 @@ use pando_tree::{
 };
 
 const PAGE_IDS: usize = 1 << 16;
+/// Of changes that are in no log.
+pub(crate) const NO_MARKS: Marks = Marks {
+    lsn: Lsn(0),
+    multi_lsn: Lsn(0),
+};
 
 /// `len` random bytes.
 pub(crate) fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
@@ -86,6 +91,16 @@ impl Rig {
         Self { pool, tree }
     }
 
+    /// A change of pages, tried until it succeeds.
+    pub(crate) fn change<T>(&self, mut attempt: impl FnMut(&Stay<'_>) -> Attempt<T>) -> T {
+        retry(|| attempt(&self.pool.stay(&pass(&self.pool))))
+    }
+
+    /// How full leaves are that have `facts`.
+    pub(crate) fn fill_percent(&self, facts: &Facts) -> usize {
+        100 * facts.leaf_bytes / (facts.leaves * self.pool.page_size().bytes())
+    }
+
     pub(crate) fn pages_used(&self) -> usize {
         PAGE_IDS - self.pool.page_ids().available() as usize
     }
@@ -97,21 +112,11 @@ impl Rig {
             multi_lsn: Lsn(session.lsn / 10 * 10),
         };
         let scratch = &mut session.scratch;
-        let done = retry(|| {
-            self.tree.try_insert(
-                &self.pool,
-                &self.pool.stay(&pass(&self.pool)),
-                marks,
-                key,
-                value,
-                scratch,
-            )
+        let done = self.change(|stay| {
+            self.tree
+                .try_insert(&self.pool, stay, marks, key, value, scratch)
         });
-        retry(|| {
-            session
-                .scratch
-                .try_finish(&self.pool, &self.pool.stay(&pass(&self.pool)))
-        });
+        self.change(|stay| session.scratch.try_finish(&self.pool, stay));
         done.replaced
     }
 
@@ -155,39 +160,13 @@ impl Rig {
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let removed = retry(|| {
-            self.tree.try_remove(
-                &self.pool,
-                &self.pool.stay(&pass(&self.pool)),
-                marks,
-                key,
-                scratch,
-            )
-        });
-        retry(|| {
-            session
-                .scratch
-                .try_finish(&self.pool, &self.pool.stay(&pass(&self.pool)))
-        });
+        let removed =
+            self.change(|stay| self.tree.try_remove(&self.pool, stay, marks, key, scratch));
+        self.change(|stay| session.scratch.try_finish(&self.pool, stay));
         if removed.leaf_fill != LeafFill::Enough {
-            retry(|| {
-                self.tree.try_remove_empty(
-                    &self.pool,
-                    &self.pool.stay(&pass(&self.pool)),
-                    marks,
-                    key,
-                )
-            });
+            self.change(|stay| self.tree.try_remove_empty(&self.pool, stay, marks, key));
             let scratch = &mut session.scratch;
-            retry(|| {
-                self.tree.try_merge(
-                    &self.pool,
-                    &self.pool.stay(&pass(&self.pool)),
-                    marks,
-                    key,
-                    scratch,
-                )
-            });
+            self.change(|stay| self.tree.try_merge(&self.pool, stay, marks, key, scratch));
         }
         removed.existed
     }

@@ -11,10 +11,6 @@ use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
 use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
 
-fn fill_percent(rig: &Rig, leaves: usize, leaf_bytes: usize) -> usize {
-    100 * leaf_bytes / (leaves * rig.pool.page_size().bytes())
-}
-
 #[test]
 fn an_ascending_load_fills_leaves() {
     let rig = Rig::new(4096, 8192);
@@ -25,7 +21,7 @@ fn an_ascending_load_fills_leaves() {
     }
     let facts = check_tree(&rig);
     assert_eq!(facts.records, 20_000);
-    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    let fill = rig.fill_percent(&facts);
     assert!(fill >= 95, "{fill} %");
     let per_leaf = facts.records / facts.leaves;
     assert!(per_leaf >= 49, "{per_leaf} a leaf: keys share their prefix");
@@ -41,7 +37,7 @@ fn ascending_loads_between_other_keys_fill_leaves_too() {
         rig.insert(&mut session, &n.to_be_bytes(), &[7; 60]);
     }
     let facts = check_tree(&rig);
-    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    let fill = rig.fill_percent(&facts);
     assert!(fill >= 95, "{fill} %");
 }
 
@@ -64,7 +60,7 @@ fn fill_of_sequences(sequences: usize, each: u32, descending: bool, value: &[u8]
     }
     let facts = check_tree(&rig);
     assert_eq!(facts.records, sequences * each as usize);
-    fill_percent(&rig, facts.leaves, facts.leaf_bytes)
+    rig.fill_percent(&facts)
 }
 
 #[test]
@@ -86,7 +82,7 @@ fn a_descending_load_fills_leaves() {
         rig.insert(&mut session, &n.to_be_bytes(), &[7; 40]);
     }
     let facts = check_tree(&rig);
-    let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+    let fill = rig.fill_percent(&facts);
     assert!(fill >= 95, "{fill} %");
 }
 
@@ -100,7 +96,7 @@ fn random_loads_are_not_taken_for_runs() {
             rig.insert(&mut session, &random.u64(..).to_be_bytes(), &vec![7; value]);
         }
         let facts = check_tree(&rig);
-        let fill = fill_percent(&rig, facts.leaves, facts.leaf_bytes);
+        let fill = rig.fill_percent(&facts);
         assert!(fill >= 63, "{value} bytes: {fill} %");
     }
 }
@@ -160,36 +156,27 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     let mut scratch = Scratch::new();
     for (n, key) in keys.iter().enumerate() {
         let marks = marks(1000 + n as u64);
-        let removed = retry(|| {
-            rig.tree.try_remove(
-                &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
-                marks,
-                key,
-                &mut scratch,
-            )
+        let removed = rig.change(|stay| {
+            rig.tree
+                .try_remove(&rig.pool, stay, marks, key, &mut scratch)
         });
         assert_eq!(removed.leaf_fill == LeafFill::Empty, n + 1 == keys.len());
     }
     let newest = 1000 + keys.len() as u64 - 1;
-    assert!(retry(|| rig.tree.try_remove_empty(
-        &rig.pool,
-        &rig.pool.stay(&pass(&rig.pool)),
-        marks(0),
-        &keys[0]
-    )));
+    assert!(rig.change(|stay| {
+        rig.tree
+            .try_remove_empty(&rig.pool, stay, marks(0), &keys[0])
+    }));
     let lookup = retry(|| rig.tree.try_get(&rig.pool, &keys[0], &mut reader, &mut out));
     assert!(!lookup.found);
     assert_eq!(
         (lookup.lsn_max, lookup.multi_lsn),
         (Lsn(newest), Lsn(newest))
     );
-    assert!(!retry(|| rig.tree.try_remove_empty(
-        &rig.pool,
-        &rig.pool.stay(&pass(&rig.pool)),
-        marks(0),
-        &keys[0]
-    )));
+    assert!(!rig.change(|stay| {
+        rig.tree
+            .try_remove_empty(&rig.pool, stay, marks(0), &keys[0])
+    }));
     check_tree(&rig);
 }
 
@@ -202,10 +189,10 @@ fn a_split_leaf_hands_its_marks_to_both_sides() {
             lsn: Lsn(lsn),
             multi_lsn: Lsn(lsn),
         };
-        retry(|| {
+        rig.change(|stay| {
             rig.tree.try_insert(
                 &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
+                stay,
                 marks,
                 &n.to_be_bytes(),
                 &[1; 100],
@@ -243,18 +230,11 @@ fn a_dropped_tree_gives_all_its_pages_back() {
     let used = rig.pages_used();
     let mut freed = 0;
     loop {
-        let step = retry(|| {
-            rig.tree.try_dismantle(
-                &rig.pool,
-                &rig.pool.stay(&pass(&rig.pool)),
-                &mut session.scratch,
-            )
+        let step = rig.change(|stay| {
+            rig.tree
+                .try_dismantle(&rig.pool, stay, &mut session.scratch)
         });
-        retry(|| {
-            session
-                .scratch
-                .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
-        });
+        rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
         freed += step.pages_freed as usize;
         assert_eq!(rig.pages_used(), used - freed);
         if step.done {

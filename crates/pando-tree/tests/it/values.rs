@@ -58,18 +58,12 @@ fn an_abandoned_insertion_leaks_nothing() {
     );
     assert!(result.is_err(), "more pages than frames");
     assert!(rig.pages_used() > used);
-    retry(|| scratch.abandon(&rig.pool, &rig.pool.stay(&pass(&rig.pool))));
+    rig.change(|stay| scratch.abandon(&rig.pool, stay));
     assert!(scratch.is_finished());
     assert_eq!(rig.pages_used(), used);
-    retry(|| {
-        rig.tree.try_insert(
-            &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
-            marks,
-            b"key",
-            b"short",
-            &mut scratch,
-        )
+    rig.change(|stay| {
+        rig.tree
+            .try_insert(&rig.pool, stay, marks, b"key", b"short", &mut scratch)
     });
     check_tree(&rig);
 }
@@ -96,7 +90,7 @@ fn an_insertion_abandoned_when_all_is_written_leaks_nothing() {
     assert_eq!(result, Err(Restart::Conflict));
     drop(latch);
     assert_eq!(rig.pages_used(), used + 1 + (1 << 20) / 4032 + 1);
-    retry(|| scratch.abandon(&rig.pool, &rig.pool.stay(&pass(&rig.pool))));
+    rig.change(|stay| scratch.abandon(&rig.pool, stay));
     assert_eq!(rig.pages_used(), used);
 }
 
