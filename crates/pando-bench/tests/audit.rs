@@ -119,5 +119,4 @@ fn variants_that_write_what_others_read_move_lines_and_the_product_moves_none() 
         ],
     );
     check(Ablation::Cursor, &[("shared", "cursor list", 1.0)]);
-    check(Ablation::Replacement, &[("always", headers, 6.0)]);
 }

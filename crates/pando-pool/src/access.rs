@@ -139,13 +139,6 @@ impl<'a> Optimistic<'a> {
     pub fn touch(&self) {
         self.header.touch();
     }
-
-    /// Counts a use of the page, or writes what is there again, if `is_due` says so of how recently
-    /// the page was used: what [`Optimistic::touch`] is one case of.
-    #[inline]
-    pub fn touch_if(&self, is_due: impl Fn(u8) -> bool) {
-        self.pool.header(self.frame).touch_if(is_due);
-    }
 }
 
 /// The exclusive latch of a page; released on drop.

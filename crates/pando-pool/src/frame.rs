@@ -224,7 +224,7 @@ impl FrameHeader {
 
     /// Counts a use if `is_due` says so of the heat.
     #[inline]
-    pub(crate) fn touch_if(&self, is_due: impl Fn(u8) -> bool) {
+    fn touch_if(&self, is_due: impl Fn(u8) -> bool) {
         let heat = self.heat();
         if is_due(heat) {
             let warmer = u8::from(heat < HEAT_WARM);

@@ -1,9 +1,5 @@
 //! How a descent comes by its nodes: freely, or under shared latches once that failed too often.
 //!
-//! [`Approach`] has a method for each step of a point read, and what it does by default is what the
-//! product does; measurements put another way in the place of one step and keep the others. All of
-//! it is resolved when a read is compiled: what nobody puts in its place costs nothing.
-//!
 //! A reader that always loses against writers (a scan copies a whole leaf, which somebody changes
 //! every microsecond) makes no progress by trying again. So after some tries it takes a share of
 //! the latch of each node on its way, the root's first, and keeps them to the end of the attempt:
@@ -16,75 +12,27 @@ use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 use pando_sync::thread;
 
-use crate::node::search::Spot;
 use crate::node::view::{LEVEL_MAX, Node};
-use crate::tree::{Start, Tree};
 
 /// Times that a read is tried before it takes latches.
 pub(crate) const FREE_TRIES: u32 = 8;
 /// From this one on the processor is left to others in between: a writer may have been preempted.
 const TRIES_WITHOUT_YIELD: u32 = 3;
 
-/// The steps of a read.
-pub trait Approach<'p>: Sized {
+/// How nodes are looked up.
+pub(crate) trait Approach<'p> {
     /// Looks up `page`, as [`Pool::optimistic`].
-    ///
-    /// # Errors
-    /// As [`Pool::optimistic`].
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
-
-    /// Where a point read of `key` begins: at the root.
-    ///
-    /// # Errors
-    /// As [`Approach::look`].
-    #[inline]
-    fn begin(&mut self, tree: &Tree, pool: &'p Pool, key: &[u8]) -> Attempt<Start<'p>> {
-        let _ = key;
-        let node = self.look(pool, tree.root, 0)?;
-        Ok(Start { node, level: None })
-    }
-
-    /// Index of the child of the inner node `here` that covers `key`.
-    #[inline]
-    fn child_for(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> usize {
-        let _ = here;
-        node.child_for(key)
-    }
-
-    /// Where in the leaf `here` the key is.
-    #[inline]
-    fn find(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> Spot {
-        let _ = here;
-        node.find_in_leaf(key)
-    }
-
-    /// Counts a use of the inner node `here`.
-    #[inline]
-    fn touch_inner(&mut self, here: Optimistic<'p>) {
-        here.touch_inner();
-    }
-
-    /// Counts a use of `here`, where the descent ends.
-    #[inline]
-    fn touch(&mut self, here: Optimistic<'p>) {
-        here.touch();
-    }
 }
 
 /// Under no latch: writes nothing.
 #[derive(Debug)]
-pub struct Freely;
+pub(crate) struct Freely;
 
 impl<'p> Approach<'p> for Freely {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)
-    }
-
-    #[inline]
-    fn find(&mut self, here: Optimistic<'p>, node: &Node<'p, AtomicU64>, key: &[u8]) -> Spot {
-        let candidate = ask_for_record(here, node, key);
-        node.find_at(candidate, key)
     }
 }
 

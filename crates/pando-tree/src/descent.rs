@@ -13,12 +13,21 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::approach::{Approach, Freely};
 use crate::node::view::{ChildWord, LEVEL_MAX};
-use crate::tree::{FrameNode, Start, Tree};
+use crate::tree::{FrameNode, Tree};
 
 /// Lines that are asked for as soon as a leaf's frame is known: its header and most of its slots.
 const LEAF_LINES: usize = 6;
 /// The same of an inner node.
 const INNER_LINES: usize = 16;
+
+/// Where a descent begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'p> {
+    /// The first node.
+    pub(crate) node: Optimistic<'p>,
+    /// Its level, if that is known.
+    pub(crate) level: Option<u8>,
+}
 
 /// An inner node on the way down, and which of its children was taken.
 #[derive(Debug, Clone, Copy)]
@@ -72,14 +81,13 @@ impl Tree {
         pool: &'p Pool,
         approach: &mut impl Approach<'p>,
         stop: u8,
-        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
+        choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
         let root = self.root(pool, approach)?;
         let start = Start {
             node: root,
             level: None,
         };
-        let choose = |_: &mut _, here, node: &_| choose(here, node);
         self.descend_from(pool, approach, start, stop, choose)
     }
 
@@ -106,13 +114,13 @@ impl Tree {
 
     /// Goes down from `start` to level `stop`.
     #[inline]
-    pub(crate) fn descend_from<'p, A: Approach<'p>>(
+    pub(crate) fn descend_from<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut A,
+        approach: &mut impl Approach<'p>,
         start: Start<'p>,
         stop: u8,
-        mut choose: impl FnMut(&mut A, Optimistic<'p>, &FrameNode<'p>) -> usize,
+        mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
         let Start {
             node: mut here,
@@ -122,11 +130,11 @@ impl Tree {
             let node = self.node_at(here, expected)?;
             let level = node.level();
             if level <= stop {
-                approach.touch(here);
+                here.touch();
                 return Ok(here);
             }
-            approach.touch_inner(here);
-            let index = choose(approach, here, &node);
+            here.touch_inner();
+            let index = choose(here, &node);
             here = step_down(pool, approach, here, &node, index)?;
             expected = Some(level - 1);
         }

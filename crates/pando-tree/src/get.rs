@@ -3,7 +3,7 @@
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Optimistic, Pool};
 
-use crate::approach::{Approach, Freely, Latched, insist};
+use crate::approach::{Approach, Freely, Latched, ask_for_record, insist};
 use crate::finger::Finger;
 use crate::node::search::Spot;
 use crate::node::view::Node;
@@ -122,24 +122,6 @@ impl Tree {
         })
     }
 
-    /// As one try of [`Tree::try_get`], with other steps: for measurements.
-    ///
-    /// # Errors
-    /// As [`Tree::try_get`].
-    #[inline]
-    pub fn try_get_by<'p>(
-        &self,
-        pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
-        key: &[u8],
-        reader: &mut ValueReader,
-        out: &mut Vec<u8>,
-    ) -> Attempt<Lookup> {
-        reader.wanted.clear();
-        out.clear();
-        self.get(pool, approach, key, Some((reader, out)))
-    }
-
     #[cold]
     fn get_latched<'p>(
         &self,
@@ -187,12 +169,10 @@ impl Tree {
         approach: &mut impl Approach<'p>,
         key: &[u8],
     ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
-        let start = approach.begin(self, pool, key)?;
-        let leaf = self.descend_from(pool, approach, start, 0, |approach, here, node| {
-            approach.child_for(here, node, key)
-        })?;
+        let leaf = self.descend(pool, approach, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
-        let spot = approach.find(leaf, &node, key);
+        let candidate = ask_for_record(leaf, &node, key);
+        let spot = node.find_at(candidate, key);
         Ok((leaf, node, spot))
     }
 

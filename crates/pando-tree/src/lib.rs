@@ -6,13 +6,13 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::Stay`] for every change.
 //!
-//! Reading order: [`word`], [`node`], [`tree`], [`approach`], `descent`, [`get`], [`overflow`],
+//! Reading order: [`word`], [`node`], [`tree`], `approach`, `descent`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
 //! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`dismantle`], [`summary`].
 
 #![forbid(unsafe_code)]
 
-pub mod approach;
+mod approach;
 mod descent;
 pub mod dismantle;
 pub mod fill;
@@ -38,7 +38,6 @@ pub mod tree;
 pub mod value;
 pub mod word;
 
-pub use approach::{Approach, Freely};
 pub use dismantle::Dismantled;
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
@@ -53,5 +52,5 @@ pub use run::Run;
 pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
 pub use summary::{NodeSummary, OverflowRef};
-pub use tree::{Start, Tree};
+pub use tree::Tree;
 pub use value::ValueReader;

@@ -12,11 +12,11 @@ use pando_stats::Ticker;
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
 
 use crate::approach::Freely;
-use crate::descent::{Path, Step, step_down};
+use crate::descent::{Path, Start, Step, step_down};
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
 use crate::postcondition::assert_inherits;
-use crate::tree::{Start, Tree, counted, free, marks_of, opened, stamp};
+use crate::tree::{Tree, counted, free, marks_of, opened, stamp};
 use crate::word::{Store, load};
 
 /// Exclusive latches of the pages between a fork and its leaf, and of the leaf.
@@ -148,7 +148,7 @@ impl Tree {
             node: child,
             level: Some(level),
         };
-        self.descend_from(pool, &mut Freely, start, 0, |_, _, node| {
+        self.descend_from(pool, &mut Freely, start, 0, |_, node| {
             if leftwards {
                 node.count().saturating_sub(1)
             } else {

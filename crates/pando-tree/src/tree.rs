@@ -21,15 +21,6 @@ pub struct Tree {
     pub root: PageId,
 }
 
-/// Where a descent begins.
-#[derive(Debug, Clone, Copy)]
-pub struct Start<'p> {
-    /// The first node.
-    pub node: Optimistic<'p>,
-    /// Its level, if that is known.
-    pub level: Option<u8>,
-}
-
 impl Tree {
     /// Makes a tree that is an empty leaf.
     ///

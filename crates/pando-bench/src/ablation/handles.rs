@@ -6,10 +6,10 @@ use pando_sync::{Condvar, Mutex, Rank};
 
 use super::options::AblationOptions;
 use super::rounds::{self, Variant};
-use super::submit;
-use crate::device::{content, file};
+use crate::device::{DeviceOptions, DeviceWorkload, content, file};
 use crate::error::{Error, Result};
 use crate::phase::{self, Calls, Done, Observer, Phase};
+use crate::place::Place;
 use crate::random::Random;
 use crate::record::Record;
 
@@ -17,6 +17,8 @@ const WORKLOAD: &str = "randread";
 /// Descriptors of the pool: fewer than threads, as in the source document, whose pool is what
 /// bounds the reads in flight.
 const HANDLES: usize = 8;
+/// Space of a device in memory beside the file.
+const MEMORY_SPARE_BYTES: u64 = 1 << 20;
 
 /// Who gives a thread the descriptor for its read.
 #[derive(Debug)]
@@ -97,9 +99,34 @@ impl Calls for Reads<'_> {
     }
 }
 
+/// Options of the layer below that stand for those of the ablation.
+fn device_options(options: &AblationOptions) -> Result<DeviceOptions> {
+    let device = DeviceOptions {
+        workloads: vec![DeviceWorkload::RandRead],
+        block_bytes: options.page_bytes,
+        size_bytes: options.size_bytes,
+        queue_depth: options.queue_depth,
+        threads: options.threads(),
+        duration: options.duration,
+        warmup: options.warmup,
+        interval: None,
+        seed: options.seed,
+        dir: options.dir.clone(),
+        io_backend: options.io_backend,
+        completion_threads: options.completion_threads,
+    };
+    device.check()?;
+    Ok(device)
+}
+
 pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
-    let below = submit::device_options(options)?;
-    let place = submit::place(&below)?;
+    let below = device_options(options)?;
+    let place = Place::open(
+        below.io_backend,
+        below.dir.as_deref(),
+        below.completion_threads,
+        below.file_bytes() + MEMORY_SPARE_BYTES,
+    )?;
     let file = file::open(&place.device, &below, observer)?;
     let (backend, is_direct) = (place.device.backend(), file.is_direct());
     let variants = [

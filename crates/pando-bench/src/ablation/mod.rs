@@ -4,9 +4,9 @@
 //! median round of each; `is_ours` marks what the product does. The other variants live here alone.
 //!
 //! Reading order: [`options`], `rounds` (turns and medians), [`run`](mod@run), then one file for
-//! each: `pending`, `queue`, `handles`, `submit`, and `keys` (`throttle`, `scatter-gather`,
-//! `fetch`) with `context`; [`cached`] (`descent`, `cursor`, `replacement`, `search`); `stats` with
-//! `counters` and `queries`; `alloc` with `zones` and `overwrites`.
+//! each: `pending`, `queue`, `handles`, and `keys` (`throttle`, `scatter-gather`, `fetch`) with
+//! `context`; [`cached`] (`descent`, `cursor`); `stats` with `counters` and `queries`; `alloc` with
+//! `zones` and `overwrites`.
 
 mod alloc;
 pub mod cached;
@@ -24,7 +24,6 @@ mod queue;
 mod rounds;
 pub mod run;
 mod stats;
-mod submit;
 mod zones;
 
 pub use options::{Ablation, AblationOptions};

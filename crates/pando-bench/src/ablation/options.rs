@@ -49,11 +49,8 @@ ablations! {
     Throttle "throttle" [1] 100_000 "Most reads in flight: 16, 64, 120, 512.";
     ScatterGather "scatter-gather" [1] 20_000 "Many keys one after the other, or with all their reads in flight together.";
     Fetch "fetch" [1] 100_000 "A context that is built for each read, or put back to its initial state.";
-    Submit "submit" [1] 100_000 "A system call for each read, or for several together.";
     Descent "descent" [1, 2] 2_000_000 "Shared latches at every level, a copy of the root, or neither.";
     Cursor "cursor" [1, 2] 2_000_000 "Reads that register in one list, in one of their core, or nowhere.";
-    Replacement "replacement" [1, 2] 2_000_000 "Reference bits that are written always, or if they change.";
-    Search "search" [1, 2] 2_000_000 "Search of nodes: whole keys, heads, hints, many heads at once.";
     Stats "stats" [1, 2, 32] 8_000_000 "Counters of all threads, of each thread, of each core with a lock prefix and without.";
     Alloc "alloc" [1, 2, 16] 1_000_000 "Blocks from zones behind trait objects, from the same called directly, or from ours.";
 }
@@ -61,8 +58,7 @@ ablations! {
 impl Ablation {
     /// It is one of reads of a tree in memory.
     pub(super) fn is_of_cached_reads(self) -> bool {
-        let all = [Self::Descent, Self::Cursor, Self::Replacement, Self::Search];
-        all.contains(&self)
+        matches!(self, Self::Descent | Self::Cursor)
     }
 
     /// Its workloads, where it has several.

@@ -1,7 +1,7 @@
 //! A whole run of `bench ablation`.
 
 use super::options::{Ablation, AblationOptions};
-use super::{alloc, cached, handles, keys, pending, queue, stats, submit};
+use super::{alloc, cached, handles, keys, pending, queue, stats};
 use crate::error::Result;
 use crate::phase::Observer;
 
@@ -45,10 +45,7 @@ fn run_one(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()>
         Ablation::Throttle => keys::throttle(options, observer),
         Ablation::ScatterGather => keys::scatter_gather(options, observer),
         Ablation::Fetch => keys::fetch(options, observer),
-        Ablation::Submit => submit::run(options, observer),
-        Ablation::Descent | Ablation::Cursor | Ablation::Replacement | Ablation::Search => {
-            cached::run::run(options, observer)
-        }
+        Ablation::Descent | Ablation::Cursor => cached::run::run(options, observer),
         Ablation::Stats => stats::run(options, observer),
         Ablation::Alloc => alloc::run(options, observer),
     }

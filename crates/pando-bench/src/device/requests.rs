@@ -23,8 +23,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) file: &'a AnyFile,
     /// Reads are looked at: they come from something that keeps bytes.
     pub(crate) is_checked: bool,
-    /// Each request is handed over by itself; else the channel decides.
-    pub(crate) one_by_one: bool,
     /// Requests of all threads, unless the run ends by time.
     pub(crate) total: Option<u64>,
 }
@@ -128,9 +126,6 @@ impl<'a> Requests<'a> {
             if submitted.is_err() {
                 let what = "the channel takes fewer requests than its depth".to_owned();
                 return Err(self.wrong(what));
-            }
-            if self.plan.one_by_one {
-                self.channel.flush();
             }
         }
         Ok(())

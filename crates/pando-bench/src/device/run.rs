@@ -33,7 +33,6 @@ pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
             workload: *workload,
             file: &file,
             is_checked: place.device.backend() != "null",
-            one_by_one: false,
             total: options.total(),
         };
         let record = run_one(&plan, &place.device, observer)?;

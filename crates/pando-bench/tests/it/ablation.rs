@@ -42,12 +42,11 @@ fn variants(records: &[Record], ablation: Ablation) -> Vec<&'static str> {
 
 #[test]
 fn each_ablation_runs_its_variants_and_says_which_is_the_product() {
-    let expected: [(Ablation, &[&str]); 5] = [
+    let expected: [(Ablation, &[&str]); 4] = [
         (Ablation::Pending, &["boxed", "pooled", "ours"]),
         (Ablation::Queue, &["always", "ours"]),
         (Ablation::PreadHandles, &["pool", "ours"]),
         (Ablation::ScatterGather, &["off", "on"]),
-        (Ablation::Submit, &["single", "ours"]),
     ];
     for (ablation, names) in expected {
         let records = records(&tiny(ablation));
@@ -68,7 +67,7 @@ fn each_ablation_runs_its_variants_and_says_which_is_the_product() {
 
 #[test]
 fn reads_of_a_tree_in_memory_run_each_variant_with_each_number_of_threads() {
-    let expected: [(Ablation, &[&str]); 4] = [
+    let expected: [(Ablation, &[&str]); 2] = [
         (
             Ablation::Descent,
             &[
@@ -80,8 +79,6 @@ fn reads_of_a_tree_in_memory_run_each_variant_with_each_number_of_threads() {
             ],
         ),
         (Ablation::Cursor, &["shared", "core-local", "ours"]),
-        (Ablation::Replacement, &["always", "ours"]),
-        (Ablation::Search, &["plain", "hints", "simd", "ours"]),
     ];
     for (ablation, names) in expected {
         assert_eq!(ablation.threads(), [1, 2]);

@@ -114,7 +114,7 @@ fn search_equal<W: Word, const SHIFT: u32>(
 
 /// Compares the slot's suffix with `suffix`, given that their heads are equal.
 #[inline]
-pub fn compare_behind_head<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> Ordering {
+fn compare_behind_head<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> Ordering {
     let lengths = slot.suffix_bytes().cmp(&suffix.len());
     let rest = suffix.get(HEAD_BYTES..).unwrap_or(&[]);
     let both = rest.len().min(slot.rest_bytes());

@@ -11,8 +11,8 @@ use crate::quantity::{parse_duration, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct AblationFlags {
-    /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, submit, descent,
-    /// cursor, replacement, search, stats, alloc.
+    /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, descent, cursor,
+    /// stats, alloc.
     name: String,
     /// Workloads, of alloc: alloc (alone), overwrite (of a store in memory) [default: both].
     #[arg(long, value_delimiter = ',')]
@@ -21,8 +21,8 @@ pub(crate) struct AblationFlags {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Numbers of threads, separated by commas [default: of pread-handles 16, of queue 2, of
-    /// descent, cursor, replacement and search 1,2, of stats 1,2,32 and for queries
-    /// 1,64,1024,4096, of alloc 1,2,16, else 1].
+    /// descent and cursor 1,2, of stats 1,2,32 and for queries 1,64,1024,4096, of alloc 1,2,16,
+    /// else 1].
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
     /// Operations of a turn [default: some hundred thousand].

@@ -3,7 +3,8 @@
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Shared};
-use pando_tree::Approach;
+
+use super::descent::Way;
 
 /// The latch of the node that one read stands on; given back with it.
 #[derive(Debug, Default)]
@@ -11,7 +12,7 @@ pub(super) struct Coupled<'p> {
     here: Option<Shared<'p>>,
 }
 
-impl<'p> Approach<'p> for Coupled<'p> {
+impl<'p> Way<'p> for Coupled<'p> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let child = pool.shared(page, hint)?;
@@ -24,8 +25,7 @@ impl<'p> Approach<'p> for Coupled<'p> {
 
 #[cfg(test)]
 mod tests {
-    use pando_tree::ValueReader;
-
+    use super::super::descent::get;
     use super::super::rig::Rig;
     use super::*;
 
@@ -35,11 +35,7 @@ mod tests {
         let (mut key, mut out) = (Vec::new(), Vec::new());
         rig.keys.write(7, &mut key);
         let mut coupled = Coupled::default();
-        let mut reader = ValueReader::new();
-        let found = rig
-            .tree
-            .try_get_by(&rig.pool, &mut coupled, &key, &mut reader, &mut out)
-            .unwrap();
+        let found = get(&rig.tree, &rig.pool, &mut coupled, &key, &mut out).unwrap();
         let is_free = |page| rig.pool.optimistic(page, 0).unwrap().upgrade().is_ok();
         assert!(found.found && found.leaf != rig.tree.root);
         assert!(is_free(rig.tree.root) && !is_free(found.leaf));

@@ -1,19 +1,15 @@
-//! Ablations of a cached point read: `descent`, `cursor`, `replacement`, `search`.
+//! Ablations of a cached point read: `descent` and `cursor`.
 //!
 //! A tree in a pool that holds all of it, without an engine above: what differs between variants is
-//! one step of a read (`pando_tree::Approach`), the rest is the product's code. [`reads`] makes the
-//! readers of a variant, for the benchmark (`run`) and for the coherence audit alike.
+//! how a read comes by its nodes (`descent`), or what is done around it. [`reads`] makes the readers
+//! of a variant, for the benchmark (`run`) and for the coherence audit alike.
 //!
-//! Reading order: `rig` (the tree), [`reads`], then the steps: `coupled`, `snapshot`, `cursors`,
-//! `always`, `kernels`, `hint_lines`; `run`.
+//! Reading order: `rig` (the tree), `descent` (the way of those that are not ours), `coupled`,
+//! `snapshot`, `cursors`; [`reads`], `run`.
 
-mod always;
 mod coupled;
 mod cursors;
-mod hint_lines;
-mod kernels;
-#[cfg(test)]
-mod kernels_tests;
+mod descent;
 pub mod reads;
 mod rig;
 pub(super) mod run;

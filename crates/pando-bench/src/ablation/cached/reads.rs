@@ -3,13 +3,11 @@
 use std::fmt;
 
 use pando_pool::Attempt;
-use pando_tree::{Approach, Lookup, ValueReader};
+use pando_tree::ValueReader;
 
-use super::always::Always;
 use super::coupled::Coupled;
 use super::cursors::{Cursors, LocalLists, SharedList};
-use super::hint_lines::HintLines;
-use super::kernels::{Hinted, Plain, Searching, Wide};
+use super::descent::{self, Freely, Way};
 use super::rig::{ENTRY_BYTES, Rig, is_value_of, retry};
 use super::snapshot::{FromHint, FromSnapshot, RootSnapshot};
 use crate::ablation::Ablation;
@@ -23,12 +21,10 @@ pub struct CachedReads {
     pub(super) rig: Rig,
     shared_list: SharedList,
     local_lists: LocalLists,
-    /// Of `search` only.
-    hint_lines: Option<HintLines>,
 }
 
-/// What a read of a key comes to.
-type Get<'a> = dyn FnMut(&[u8], &mut ValueReader, &mut Vec<u8>) -> Attempt<Lookup> + 'a;
+/// A read of a key: whether it is there.
+type Get<'a> = dyn FnMut(&[u8], &mut ValueReader, &mut Vec<u8>) -> Attempt<bool> + 'a;
 
 /// The reads of one thread.
 pub struct Reader<'a> {
@@ -60,12 +56,12 @@ impl Reader<'_> {
             out,
         } = self;
         rig.keys.write(number, key);
-        let lookup = retry(|| get(key, values, out))?;
-        match lookup.found && is_value_of(number, out) {
+        let found = retry(|| get(key, values, out))?;
+        match found && is_value_of(number, out) {
             true => Ok(()),
             false => Err(Error::Wrong {
                 workload: "readrandom",
-                what: format!("key {number}: {:?}", lookup.found.then_some(&out)),
+                what: format!("key {number}: {:?}", found.then_some(&out)),
             }),
         }
     }
@@ -96,16 +92,6 @@ pub(super) fn variants(ablation: Ablation) -> Vec<Variant> {
             other("core-local", "each read registers in a list of its core"),
             ours("nothing is registered"),
         ],
-        Ablation::Replacement => vec![
-            other("always", "each use writes the node's reference bits"),
-            ours("reference bits are written if they change"),
-        ],
-        Ablation::Search => vec![
-            other("plain", "binary search over whole keys"),
-            other("hints", "a line of sampled heads, then a part of the heads"),
-            other("simd", "halves, then 32 heads compared at once"),
-            ours("binary search over 4-byte heads without branches"),
-        ],
         _ => Vec::new(),
     }
 }
@@ -120,16 +106,11 @@ impl CachedReads {
             return Err(Error::option("name", "is no ablation of cached reads"));
         }
         let rig = Rig::filled((size_bytes / ENTRY_BYTES).max(1), page_bytes, seed)?;
-        let hint_lines = match ablation {
-            Ablation::Search => Some(HintLines::of(&rig.pool, &rig.tree)?),
-            _ => None,
-        };
         Ok(Self {
             ablation,
             rig,
             shared_list: SharedList::new(),
             local_lists: LocalLists::new(),
-            hint_lines,
         })
     }
 
@@ -152,28 +133,20 @@ impl CachedReads {
         let get: Box<Get<'_>> = match (self.ablation, name) {
             (_, "ours") => {
                 let (pool, tree) = (&self.rig.pool, &self.rig.tree);
-                Box::new(move |key, values, out| tree.try_get(pool, key, values, out))
+                Box::new(move |key, values, out| Ok(tree.try_get(pool, key, values, out)?.found))
             }
             (Ablation::Descent, "latched") => self.by(Coupled::default),
             (Ablation::Descent, "snapshot-latched") => self.by_snapshot(Coupled::default),
-            (Ablation::Descent, "optimistic-snapshot") => self.by_snapshot(|| pando_tree::Freely),
+            (Ablation::Descent, "optimistic-snapshot") => self.by_snapshot(|| Freely),
             (Ablation::Descent, "root-hint") => {
                 let (pool, tree) = (&self.rig.pool, &self.rig.tree);
                 let mut hint = 0;
-                Box::new(move |key, values, out| {
-                    tree.try_get_by(pool, &mut FromHint(&mut hint), key, values, out)
+                Box::new(move |key, _, out| {
+                    Ok(descent::get(tree, pool, &mut FromHint(&mut hint), key, out)?.found)
                 })
             }
             (Ablation::Cursor, "shared") => self.registering(&self.shared_list),
             (Ablation::Cursor, "core-local") => self.registering(&self.local_lists),
-            (Ablation::Replacement, "always") => self.by(|| Always),
-            (Ablation::Search, "plain") => self.by(|| Searching(Plain)),
-            (Ablation::Search, "simd") => self.by(|| Searching(Wide)),
-            (Ablation::Search, "hints") => {
-                let lines = self.hint_lines.as_ref();
-                let lines = lines.expect("they are made for this ablation");
-                self.by(|| Searching(Hinted(lines)))
-            }
             _ => panic!("{} has no variant '{name}'", self.ablation.name()),
         };
         Reader {
@@ -185,22 +158,22 @@ impl CachedReads {
         }
     }
 
-    /// Reads with an approach that each of them makes.
-    fn by<'a, A: Approach<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
+    /// Reads that each make a way of their own.
+    fn by<'a, A: Way<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
         let (pool, tree) = (&self.rig.pool, &self.rig.tree);
-        Box::new(move |key, values, out| tree.try_get_by(pool, &mut make(), key, values, out))
+        Box::new(move |key, _, out| Ok(descent::get(tree, pool, &mut make(), key, out)?.found))
     }
 
     /// Reads from a copy of the root that is kept from one to the next.
-    fn by_snapshot<'a, A: Approach<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
+    fn by_snapshot<'a, A: Way<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
         let (pool, tree) = (&self.rig.pool, &self.rig.tree);
         let mut snapshot = RootSnapshot::default();
-        Box::new(move |key, values, out| {
-            let mut approach = FromSnapshot {
+        Box::new(move |key, _, out| {
+            let mut way = FromSnapshot {
                 snapshot: &mut snapshot,
                 below: make(),
             };
-            tree.try_get_by(pool, &mut approach, key, values, out)
+            Ok(descent::get(tree, pool, &mut way, key, out)?.found)
         })
     }
 
@@ -211,7 +184,7 @@ impl CachedReads {
             let place = cursors.open(tree.root);
             let lookup = tree.try_get(pool, key, values, out);
             cursors.close(place);
-            lookup
+            Ok(lookup?.found)
         })
     }
 
@@ -227,13 +200,7 @@ mod tests {
 
     #[test]
     fn every_variant_reads_every_key_and_notices_another_value() {
-        let all = [
-            Ablation::Descent,
-            Ablation::Cursor,
-            Ablation::Replacement,
-            Ablation::Search,
-        ];
-        for ablation in all {
+        for ablation in [Ablation::Descent, Ablation::Cursor] {
             let reads = CachedReads::new(ablation, 1 << 19, 4096, 1).unwrap();
             for name in reads.variants() {
                 let mut reader = reads.reader(name);

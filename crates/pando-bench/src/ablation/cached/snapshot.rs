@@ -12,12 +12,10 @@
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool};
+use pando_tree::Tree;
 use pando_tree::node::view::{ChildWord, Node};
-use pando_tree::{Approach, Start, Tree};
 
-/// Lines of a child's slots that are asked for, as the product does.
-const INNER_LINES: usize = 15;
-const LEAF_LINES: usize = 5;
+use super::descent::{Start, Way, prefetch};
 
 /// What a copy is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +73,7 @@ pub(super) struct FromSnapshot<'s, A> {
     pub(super) below: A,
 }
 
-impl<'p, A: Approach<'p>> Approach<'p> for FromSnapshot<'_, A> {
+impl<'p, A: Way<'p>> Way<'p> for FromSnapshot<'_, A> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         self.below.look(pool, page, hint)
@@ -94,11 +92,7 @@ impl<'p, A: Approach<'p>> Approach<'p> for FromSnapshot<'_, A> {
         root.touch_inner();
         let index = node.child_for(key);
         let (word, level) = (node.child(index), node.level() - 1);
-        if level == 0 {
-            pool.prefetch::<LEAF_LINES>(word.hint());
-        } else {
-            pool.prefetch::<INNER_LINES>(word.hint());
-        }
+        prefetch(pool, level, word.hint());
         let child = match self.below.look(pool, word.page(), word.hint()) {
             Ok(child) => child,
             Err(restart) => {
@@ -124,7 +118,7 @@ impl<'p, A: Approach<'p>> Approach<'p> for FromSnapshot<'_, A> {
 #[derive(Debug)]
 pub(super) struct FromHint<'s>(pub(super) &'s mut u32);
 
-impl<'p> Approach<'p> for FromHint<'_> {
+impl<'p> Way<'p> for FromHint<'_> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)

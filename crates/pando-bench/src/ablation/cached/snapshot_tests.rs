@@ -7,8 +7,9 @@ use pando_pool::{Attempt, LoadStart, Marks, Optimistic, Pool, Restart};
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::thread;
 use pando_tree::node::view::Node;
-use pando_tree::{Approach, Freely, LeafFill, Lookup, Scratch, Tree, ValueReader};
+use pando_tree::{LeafFill, Scratch, Tree};
 
+use super::descent::{self, Found, Freely, Way};
 use super::rig::{Rig, is_value_of, pass, value_of};
 use super::snapshot::{FromSnapshot, RootSnapshot};
 
@@ -25,23 +26,17 @@ fn key_of(rig: &Rig, number: u64) -> Vec<u8> {
     key
 }
 
-fn read_by<'p>(
-    rig: &'p Rig,
-    approach: &mut impl Approach<'p>,
-    key: &[u8],
-) -> Attempt<(Lookup, Vec<u8>)> {
-    let (mut reader, mut out) = (ValueReader::new(), Vec::new());
-    let lookup = rig
-        .tree
-        .try_get_by(&rig.pool, approach, key, &mut reader, &mut out)?;
-    Ok((lookup, out))
+fn read_by<'p>(rig: &'p Rig, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<(Found, Vec<u8>)> {
+    let mut out = Vec::new();
+    let found = descent::get(&rig.tree, &rig.pool, way, key, &mut out)?;
+    Ok((found, out))
 }
 
 /// Reads key `number` through `snapshot`: whether it is there.
 fn read(rig: &Rig, snapshot: &mut RootSnapshot, number: u64) -> Attempt<bool> {
     let below = Freely;
-    let mut approach = FromSnapshot { snapshot, below };
-    let (lookup, out) = read_by(rig, &mut approach, &key_of(rig, number))?;
+    let mut way = FromSnapshot { snapshot, below };
+    let (lookup, out) = read_by(rig, &mut way, &key_of(rig, number))?;
     assert!(!lookup.found || is_value_of(number, &out), "key {number}");
     Ok(lookup.found)
 }
@@ -80,7 +75,7 @@ struct Meddling<F> {
     what: Option<F>,
 }
 
-impl<'p, F: FnOnce(PageId)> Approach<'p> for Meddling<F> {
+impl<'p, F: FnOnce(PageId)> Way<'p> for Meddling<F> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let mut now = self.what.take().map(|what| || what(page));
         let mut run = || {
@@ -104,14 +99,14 @@ fn check_between(number: u64, is_there_then: bool, what: impl Fn(&Rig)) {
         let rig = Rig::filled(KEYS, PAGE_BYTES, 1).unwrap();
         let mut snapshot = RootSnapshot::default();
         assert_eq!(read(&rig, &mut snapshot, number), Ok(true));
-        let mut approach = FromSnapshot {
+        let mut way = FromSnapshot {
             snapshot: &mut snapshot,
             below: Meddling {
                 before,
                 what: Some(|_| what(&rig)),
             },
         };
-        let found = read_by(&rig, &mut approach, &key_of(&rig, number));
+        let found = read_by(&rig, &mut way, &key_of(&rig, number));
         assert!(matches!(found, Err(Restart::Conflict)), "{found:?}");
         assert_eq!(read(&rig, &mut snapshot, number), Ok(is_there_then));
         assert_eq!(snapshot.copies, 2);
