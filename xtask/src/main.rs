@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod generated_mutants;
 mod instructions;
 mod mutants;
 mod nightly;
@@ -28,7 +29,10 @@ cargo xtask COMMAND
   instructions [--only TEXT] [--engine PROGRAM] [--pando PROGRAM]
                              instructions of the operations that matter most, and their bounds
   mutants [--only TEXT] [--part K/N] [--list]
-                             plants known bugs and checks that their tests fail";
+                             plants known bugs and checks that their tests fail
+  mutants --in-diff BASE | --in-file FILE
+                             plants the bugs that cargo-mutants thinks of, in what has changed
+                             since BASE or in one file";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
         "nightly" => nightly::run_command(&root, rest),
         "audit" => audit::run_command(&root, rest),
         "instructions" => instructions::run_command(&root, rest),
-        "mutants" => mutants::run_command(&root, rest),
+        "mutants" => generated_mutants::run_command(&root, rest),
         "--help" | "-h" | "help" => {
             eprintln!("{USAGE}");
             Ok(())

@@ -17,7 +17,7 @@ use crate::run::{Result, cargo, command, option, project_files, run, succeeds, t
 
 const LIST: &str = "xtask/mutants.toml";
 /// Seconds that a test may take before it counts as hanging.
-const TEST_SECONDS: &str = "300";
+pub(crate) const TEST_SECONDS: &str = "300";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ struct List {
 struct Mutant {
     /// The file, from the root of the project.
     file: String,
-    /// Text that occurs in it; its first occurrence is replaced.
+    /// Text that occurs in it once.
     old: String,
     /// What takes its place.
     new: String,
@@ -107,8 +107,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
         }
         return Ok(());
     }
-    let tree = target(root, "mutants/tree");
-    copy(root, &tree)?;
+    let tree = copied(root)?;
     let tests: BTreeSet<(&str, &str)> = mutants
         .iter()
         .map(|mutant| (mutant.flags.as_str(), mutant.test.as_str()))
@@ -136,6 +135,13 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
             mutants.len()
         )),
     }
+}
+
+/// The copy of the tree that bugs are planted in.
+pub(crate) fn copied(root: &Path) -> Result<PathBuf> {
+    let tree = target(root, "mutants/tree");
+    copy(root, &tree)?;
+    Ok(tree)
 }
 
 /// Makes `tree` hold the files of the project and no others. Files that are equal keep their time,
@@ -201,7 +207,11 @@ fn results(tree: &Path, flags: &str) -> PathBuf {
 
 /// Makes `command` build with `flags` what tells right from wrong, soon: these builds are not
 /// measured.
-fn build_soon<'c>(command: &'c mut Command, tree: &Path, flags: &str) -> &'c mut Command {
+pub(crate) fn build_soon<'c>(
+    command: &'c mut Command,
+    tree: &Path,
+    flags: &str,
+) -> &'c mut Command {
     command
         .env("RUSTFLAGS", flags)
         .env("CARGO_TARGET_DIR", results(tree, flags))
@@ -272,12 +282,8 @@ mod tests {
         let root = project_root().unwrap();
         for mutant in read_list(&root).unwrap().mutant {
             let text = fs::read_to_string(root.join(&mutant.file)).unwrap();
-            assert!(
-                text.contains(&mutant.old),
-                "{}: {}",
-                mutant.file,
-                mutant.old
-            );
+            let places = text.matches(&mutant.old).count();
+            assert_eq!(places, 1, "{}: {}", mutant.file, mutant.old);
             assert_ne!(mutant.old, mutant.new, "{}", mutant.file);
         }
     }

@@ -1,8 +1,8 @@
 //! Ablations of a cached point read: `descent` and `cursor`.
 //!
-//! A tree in a pool that holds all of it, without an engine above: what differs between variants is
-//! how a read comes by its nodes (`descent`), or what is done around it. [`reads`] makes the readers
-//! of a variant, for the benchmark (`run`) and for the coherence audit alike.
+//! A tree in a pool that holds all of it, without an engine above: what differs between variants
+//! is how a read comes by its nodes (`descent`), or what is done around it. [`reads`] makes the
+//! readers of a variant, for the benchmark (`run`) and for the coherence audit alike.
 //!
 //! Reading order: `rig` (the tree), `descent` (the way of those that are not ours), `coupled`,
 //! `snapshot`, `cursors`; [`reads`], `run`.
