@@ -151,6 +151,21 @@ macro_rules! each {
     };
 }
 
+/// Calls a method of whichever back end a channel and a file both are.
+macro_rules! of_one {
+    ($channel:expr, $file:expr, $own:ident, $own_file:ident => $call:expr) => {
+        match ($channel, $file) {
+            (AnyChannel::Directory($own), AnyFile::Directory($own_file)) => $call,
+            (AnyChannel::Memory($own), AnyFile::Memory($own_file)) => $call,
+            (AnyChannel::Null($own), AnyFile::Null($own_file)) => $call,
+            (AnyChannel::Faulty($own), AnyFile::Faulty($own_file)) => $call,
+            (AnyChannel::Injector($own), AnyFile::Injector($own_file)) => $call,
+            (AnyChannel::Timed($own), AnyFile::Timed($own_file)) => $call,
+            _ => panic!("a file goes through a channel of another back end"),
+        }
+    };
+}
+
 impl Device for AnyDevice {
     type File = AnyFile;
     type Channel = AnyChannel;
@@ -265,27 +280,7 @@ impl Channel for AnyChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        match (self, file) {
-            (Self::Directory(channel), AnyFile::Directory(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            (Self::Memory(channel), AnyFile::Memory(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            (Self::Null(channel), AnyFile::Null(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            (Self::Faulty(channel), AnyFile::Faulty(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            (Self::Injector(channel), AnyFile::Injector(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            (Self::Timed(channel), AnyFile::Timed(file)) => {
-                channel.submit_read(file, offset, buffer, tag)
-            }
-            _ => panic!("a file is read through a channel of another back end"),
-        }
+        of_one!(self, file, channel, own => channel.submit_read(own, offset, buffer, tag))
     }
 
     fn submit_write(
@@ -295,27 +290,7 @@ impl Channel for AnyChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        match (self, file) {
-            (Self::Directory(channel), AnyFile::Directory(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            (Self::Memory(channel), AnyFile::Memory(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            (Self::Null(channel), AnyFile::Null(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            (Self::Faulty(channel), AnyFile::Faulty(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            (Self::Injector(channel), AnyFile::Injector(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            (Self::Timed(channel), AnyFile::Timed(file)) => {
-                channel.submit_write(file, offset, buffer, tag)
-            }
-            _ => panic!("a file is written through a channel of another back end"),
-        }
+        of_one!(self, file, channel, own => channel.submit_write(own, offset, buffer, tag))
     }
 
     fn flush(&mut self) {

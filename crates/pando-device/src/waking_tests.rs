@@ -3,7 +3,27 @@
 use pando_sync::time::Duration;
 use pando_sync::{thread, time};
 
-use crate::device::Channel;
+use crate::device::{Channel, ChannelOptions, Create, Device, OpenOptions};
+use crate::directory::{
+    Backend, DirectoryChannel, DirectoryDevice, DirectoryFile, DirectoryOptions,
+};
+
+/// A channel of a directory that asks for `backend`, a file for it, and what must stay meanwhile.
+/// Says so where the system has another one for it.
+pub(crate) fn channel_of(backend: Backend) -> (DirectoryChannel, DirectoryFile, tempfile::TempDir) {
+    let place = tempfile::tempdir().unwrap();
+    let options = DirectoryOptions {
+        backend: Some(backend),
+        ..DirectoryOptions::default()
+    };
+    let device = DirectoryDevice::open_with(place.path(), options).unwrap();
+    let file = device.open("data", OpenOptions::create(Create::New));
+    let channel = device.channel(ChannelOptions::new(4)).unwrap();
+    if device.choice().used != backend {
+        eprintln!("SKIPPED: {:?}", device.choice());
+    }
+    (channel, file.unwrap(), place)
+}
 
 /// Every wake ends a wait of a channel with one request that never completes, and nothing else
 /// does before its time.

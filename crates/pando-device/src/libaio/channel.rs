@@ -236,31 +236,18 @@ impl Channel for LibaioChannel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Create, Device, OpenOptions};
-    use crate::directory::{Backend, DirectoryChannel, DirectoryDevice, DirectoryOptions};
-    use crate::waking_tests::every_wake_ends_a_wait;
+    use crate::directory::{Backend, DirectoryChannel};
+    use crate::waking_tests::{channel_of, every_wake_ends_a_wait};
 
     #[test]
     fn every_wake_ends_a_wait_in_which_nothing_completes() {
-        let place = tempfile::tempdir().unwrap();
-        let options = DirectoryOptions {
-            backend: Some(Backend::Libaio),
-            ..DirectoryOptions::default()
-        };
-        let device = DirectoryDevice::open_with(place.path(), options).unwrap();
-        let how = OpenOptions::create(Create::New);
-        let file = device.open("data", how).unwrap();
-        let made = device.channel(ChannelOptions::new(4)).unwrap();
+        let (made, file, _place) = channel_of(Backend::Libaio);
         let DirectoryChannel::Libaio(mut channel) = made else {
-            eprintln!("SKIPPED: {:?}", device.choice());
             return;
         };
         // A request that the kernel is never told of.
-        let begun = channel
-            .context
-            .requests()
-            .begin(false, &file, 0, IoBuf::new(1), 0);
-        begun.unwrap();
+        let requests = channel.context.requests();
+        requests.begin(false, &file, 0, IoBuf::new(1), 0).unwrap();
         every_wake_ends_a_wait(&mut channel);
     }
 }
