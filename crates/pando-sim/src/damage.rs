@@ -129,8 +129,9 @@ impl DamageCounts {
 /// A store that was used and then closed, or not.
 struct Victim {
     device: FaultyDevice,
-    /// What it held when it was half as old.
+    /// What it held when it was half as old, and what was done until then.
     first: State,
+    older: Vec<History>,
     histories: Vec<History>,
     synced: Vec<u64>,
     /// What it holds undamaged.
@@ -232,10 +233,11 @@ impl DamageCase {
             let db = store::open(self.seed, &copy).map_err(failed("opening undamaged"))?;
             store::read_all(&db, 1)?
         };
-        let [first] = initial;
+        let [initial] = initial;
         Ok(Victim {
             device,
-            first,
+            first: initial,
+            older: first.histories,
             histories,
             synced,
             content,
@@ -339,6 +341,7 @@ impl DamageCase {
         let exact = self.file != "log";
         let before = Before {
             first: &victim.first,
+            older: &victim.older,
             histories: &victim.histories,
             content: victim.content.first().filter(|_| exact),
         };

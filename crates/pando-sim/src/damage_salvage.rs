@@ -16,6 +16,9 @@ use crate::store;
 pub(crate) struct Before<'a> {
     /// What its first checkpoint held at least.
     pub(crate) first: &'a State,
+    /// What was committed up to then: without the newest changes of the mapping, pages are found
+    /// where they were before, with what they held.
+    pub(crate) older: &'a [History],
     /// What was committed since.
     pub(crate) histories: &'a [History],
     /// All that it holds, if that is known and no log is damaged.
@@ -89,7 +92,8 @@ fn check_bounded(
 
 /// Every value was put to its key once.
 fn check_written(before: &Before<'_>, found: &BTreeMap<Place, Vec<u8>>) -> Result<()> {
-    let steps = before.histories.iter().flat_map(History::steps);
+    let histories = before.older.iter().chain(before.histories);
+    let steps = histories.flat_map(History::steps);
     let mut written = std::collections::BTreeSet::new();
     for effect in steps.flat_map(|step| &step.effects) {
         if let Effect::Put(place, value) = effect {

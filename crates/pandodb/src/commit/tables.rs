@@ -195,8 +195,11 @@ impl Engine {
                 held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
             }
         }
-        // Where the row of a tree that is dropped now goes: behind those of all batches.
-        held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
+        let makes_only = |(_, change): &(usize, TableChange)| *change == TableChange::Create;
+        if !set.table_changes.iter().all(makes_only) || set.len() > 0 {
+            // Where the rows of trees and chunks go that have no name any more: after all others.
+            held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
+        }
         for (table, key, _) in set.writes() {
             if let Some(tree) = set.tables[table].state.tree()
                 && !set.changes_table(table)

@@ -2,6 +2,8 @@
 //! nothing else.
 
 use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_format::TreeId;
+use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_TREE};
 use pando_format::page::{HEADER_BYTES, PageKind};
 use pandodb::{Builder, Db, Error, VerifyReport, WriteOptions};
 
@@ -30,12 +32,15 @@ fn filled(seed: u64, rows: u32) -> FaultyDevice {
     device
 }
 
+fn tree_of(page: &[u8]) -> TreeId {
+    TreeId(u32::from_le_bytes(page[8..12].try_into().unwrap()))
+}
+
 /// Blocks of `data` that hold a page of this kind, of a table, in which `text` is.
 fn pages_with(device: &FaultyDevice, kind: PageKind, text: &[u8]) -> Vec<usize> {
     let data = device.snapshot_file("data");
     let holds = |page: &[u8]| {
-        let tree = u32::from_le_bytes(page[8..12].try_into().unwrap());
-        tree >= 16
+        tree_of(page) >= FIRST_USER_TREE
             && PageKind::decode(page[12]) == Some(kind)
             && (text.is_empty()
                 || page[HEADER_BYTES..]
@@ -304,4 +309,25 @@ fn a_damaged_leaf_takes_nothing_else_along() {
     drop((table, db));
     assert!(rows.contains(&700) && rows.len() < 60);
     goes_on(&device, ROWS, |row| rows.contains(&row));
+}
+
+/// Only what leaves a row among the garbage needs its page.
+#[test]
+fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {
+    const ROWS: u32 = 300;
+    let device = filled(8, ROWS);
+    let data = device.snapshot_file("data");
+    let pages = data.chunks_exact(PAGE).enumerate();
+    for (block, _) in pages.filter(|(_, page)| tree_of(page) == GARBAGE_TREE) {
+        device.flip_bit("data", (block * PAGE + 2000) as u64, 3);
+    }
+    goes_on(&device, ROWS, |_| false);
+    let db = open(&device);
+    let refused = db.drop_table("t").unwrap_err();
+    assert!(is_damage(&refused), "{refused}");
+    assert_eq!(db.table("t").unwrap().len(), u64::from(ROWS));
+    db.close().unwrap();
+    let db = open(&device);
+    assert_eq!(db.table("t").unwrap().iter().count(), ROWS as usize);
+    assert_eq!(db.table("other").unwrap().iter().count(), 2);
 }
