@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::event_loop::attempt::{Attempt, Pending, attempt};
 use crate::event_loop::reactor::Reactor;
 use crate::pages::fetcher::OwnReads;
-use crate::read::point::no_such_table;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, Stop};
 use crate::writes::jobs::{Job, JobEnd};
@@ -172,13 +171,7 @@ impl Transaction {
     }
 
     fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
-        let Some(tree) = state.tree() else {
-            return Err(no_such_table(state));
-        };
-        let stripe = self.engine.stripes.of(tree.id, key);
-        let Some(stamp) = self.engine.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
-        };
+        let (_, stamp) = self.engine.stamp_of(state, key)?;
         let (found, debt) = self.engine.try_get(state, key, &mut self.reader, out)?;
         self.set.reads.push(stamp);
         self.set.debt.add(debt);

@@ -13,7 +13,7 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Halt, Step, Stop};
 use crate::writes::set::WriteSet;
-use crate::writes::stripes::StripeUse;
+use crate::writes::stripes::{Stamp, StripeUse};
 
 impl Engine {
     /// One attempt at a point read. What it finds is linearizable: a leaf that carries the mark of
@@ -212,6 +212,19 @@ impl Engine {
         Ok(found)
     }
 
+    /// The stamp of `key`, before it is read: what comes after it is noticed by the commit.
+    #[inline]
+    pub(crate) fn stamp_of(&self, state: &TableState, key: &[u8]) -> Step<(Tree, Stamp)> {
+        let Some(tree) = state.tree() else {
+            return Err(no_such_table(state));
+        };
+        let stripe = self.stripes.of(tree.id, key);
+        match self.stripes.stamp(stripe) {
+            Some(stamp) => Ok((tree, stamp)),
+            None => Err(Stop::Stripe(stripe, StripeUse::Read).into()),
+        }
+    }
+
     /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
     /// else, so that its commit notices what comes between.
     pub(crate) fn try_read_stamped(
@@ -224,13 +237,7 @@ impl Engine {
     ) -> Step<bool> {
         set.clear();
         set.table(state);
-        let Some(tree) = state.tree() else {
-            return Err(no_such_table(state));
-        };
-        let stripe = self.stripes.of(tree.id, key);
-        let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
-        };
+        let (_, stamp) = self.stamp_of(state, key)?;
         let (found, debt) = self.try_get(state, key, reader, out)?;
         set.reads.push(stamp);
         set.debt.add(debt);
@@ -247,13 +254,7 @@ impl Engine {
     ) -> Step<bool> {
         set.clear();
         set.table(state);
-        let Some(tree) = state.tree() else {
-            return Err(no_such_table(state));
-        };
-        let stripe = self.stripes.of(tree.id, key);
-        let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
-        };
+        let (tree, stamp) = self.stamp_of(state, key)?;
         let lookup = on_tree(state, tree, tree.try_contains(&self.store.pool, key))?;
         let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
         self.store.statistics.tick(Ticker::Gets, 1);
