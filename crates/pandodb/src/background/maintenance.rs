@@ -47,6 +47,7 @@ impl Engine {
             self.store
                 .space
                 .grow_if_wanted(self.store.committed_blocks());
+            let wanted = self.store.registry.wanted();
             let worked = self.store.check_poison().and_then(|()| {
                 let leaves = self.tidy_leaves(&mut scratch)?;
                 let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
@@ -62,6 +63,7 @@ impl Engine {
                     if !std::mem::replace(&mut damaged, true) {
                         tracing::error!(%error, "garbage stays until the store is salvaged");
                     }
+                    self.store.registry.fail(wanted);
                     false
                 }
                 Err(error) => {
@@ -73,7 +75,8 @@ impl Engine {
             self.store.registry.work.register(&thread_waker());
             // Once more, for what came between the last look and the registration.
             let came = !self.sparse_leaves.is_empty() && self.store.check_poison().is_ok()
-                || self.store.registry.is_wanted() && idle
+                || self.store.registry.is_wanted()
+                    && (idle || self.store.registry.wanted() != wanted)
                 || self.store.space.is_wanted();
             if self.store.life.is_ended() || came {
                 continue;

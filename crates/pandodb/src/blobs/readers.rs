@@ -36,6 +36,8 @@ pub(crate) struct Registry {
     wanted: AtomicU64,
     /// `wanted` when nothing was left that could be freed.
     served: AtomicU64,
+    /// `wanted` when the rows could not be looked at.
+    failed: AtomicU64,
     /// Rows that were left since somebody looks who may come to read what they name.
     kept: AtomicU64,
     /// Readers that know chunks by their places: none is moved meanwhile.
@@ -203,6 +205,18 @@ impl Registry {
         self.kept.store(kept, Ordering::Relaxed);
         // Release: pairs with the Acquire in is_wanted.
         self.served.store(wanted, Ordering::Release);
+    }
+
+    /// The rows could not be looked at when `wanted` was taken: what they name stays.
+    pub(crate) fn fail(&self, wanted: u64) {
+        // Release: pairs with the Acquire in has_failed.
+        self.failed.store(wanted, Ordering::Release);
+    }
+
+    /// True once the rows could not be looked at when [`Registry::wanted`] was `wanted`, or later.
+    pub(crate) fn has_failed(&self, wanted: u64) -> bool {
+        // Acquire: pairs with the Release in fail.
+        wanted <= self.failed.load(Ordering::Acquire)
     }
 
     /// True if a look at the rows makes sense.

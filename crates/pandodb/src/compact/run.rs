@@ -143,11 +143,12 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(())
     }
 
-    /// Lets the maintenance thread free what nobody reads.
+    /// Lets the maintenance thread free what nobody reads, unless it cannot tell what that is.
     fn wait_for_garbage(&mut self) -> Part<()> {
+        let registry = &self.engine.store.registry;
         // What is there now: readers that go ask for another look again and again.
-        let wanted = self.engine.store.registry.wanted();
-        while !self.engine.store.registry.is_served(wanted) {
+        let wanted = registry.wanted();
+        while !registry.is_served(wanted) && !registry.has_failed(wanted) {
             self.go_on(CompactPhase::Garbage, 0.0)?;
             thread::park_timeout(GARBAGE_PAUSE);
         }

@@ -1,10 +1,13 @@
 //! Stores with damaged pages that are written to, dropped, opened again: one page is lost, and
 //! nothing else.
 
+use std::ops::ControlFlow;
+
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_format::TreeId;
 use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_TREE};
 use pando_format::page::{HEADER_BYTES, PageKind};
+use pando_sync::time::{self, Duration};
 use pandodb::{Builder, Db, Error, VerifyReport, WriteOptions};
 
 use crate::fixture::{NONE, open_on, text_key as key, wait_for_garbage};
@@ -208,7 +211,7 @@ fn a_value_whose_pages_are_not_known_can_be_replaced_and_removed() {
     assert!(report.leaked >= 3 * 24, "{} pages", report.leaked);
     {
         let db = open(&device);
-        let compacted = db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();
+        let compacted = db.compact(|_| ControlFlow::Continue(())).unwrap();
         assert_eq!(compacted.reclaimed, report.leaked);
         db.close().unwrap();
     }
@@ -255,7 +258,7 @@ fn a_damaged_table_can_be_dropped() {
         {
             let db = open(&device);
             db.table("other").unwrap().put(b"c", b"d").unwrap();
-            let compacted = db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();
+            let compacted = db.compact(|_| ControlFlow::Continue(())).unwrap();
             assert_eq!(compacted.reclaimed, report.leaked);
             db.close().unwrap();
         }
@@ -326,6 +329,13 @@ fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {
     let refused = db.drop_table("t").unwrap_err();
     assert!(is_damage(&refused), "{refused}");
     assert_eq!(db.table("t").unwrap().len(), u64::from(ROWS));
+    let begun = time::now();
+    let compacted = db.compact(|_| match begun.elapsed() < Duration::from_secs(60) {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    });
+    let refused = compacted.expect_err("it does not wait for what cannot be looked at");
+    assert!(is_damage(&refused), "{refused}");
     db.close().unwrap();
     let db = open(&device);
     assert_eq!(db.table("t").unwrap().iter().count(), ROWS as usize);
