@@ -95,6 +95,15 @@ impl Completions {
     }
 }
 
+#[cfg(test)]
+impl Completions {
+    /// Runs `case` as if another thread were pushing.
+    pub(crate) fn while_locked(&self, case: impl FnOnce()) {
+        let _queue = self.queue.lock();
+        case();
+    }
+}
+
 /// The channel's own waker: ends a wait, tells the event loop nothing.
 impl Wake for Completions {
     fn wake(self: WakerArc<Self>) {

@@ -104,27 +104,29 @@ impl Drop for ForkGuard {
     }
 }
 
+/// Whether `question` is answered with yes in a forked child, and within ten seconds.
+#[cfg(test)]
+pub(crate) fn in_child(question: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls nothing but `question`, which allocates nothing, and `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: takes a number; the signal ends a child that hangs.
+        unsafe { libc::alarm(10) };
+        let answer = i32::from(question());
+        // SAFETY: ends the child at once, without the destructors that belong to the parent.
+        unsafe { libc::_exit(answer) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above; `status` has room for the answer.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What `question` says in a forked child.
-    fn in_child(question: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child calls nothing but `question`, which allocates nothing, and `_exit`.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            let answer = i32::from(question());
-            // SAFETY: ends the child at once, without the destructors that belong to the parent.
-            unsafe { libc::_exit(answer) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child made above; `status` has room for the answer.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!(waited, child);
-        assert!(libc::WIFEXITED(status));
-        libc::WEXITSTATUS(status) == 1
-    }
 
     #[test]
     fn a_child_knows_that_it_is_one() {

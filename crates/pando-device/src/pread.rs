@@ -5,7 +5,7 @@
 //! handle of the device (a clone, or a channel) has gone and the queue is empty.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use pando_sync::thread::{self, JoinHandle};
 use pando_sync::time::Duration;
@@ -94,9 +94,15 @@ impl Pool {
             let missing = queue.depths - queue.requests.len().min(queue.depths);
             queue.requests.reserve(missing);
         }
+        let completions = WakerArc::new(Completions::new(depth, options.notify));
+        let waker = ChannelWaker {
+            completions: completions.clone(),
+            fork: this.fork.clone(),
+        };
         Ok(PreadChannel {
             pool: this.clone(),
-            completions: WakerArc::new(Completions::new(depth, options.notify)),
+            completions,
+            waker: WakerArc::new(waker).into(),
             depth,
             in_flight: 0,
             orphans: Vec::new(),
@@ -192,6 +198,8 @@ impl Request {
 pub struct PreadChannel {
     pool: Arc<Pool>,
     completions: WakerArc<Completions>,
+    /// Made once: a waker is asked for with each read that waits.
+    waker: Waker,
     depth: usize,
     in_flight: usize,
     /// In a child of a fork, which has none of the threads: what was submitted there.
@@ -284,6 +292,47 @@ impl Channel for PreadChannel {
     }
 
     fn waker(&mut self) -> Waker {
-        self.completions.clone().into()
+        self.waker.clone()
+    }
+}
+
+/// Ends a wait of the channel. In a child of a fork it does nothing: a thread of the parent may
+/// have held the lock of the completions.
+#[derive(Debug)]
+struct ChannelWaker {
+    completions: WakerArc<Completions>,
+    fork: Arc<ForkGuard>,
+}
+
+impl Wake for ChannelWaker {
+    fn wake(self: WakerArc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &WakerArc<Self>) {
+        if !self.fork.is_child() {
+            self.completions.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::in_child;
+
+    #[test]
+    fn a_waker_in_a_child_does_not_wait_for_a_thread_of_the_parent() {
+        let pool = Arc::new(Pool::new(1, Arc::new(ForkGuard::new())));
+        let mut channel = Pool::channel(&pool, ChannelOptions::new(1)).unwrap();
+        let waker = channel.waker();
+        channel.completions.while_locked(|| {
+            assert!(in_child(|| {
+                waker.wake_by_ref();
+                true
+            }));
+        });
+        waker.wake();
+        channel.completions.wait(Some(Duration::from_secs(30)));
     }
 }
