@@ -201,6 +201,11 @@ impl<'a> Exclusive<'a> {
     pub fn modify(&mut self, stay: &Stay<'_>) -> Attempt<PageMut<'_>> {
         let header = self.pool.header(self.frame);
         let epochs = self.pool.epochs();
+        debug_assert_ne!(
+            header.page(),
+            PageId::NONE,
+            "a page that was freed is changed"
+        );
         match header.dirty_epoch() {
             Some(epoch) if epoch == stay.epoch() => {}
             None => {
@@ -232,13 +237,13 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Marks a clean page dirty without a change, so that it is written again, to another place.
-    /// False if that is so already, or the page is free but for its image.
+    /// False if that is so already.
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
     pub fn write_again(&mut self, stay: &Stay<'_>) -> Attempt<bool> {
         let header = self.pool.header(self.frame);
-        if header.dirty_epoch().is_some() || header.freed_epoch().is_some() {
+        if header.dirty_epoch().is_some() {
             return Ok(false);
         }
         self.modify(stay)?;
@@ -290,6 +295,10 @@ impl<'a> Exclusive<'a> {
             header.set_dirty_epoch(None);
             epochs.dirty_ended(epoch);
         }
+        // Nobody finds the page from here on.
+        let resident = Place::Resident(self.frame);
+        pool.table().set(page, resident, Place::Free);
+        header.set_page(PageId::NONE);
         if header.image().is_some() {
             // Id, frame and extents wait for the completion.
             header.set_freed_epoch(Some(stay.epoch()));
@@ -298,21 +307,24 @@ impl<'a> Exclusive<'a> {
         if let Some(stored) = header.stored() {
             epochs.retire(stored.extent, Some(header.stored_epoch()), stay.epoch());
         }
-        let resident = Place::Resident(self.frame);
-        self.release_to_free_list(resident, page);
+        self.release_to_free_list(page);
         // Commits that found too many dirty pages: no image will end for this one.
         pool.image_waiters().notify_all();
     }
 
-    /// Ends the page's life in the frame: word free, id and frame given back.
-    pub(crate) fn release_to_free_list(self, old: Place, page: PageId) {
+    /// Gives the id and the frame of `page` back, which was freed and has no image in flight.
+    pub(crate) fn release_to_free_list(self, page: PageId) {
         let (pool, frame) = (self.pool, self.frame);
         let header = pool.header(frame);
+        assert_eq!(header.page(), PageId::NONE, "{page} can still be found");
+        assert_eq!(
+            header.dirty_epoch(),
+            None,
+            "{page} was changed after it was freed"
+        );
         header.set_stored(None, Epoch(0));
         header.set_freed_epoch(None);
         header.set_rebuilt(false);
-        pool.table().set(page, old, Place::Free);
-        header.set_page(PageId::NONE);
         drop(self);
         pool.page_ids().give_back(page);
         pool.give_back_frame(frame);

@@ -15,7 +15,6 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use crate::access::Exclusive;
 use crate::image_buffers::{Image, Started, Stashed};
 use crate::options::{CheckImages, ImageFacts};
-use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 
@@ -293,9 +292,10 @@ impl Pool {
             return Err(image);
         }
         let latched = Exclusive::of_frame(self, image.frame, version);
+        let freed = header.freed_epoch();
         assert_eq!(
             header.page(),
-            image.page,
+            freed.map_or(image.page, |_| PageId::NONE),
             "the frame of an image in flight was reused"
         );
         assert_eq!(header.image(), Some(image.version), "two images in flight");
@@ -318,12 +318,12 @@ impl Pool {
             assert_ne!(old.extent, extent, "{} was written over itself", image.page);
             epochs.retire(old.extent, Some(old_epoch), image.epoch);
         }
-        if let Some(freed) = header.freed_epoch() {
+        if let Some(freed) = freed {
             if image.epoch < freed {
                 epochs.push_pair(image.epoch, image.page, Some(stored));
             }
             epochs.retire(extent, Some(image.epoch), freed);
-            latched.release_to_free_list(Place::Resident(image.frame), image.page);
+            latched.release_to_free_list(image.page);
         } else {
             epochs.push_pair(image.epoch, image.page, Some(stored));
             header.set_stored(Some(stored), image.epoch);

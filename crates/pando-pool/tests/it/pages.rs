@@ -10,7 +10,8 @@ use pando_format::page::{
     HEADER_BYTES, PageKind, WORD_EPOCH, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN, checksum,
 };
 use pando_format::{
-    Codec, Compression, Epoch, Extent, Lsn, PageDecoder, PageEncoder, PageId, StoredPage,
+    Codec, Compression, Epoch, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId,
+    StoredPage,
 };
 use pando_pool::{LoadStart, Resource, Restart};
 use pando_stats::Ticker;
@@ -188,6 +189,28 @@ fn a_held_page_is_not_evicted() {
         Some(Restart::Fault(page))
     );
     assert_eq!(rig.read(page), 7);
+}
+
+#[test]
+fn a_page_that_is_freed_is_found_by_nobody_while_its_image_is_in_flight() {
+    let rig = Rig::new(32);
+    let page = rig.create(7);
+    let frame = rig.pool.exclusive(page).unwrap().hint() - 1;
+    let mut image = rig.pool.image_of(FrameIndex(frame), None).unwrap();
+    let hint = rig.pool.optimistic(page, 0).unwrap().hint();
+    rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page));
+    let gone = |result: Option<Restart>| matches!(result, Some(Restart::Damaged(..)));
+    assert!(gone(rig.pool.optimistic(page, hint).err()));
+    assert!(gone(rig.pool.exclusive(page).err()));
+    let again = rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page);
+    assert_eq!(again, Err(Restart::Damaged(page, "freed twice")));
+    assert_ne!(rig.create(8), page, "its id waits for the image");
+    let mut encoder = PageEncoder::default();
+    rig.pool.seal_image(&mut image, &mut encoder).unwrap();
+    let extent = rig.store(image.bytes());
+    assert!(rig.pool.complete_image(image, extent).is_ok());
+    let fresh: Vec<_> = (0..2).map(|value| rig.create(value)).collect();
+    assert!(fresh.contains(&page), "and is used again after it");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use fastrand::Rng;
 use pando_format::page::{HEADER_WORDS, WORD_HEAP};
-use pando_format::{Lsn, TreeId};
+use pando_format::{Extent, FrameIndex, Lsn, TreeId};
 use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
@@ -411,4 +411,56 @@ fn keys_of_another_place_are_not_packed() {
     let mut next = Vec::new();
     let packed = (rig.tree).try_pack(&rig.pool, &stay, MARKS, &[4], 0, &mut next, scratch);
     check_damaged(packed, "has a child whose keys are not between its own");
+}
+
+#[test]
+fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
+    let rig = Rig::new(4096, 64);
+    let mut session = Session::default();
+    for key in 0..40_u8 {
+        rig.insert(&mut session, &[key], &[7; 900]);
+    }
+    // Until the root and one leaf are left.
+    while rig.pages_used() > 2 {
+        rig.change(|stay| {
+            rig.tree
+                .try_dismantle(&rig.pool, stay, &mut session.scratch)
+        });
+        rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
+    }
+    let frames = (0..rig.pool.frames() as u32).map(FrameIndex);
+    let images: Vec<_> = frames
+        .filter_map(|frame| rig.pool.image_of(frame, None))
+        .collect();
+    assert_eq!(images.len(), 2);
+    let last = rig.change(|stay| {
+        rig.tree
+            .try_dismantle(&rig.pool, stay, &mut session.scratch)
+    });
+    assert!(last.done);
+    // A note of a sparse leaf, or a compaction, may come later than this.
+    let marks = Marks {
+        lsn: Lsn(0),
+        multi_lsn: Lsn(0),
+    };
+    let pass = pass(&rig.pool);
+    let stay = rig.pool.stay(&pass);
+    let gone = |result: Option<Restart>| match result {
+        Some(Restart::Damaged(page, _)) => page == rig.tree.root,
+        _ => false,
+    };
+    let merged = rig
+        .tree
+        .try_merge(&rig.pool, &stay, marks, &[39], &mut session.scratch);
+    assert!(gone(merged.err()));
+    let removed = rig.tree.try_remove_empty(&rig.pool, &stay, marks, &[39]);
+    assert!(gone(removed.err()));
+    let looked = rig.tree.try_contains(&rig.pool, &[39]);
+    assert!(gone(looked.err()));
+    assert_eq!(rig.pages_used(), 2, "the ids wait for the images");
+    for (block, image) in (1..).zip(images) {
+        let extent = Extent { block, blocks: 1 };
+        assert!(rig.pool.complete_image(image, extent).is_ok());
+    }
+    assert_eq!(rig.pages_used(), 0);
 }
