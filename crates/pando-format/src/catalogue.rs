@@ -27,7 +27,7 @@ pub const TABLE_NAME_BYTES_MAX: usize = 255;
 const GARBAGE_DROPPED_TREE: u8 = 1;
 const GARBAGE_CHUNKS: u8 = 2;
 const KEY_OF_CHUNKS: u8 = 0xff;
-/// Most chunks of one garbage row: what one stay in the gate frees.
+/// Most chunks of one garbage row: what one apply section frees.
 pub const GARBAGE_CHUNKS_MAX: usize = 128;
 
 /// A tree and where it starts.

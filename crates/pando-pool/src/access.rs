@@ -1,11 +1,11 @@
-//! How pages are read and changed: optimistic, exclusive, held. Shared latches: see `shared`.
+//! How pages are read and changed: optimistic, exclusive, pinned. Shared latches: see `shared`.
 //!
-//! # Hold against evictor
+//! # Pins against the evictor
 //!
-//! A hold is counted, then (after `fence(SeqCst)`) the latch and the page id are looked at. The
+//! A pin is counted, then (after `fence(SeqCst)`) the latch and the page id are looked at. The
 //! evictor takes the latch, then (after `fence(SeqCst)`) looks at the count. Of the two fences one
-//! comes first: either the evictor sees the hold and lets the frame be, or the holder sees the
-//! latch taken, or the id gone, and gives the hold back.
+//! comes first: either the evictor sees the pin and lets the frame be, or the holder sees the
+//! latch taken, or the id gone, and gives the pin back.
 
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
 use pando_format::{Epoch, FrameIndex, Lsn, PageId, TreeId};
@@ -14,12 +14,12 @@ use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
 use pando_sync::words::{prefetch, prefetch_lines};
 
+use crate::apply_token::ApplyToken;
 use crate::frame::{FrameHeader, HEAT_COLD};
 use crate::latch::Latch;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
-use crate::stay::Stay;
 use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is looked at before the step is given up.
@@ -192,13 +192,13 @@ impl<'a> Exclusive<'a> {
         PageWords::new(self.pool.frame_words(self.frame))
     }
 
-    /// Marks the page dirty in the epoch of `stay` and gives write access. If a running checkpoint
+    /// Marks the page dirty in the epoch of `token` and gives write access. If a running checkpoint
     /// still needs what the page holds, its image is started first.
     ///
     /// # Errors
     /// [`Restart::Wait`] when that needs an image buffer and there is none, or when an older image
     /// of the page is in flight. Nothing has changed then.
-    pub fn modify(&mut self, stay: &Stay<'_>) -> Attempt<PageMut<'_>> {
+    pub fn modify(&mut self, token: &ApplyToken<'_>) -> Attempt<PageMut<'_>> {
         let header = self.pool.header(self.frame);
         let epochs = self.pool.epochs();
         debug_assert_ne!(
@@ -207,16 +207,19 @@ impl<'a> Exclusive<'a> {
             "a page that was freed is changed"
         );
         match header.dirty_epoch() {
-            Some(epoch) if epoch == stay.epoch() => {}
+            Some(epoch) if epoch == token.epoch() => {}
             None => {
-                epochs.dirty_began(stay.epoch());
-                header.set_dirty_epoch(Some(stay.epoch()));
+                epochs.dirty_began(token.epoch());
+                header.set_dirty_epoch(Some(token.epoch()));
             }
             Some(epoch) => {
-                assert!(epoch < stay.epoch(), "dirty in an epoch that has not begun");
+                assert!(
+                    epoch < token.epoch(),
+                    "dirty in an epoch that has not begun"
+                );
                 self.save_for_checkpoint(epoch)?;
-                epochs.dirty_began(stay.epoch());
-                header.set_dirty_epoch(Some(stay.epoch()));
+                epochs.dirty_began(token.epoch());
+                header.set_dirty_epoch(Some(token.epoch()));
                 epochs.dirty_ended(epoch);
             }
         }
@@ -228,8 +231,8 @@ impl<'a> Exclusive<'a> {
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
-    pub fn rebuild(&mut self, stay: &Stay<'_>) -> Attempt<PageMut<'_>> {
-        self.modify(stay)?;
+    pub fn rebuild(&mut self, token: &ApplyToken<'_>) -> Attempt<PageMut<'_>> {
+        self.modify(token)?;
         let header = self.pool.header(self.frame);
         // Behind `modify`, which may have copied an image of what the page held before.
         header.set_rebuilt(true);
@@ -241,12 +244,12 @@ impl<'a> Exclusive<'a> {
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
-    pub fn write_again(&mut self, stay: &Stay<'_>) -> Attempt<bool> {
+    pub fn write_again(&mut self, token: &ApplyToken<'_>) -> Attempt<bool> {
         let header = self.pool.header(self.frame);
         if header.dirty_epoch().is_some() {
             return Ok(false);
         }
-        self.modify(stay)?;
+        self.modify(token)?;
         Ok(true)
     }
 
@@ -277,7 +280,7 @@ impl<'a> Exclusive<'a> {
     /// # Panics
     /// When a running checkpoint still needs what the page holds: [`Exclusive::modify`] comes
     /// first, before anything is changed.
-    pub fn free(self, stay: &Stay<'_>) {
+    pub fn free(self, token: &ApplyToken<'_>) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
@@ -285,11 +288,11 @@ impl<'a> Exclusive<'a> {
             !header.is_wired(),
             "{page} is wired: unwire it before it is freed"
         );
-        epochs.push_pair(stay.epoch(), page, None);
+        epochs.push_pair(token.epoch(), page, None);
         if let Some(epoch) = header.dirty_epoch() {
             assert_eq!(
                 epoch,
-                stay.epoch(),
+                token.epoch(),
                 "{page} is freed before a checkpoint has its image"
             );
             header.set_dirty_epoch(None);
@@ -301,11 +304,11 @@ impl<'a> Exclusive<'a> {
         header.set_page(PageId::NONE);
         if header.image().is_some() {
             // Id, frame and extents wait for the completion.
-            header.set_freed_epoch(Some(stay.epoch()));
+            header.set_freed_epoch(Some(token.epoch()));
             return;
         }
         if let Some(stored) = header.stored() {
-            epochs.retire(stored.extent, Some(header.stored_epoch()), stay.epoch());
+            epochs.retire(stored.extent, Some(header.stored_epoch()), token.epoch());
         }
         self.release_to_free_list(page);
         // Commits that found too many dirty pages: no image will end for this one.
@@ -362,36 +365,36 @@ impl Drop for Exclusive<'_> {
 /// Keeps a page's frame from being evicted while it lives. Counted on the frame: for operations
 /// that had to fetch, never for a cached read.
 #[derive(Debug)]
-pub struct Hold<'a> {
+pub struct PagePin<'a> {
     pool: &'a Pool,
     frame: FrameIndex,
 }
 
-/// A hold without its lifetime, for keeping beside the pool: see [`Hold::into_token`].
+/// A pin without its lifetime, for keeping beside the pool: see [`PagePin::into_token`].
 #[derive(Debug)]
-#[must_use = "give it to Pool::release_hold, or the frame is never emptied again"]
-pub struct HoldToken(FrameIndex);
+#[must_use = "give it to Pool::unpin, or the frame is never emptied again"]
+pub struct PinToken(FrameIndex);
 
-impl Hold<'_> {
-    /// Keeps the page in memory until [`Pool::release_hold`].
-    pub fn into_token(self) -> HoldToken {
-        HoldToken(std::mem::ManuallyDrop::new(self).frame)
+impl PagePin<'_> {
+    /// Keeps the page in memory until [`Pool::unpin`].
+    pub fn into_token(self) -> PinToken {
+        PinToken(std::mem::ManuallyDrop::new(self).frame)
     }
 }
 
 impl Pool {
-    /// Ends the hold of a token of this pool.
-    pub fn release_hold(&self, token: HoldToken) {
-        drop(Hold {
+    /// Ends the pin of a token of this pool.
+    pub fn unpin(&self, token: PinToken) {
+        drop(PagePin {
             pool: self,
             frame: token.0,
         });
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for PagePin<'_> {
     fn drop(&mut self) {
-        self.pool.header(self.frame).release_hold();
+        self.pool.header(self.frame).unpin();
     }
 }
 
@@ -479,13 +482,13 @@ impl Pool {
         Err(Restart::Conflict)
     }
 
-    /// Makes a new page: latched, zero but for its header, dirty in the epoch of `stay`.
+    /// Makes a new page: latched, zero but for its header, dirty in the epoch of `token`.
     ///
     /// # Errors
     /// [`Restart::Wait`] when there is no free frame or no page id.
     pub fn allocate(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: TreeId,
         kind: PageKind,
         level: u8,
@@ -510,22 +513,22 @@ impl Pool {
         let header = self.header(latched.frame);
         header.set_stored(None, Epoch(0));
         header.set_heat(HEAT_COLD);
-        header.set_dirty_epoch(Some(stay.epoch()));
-        self.epochs().dirty_began(stay.epoch());
+        header.set_dirty_epoch(Some(token.epoch()));
+        self.epochs().dirty_began(token.epoch());
         header.set_page(page);
         self.table()
             .set(page, Place::Free, Place::Resident(latched.frame));
         Ok(latched)
     }
 
-    /// Keeps `page`, looked up as by [`Pool::optimistic`], in memory until the hold is dropped.
+    /// Keeps `page`, looked up as by [`Pool::optimistic`], in memory until the pin is dropped.
     ///
     /// # Errors
     /// As [`Pool::optimistic`].
-    pub fn hold(&self, page: PageId, hint: u32) -> Attempt<Hold<'_>> {
+    pub fn pin(&self, page: PageId, hint: u32) -> Attempt<PagePin<'_>> {
         let seen = self.optimistic(page, hint)?;
-        if self.header(seen.frame).try_hold(page) {
-            Ok(Hold {
+        if self.header(seen.frame).try_pin(page) {
+            Ok(PagePin {
                 pool: self,
                 frame: seen.frame,
             })

@@ -2,7 +2,7 @@
 //! reads yet.
 //!
 //! ```text
-//! reserve_ids -> seal_outside -> (the device) -> adopt, in the stay that makes a node name it
+//! reserve_ids -> seal_outside -> (the device) -> adopt, in the section that makes a node name it
 //!     `-> return_id, if it comes to nothing
 //! ```
 //! A reserved id is in no list and its page word is free, so a checkpoint knows nothing of it:
@@ -12,10 +12,10 @@ use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 
+use crate::apply_token::ApplyToken;
 use crate::image::BadImage;
 use crate::page_table::Place;
 use crate::pool::Pool;
-use crate::stay::Stay;
 
 impl Pool {
     /// Takes up to `count` free page ids, and appends them.
@@ -58,14 +58,14 @@ impl Pool {
     }
 
     /// Makes `page`, a reserved id, the page or chunk that was written at `stored`, in the epoch of
-    /// `stay`. The write has ended: the checkpoint of the epoch syncs it.
+    /// `token`. The write has ended: the checkpoint of the epoch syncs it.
     ///
     /// # Panics
     /// When the id was not reserved.
-    pub fn adopt(&self, stay: &Stay<'_>, page: PageId, stored: StoredPage) {
+    pub fn adopt(&self, token: &ApplyToken<'_>, page: PageId, stored: StoredPage) {
         self.table()
             .set(page, Place::Free, Place::of_stored(stored));
-        self.epochs().push_pair(stay.epoch(), page, Some(stored));
+        self.epochs().push_pair(token.epoch(), page, Some(stored));
         // Relaxed: a count that orders nothing.
         self.chunks
             .fetch_add(u64::from(stored.is_chunk()), Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Chunks: pieces of very large values that have an id and a place, and never a frame.
 //!
 //! A chunk is written before it gets its id, by whoever asked for its extent. It gets the id in the
-//! stay in the gate that makes a leaf name it, so its pair belongs to the epoch of its log record.
+//! apply section that makes a leaf name it, so its pair belongs to the epoch of its log record.
 //! Whoever reads one has seen to it that it is not freed meanwhile; but it may be moved, and what
 //! lay where it was is overwritten some checkpoints later: who has read it looks whether it is
 //! still there. When it is freed or moved, its extent waits for the checkpoint: a log record has
@@ -10,29 +10,29 @@
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::Ordering;
 
+use crate::apply_token::ApplyToken;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
-use crate::stay::Stay;
 
 /// The image of a chunk has no epoch: whatever frees it, its extent waits.
 const UNKNOWN: Option<Epoch> = None;
 
 impl Pool {
-    /// Gives the chunk at `stored` an id, in the epoch of `stay`.
+    /// Gives the chunk at `stored` an id, in the epoch of `token`.
     ///
     /// # Errors
     /// [`Restart::Wait`] when there is no page id.
     ///
     /// # Panics
     /// When `stored` is no chunk.
-    pub fn adopt_chunk(&self, stay: &Stay<'_>, stored: StoredPage) -> Attempt<PageId> {
+    pub fn adopt_chunk(&self, token: &ApplyToken<'_>, stored: StoredPage) -> Attempt<PageId> {
         assert!(stored.is_chunk(), "only chunks live without a frame");
         let Some(page) = self.page_ids().take() else {
             return Err(Restart::Wait(Resource::PageIds));
         };
         self.table().set(page, Place::Free, Place::Chunk(stored));
-        self.epochs().push_pair(stay.epoch(), page, Some(stored));
+        self.epochs().push_pair(token.epoch(), page, Some(stored));
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_add(1, Ordering::Relaxed);
         Ok(page)
@@ -49,7 +49,7 @@ impl Pool {
     /// From here on the chunk `page` lies at `new`, where its bytes have been written, and no
     /// longer at `old`. False, and nothing has changed, if it does not lie at `old` any more.
     ///
-    /// The caller has seen it at `old` in the epoch of `stay`: what was freed since is not given
+    /// The caller has seen it at `old` in the epoch of `token`: what was freed since is not given
     /// out again before that epoch's checkpoint, so the chunk at `old` is still the same.
     ///
     /// # Panics
@@ -57,7 +57,7 @@ impl Pool {
     #[must_use]
     pub fn move_chunk(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         page: PageId,
         old: StoredPage,
         new: StoredPage,
@@ -69,22 +69,22 @@ impl Pool {
         {
             return false;
         }
-        self.epochs().push_pair(stay.epoch(), page, Some(new));
-        self.epochs().retire(old.extent, UNKNOWN, stay.epoch());
+        self.epochs().push_pair(token.epoch(), page, Some(new));
+        self.epochs().retire(old.extent, UNKNOWN, token.epoch());
         true
     }
 
     pub(crate) fn free_chunk(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         page: PageId,
         stored: StoredPage,
     ) -> Attempt<()> {
         if !self.table().swap(page, Place::Chunk(stored), Place::Free) {
             return Err(Restart::Conflict);
         }
-        self.epochs().push_pair(stay.epoch(), page, None);
-        self.epochs().retire(stored.extent, UNKNOWN, stay.epoch());
+        self.epochs().push_pair(token.epoch(), page, None);
+        self.epochs().retire(stored.extent, UNKNOWN, token.epoch());
         self.page_ids().give_back(page);
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_sub(1, Ordering::Relaxed);

@@ -93,7 +93,7 @@ impl Pool {
             header.set_heat(header.heat() - 1);
             return Passed::Kept;
         }
-        if !header.seems_unheld() || header.image().is_some() {
+        if !header.seems_unpinned() || header.image().is_some() {
             return Passed::Kept;
         }
         if header.dirty_epoch().is_some() {
@@ -109,7 +109,7 @@ impl Pool {
     /// Empties a frame whose page is clean and not needed.
     fn try_evict(&self, frame: FrameIndex) -> bool {
         let header = self.header(frame);
-        let Some(version) = header.latch_unheld() else {
+        let Some(version) = header.latch_unpinned() else {
             return false;
         };
         let latched = Exclusive::of_frame(self, frame, version);

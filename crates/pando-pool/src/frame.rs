@@ -16,7 +16,7 @@ pub(crate) const HEAT_WARM: u8 = 2;
 /// An inner node in use: it survives two passes, since many ways lead through it.
 pub(crate) const HEAT_HOT: u8 = 3;
 
-/// What is known about the page in a frame. All fields but `holds` and `heat` change only under the
+/// What is known about the page in a frame. All fields but `pins` and `heat` change only under the
 /// exclusive latch, or (`image`, `rebuilt`) under a shared one by whoever owns the image.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -25,7 +25,7 @@ pub(crate) struct FrameHeader {
     /// The page, or NONE while the frame is free or its page is not yet valid.
     page: AtomicU32,
     /// Operations that need the page to stay. Counted by anybody; looked at by eviction.
-    holds: AtomicU32,
+    pins: AtomicU32,
     /// Where the newest complete image lies, 0 if there is none.
     stored: AtomicU64,
     /// Epoch of that image.
@@ -56,7 +56,7 @@ impl FrameHeader {
         Self {
             latch: Latch::new(),
             page: AtomicU32::new(PageId::NONE.0),
-            holds: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
             stored: AtomicU64::new(0),
             stored_epoch: AtomicU64::new(0),
             dirty_epoch: AtomicU64::new(0),
@@ -174,42 +174,42 @@ impl FrameHeader {
         self.heat.store(heat, Ordering::Relaxed);
     }
 
-    /// Keeps the page in the frame until [`FrameHeader::release_hold`]; false if the frame does
+    /// Keeps the page in the frame until [`FrameHeader::unpin`]; false if the frame does
     /// not hold `page`, or may be losing it right now.
-    pub(crate) fn try_hold(&self, page: PageId) -> bool {
-        self.holds.fetch_add(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in latch_unheld; see the argument in `access`.
+    pub(crate) fn try_pin(&self, page: PageId) -> bool {
+        self.pins.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in latch_unpinned; see the argument in `access`.
         fence(Ordering::SeqCst);
         // The Acquire in read: a page id that an earlier holder of the latch cleared is seen.
         if self.latch.read().is_none() || self.page() != page {
-            self.release_hold();
+            self.unpin();
             return false;
         }
         true
     }
 
-    pub(crate) fn release_hold(&self) {
-        // Release: pairs with the Acquire in latch_unheld: what was read under the hold was read
+    pub(crate) fn unpin(&self) {
+        // Release: pairs with the Acquire in latch_unpinned: what was read under the pin was read
         // before the frame is emptied.
-        let before = self.holds.fetch_sub(1, Ordering::Release);
-        assert!(before > 0, "a hold was given back twice");
+        let before = self.pins.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a pin was given back twice");
     }
 
-    /// True if nobody holds the page at the moment; for a first look without the latch.
-    pub(crate) fn seems_unheld(&self) -> bool {
-        self.holds.load(Ordering::Relaxed) == 0
+    /// True if nobody has pinned the page at the moment; for a first look without the latch.
+    pub(crate) fn seems_unpinned(&self) -> bool {
+        self.pins.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the exclusive latch of a frame that nobody holds; returns the version before it.
-    pub(crate) fn latch_unheld(&self) -> Option<u64> {
+    /// Takes the exclusive latch of a frame that nobody has pinned; returns the version before it.
+    pub(crate) fn latch_unpinned(&self) -> Option<u64> {
         let version = self.latch.read()?;
         if !self.latch.try_exclusive(version) {
             return None;
         }
-        // SeqCst: pairs with the fence in try_hold; see the argument in `access`.
+        // SeqCst: pairs with the fence in try_pin; see the argument in `access`.
         fence(Ordering::SeqCst);
-        // Acquire: pairs with the Release in release_hold.
-        if self.holds.load(Ordering::Acquire) > 0 {
+        // Acquire: pairs with the Release in unpin.
+        if self.pins.load(Ordering::Acquire) > 0 {
             self.latch.release_exclusive(version);
             return None;
         }
@@ -258,18 +258,18 @@ mod models {
             let evictor = thread::spawn({
                 let header = header.clone();
                 move || {
-                    if let Some(version) = header.latch_unheld() {
+                    if let Some(version) = header.latch_unpinned() {
                         header.set_page(PageId::NONE);
                         header.latch.release_exclusive(version);
                     }
                 }
             });
-            if header.try_hold(PAGE) {
-                // The page must stay for as long as the hold lasts.
+            if header.try_pin(PAGE) {
+                // The page must stay for as long as the pin lasts.
                 assert_eq!(header.page(), PAGE);
                 thread::yield_now();
                 assert_eq!(header.page(), PAGE);
-                header.release_hold();
+                header.unpin();
             }
             evictor.join().unwrap();
         });

@@ -8,8 +8,8 @@
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
 //! [`options`]; what the pool keeps: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
-//! `load_waiters`, [`pool`]; what is done with it: `stay`, [`access`], [`shared`], [`load`],
-//! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`hold_budget`].
+//! `load_waiters`, [`pool`]; what is done with it: `apply_token`, [`access`], [`shared`], [`load`],
+//! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`pin_budget`].
 //!
 //! # Transitions of a page word
 //!
@@ -32,12 +32,12 @@
 
 pub mod access;
 pub mod adopt;
+mod apply_token;
 pub mod chunk;
 pub mod epoch;
 pub mod eviction;
 pub mod frame;
 mod free_frames;
-pub mod hold_budget;
 pub mod image;
 mod image_buffers;
 pub mod latch;
@@ -46,22 +46,22 @@ mod load_waiters;
 pub mod options;
 pub mod page_ids;
 pub mod page_table;
+pub mod pin_budget;
 pub mod pool;
 pub mod restart;
 pub mod shared;
-mod stay;
 mod strife;
 mod unread;
 pub mod words;
 
-pub use access::{Exclusive, Hold, Marks, Optimistic};
-pub use hold_budget::{HoldBudget, HoldShare, StepShare};
+pub use access::{Exclusive, Marks, Optimistic, PagePin};
+pub use apply_token::ApplyToken;
 pub use image::BadImage;
 pub use image_buffers::Image;
 pub use load::{LoadError, LoadStart, LoadTicket, LoadWait};
 pub use options::{CheckImages, Content, ImageFacts, PoolOptions};
+pub use pin_budget::{PinBudget, PinShare, StepShare};
 pub use pool::Pool;
 pub use restart::{Attempt, Resource, Restart};
 pub use shared::Shared;
-pub use stay::Stay;
 pub use words::{PageMut, PageWords};

@@ -14,7 +14,7 @@ use crate::options::PoolOptions;
 use crate::page_ids::PageIds;
 use crate::page_table::{PageTable, Place};
 
-/// Smallest pool, in frames: two hold budgets, wired frames and the reserve.
+/// Smallest pool, in frames: two pin budgets, wired frames and the reserve.
 pub const FRAMES_MIN: usize = 32;
 
 /// Frames and everything known about the pages in them.

@@ -4,10 +4,10 @@ use pando_format::page::WORD_KIND;
 use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
 use pando_sync::atomic::Ordering;
 
+use crate::apply_token::ApplyToken;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Restart};
-use crate::stay::Stay;
 
 /// What is said of a page that is out of reach.
 pub(crate) const OUT_OF_REACH: &str =
@@ -18,13 +18,13 @@ impl Pool {
     ///
     /// # Errors
     /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
-    pub fn free_unread(&self, stay: &Stay<'_>, page: PageId) -> Attempt<()> {
+    pub fn free_unread(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
                 let mut exclusive = self.exclusive(page)?;
-                exclusive.modify(stay)?;
+                exclusive.modify(token)?;
                 exclusive.unwire();
-                exclusive.free(stay);
+                exclusive.free(token);
                 Ok(())
             }
             Place::Loading(_) => Err(Restart::Conflict),
@@ -33,13 +33,13 @@ impl Pool {
                 if !self.table().swap(page, place, Place::Free) {
                     return Err(Restart::Conflict);
                 }
-                self.epochs().push_pair(stay.epoch(), page, None);
+                self.epochs().push_pair(token.epoch(), page, None);
                 // The epoch of its image is not known without reading it: it always waits.
-                self.epochs().retire(stored.extent, None, stay.epoch());
+                self.epochs().retire(stored.extent, None, token.epoch());
                 self.page_ids().give_back(page);
                 Ok(())
             }
-            Place::Chunk(stored) => self.free_chunk(stay, page, stored),
+            Place::Chunk(stored) => self.free_chunk(token, page, stored),
         }
     }
 
@@ -66,7 +66,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Restart::Conflict`] while somebody reads it.
-    pub fn put_out_of_reach(&self, stay: &Stay<'_>, page: PageId) -> Attempt<bool> {
+    pub fn put_out_of_reach(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<bool> {
         let stored = match self.table().get(page) {
             Place::OnDisk(stored) => stored,
             Place::OutOfReach(_) => return Ok(true),
@@ -83,7 +83,7 @@ impl Pool {
         {
             return Err(Restart::Conflict);
         }
-        self.epochs().push_pair(stay.epoch(), page, Some(lost));
+        self.epochs().push_pair(token.epoch(), page, Some(lost));
         Ok(true)
     }
 

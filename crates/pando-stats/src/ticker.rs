@@ -99,11 +99,11 @@ tickers! {
         RestartsLog "restarts_log" "steps" "Steps begun again that had to wait for room in the log.";
         RestartsBlocks "restarts_blocks" "steps" "Steps begun again that had to wait for blocks on disk.";
         RestartsDirty "restarts_dirty" "steps" "Steps begun again that had to wait for fewer dirty frames.";
-        RestartsHolds "restarts_holds" "steps" "Steps begun again that had to wait for a share of the hold budget.";
+        RestartsPins "restarts_pins" "steps" "Steps begun again that had to wait for a pin share.";
         RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";
         RestartsJob "restarts_job" "steps" "Steps that waited for a job of an engine thread.";
         ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
-        HoldBudgets "hold_budgets" "operations" "Operations that took a hold budget to make progress.";
+        PinShares "pin_shares" "operations" "Operations that took a pin budget to make progress.";
         WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
         GateCloses "gate_closes" "closings" "Times the apply gate was closed.";
         GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";

@@ -32,13 +32,13 @@ pub struct Gate {
 /// Being inside. Leaves on drop, from the very slot that was entered. Made by [`Gate::try_enter`]
 /// alone.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct GateGuard<'a> {
     gate: &'a Gate,
     slot: usize,
     _held: Held,
 }
 
-impl Drop for Pass<'_> {
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         // Release: pairs with the load in close; see the module's argument.
         let before = self
@@ -68,18 +68,18 @@ impl Drop for Closed<'_> {
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::Pass<'_> {}
+    impl Sealed for super::GateGuard<'_> {}
     impl Sealed for super::Closed<'_> {}
 }
 
-/// What proves that its holder is inside of a gate, or has closed it: a [`Pass`] or a [`Closed`],
-/// and nothing that others could make.
+/// What proves that its holder is inside of a gate, or has closed it: a [`GateGuard`] or a
+/// [`Closed`], and nothing that others could make.
 pub trait Inside: sealed::Sealed {
     /// The gate.
     fn gate(&self) -> &Gate;
 }
 
-impl Inside for Pass<'_> {
+impl Inside for GateGuard<'_> {
     #[inline]
     fn gate(&self) -> &Gate {
         self.gate
@@ -116,10 +116,10 @@ impl Gate {
     }
 
     /// Goes in, unless the gate is closed.
-    pub fn try_enter(&self) -> Option<Pass<'_>> {
+    pub fn try_enter(&self) -> Option<GateGuard<'_>> {
         let slot = self.counts.index();
         self.counts.at(slot).fetch_add(1, Ordering::Relaxed);
-        let pass = Pass {
+        let guard = GateGuard {
             gate: self,
             slot,
             _held: Held::new(Kind::Gate),
@@ -130,7 +130,7 @@ impl Gate {
         if self.closed.load(Ordering::Acquire) {
             return None;
         }
-        Some(pass)
+        Some(guard)
     }
 
     /// True while the gate is closed.
@@ -147,7 +147,7 @@ impl Gate {
         fence(Ordering::SeqCst);
         for count in self.counts.iter() {
             let mut turns = 0_u32;
-            // Acquire: pairs with the Release in Pass::drop.
+            // Acquire: pairs with the Release in GateGuard::drop.
             while count.load(Ordering::Acquire) != 0 {
                 turns += 1;
                 if turns < 64 {
@@ -179,7 +179,7 @@ mod tests {
                 let (gate, inside, stop) = (gate.clone(), inside.clone(), stop.clone());
                 thread::spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        if let Some(_pass) = gate.try_enter() {
+                        if let Some(_guard) = gate.try_enter() {
                             inside.fetch_add(1, Ordering::Relaxed);
                             thread::yield_now();
                             inside.fetch_sub(1, Ordering::Relaxed);
@@ -227,7 +227,7 @@ mod models {
             let worker = thread::spawn({
                 let (gate, words) = (gate.clone(), words.clone());
                 move || {
-                    if let Some(_pass) = gate.try_enter() {
+                    if let Some(_guard) = gate.try_enter() {
                         words[0].store(1, Ordering::Relaxed);
                         words[1].store(1, Ordering::Relaxed);
                     }

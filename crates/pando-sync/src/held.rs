@@ -13,10 +13,10 @@ pub enum Kind {
     Latch,
     /// Stripes of keys.
     Stripes,
-    /// A stay in the gate.
+    /// An apply section.
     Gate,
-    /// A share of the hold budget.
-    Share,
+    /// A pin share.
+    PinShare,
 }
 
 /// One thing held by the current thread, until dropped.

@@ -2,7 +2,7 @@
 //! for readers in flight and after a crash.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Optimistic, Pool, Stay};
+use pando_pool::{ApplyToken, Attempt, Optimistic, Pool};
 
 use crate::approach::Freely;
 use crate::descent::Path;
@@ -25,7 +25,7 @@ pub struct Dismantled {
 impl Tree {
     /// Frees the leftmost leaf, what it names, and inner nodes that lose their last child; with
     /// the last leaf the root. Nobody changes the tree any more. As after every change,
-    /// [`Scratch::try_finish`] ends the stay.
+    /// [`Scratch::try_finish`] ends the apply section.
     ///
     /// A leaf with values in chunks loses one of them in each step instead, until it has none:
     /// [`Scratch::take_chunk_list`] has its chunks.
@@ -35,24 +35,24 @@ impl Tree {
     pub fn try_dismantle(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
-        let attempt = self.dismantle(pool, stay, scratch);
+        let attempt = self.dismantle(pool, token, scratch);
         counted(pool, attempt)
     }
 
     fn dismantle(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
         let (path, leaf) = self.descend_with_path(pool, &mut Freely, |_| 0)?;
         let node = Node::open(leaf.words().slice());
         scratch.old.clear();
         if let Some(index) = (0..node.count()).find(|index| node.slot(*index).is_chunked()) {
-            return self.remove_chunked(pool, stay, leaf, index, scratch);
+            return self.remove_chunked(pool, token, leaf, index, scratch);
         }
         for index in 0..node.count() {
             let spot = Spot { index, exact: true };
@@ -61,15 +61,15 @@ impl Tree {
         let fork = path.fork();
         let freed = if let Some((depth, fork)) = fork {
             let mut fork_latch = fork.node.upgrade()?;
-            let chain = Chain::latch(&path, depth + 1, leaf, stay)?;
-            let mut fork_page = fork_latch.modify(stay)?;
+            let chain = Chain::latch(&path, depth + 1, leaf, token)?;
+            let mut fork_page = fork_latch.modify(token)?;
             edit::remove(&mut fork_page, fork.index);
-            chain.free(pool, stay)
+            chain.free(pool, token)
         } else {
-            Chain::latch(&path, 0, leaf, stay)?.free(pool, stay)
+            Chain::latch(&path, 0, leaf, token)?.free(pool, token)
         };
         let pages_freed = freed + scratch.old.doomed.len() as u32;
-        scratch.free_doomed(pool, stay);
+        scratch.free_doomed(pool, token);
         Ok(Dismantled {
             pages_freed,
             done: fork.is_none(),
@@ -85,18 +85,18 @@ impl Tree {
     pub fn try_dismantle_lost(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         lost: PageId,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
-        let attempt = self.dismantle_lost(pool, stay, lost, scratch);
+        let attempt = self.dismantle_lost(pool, token, lost, scratch);
         counted(pool, attempt)
     }
 
     fn dismantle_lost(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         lost: PageId,
         scratch: &mut Scratch,
     ) -> Attempt<Dismantled> {
@@ -120,18 +120,18 @@ impl Tree {
             freed += match fork {
                 Some((depth, fork)) => {
                     let mut fork_latch = fork.upgrade()?;
-                    let chain = Chain::latch(&path, depth + 1, parent, stay)?;
-                    let mut fork_page = fork_latch.modify(stay)?;
+                    let chain = Chain::latch(&path, depth + 1, parent, token)?;
+                    let mut fork_page = fork_latch.modify(token)?;
                     edit::remove(&mut fork_page, 0);
-                    chain.free(pool, stay)
+                    chain.free(pool, token)
                 }
-                None => Chain::latch(&path, 0, parent, stay)?.free(pool, stay),
+                None => Chain::latch(&path, 0, parent, token)?.free(pool, token),
             };
         }
         scratch.leaks += 1;
         scratch.pending_frees.push(lost);
         // What has to wait is freed by the caller's try_finish.
-        let _later = scratch.try_finish(pool, stay);
+        let _later = scratch.try_finish(pool, token);
         Ok(Dismantled {
             pages_freed: freed,
             done,
@@ -160,7 +160,7 @@ impl Tree {
     fn remove_chunked(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         leaf: Optimistic<'_>,
         index: usize,
         scratch: &mut Scratch,
@@ -168,9 +168,9 @@ impl Tree {
         let node = Node::open(leaf.words().slice());
         let spot = Spot { index, exact: true };
         self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
-        edit::remove(&mut leaf.upgrade()?.modify(stay)?, index);
+        edit::remove(&mut leaf.upgrade()?.modify(token)?, index);
         let pages_freed = scratch.old.doomed.len() as u32;
-        scratch.free_doomed(pool, stay);
+        scratch.free_doomed(pool, token);
         Ok(Dismantled {
             pages_freed,
             done: false,

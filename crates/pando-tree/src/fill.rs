@@ -2,12 +2,12 @@
 //! memory, one behind the other and as full as they can be, and written by whoever asked for them;
 //! what lies above them is an ordinary tree in the pool.
 //!
-//! A leaf is hung into the tree in the stay in which the pool adopts its page, and never changed
-//! here. So whatever checkpoint comes in between, the tree is a whole one; it ends earlier.
+//! A leaf is hung into the tree in the apply section in which the pool adopts its page, and never
+//! changed here. So whatever checkpoint comes in between, the tree is a whole one; it ends earlier.
 
 use pando_format::page::{HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_format::{PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
 use crate::approach::Freely;
 use crate::node::course::Course;
@@ -175,26 +175,26 @@ impl LeafFiller {
 impl Tree {
     /// Hangs the leaf `page` into the tree, behind all others; its keys begin at `separator`. The
     /// tree was created empty, has got leaves in this way only, and nobody else changes it. The
-    /// caller makes the pool adopt the page in the same stay.
+    /// caller makes the pool adopt the page in the same apply section.
     ///
     /// # Errors
     /// [`Restart`]; the leaf does not hang in the tree then.
     pub fn try_append_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         separator: &[u8],
         page: PageId,
         scratch: &mut Scratch,
     ) -> Attempt<()> {
-        let attempt = self.append_leaf(pool, stay, separator, page, &mut scratch.work);
+        let attempt = self.append_leaf(pool, token, separator, page, &mut scratch.work);
         counted(pool, attempt)
     }
 
     fn append_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         separator: &[u8],
         page: PageId,
         work: &mut Work,
@@ -208,7 +208,7 @@ impl Tree {
                     return damaged(&parent, "has entries, but no leaves to append to");
                 }
                 let mut latch = parent.upgrade()?;
-                let mut root = latch.modify(stay)?;
+                let mut root = latch.modify(token)?;
                 view::reset(&mut root, PageKind::Inner, 1);
                 let only = Record::separator(&[], child);
                 work.list.load_one(&only, true, pool.page_size().words());
@@ -224,7 +224,7 @@ impl Tree {
             match fit {
                 Fit::InPlace | Fit::Rebuild => {
                     let mut latch = parent.upgrade()?;
-                    let mut page = latch.modify(stay)?;
+                    let mut page = latch.modify(token)?;
                     edit::put(&mut page, fit, spot, &record, &work.list);
                     let last = opened(&latch);
                     assert_eq!(last.count(), spot.index + 1, "a leaf is lost");
@@ -235,7 +235,7 @@ impl Tree {
                     parent.validate()?;
                     work.pending.clear();
                     work.pending.extend_from_slice(separator);
-                    self.make_room(pool, stay, 1, Some(Course::Up), work)?;
+                    self.make_room(pool, token, 1, Some(Course::Up), work)?;
                 }
                 Fit::Torn => return damaged(&parent, "holds records longer than a page"),
             }

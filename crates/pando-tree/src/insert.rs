@@ -2,7 +2,7 @@
 
 use pando_format::PageId;
 use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
-use pando_pool::{Attempt, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool, Restart};
 
 use crate::approach::Freely;
 use crate::finger::Finger;
@@ -63,13 +63,13 @@ impl Tree {
     pub fn try_insert(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         value: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
-        self.try_insert_flagged(pool, stay, marks, key, (value, 0), scratch)
+        self.try_insert_flagged(pool, token, marks, key, (value, 0), scratch)
     }
 
     /// As [`Tree::try_insert`], of a value that lies in the chunks of `list`.
@@ -82,20 +82,20 @@ impl Tree {
     pub fn try_insert_chunked(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         list: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
-        self.try_insert_flagged(pool, stay, marks, key, (list, SLOT_CHUNKED), scratch)
+        self.try_insert_flagged(pool, token, marks, key, (list, SLOT_CHUNKED), scratch)
     }
 
     /// A value, and the flag of its slot that says what it is.
     fn try_insert_flagged(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         (value, flag): (&[u8], u64),
@@ -103,14 +103,14 @@ impl Tree {
     ) -> Attempt<Inserted> {
         assert!(key.len() <= pool.page_size().key_bytes_max(), "key length");
         assert!(value.len() <= VALUE_BYTES_MAX, "value length");
-        let attempt = self.insert(pool, stay, marks, key, (value, flag), scratch);
+        let attempt = self.insert(pool, token, marks, key, (value, flag), scratch);
         counted(pool, attempt)
     }
 
     fn insert(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         (value, flag): (&[u8], u64),
@@ -118,7 +118,7 @@ impl Tree {
     ) -> Attempt<Inserted> {
         let inline = is_inline(pool.page_size(), key.len(), value.len());
         if !inline {
-            scratch.draft.write(pool, stay, self.id, value)?;
+            scratch.draft.write(pool, token, self.id, value)?;
         }
         for _ in 0..ROUNDS_MAX {
             let Scratch {
@@ -134,10 +134,10 @@ impl Tree {
                 inline || !record.value.is_empty(),
                 "a long value that is nowhere"
             );
-            let round = self.insert_once(pool, stay, marks, &record, work, old)?;
+            let round = self.insert_once(pool, token, marks, &record, work, old)?;
             if let Round::Done { replaced } = round {
                 draft.finish();
-                scratch.free_doomed(pool, stay);
+                scratch.free_doomed(pool, token);
                 return Ok(Inserted { replaced });
             }
         }
@@ -147,7 +147,7 @@ impl Tree {
     fn insert_once(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         record: &Record<'_>,
         work: &mut Work,
@@ -171,10 +171,10 @@ impl Tree {
         if is_last && edit::is_full(&node, record) {
             work.nearby.finger = Finger::default();
             match way {
-                Way::Near => return self.insert_once(pool, stay, marks, record, work, old),
+                Way::Near => return self.insert_once(pool, token, marks, record, work, old),
                 Way::Down(Some(parent)) => {
-                    let end = self.begin_leaf(pool, stay, marks, (leaf, parent), record, work)?;
-                    return self.after_split(pool, stay, end, (false, Some(Course::Up)), work);
+                    let end = self.begin_leaf(pool, token, marks, (leaf, parent), record, work)?;
+                    return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
                 }
                 // A root alone becomes two leaves.
                 Way::Down(None) => {}
@@ -185,9 +185,9 @@ impl Tree {
             Fit::Torn => damaged(&leaf, "holds records longer than a page"),
             Fit::InPlace | Fit::Rebuild => {
                 let seat = (leaf, is_rightmost);
-                let cut = self.put_in_leaf(stay, marks, seat, (fit, spot, record), work)?;
+                let cut = self.put_in_leaf(token, marks, seat, (fit, spot, record), work)?;
                 if let Some(cut) = cut {
-                    self.part(pool, stay, marks, record.key, cut, work);
+                    self.part(pool, token, marks, record.key, cut, work);
                 }
                 Ok(Round::Done {
                     replaced: spot.exact,
@@ -199,7 +199,7 @@ impl Tree {
                 work.nearby.finger = Finger::default();
                 let Way::Down(parent) = way else {
                     // Once more, by a descent, which a split needs.
-                    return self.insert_once(pool, stay, marks, record, work, old);
+                    return self.insert_once(pool, token, marks, record, work, old);
                 };
                 let course = match spot.exact {
                     true => None,
@@ -214,7 +214,7 @@ impl Tree {
                     record,
                     course,
                 };
-                self.insert_by_split(pool, stay, marks, &split, work)
+                self.insert_by_split(pool, token, marks, &split, work)
             }
         }
     }
@@ -223,7 +223,7 @@ impl Tree {
     #[inline]
     fn put_in_leaf(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         (leaf, is_rightmost): (Optimistic<'_>, bool),
         (fit, spot, record): (Fit, Spot, &Record<'_>),
@@ -232,7 +232,7 @@ impl Tree {
         let mut latch = leaf.upgrade().inspect_err(|_| {
             work.lost = Some(leaf.page());
         })?;
-        let mut page = latch.modify(stay)?;
+        let mut page = latch.modify(token)?;
         edit::put(&mut page, fit, spot, record, &work.list);
         stamp(&mut page, marks);
         debug_assert_eq!(
@@ -289,20 +289,20 @@ impl Tree {
     fn insert_by_split(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         split: &LeafSplit<'_, '_>,
         work: &mut Work,
     ) -> Attempt<Round> {
-        let end = self.split_leaf(pool, stay, marks, split, work)?;
-        self.after_split(pool, stay, end, (split.spot.exact, split.course), work)
+        let end = self.split_leaf(pool, token, marks, split, work)?;
+        self.after_split(pool, token, end, (split.spot.exact, split.course), work)
     }
 
     /// What is left to do after a split that ended so.
     fn after_split(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         end: SplitEnd,
         (replaced, course): (bool, Option<Course>),
         work: &mut Work,
@@ -311,7 +311,7 @@ impl Tree {
             SplitEnd::Done => Ok(Round::Done { replaced }),
             SplitEnd::ParentFull => {
                 std::mem::swap(&mut work.pending, &mut work.separator);
-                self.make_room(pool, stay, 1, course, work)?;
+                self.make_room(pool, token, 1, course, work)?;
                 Ok(Round::ParentSplit)
             }
         }

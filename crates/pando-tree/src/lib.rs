@@ -4,7 +4,7 @@
 //! that ends with a result or with the reason why it could not go on ([`pando_pool::Restart`]);
 //! then it holds nothing, and its caller does what the reason asks and starts it again. Nothing
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
-//! engine, which hands down a [`pando_pool::Stay`] for every change.
+//! engine, which hands down a [`pando_pool::ApplyToken`] for every change.
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `approach`, `descent`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],

@@ -11,7 +11,7 @@
 //! Parent, left and right are latched together and none is released before all are changed, as in
 //! a split; readers of the right page find its version changed and begin again.
 
-use pando_pool::{Attempt, Marks, Optimistic, Pool, Stay};
+use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
@@ -28,7 +28,7 @@ enum Look {
     /// It is merged with a neighbour.
     Merged,
     /// It is not thin, or no neighbour has room for it.
-    Stays,
+    ApplySections,
     /// The root is not above this level.
     Top,
 }
@@ -52,36 +52,36 @@ impl Tree {
     pub fn try_merge(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<u32> {
-        let attempt = self.merge(pool, stay, marks, key, &mut scratch.work);
+        let attempt = self.merge(pool, token, marks, key, &mut scratch.work);
         counted(pool, attempt)
     }
 
     fn merge(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         work: &mut Work,
     ) -> Attempt<u32> {
         let (mut level, mut merged) = (0, 0);
         loop {
-            match self.merge_level(pool, stay, marks, key, level, work)? {
+            match self.merge_level(pool, token, marks, key, level, work)? {
                 Look::Merged => {
                     merged += 1;
                     // What lies below has new neighbours.
                     level = level.saturating_sub(1);
                 }
-                Look::Stays => level += 1,
+                Look::ApplySections => level += 1,
                 Look::Top => break,
             }
         }
-        while self.collapse_root(pool, stay)? {
+        while self.collapse_root(pool, token)? {
             merged += 1;
         }
         Ok(merged)
@@ -90,7 +90,7 @@ impl Tree {
     fn merge_level(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         level: u8,
@@ -109,7 +109,7 @@ impl Tree {
         let thin = Node::open(here.words().slice()).is_thin();
         here.validate()?;
         if !thin {
-            return Ok(Look::Stays);
+            return Ok(Look::ApplySections);
         }
         let node = Node::open(parent.words().slice());
         for right in [index, index + 1] {
@@ -123,12 +123,12 @@ impl Tree {
                 right: self.child(pool, parent, &node, right)?,
             };
             let words_max = pool.page_size().words() / 4 * 3;
-            if pair.merge_within(pool, stay, marks, work, words_max)? {
+            if pair.merge_within(pool, token, marks, work, words_max)? {
                 return Ok(Look::Merged);
             }
         }
         parent.validate()?;
-        Ok(Look::Stays)
+        Ok(Look::ApplySections)
     }
 
     /// Child `index` of `here`; it is a node of this tree and of the level below.
@@ -153,7 +153,7 @@ impl Pair<'_> {
     pub(crate) fn merge_within(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         work: &mut Work,
         words_max: usize,
@@ -164,10 +164,10 @@ impl Pair<'_> {
         let mut parent = self.parent.upgrade()?;
         let mut left = self.left.upgrade()?;
         let mut right = self.right.upgrade()?;
-        let mut parent_page = parent.rebuild(stay)?;
-        let mut left_page = left.rebuild(stay)?;
+        let mut parent_page = parent.rebuild(token)?;
+        let mut left_page = left.rebuild(token)?;
         // A running checkpoint has what it needs of the page before it is freed.
-        right.modify(stay)?;
+        right.modify(token)?;
         let list = &work.list;
         let inherited =
             [self.left, self.right].map(|side| marks_of(&Node::open(side.words().slice())));
@@ -192,7 +192,7 @@ impl Pair<'_> {
         assert_eq!(node.count() + 1, children, "a merge takes one child");
         let child = node.child(self.index - 1).page();
         assert_eq!(child, left.page(), "the child that was left is another");
-        free(right, stay);
+        free(right, token);
         pool.statistics().tick(Ticker::PagesMerged, 1);
         Ok(true)
     }

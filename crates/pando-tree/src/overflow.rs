@@ -13,7 +13,7 @@
 
 use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, PageSize, TreeId};
-use pando_pool::{Attempt, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
 use crate::node::slot::Slot;
 use crate::node::text;
@@ -157,7 +157,7 @@ impl Draft {
     pub fn write(
         &mut self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: TreeId,
         value: &[u8],
     ) -> Attempt<()> {
@@ -168,7 +168,7 @@ impl Draft {
             "another value was begun and neither finished nor abandoned"
         );
         for piece in pieces.skip(self.pages.len()) {
-            let page = write_page(pool, stay, tree, PageKind::Overflow, piece)?;
+            let page = write_page(pool, token, tree, PageKind::Overflow, piece)?;
             self.pages.push(page);
         }
         let per_index = ids_per_index(page_size);
@@ -177,7 +177,7 @@ impl Draft {
             let from = self.index.len() * per_index;
             let to = self.pages.len().min(from + per_index);
             let ids = id_bytes(&self.pages[from..to]);
-            let page = write_page(pool, stay, tree, PageKind::OverflowIndex, &ids)?;
+            let page = write_page(pool, token, tree, PageKind::OverflowIndex, &ids)?;
             self.index.push(page);
         }
         let Self {
@@ -305,19 +305,19 @@ pub fn fill_page(page: &mut [[u8; 8]], id: PageId, tree: TreeId, kind: PageKind,
 
 fn write_page(
     pool: &Pool,
-    stay: &Stay<'_>,
+    token: &ApplyToken<'_>,
     tree: TreeId,
     kind: PageKind,
     payload: &[u8],
 ) -> Attempt<PageId> {
-    let mut latch = pool.allocate(stay, tree, kind, 0)?;
-    let failed = match latch.modify(stay) {
+    let mut latch = pool.allocate(token, tree, kind, 0)?;
+    let failed = match latch.modify(token) {
         Ok(mut page) => {
             put_payload(&mut page, payload);
             return Ok(latch.page());
         }
         Err(restart) => restart,
     };
-    latch.free(stay);
+    latch.free(token);
     Err(failed)
 }

@@ -14,7 +14,7 @@
 //! nodes together have as much room. Else one sparse leaf in a dense tree would shift the records
 //! of all leaves behind it. So a tree that is packed already is only read.
 
-use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
@@ -60,7 +60,7 @@ impl Tree {
     pub fn try_pack(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         level: u8,
@@ -68,14 +68,14 @@ impl Tree {
         scratch: &mut Scratch,
     ) -> Attempt<Packed> {
         let place = (key, level);
-        let attempt = self.pack(pool, stay, marks, place, next, &mut scratch.work);
+        let attempt = self.pack(pool, token, marks, place, next, &mut scratch.work);
         counted(pool, attempt)
     }
 
     fn pack(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         (key, level): (&[u8], u8),
         next: &mut Vec<u8>,
@@ -111,11 +111,11 @@ impl Tree {
             right: self.child(pool, parent, &node, index + 1)?,
         };
         let words_max = pool.page_size().words() / KEPT_FREE * (KEPT_FREE - 1);
-        if pair.merge_within(pool, stay, marks, work, words_max)? {
+        if pair.merge_within(pool, token, marks, work, words_max)? {
             return Ok(Packed::Merged);
         }
         if self.is_worth_it(pool, parent, index, words_max * 8)?
-            && pair.fill_left(pool, stay, marks, work, words_max)?
+            && pair.fill_left(pool, token, marks, work, words_max)?
         {
             next.clone_from(&work.separator);
         }
@@ -198,7 +198,7 @@ impl Pair<'_> {
     fn fill_left(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         work: &mut Work,
         words_max: usize,
@@ -251,9 +251,9 @@ impl Pair<'_> {
         let mut parent_latch = self.parent.upgrade()?;
         let mut left_latch = self.left.upgrade()?;
         let mut right_latch = self.right.upgrade()?;
-        let mut parent_page = parent_latch.rebuild(stay)?;
-        let mut left_page = left_latch.rebuild(stay)?;
-        let mut right_page = right_latch.rebuild(stay)?;
+        let mut parent_page = parent_latch.rebuild(token)?;
+        let mut left_page = left_latch.rebuild(token)?;
+        let mut right_page = right_latch.rebuild(token)?;
         let inherited = marks_of(&Node::open(self.right.words().slice()));
         list.build(&mut left_page, 0, cut, prefixes.0);
         list.build(&mut right_page, cut, list.len(), prefixes.1);

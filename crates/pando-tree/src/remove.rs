@@ -1,6 +1,6 @@
 //! Removal of a record.
 
-use pando_pool::{Attempt, Marks, Pool, Stay};
+use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::approach::Freely;
 use crate::node::edit;
@@ -36,19 +36,19 @@ impl Tree {
     pub fn try_remove(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let attempt = self.remove(pool, stay, marks, key, scratch);
+        let attempt = self.remove(pool, token, marks, key, scratch);
         counted(pool, attempt)
     }
 
     fn remove(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         scratch: &mut Scratch,
@@ -69,7 +69,7 @@ impl Tree {
         self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
         let leaf_fill = {
             let mut latch = leaf.upgrade()?;
-            let mut page = latch.modify(stay)?;
+            let mut page = latch.modify(token)?;
             edit::remove(&mut page, spot.index);
             stamp(&mut page, marks);
             let left = Node::open(leaf.words().slice());
@@ -81,7 +81,7 @@ impl Tree {
                 LeafFill::Enough
             }
         };
-        scratch.free_doomed(pool, stay);
+        scratch.free_doomed(pool, token);
         Ok(Removed {
             existed: true,
             leaf_fill,

@@ -6,7 +6,7 @@
 //! marks: whoever asks it later learns that something was there. Readers that had passed the fork
 //! find the version of a freed page changed.
 
-use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
@@ -31,21 +31,21 @@ impl<'p> Chain<'p> {
         path: &Path<'p>,
         depth: usize,
         leaf: Optimistic<'p>,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
     ) -> Attempt<Self> {
         let mut latches = std::array::from_fn(|_| None);
         let nodes = path.steps().map(|step| step.node).chain([leaf]).skip(depth);
         for (place, node) in latches.iter_mut().zip(nodes) {
-            place.insert(node.upgrade()?).modify(stay)?;
+            place.insert(node.upgrade()?).modify(token)?;
         }
         Ok(Self { latches })
     }
 
     /// Frees them; how many they were: none if what was lost hangs in the fork itself.
-    pub(crate) fn free(self, pool: &Pool, stay: &Stay<'_>) -> u32 {
+    pub(crate) fn free(self, pool: &Pool, token: &ApplyToken<'_>) -> u32 {
         let mut count = 0;
         for latch in self.latches.into_iter().flatten() {
-            free(latch, stay);
+            free(latch, token);
             count += 1;
         }
         pool.statistics()
@@ -63,18 +63,18 @@ impl Tree {
     pub fn try_remove_empty(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
     ) -> Attempt<bool> {
-        let attempt = self.remove_empty(pool, stay, marks, key);
+        let attempt = self.remove_empty(pool, token, marks, key);
         counted(pool, attempt)
     }
 
     fn remove_empty(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
     ) -> Attempt<bool> {
@@ -87,13 +87,13 @@ impl Tree {
         }
         let Some((depth, fork)) = path.fork() else {
             // Every node has one child: the root takes the leaf's place.
-            while self.collapse_root(pool, stay)? {}
+            while self.collapse_root(pool, token)? {}
             return Ok(true);
         };
-        self.give_range_away(pool, stay, marks, &path, (depth, fork), leaf)?;
+        self.give_range_away(pool, token, marks, &path, (depth, fork), leaf)?;
         if depth == 0 {
             // The tree is whole either way; a root with one child costs one step, no more.
-            while let Ok(true) = self.collapse_root(pool, stay) {}
+            while let Ok(true) = self.collapse_root(pool, token) {}
         }
         Ok(true)
     }
@@ -101,7 +101,7 @@ impl Tree {
     fn give_range_away(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         path: &Path<'_>,
         (depth, fork): (usize, Step<'_>),
@@ -111,14 +111,14 @@ impl Tree {
         let mut fork_latch = fork.node.upgrade()?;
         // Latches are only ever tried, so their order cannot matter to a deadlock.
         let (chain, mut heir_latch) = if fork.index == 0 {
-            let chain = Chain::latch(path, depth + 1, leaf, stay)?;
+            let chain = Chain::latch(path, depth + 1, leaf, token)?;
             (chain, heir.upgrade()?)
         } else {
             let heir_latch = heir.upgrade()?;
-            (Chain::latch(path, depth + 1, leaf, stay)?, heir_latch)
+            (Chain::latch(path, depth + 1, leaf, token)?, heir_latch)
         };
-        let mut fork_page = fork_latch.rebuild(stay)?;
-        let mut heir_page = heir_latch.modify(stay)?;
+        let mut fork_page = fork_latch.rebuild(token)?;
+        let mut heir_page = heir_latch.modify(token)?;
         let (lsn_max, multi_lsn) = marks_of(&Node::open(leaf.words().slice()));
         view::raise_marks(&mut heir_page, lsn_max, multi_lsn);
         stamp(&mut heir_page, marks);
@@ -132,7 +132,7 @@ impl Tree {
         let left = opened(&fork_latch).count();
         assert!(left > 0, "a fork without children");
         assert_eq!(left + 1, fork.count, "a fork loses one child");
-        let count = chain.free(pool, stay);
+        let count = chain.free(pool, token);
         assert!(count > 0, "the leaf itself is taken out");
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Tree {
 
     /// Moves the content of the root's only child into the root and frees the child. False when
     /// the root has more children or the child is not in memory.
-    pub(crate) fn collapse_root(&self, pool: &Pool, stay: &Stay<'_>) -> Attempt<bool> {
+    pub(crate) fn collapse_root(&self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<bool> {
         let root = pool.optimistic(self.root, 0)?;
         let node = Node::open(root.words().slice());
         let single = node.is_inner() && node.count() == 1;
@@ -174,8 +174,8 @@ impl Tree {
         self.node_at(child, Some(node.level() - 1))?;
         let mut root_latch = root.upgrade()?;
         let mut child_latch = child.upgrade()?;
-        child_latch.modify(stay)?;
-        let mut root_page = root_latch.rebuild(stay)?;
+        child_latch.modify(token)?;
+        let mut root_page = root_latch.rebuild(token)?;
         let words = child.words().slice();
         let child_node = Node::open(words);
         let kind = if child_node.is_inner() {
@@ -200,7 +200,7 @@ impl Tree {
             "a tree gets one level lower"
         );
         assert_inherits(&root_node, (lsn_max, multi_lsn));
-        free(child_latch, stay);
+        free(child_latch, token);
         pool.statistics().tick(Ticker::PagesRemoved, 1);
         Ok(true)
     }

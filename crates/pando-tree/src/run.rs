@@ -4,7 +4,7 @@
 //! version that the finger saw, so the leaf covers what it covered. What does not belong there, or
 //! needs more than free words of the leaf, ends the run and is put by an insertion of its own.
 
-use pando_pool::{Marks, Pool, Stay};
+use pando_pool::{ApplyToken, Marks, Pool};
 
 use crate::finger::Finger;
 use crate::node::cut::is_inline;
@@ -34,7 +34,7 @@ impl Tree {
     pub fn put_run<'e>(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
         scratch: &mut Scratch,
@@ -66,7 +66,7 @@ impl Tree {
         let Ok(mut latch) = leaf.upgrade() else {
             return run;
         };
-        let Ok(mut page) = latch.modify(stay) else {
+        let Ok(mut page) = latch.modify(token) else {
             return run;
         };
         let mut spot = spot;

@@ -74,7 +74,7 @@ impl Default for LeafCopy {
 }
 
 impl LeafCopy {
-    /// Holds nothing.
+    /// Pins nothing.
     pub fn new() -> Self {
         Self {
             bytes: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a change keeps from one attempt to the next: buffers, and pages that must not leak.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
 use crate::finger::Finger;
 use crate::node::list::RecordList;
@@ -11,8 +11,8 @@ use crate::value::ValueReader;
 /// Working memory of changes to the trees of one pool; one for each thread that makes them, reused
 /// for any number.
 ///
-/// A change that is given up after an `Err` needs [`Scratch::abandon`], and every stay in the gate
-/// ends with [`Scratch::try_finish`]: pages written or freed half-way belong to that stay.
+/// A change that is given up after an `Err` needs [`Scratch::abandon`], and every apply section
+/// ends with [`Scratch::try_finish`]: pages written or freed half-way belong to that section.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) work: Work,
@@ -111,7 +111,7 @@ impl Scratch {
         Self::default()
     }
 
-    /// True when a stay may end: nothing written or freed half-way.
+    /// True when an apply section may end: nothing written or freed half-way.
     pub fn is_finished(&self) -> bool {
         self.pending_frees.is_empty() && self.draft.description().is_empty()
     }
@@ -165,20 +165,20 @@ impl Scratch {
     }
 
     /// The doomed pages are named by nothing any more.
-    pub(crate) fn free_doomed(&mut self, pool: &Pool, stay: &Stay<'_>) {
+    pub(crate) fn free_doomed(&mut self, pool: &Pool, token: &ApplyToken<'_>) {
         self.end_old();
         self.pending_frees.append(&mut self.old.doomed);
         // What has to wait is freed by the caller's try_finish.
-        let _later = self.try_finish(pool, stay);
+        let _later = self.try_finish(pool, token);
     }
 
-    /// Frees what earlier changes of this stay left over.
+    /// Frees what earlier changes of this apply section left over.
     ///
     /// # Errors
     /// As [`Pool::free_unread`]; what is left is kept for the next call.
-    pub fn try_finish(&mut self, pool: &Pool, stay: &Stay<'_>) -> Attempt<()> {
+    pub fn try_finish(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
-            match pool.free_unread(stay, *page) {
+            match pool.free_unread(token, *page) {
                 // It is no page any more: whatever named it was damaged.
                 Err(Restart::Damaged(..)) => self.leaks += 1,
                 freed => freed?,
@@ -192,10 +192,10 @@ impl Scratch {
     ///
     /// # Errors
     /// As [`Scratch::try_finish`], which then has to be called again.
-    pub fn abandon(&mut self, pool: &Pool, stay: &Stay<'_>) -> Attempt<()> {
+    pub fn abandon(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         self.old.clear();
         self.old.lost.clear();
         self.draft.abandon(&mut self.pending_frees);
-        self.try_finish(pool, stay)
+        self.try_finish(pool, token)
     }
 }

@@ -5,7 +5,7 @@
 //! parent without room is split first, by itself, and the insertion looks again.
 
 use pando_format::page::PageKind;
-use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
 use crate::approach::Freely;
@@ -109,7 +109,7 @@ impl Tree {
     pub(crate) fn split_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         split: &LeafSplit<'_, '_>,
         work: &mut Work,
@@ -149,7 +149,7 @@ impl Tree {
             separator: &work.separator,
             marks: Some(marks),
         };
-        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+        self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
     /// Begins a leaf with `record` behind `leaf`, which is the last one below `parent`, full, and
@@ -157,7 +157,7 @@ impl Tree {
     pub(crate) fn begin_leaf(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         (leaf, parent): (Optimistic<'_>, ParentStep<'_>),
         record: &Record<'_>,
@@ -182,7 +182,7 @@ impl Tree {
             separator: &work.separator,
             marks: Some(marks),
         };
-        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+        self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
     /// Splits the leaf of `key` in front of entry `index`, for whose sides writers fight. It is not
@@ -191,19 +191,19 @@ impl Tree {
     pub(crate) fn part(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         index: usize,
         work: &mut Work,
     ) {
-        let _left_out = self.try_part(pool, stay, marks, key, index, work);
+        let _left_out = self.try_part(pool, token, marks, key, index, work);
     }
 
     fn try_part(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         index: usize,
@@ -234,7 +234,7 @@ impl Tree {
             marks: Some(marks),
         };
         // A parent without room is left as it is.
-        let end = self.carry_out(pool, stay, &plan, &mut work.parent_list)?;
+        let end = self.carry_out(pool, token, &plan, &mut work.parent_list)?;
         if end == SplitEnd::Done {
             work.nearby = Nearby::default();
         }
@@ -245,13 +245,13 @@ impl Tree {
     pub(crate) fn make_room(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         level: u8,
         course: Option<Course>,
         work: &mut Work,
     ) -> Attempt<()> {
         for level in level..=LEVEL_MAX {
-            match self.split_inner(pool, stay, level, course, work)? {
+            match self.split_inner(pool, token, level, course, work)? {
                 SplitEnd::Done => return Ok(()),
                 SplitEnd::ParentFull => std::mem::swap(&mut work.pending, &mut work.separator),
             }
@@ -262,7 +262,7 @@ impl Tree {
     fn split_inner(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         level: u8,
         course: Option<Course>,
         work: &mut Work,
@@ -302,18 +302,18 @@ impl Tree {
             separator: &work.separator,
             marks: None,
         };
-        self.carry_out(pool, stay, &plan, &mut work.parent_list)
+        self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
     fn carry_out(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         plan: &Plan<'_, '_>,
         parent_list: &mut RecordList,
     ) -> Attempt<SplitEnd> {
         let Some((parent, index)) = plan.parent else {
-            return self.split_root(pool, stay, plan, parent_list);
+            return self.split_root(pool, token, plan, parent_list);
         };
         let parent_node = Node::open(parent.words().slice());
         let spot = Spot {
@@ -339,15 +339,15 @@ impl Tree {
         let inherited = marks_of(&node);
         let mut parent_latch = parent.upgrade()?;
         let mut node_latch = plan.node.upgrade()?;
-        let mut parent_page = parent_latch.rebuild(stay)?;
+        let mut parent_page = parent_latch.rebuild(token)?;
         let mut node_page = match plan.left {
-            Some(side) => Some((side, node_latch.rebuild(stay)?)),
+            Some(side) => Some((side, node_latch.rebuild(token)?)),
             None => None,
         };
-        let mut right = allocate(pool, stay, self.id, kind, level)?;
+        let mut right = allocate(pool, token, self.id, kind, level)?;
         let child = ChildWord::new(right.page(), right.hint());
 
-        write_side(&mut right, stay, plan, plan.right)?;
+        write_side(&mut right, token, plan, plan.right)?;
         if let Some((side, page)) = &mut node_page {
             side.build(page);
             if let Some(marks) = plan.marks {
@@ -375,7 +375,7 @@ impl Tree {
     fn split_root(
         &self,
         pool: &Pool,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         plan: &Plan<'_, '_>,
         list: &mut RecordList,
     ) -> Attempt<SplitEnd> {
@@ -387,19 +387,19 @@ impl Tree {
             return damaged(&plan.node, "is too tall");
         }
         let mut root = plan.node.upgrade()?;
-        let mut root_page = root.rebuild(stay)?;
-        let mut left = allocate(pool, stay, self.id, kind, level)?;
-        let mut right = match allocate(pool, stay, self.id, kind, level) {
+        let mut root_page = root.rebuild(token)?;
+        let mut left = allocate(pool, token, self.id, kind, level)?;
+        let mut right = match allocate(pool, token, self.id, kind, level) {
             Ok(right) => right,
             Err(restart) => {
-                free(left, stay);
+                free(left, token);
                 return Err(restart);
             }
         };
         let left_child = ChildWord::new(left.page(), left.hint());
         let right_child = ChildWord::new(right.page(), right.hint());
-        write_side(&mut left, stay, plan, left_side)?;
-        write_side(&mut right, stay, plan, right_side)?;
+        write_side(&mut left, token, plan, left_side)?;
+        write_side(&mut right, token, plan, right_side)?;
         view::reset(&mut root_page, PageKind::Inner, level + 1);
         edit::build_root(
             &mut root_page,
@@ -430,14 +430,14 @@ fn kind_of(node: &crate::tree::FrameNode<'_>) -> PageKind {
     }
 }
 
-/// Fills a new page, which is dirty in this stay already, and lets it inherit the marks.
+/// Fills a new page, which is dirty in this apply section already, and lets it inherit the marks.
 fn write_side(
     latch: &mut Exclusive<'_>,
-    stay: &Stay<'_>,
+    token: &ApplyToken<'_>,
     plan: &Plan<'_, '_>,
     side: Side<'_>,
 ) -> Attempt<()> {
-    let mut page = latch.rebuild(stay)?;
+    let mut page = latch.rebuild(token)?;
     side.build(&mut page);
     if let Some(marks) = plan.marks {
         let (lsn_max, multi_lsn) = marks_of(&Node::open(plan.node.words().slice()));

@@ -19,7 +19,7 @@ use pando_pool::{
 };
 use pando_stats::Statistics;
 use pando_sync::Arc;
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 
 use crate::approach::{Approach, Freely};
 use crate::node::check::{check_page, prepare_image};
@@ -42,7 +42,7 @@ const LEVELS: usize = 2;
 const LONG: usize = 9000;
 
 /// Goes into the gate of `pool`, which nobody closes.
-fn pass(pool: &Pool) -> Pass<'_> {
+fn enter(pool: &Pool) -> GateGuard<'_> {
     pool.gate().try_enter().unwrap()
 }
 
@@ -76,7 +76,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
         let rig = Self { pool, tree };
         rig.fill();
         let located = rig.tree.try_locate(&rig.pool, &key(0)).unwrap();
@@ -94,25 +94,33 @@ impl Rig {
         let (pool, mut scratch) = (&self.pool, Scratch::new());
         let inserted = self.tree.try_insert(
             pool,
-            &pool.stay(&pass(pool)),
+            &pool.apply_token(&enter(pool)),
             MARKS,
             key,
             value,
             &mut scratch,
         );
         inserted.unwrap();
-        scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
+        scratch
+            .try_finish(pool, &pool.apply_token(&enter(pool)))
+            .unwrap();
     }
 
     fn remove(&self, key: &[u8]) {
         let (pool, mut scratch) = (&self.pool, Scratch::new());
-        let removed = self
-            .tree
-            .try_remove(pool, &pool.stay(&pass(pool)), MARKS, key, &mut scratch);
-        scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
+        let removed = self.tree.try_remove(
+            pool,
+            &pool.apply_token(&enter(pool)),
+            MARKS,
+            key,
+            &mut scratch,
+        );
+        scratch
+            .try_finish(pool, &pool.apply_token(&enter(pool)))
+            .unwrap();
         if removed.unwrap().leaf_fill == LeafFill::Empty {
             self.tree
-                .try_remove_empty(pool, &pool.stay(&pass(pool)), MARKS, key)
+                .try_remove_empty(pool, &pool.apply_token(&enter(pool)), MARKS, key)
                 .unwrap();
         }
     }
@@ -136,7 +144,9 @@ impl Rig {
 
     fn overwrite(&self, page: PageId, words: &[u64]) {
         let mut latched = self.pool.exclusive(page).unwrap();
-        let mut target = latched.modify(&self.pool.stay(&pass(&self.pool))).unwrap();
+        let mut target = latched
+            .modify(&self.pool.apply_token(&enter(&self.pool)))
+            .unwrap();
         for (index, word) in words.iter().enumerate() {
             Store::store(&mut target, index, *word);
         }
@@ -246,19 +256,23 @@ fn a_tree_that_is_emptied_and_grown_again_is_read_as_it_was_or_is() {
 #[test]
 fn a_leaf_that_is_merged_away_is_read_as_it_was_or_is() {
     // One key in twenty stays: that of the victim, which moves into pages further left.
-    let (victim, stay) = (211, 11);
+    let (victim, kept) = (211, 11);
     let expected = value(victim);
     check(&key(victim), [Some(&expected), Some(&expected)], |rig| {
         let before = rig.leaf_of(&key(victim));
-        for number in (0..KEYS).filter(|number| number % 20 != stay) {
+        for number in (0..KEYS).filter(|number| number % 20 != kept) {
             rig.remove(&key(number));
         }
         let mut scratch = Scratch::new();
-        for number in (stay..KEYS).step_by(20) {
+        for number in (kept..KEYS).step_by(20) {
             let (pool, key) = (&rig.pool, key(number));
-            let merged =
-                rig.tree
-                    .try_merge(pool, &pool.stay(&pass(pool)), MARKS, &key, &mut scratch);
+            let merged = rig.tree.try_merge(
+                pool,
+                &pool.apply_token(&enter(pool)),
+                MARKS,
+                &key,
+                &mut scratch,
+            );
             merged.unwrap();
         }
         assert_ne!(rig.leaf_of(&key(victim)), before);
@@ -310,7 +324,12 @@ fn a_root_that_is_written_back_and_loaded_elsewhere_is_read() {
         while !pool.is_on_disk(root) {
             pool.sweep(pool.frames(), 1, &mut Vec::new());
         }
-        let other = pool.allocate(&pool.stay(&pass(pool)), TreeId(9), PageKind::Overflow, 0);
+        let other = pool.allocate(
+            &pool.apply_token(&enter(pool)),
+            TreeId(9),
+            PageKind::Overflow,
+            0,
+        );
         assert_eq!(
             other.unwrap().hint() - 1,
             frame,

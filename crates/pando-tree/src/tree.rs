@@ -2,7 +2,7 @@
 
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Attempt, Exclusive, Marks, Optimistic, Pool, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 
@@ -26,12 +26,12 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Pool::allocate`].
-    pub fn create(pool: &Pool, stay: &Stay<'_>, id: TreeId) -> Attempt<Self> {
-        let mut root = pool.allocate(stay, id, PageKind::Leaf, 0)?;
-        match root.modify(stay) {
+    pub fn create(pool: &Pool, token: &ApplyToken<'_>, id: TreeId) -> Attempt<Self> {
+        let mut root = pool.allocate(token, id, PageKind::Leaf, 0)?;
+        match root.modify(token) {
             Ok(mut page) => view::clear(&mut page),
             Err(restart) => {
-                root.free(stay);
+                root.free(token);
                 return Err(restart);
             }
         }
@@ -90,7 +90,7 @@ pub(crate) fn damaged<T>(node: &Optimistic<'_>, what: &'static str) -> Attempt<T
 /// A new page of `tree`, ready to be written.
 pub(crate) fn allocate<'p>(
     pool: &'p Pool,
-    stay: &Stay<'_>,
+    token: &ApplyToken<'_>,
     tree: TreeId,
     kind: PageKind,
     level: u8,
@@ -101,11 +101,11 @@ pub(crate) fn allocate<'p>(
         "a kind on no level of it"
     );
     assert!(level <= LEVEL_MAX, "a node that lies too high");
-    let mut latch = pool.allocate(stay, tree, kind, level)?;
-    match latch.modify(stay) {
+    let mut latch = pool.allocate(token, tree, kind, level)?;
+    match latch.modify(token) {
         Ok(mut page) => view::clear(&mut page),
         Err(restart) => {
-            latch.free(stay);
+            latch.free(token);
             return Err(restart);
         }
     }
@@ -113,9 +113,9 @@ pub(crate) fn allocate<'p>(
 }
 
 /// Frees a page of the tree that nothing names any more.
-pub(crate) fn free(latch: Exclusive<'_>, stay: &Stay<'_>) {
+pub(crate) fn free(latch: Exclusive<'_>, token: &ApplyToken<'_>) {
     latch.unwire();
-    latch.free(stay);
+    latch.free(token);
 }
 
 /// The node of a page that is latched.

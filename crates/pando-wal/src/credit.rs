@@ -38,7 +38,7 @@ impl<'a> LogCredit<'a> {
         std::ptr::eq(self.shared, shared)
     }
 
-    /// The caller releases the bytes in its own stay under the lock.
+    /// The caller releases the bytes in its own apply section under the lock.
     pub(crate) fn spend(mut self) -> u64 {
         std::mem::take(&mut self.record)
     }

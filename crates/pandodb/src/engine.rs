@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use pando_device::AnyDevice;
 use pando_format::Lsn;
-use pando_pool::HoldBudget;
+use pando_pool::PinBudget;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::options::{Budget, Builder};
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
+use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
 use crate::state::helper::Helper;
@@ -22,7 +23,6 @@ use crate::state::key_buffers::KeyBuffers;
 use crate::state::loads::Loads;
 use crate::state::read_bounds::ReadBounds;
 use crate::state::sparse_leaves::SparseLeaves;
-use crate::state::stays::Stays;
 use crate::state::wishes::Reads;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
@@ -32,9 +32,9 @@ use crate::writes::stripes::Stripes;
 pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
-    pub(crate) stays: Stays,
+    pub(crate) apply_sections: ApplySections,
     pub(crate) stripes: Stripes,
-    pub(crate) holds: HoldBudget,
+    pub(crate) pin_budget: PinBudget,
     pub(crate) jobs: Jobs,
     pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) checkpoint: CheckpointState,
@@ -95,9 +95,9 @@ impl Engine {
         } = settings;
         let (durability, durable_reads) = (options.durability, options.durable_reads);
         Self {
-            stays: Stays::default(),
+            apply_sections: ApplySections::default(),
             stripes: Stripes::new(hash_key[0]),
-            holds: HoldBudget::new(store.pool.frames()),
+            pin_budget: PinBudget::new(store.pool.frames()),
             jobs: Jobs::default(),
             sparse_leaves: SparseLeaves::default(),
             read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
@@ -126,7 +126,7 @@ impl Engine {
         audit::name("engine", self);
         audit::name("log", &self.log);
         audit::name("checkpoint", &self.checkpoint);
-        audit::name("hold budget", &self.holds);
+        audit::name("pin budget", &self.pin_budget);
         audit::name("jobs", &self.jobs);
         audit::name("reads", &self.reads);
         audit::name("pool", &self.store.pool);

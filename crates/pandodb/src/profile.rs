@@ -36,8 +36,8 @@ pub enum Wait {
     Blocks,
     /// Fewer dirty frames.
     Dirty,
-    /// A share of the hold budget.
-    Holds,
+    /// A pin share.
+    Pins,
     /// A batch that is being applied.
     Applied,
     /// A job of an engine thread.
@@ -57,7 +57,7 @@ impl Wait {
         Self::LogSpace,
         Self::Blocks,
         Self::Dirty,
-        Self::Holds,
+        Self::Pins,
         Self::Applied,
         Self::Job,
         Self::Durable,
@@ -74,7 +74,7 @@ impl Wait {
             Self::LogSpace => "log_space",
             Self::Blocks => "blocks",
             Self::Dirty => "dirty",
-            Self::Holds => "holds",
+            Self::Pins => "pins",
             Self::Applied => "applied",
             Self::Job => "job",
             Self::Durable => "durable",
@@ -87,7 +87,7 @@ impl Wait {
 #[non_exhaustive]
 #[repr(usize)]
 pub enum CommitStep {
-    /// Makes the record, takes credits, finds the leaves and holds them.
+    /// Makes the record, takes credits, finds the leaves and pins them.
     Prepare,
     /// Locks stripes, enters the gate.
     Lock,

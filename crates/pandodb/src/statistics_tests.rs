@@ -280,8 +280,8 @@ const ENGINE: [Drive; 42] = [
         register(place, Stop::Blocks(1))
     }),
     ("restarts_dirty", warm, |place| register(place, Stop::Dirty)),
-    ("restarts_holds", warm, |place| {
-        register(place, Stop::Holds(1))
+    ("restarts_pins", warm, |place| {
+        register(place, Stop::Pins(1))
     }),
     ("restarts_applied", warm, |place| {
         register(place, Stop::Applied(Lsn(0)))
@@ -290,7 +290,7 @@ const ENGINE: [Drive; 42] = [
         let job = Arc::new(Job::new(WriteSet::default()));
         register(place, Stop::Job(job))
     }),
-    ("hold_budgets", warm, fault_often),
+    ("pin_shares", warm, fault_often),
     ("writeback_batches", warm, |place| {
         checkpoint(place);
         1
@@ -323,22 +323,22 @@ const ENGINE: [Drive; 42] = [
         let error = Error::corrupt("a page", "a test");
         let lsn = engine.log.reserved_end();
         let mut scratch = Scratch::new();
-        let pass = engine.store.pool.gate().try_enter().unwrap();
-        let stay = &engine.store.pool.stay(&pass);
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        let token = &engine.store.pool.apply_token(&guard);
         let put = engine
             .store
-            .put_aside(stay, tree, lsn, change, &error, &mut scratch);
+            .put_aside(token, tree, lsn, change, &error, &mut scratch);
         put.unwrap();
         1
     }),
     ("leaks", warm, |place| {
         let engine = place.db.engine();
         let tree = place.table.state.tree().unwrap();
-        let pass = engine.store.pool.gate().try_enter().unwrap();
-        let stay = &engine.store.pool.stay(&pass);
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        let token = &engine.store.pool.apply_token(&guard);
         engine
             .store
-            .note_leaks(stay, tree.id, 3, &mut Scratch::new())
+            .note_leaks(token, tree.id, 3, &mut Scratch::new())
             .unwrap();
         3
     }),

@@ -14,7 +14,7 @@ use pando_format::{Compression, Extent, FrameIndex, Lsn, PageEncoder, PageId, Pa
 use pando_pool::page_table::Place;
 use pando_pool::{Attempt, CheckImages, Content, Image, ImageFacts, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_wal::{Acknowledge, FlushMethod, Log, LogOptions};
 
@@ -130,11 +130,11 @@ impl<A: Allocator> Overwritten<A> {
     }
 
     fn allocate(pool: &Pool, count: usize) -> Result<Vec<PageId>> {
-        let pass = pass(pool);
-        let stay = pool.stay(&pass);
+        let guard = enter(pool);
+        let token = pool.apply_token(&guard);
         let allocate = || {
-            let mut page = pool.allocate(&stay, TREE, PageKind::Leaf, 0)?;
-            page.modify(&stay)?;
+            let mut page = pool.allocate(&token, TREE, PageKind::Leaf, 0)?;
+            page.modify(&token)?;
             Ok(page.page())
         };
         (0..count).map(|_| retry(allocate)).collect()
@@ -242,9 +242,9 @@ impl<A: Allocator> Overwritten<A> {
 }
 
 /// Goes into the gate of `pool`, which nobody closes while somebody writes.
-fn pass(pool: &Pool) -> Pass<'_> {
-    let pass = pool.gate().try_enter();
-    pass.expect("epochs end between the turns")
+fn enter(pool: &Pool) -> GateGuard<'_> {
+    let guard = pool.gate().try_enter();
+    guard.expect("epochs end between the turns")
 }
 
 /// One thread.
@@ -276,11 +276,11 @@ impl<'a, A: Allocator> Writer<'a, A> {
         self.content[..8].copy_from_slice(&value.to_le_bytes());
         store.log(&self.content)?;
         let words = store.page_bytes / 8;
-        let pass = pass(&store.pool);
-        let stay = store.pool.stay(&pass);
+        let guard = enter(&store.pool);
+        let token = store.pool.apply_token(&guard);
         retry(|| {
             let mut latched = store.pool.exclusive(page)?;
-            let mut changed = latched.modify(&stay)?;
+            let mut changed = latched.modify(&token)?;
             for word in HEADER_WORDS..words {
                 changed.store(word, value);
             }

@@ -166,7 +166,7 @@ impl<A: Allocator> Turns<'_, A> {
         Ok(timed)
     }
 
-    /// Holds what was taken, for as many that are to be freed.
+    /// Pins what was taken, for as many that are to be freed.
     fn choose(&mut self) {
         for taken in &mut self.taken {
             let index = match self.is_fragmented {

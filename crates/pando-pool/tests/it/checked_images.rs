@@ -21,9 +21,9 @@ fn seal(rig: &Rig, image: &mut Image) -> Result<(), BadImage> {
 }
 
 fn rebuild(rig: &Rig, page: PageId, change: impl FnOnce(PageMut<'_>)) {
-    let pass = rig.pass();
+    let guard = rig.pass();
     let mut latched = rig.pool.exclusive(page).unwrap();
-    change(latched.rebuild(&rig.pool.stay(&pass)).unwrap());
+    change(latched.rebuild(&rig.pool.apply_token(&guard)).unwrap());
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn what_a_checkpoint_needs_of_a_page_that_was_laid_out_anew_is_checked() {
 fn a_page_that_calls_itself_another_is_not_written() {
     let rig = Rig::new(32);
     let page = rig.create(1);
-    let pass = rig.pass();
+    let guard = rig.pass();
     let mut latched = rig.pool.exclusive(page).unwrap();
-    let mut changed = latched.modify(&rig.pool.stay(&pass)).unwrap();
+    let mut changed = latched.modify(&rig.pool.apply_token(&guard)).unwrap();
     changed.store(WORD_ID, 77 << 32);
     drop(latched);
     let mut image = image(&rig).unwrap();

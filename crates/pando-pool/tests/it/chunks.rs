@@ -17,21 +17,21 @@ fn at(block: u32) -> StoredPage {
 fn a_chunk_that_moves_leaves_its_place_to_the_checkpoint() {
     let rig = Rig::new(64);
     let epochs = rig.pool.epochs();
-    let pass = rig.pass();
-    let stay = rig.pool.stay(&pass);
-    let epoch = stay.epoch();
+    let guard = rig.pass();
+    let token = rig.pool.apply_token(&guard);
+    let epoch = token.epoch();
     let (old, new) = (at(1000), at(10));
-    let page = rig.pool.adopt_chunk(&stay, old).unwrap();
+    let page = rig.pool.adopt_chunk(&token, old).unwrap();
     assert!(
-        !rig.pool.move_chunk(&stay, page, new, old),
+        !rig.pool.move_chunk(&token, page, new, old),
         "it lies elsewhere"
     );
-    assert!(rig.pool.move_chunk(&stay, page, old, new));
+    assert!(rig.pool.move_chunk(&token, page, old, new));
     assert_eq!(rig.pool.chunk(page), Some(new));
     // Though it came there in this epoch: a log record names the place.
     assert!(!epochs.take_free_now().contains(&old.extent));
-    assert!(!rig.pool.move_chunk(&stay, page, old, new), "it was moved");
-    drop(pass);
+    assert!(!rig.pool.move_chunk(&token, page, old, new), "it was moved");
+    drop(guard);
     epochs.advance(&rig.pool.gate().close(), Lsn(1));
     let pairs = epochs.take_pairs(epoch);
     assert_eq!(pairs[pairs.len() - 1], (page, new.encode()));

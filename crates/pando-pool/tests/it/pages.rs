@@ -64,7 +64,10 @@ fn random_history(rig: &Rig) {
             }
             90..98 => {
                 if let Some(page) = some {
-                    rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page));
+                    rig.drive(|| {
+                        rig.pool
+                            .free_unread(&rig.pool.apply_token(&rig.pass()), page)
+                    });
                     twin.remove(&page);
                 }
             }
@@ -76,7 +79,10 @@ fn random_history(rig: &Rig) {
                         rig.write(*page, step + 1_000_000);
                     }
                     for page in moment.keys().skip(3).take(2) {
-                        rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), *page));
+                        rig.drive(|| {
+                            rig.pool
+                                .free_unread(&rig.pool.apply_token(&rig.pass()), *page)
+                        });
                     }
                 });
                 for page in moment.keys().take(3) {
@@ -124,7 +130,7 @@ fn what_pads_a_compressed_image_is_zeros_whatever_the_buffer_held() {
         // Bytes that do not compress in one half of the pages, that do in the other.
         rig.drive(|| {
             let mut latched = rig.pool.exclusive(*page)?;
-            let mut words = latched.modify(&rig.pool.stay(&rig.pass()))?;
+            let mut words = latched.modify(&rig.pool.apply_token(&rig.pass()))?;
             let mut random = Rng::with_seed(page.0.into());
             for index in VALUE_WORD + 1..rig.pool.page_size().words() {
                 let is_noise = page.0.is_multiple_of(2) || index < 700 + page.index();
@@ -175,7 +181,7 @@ fn bytes_of_another_length_than_the_extent_are_no_page() {
 fn a_held_page_is_not_evicted() {
     let rig = Rig::new(32);
     let page = rig.create(7);
-    let hold = rig.pool.hold(page, 0).unwrap();
+    let hold = rig.pool.pin(page, 0).unwrap();
     for value in 0..200 {
         rig.create(value);
     }
@@ -198,11 +204,16 @@ fn a_page_that_is_freed_is_found_by_nobody_while_its_image_is_in_flight() {
     let frame = rig.pool.exclusive(page).unwrap().hint() - 1;
     let mut image = rig.pool.image_of(FrameIndex(frame), None).unwrap();
     let hint = rig.pool.optimistic(page, 0).unwrap().hint();
-    rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page));
+    rig.drive(|| {
+        rig.pool
+            .free_unread(&rig.pool.apply_token(&rig.pass()), page)
+    });
     let gone = |result: Option<Restart>| matches!(result, Some(Restart::Damaged(..)));
     assert!(gone(rig.pool.optimistic(page, hint).err()));
     assert!(gone(rig.pool.exclusive(page).err()));
-    let again = rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page);
+    let again = rig
+        .pool
+        .free_unread(&rig.pool.apply_token(&rig.pass()), page);
     assert_eq!(again, Err(Restart::Damaged(page, "freed twice")));
     assert_ne!(rig.create(8), page, "its id waits for the image");
     let mut encoder = PageEncoder::default();
@@ -274,7 +285,8 @@ fn two_loads_of_one_page_share_one_read() {
         "still loading"
     );
     assert_eq!(
-        rig.pool.free_unread(&rig.pool.stay(&rig.pass()), page),
+        rig.pool
+            .free_unread(&rig.pool.apply_token(&rig.pass()), page),
         Err(Restart::Conflict)
     );
     rig.pool.fail_load(ticket);
@@ -286,11 +298,11 @@ fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state(
     let rig = Rig::new(32);
     let pages: Vec<_> = (0..20).map(|value| rig.create(value)).collect();
     rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
-    let pass = rig.pass();
-    let stay = rig.pool.stay(&pass);
+    let guard = rig.pass();
+    let token = rig.pool.apply_token(&guard);
     let change = |page: &PageId| {
         let mut latched = rig.pool.exclusive(*page).unwrap();
-        latched.modify(&stay).map(drop)
+        latched.modify(&token).map(drop)
     };
     // Four buffers, and what is free beyond what the cleaner keeps ready for others.
     let spare = rig.pool.free_count() - rig.pool.options().free_frames_high();
@@ -313,11 +325,11 @@ fn copies_in_frames_take_a_quarter_of_the_pool_at_most() {
     let rig = Rig::new(64);
     let pages: Vec<_> = (0..30).map(|value| rig.create(value)).collect();
     rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
-    let pass = rig.pass();
-    let stay = rig.pool.stay(&pass);
+    let guard = rig.pass();
+    let token = rig.pool.apply_token(&guard);
     let changed = pages.iter().filter(|page| {
         let mut latched = rig.pool.exclusive(**page).unwrap();
-        latched.modify(&stay).is_ok()
+        latched.modify(&token).is_ok()
     });
     assert_eq!(changed.count(), 4 + 16);
 }
@@ -330,7 +342,7 @@ fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
     let pairs = rig.checkpoint(Lsn(1), || {
         for (value, page) in pages.iter().enumerate() {
             let mut latched = rig.pool.exclusive(*page).unwrap();
-            let mut changed = latched.modify(&rig.pool.stay(&rig.pass())).unwrap();
+            let mut changed = latched.modify(&rig.pool.apply_token(&rig.pass())).unwrap();
             changed.store(VALUE_WORD, 1000 + value as u64);
         }
         assert_eq!(rig.pool.free_count(), free - 8, "four have buffers");
@@ -354,10 +366,10 @@ fn page_ids_run_out_with_a_reason() {
     for _ in 0..10 {
         let page = rig
             .pool
-            .allocate(&rig.pool.stay(&rig.pass()), TREE, PageKind::Leaf, 0)
+            .allocate(&rig.pool.apply_token(&rig.pass()), TREE, PageKind::Leaf, 0)
             .unwrap();
         ids.push(page.page());
-        page.free(&rig.pool.stay(&rig.pass()));
+        page.free(&rig.pool.apply_token(&rig.pass()));
     }
     assert!(
         ids.iter().all(|id| *id == PageId(0)),
@@ -371,12 +383,12 @@ fn a_page_freed_while_a_checkpoint_needs_it_is_in_the_checkpoint() {
     let written = rig.create(1);
     let unread = rig.create(2);
     let pairs = rig.checkpoint(Lsn(1), || {
-        let pass = rig.pass();
-        let stay = rig.pool.stay(&pass);
+        let guard = rig.pass();
+        let token = rig.pool.apply_token(&guard);
         let mut latched = rig.pool.exclusive(written).unwrap();
-        latched.modify(&stay).unwrap();
-        latched.free(&stay);
-        rig.pool.free_unread(&stay, unread).unwrap();
+        latched.modify(&token).unwrap();
+        latched.free(&token);
+        rig.pool.free_unread(&token, unread).unwrap();
     });
     let mut mapping: BTreeMap<_, _> = pairs.into_iter().collect();
     assert_eq!(rig.stored_value(mapping[&written]), 1);
@@ -398,13 +410,13 @@ fn a_dirty_page_that_is_freed_wakes_those_that_wait_for_clean_ones() {
     let rig = Rig::new(32);
     let page = rig
         .pool
-        .allocate(&rig.pool.stay(&rig.pass()), TREE, PageKind::Leaf, 0)
+        .allocate(&rig.pool.apply_token(&rig.pass()), TREE, PageKind::Leaf, 0)
         .unwrap();
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     rig.pool
         .image_waiters()
         .register(&Waker::from(woken.clone()));
-    page.free(&rig.pool.stay(&rig.pass()));
+    page.free(&rig.pool.apply_token(&rig.pass()));
     assert!(woken.0.load(Ordering::Relaxed));
 }
 
@@ -475,7 +487,7 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     assert!(rig.checkpoint(Lsn(1), || ()).is_empty());
     for (page, stored) in ids.iter().zip(&stored) {
         assert_eq!(pool.stored_extent(*page), None);
-        pool.adopt(&rig.pool.stay(&rig.pass()), *page, *stored);
+        pool.adopt(&rig.pool.apply_token(&rig.pass()), *page, *stored);
         assert_eq!(rig.read(*page), 100 + u64::from(page.0));
     }
     rig.write(ids[0], 7);
@@ -491,5 +503,5 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
 #[should_panic(expected = "inside the gate of another pool")]
 fn being_in_the_gate_of_another_pool_is_no_proof() {
     let (rig, other) = (Rig::new(32), Rig::new(32));
-    let _stay = rig.pool.stay(&other.pass());
+    let _stay = rig.pool.apply_token(&other.pass());
 }

@@ -8,7 +8,7 @@ use pando_pool::{
     Attempt, CheckImages, Content, ImageFacts, LoadStart, Pool, PoolOptions, Resource, Restart,
 };
 use pando_stats::Statistics;
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, Mutex, Rank};
 
 pub(crate) const TREE: TreeId = TreeId(20);
@@ -74,10 +74,10 @@ impl Rig {
     }
 
     /// Goes into the gate.
-    pub(crate) fn pass(&self) -> Pass<'_> {
+    pub(crate) fn pass(&self) -> GateGuard<'_> {
         loop {
-            if let Some(pass) = self.pool.gate().try_enter() {
-                return pass;
+            if let Some(guard) = self.pool.gate().try_enter() {
+                return guard;
             }
             pando_sync::thread::yield_now();
         }
@@ -182,10 +182,13 @@ impl Rig {
 
     pub(crate) fn create(&self, value: u64) -> PageId {
         self.drive(|| {
-            let mut page =
-                self.pool
-                    .allocate(&self.pool.stay(&self.pass()), TREE, PageKind::Leaf, 0)?;
-            page.modify(&self.pool.stay(&self.pass()))?
+            let mut page = self.pool.allocate(
+                &self.pool.apply_token(&self.pass()),
+                TREE,
+                PageKind::Leaf,
+                0,
+            )?;
+            page.modify(&self.pool.apply_token(&self.pass()))?
                 .store(VALUE_WORD, value);
             Ok(page.page())
         })
@@ -205,7 +208,7 @@ impl Rig {
         self.drive(|| {
             let mut latched = self.pool.exclusive(page)?;
             latched
-                .modify(&self.pool.stay(&self.pass()))?
+                .modify(&self.pool.apply_token(&self.pass()))?
                 .store(VALUE_WORD, value);
             Ok(())
         });

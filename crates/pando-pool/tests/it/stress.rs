@@ -27,7 +27,7 @@ fn check(threads: u64) {
                     if random.bool() {
                         rig.drive(|| {
                             let mut latched = rig.pool.exclusive(pages[index])?;
-                            let mut page = latched.modify(&rig.pool.stay(&rig.pass()))?;
+                            let mut page = latched.modify(&rig.pool.apply_token(&rig.pass()))?;
                             let value = page.words().load(VALUE_WORD) + 1;
                             page.store(VALUE_WORD, value);
                             page.store(500, value);

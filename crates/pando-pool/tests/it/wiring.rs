@@ -74,7 +74,10 @@ fn a_wired_page_that_is_freed_is_unwired_once() {
             }
             _ => rig.write(*page, 8),
         }
-        rig.drive(|| rig.pool.free_unread(&rig.pool.stay(&rig.pass()), *page));
+        rig.drive(|| {
+            rig.pool
+                .free_unread(&rig.pool.apply_token(&rig.pass()), *page)
+        });
         assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);
         if let Some(mut image) = image {
             rig.pool
@@ -98,7 +101,7 @@ fn a_wired_page_is_not_freed_unasked() {
     let page = rig.create(1);
     let latched = rig.pool.exclusive(page).unwrap();
     assert!(latched.wire());
-    latched.free(&rig.pool.stay(&rig.pass()));
+    latched.free(&rig.pool.apply_token(&rig.pass()));
 }
 
 #[test]

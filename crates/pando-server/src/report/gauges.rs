@@ -26,14 +26,14 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
             report.wired_frames,
         ),
         (
-            "hold_frames",
+            "pin_frames",
             "Frames that operations have taken shares of, so that what they fetch stays.",
-            report.hold_frames,
+            report.pin_frames,
         ),
         (
-            "hold_frames_max",
+            "pin_frames_max",
             "Most frames of such shares.",
-            report.hold_frames_max,
+            report.pin_frames_max,
         ),
         (
             "log_used_bytes",

@@ -17,7 +17,7 @@ use pando_tree::{
     prepare_image,
 };
 
-use crate::rig::{Session, pass, random_bytes};
+use crate::rig::{Session, enter, random_bytes};
 
 #[derive(Default)]
 struct Disk {
@@ -49,7 +49,7 @@ impl DiskRig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
         Self {
             pool,
             tree,
@@ -163,28 +163,31 @@ impl DiskRig {
     }
 
     fn insert(&self, session: &mut Session, key: &[u8], value: &[u8]) -> bool {
-        let inside = pass(&self.pool);
-        let (stay, marks) = (self.pool.stay(&inside), marks(session));
+        let inside = enter(&self.pool);
+        let (token, marks) = (self.pool.apply_token(&inside), marks(session));
         let scratch = &mut session.scratch;
         let done = self.drive(|| {
             self.tree
-                .try_insert(&self.pool, &stay, marks, key, value, scratch)
+                .try_insert(&self.pool, &token, marks, key, value, scratch)
         });
-        self.drive(|| session.scratch.try_finish(&self.pool, &stay));
+        self.drive(|| session.scratch.try_finish(&self.pool, &token));
         assert!(session.scratch.is_finished());
         done.replaced
     }
 
     fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
-        let inside = pass(&self.pool);
-        let (stay, marks) = (self.pool.stay(&inside), marks(session));
+        let inside = enter(&self.pool);
+        let (token, marks) = (self.pool.apply_token(&inside), marks(session));
         let scratch = &mut session.scratch;
-        let done = self.drive(|| self.tree.try_remove(&self.pool, &stay, marks, key, scratch));
-        self.drive(|| session.scratch.try_finish(&self.pool, &stay));
+        let done = self.drive(|| {
+            self.tree
+                .try_remove(&self.pool, &token, marks, key, scratch)
+        });
+        self.drive(|| session.scratch.try_finish(&self.pool, &token));
         if done.leaf_fill != LeafFill::Enough {
-            self.drive(|| self.tree.try_remove_empty(&self.pool, &stay, marks, key));
+            self.drive(|| self.tree.try_remove_empty(&self.pool, &token, marks, key));
             let scratch = &mut session.scratch;
-            self.drive(|| self.tree.try_merge(&self.pool, &stay, marks, key, scratch));
+            self.drive(|| self.tree.try_merge(&self.pool, &token, marks, key, scratch));
         }
         done.existed
     }
@@ -310,20 +313,20 @@ fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
         .drive(|| {
             let scratch = &mut session.scratch;
             rig.tree
-                .try_dismantle(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), scratch)
+                .try_dismantle(&rig.pool, &rig.pool.apply_token(&enter(&rig.pool)), scratch)
         })
         .done
     {
         rig.drive(|| {
             session
                 .scratch
-                .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+                .try_finish(&rig.pool, &rig.pool.apply_token(&enter(&rig.pool)))
         });
     }
     rig.drive(|| {
         session
             .scratch
-            .try_finish(&rig.pool, &rig.pool.stay(&pass(&rig.pool)))
+            .try_finish(&rig.pool, &rig.pool.apply_token(&enter(&rig.pool)))
     });
     rig.make_room();
     assert_eq!(rig.pool.page_ids().available(), 1 << 16);
@@ -338,21 +341,24 @@ fn an_empty_leaf_that_a_checkpoint_has_still_to_write_is_taken_out() {
         rig.insert(&mut session, &key(number), &[1; 100]);
     }
     let removed = (0..200_u32).find(|number| {
-        let inside = pass(&rig.pool);
-        let (stay, marks) = (rig.pool.stay(&inside), marks(&mut session));
+        let inside = enter(&rig.pool);
+        let (token, marks) = (rig.pool.apply_token(&inside), marks(&mut session));
         let key = key(*number);
         let scratch = &mut session.scratch;
-        let done = rig.drive(|| (rig.tree).try_remove(&rig.pool, &stay, marks, &key, scratch));
+        let done = rig.drive(|| (rig.tree).try_remove(&rig.pool, &token, marks, &key, scratch));
         done.leaf_fill == LeafFill::Empty
     });
     let last = removed.expect("a leaf is empty before all are");
     let used = || (1 << 16) - rig.pool.page_ids().available();
     let before = used();
     rig.checkpoint(&session, || {
-        let inside = pass(&rig.pool);
-        let (stay, marks) = (rig.pool.stay(&inside), marks(&mut Session::default()));
+        let inside = enter(&rig.pool);
+        let (token, marks) = (
+            rig.pool.apply_token(&inside),
+            marks(&mut Session::default()),
+        );
         let key = key(last);
-        let done = rig.drive(|| rig.tree.try_remove_empty(&rig.pool, &stay, marks, &key));
+        let done = rig.drive(|| rig.tree.try_remove_empty(&rig.pool, &token, marks, &key));
         assert!(done, "it is empty");
     });
     assert_eq!(used(), before - 1);
@@ -458,12 +464,12 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
             filler.finish(bytes, page, rig.tree.id, &mut separator);
         });
         let scratch = &mut session.scratch;
-        let inside = pass(&rig.pool);
-        let stay = rig.pool.stay(&inside);
-        rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &stay, &separator, page, scratch));
+        let inside = enter(&rig.pool);
+        let token = rig.pool.apply_token(&inside);
+        rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &token, &separator, page, scratch));
         let written = std::mem::take(&mut rig.disk.lock().outside);
         for (page, stored) in ids.drain(..).zip(written) {
-            rig.pool.adopt(&stay, page, stored);
+            rig.pool.adopt(&token, page, stored);
         }
         assert!(session.scratch.is_finished());
         leaves += 1;
@@ -502,12 +508,12 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let (found, scanned) = rig.keys_and_leaves();
     assert!(found.iter().eq(entries.keys()), "{} keys", found.len());
     assert_eq!(scanned, leaves);
-    let inside = pass(&rig.pool);
-    let stay = rig.pool.stay(&inside);
+    let inside = enter(&rig.pool);
+    let token = rig.pool.apply_token(&inside);
     loop {
         let scratch = &mut session.scratch;
-        let step = rig.drive(|| rig.tree.try_dismantle(&rig.pool, &stay, scratch));
-        rig.drive(|| session.scratch.try_finish(&rig.pool, &stay));
+        let step = rig.drive(|| rig.tree.try_dismantle(&rig.pool, &token, scratch));
+        rig.drive(|| session.scratch.try_finish(&rig.pool, &token));
         if step.done {
             break;
         }

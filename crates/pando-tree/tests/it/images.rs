@@ -6,7 +6,7 @@ use pando_format::{Extent, FrameIndex, Lsn, PageEncoder, PageId};
 use pando_pool::{CheckImages, Image, Marks};
 use pando_tree::Packed;
 
-use crate::rig::{Rig, Session, pass, retry};
+use crate::rig::{Rig, Session, enter, retry};
 
 /// Four fit into a leaf.
 const VALUE: [u8; 900] = [7; 900];
@@ -109,11 +109,11 @@ fn the_node_that_loses_a_child_is_checked() {
             lsn: Lsn(session.lsn),
             multi_lsn: Lsn(0),
         };
-        let inside = pass(&rig.pool);
-        let stay = &rig.pool.stay(&inside);
+        let inside = enter(&rig.pool);
+        let token = &rig.pool.apply_token(&inside);
         let scratch = &mut session.scratch;
-        retry(|| (rig.tree).try_remove(&rig.pool, stay, marks, &[key], scratch));
-        retry(|| (rig.tree).try_remove_empty(&rig.pool, stay, marks, &[key]));
+        retry(|| (rig.tree).try_remove(&rig.pool, token, marks, &[key], scratch));
+        retry(|| (rig.tree).try_remove_empty(&rig.pool, token, marks, &[key]));
     }
     assert_eq!(rig.pages_used(), before - 1);
     assert_eq!(checked(&rig), (BTreeSet::from([rig.tree.root]), 1));
@@ -129,17 +129,17 @@ fn packed_nodes_and_their_parent_are_checked() {
     // A page's worth of room in the leaves, and the first two hold too many for one.
     for key in [1, 2, 5, 9, 10, 13, 14, 17, 18, 21, 22] {
         let scratch = &mut session.scratch;
-        let inside = pass(&rig.pool);
-        let stay = rig.pool.stay(&inside);
-        retry(|| (rig.tree).try_remove(&rig.pool, &stay, marks, &[key], scratch));
+        let inside = enter(&rig.pool);
+        let token = rig.pool.apply_token(&inside);
+        retry(|| (rig.tree).try_remove(&rig.pool, &token, marks, &[key], scratch));
     }
     let pages = [rig.tree.root, leaf_of(&rig, 0), leaf_of(&rig, 4)];
     let mut next = Vec::new();
     let packed = retry(|| {
-        let inside = pass(&rig.pool);
-        let stay = rig.pool.stay(&inside);
+        let inside = enter(&rig.pool);
+        let token = rig.pool.apply_token(&inside);
         let scratch = &mut session.scratch;
-        (rig.tree).try_pack(&rig.pool, &stay, marks, &[0], 0, &mut next, scratch)
+        (rig.tree).try_pack(&rig.pool, &token, marks, &[0], 0, &mut next, scratch)
     });
     assert_eq!(packed, Packed::Next);
     assert_eq!(checked(&rig), (BTreeSet::from(pages), 4));

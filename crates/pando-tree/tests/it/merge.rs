@@ -9,21 +9,24 @@ use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill};
 
-use crate::rig::{NO_MARKS, Rig, Session, check_tree, pass, random_bytes, retry};
+use crate::rig::{NO_MARKS, Rig, Session, check_tree, enter, random_bytes, retry};
 
 /// Removes `key` and merges nothing.
 fn remove(rig: &Rig, session: &mut Session, key: &[u8]) -> LeafFill {
     let scratch = &mut session.scratch;
-    let removed = rig.change(|stay| rig.tree.try_remove(&rig.pool, stay, NO_MARKS, key, scratch));
-    rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
+    let removed = rig.change(|token| {
+        rig.tree
+            .try_remove(&rig.pool, token, NO_MARKS, key, scratch)
+    });
+    rig.change(|token| session.scratch.try_finish(&rig.pool, token));
     assert!(removed.existed);
     removed.leaf_fill
 }
 
 fn merge(rig: &Rig, session: &mut Session, key: &[u8]) -> u32 {
     let scratch = &mut session.scratch;
-    rig.change(|stay| rig.tree.try_remove_empty(&rig.pool, stay, NO_MARKS, key));
-    rig.change(|stay| rig.tree.try_merge(&rig.pool, stay, NO_MARKS, key, scratch))
+    rig.change(|token| rig.tree.try_remove_empty(&rig.pool, token, NO_MARKS, key));
+    rig.change(|token| rig.tree.try_merge(&rig.pool, token, NO_MARKS, key, scratch))
 }
 
 #[test]
@@ -212,10 +215,10 @@ fn a_merged_leaf_has_the_marks_of_both() {
             multi_lsn: Lsn(4000),
         };
         let marked = if newest_left { 0 } else { left };
-        rig.change(|stay| {
+        rig.change(|token| {
             let scratch = &mut session.scratch;
             rig.tree
-                .try_insert(&rig.pool, stay, newest, &[marked], b"", scratch)
+                .try_insert(&rig.pool, token, newest, &[marked], b"", scratch)
         });
         for key in 2..left {
             remove(&rig, &mut session, &[key]);
@@ -225,7 +228,7 @@ fn a_merged_leaf_has_the_marks_of_both() {
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let merged = rig.change(|stay| rig.tree.try_merge(&rig.pool, stay, own, &[1], scratch));
+        let merged = rig.change(|token| rig.tree.try_merge(&rig.pool, token, own, &[1], scratch));
         assert_eq!(merged, 2, "the right leaf, and the root's last child");
         for key in [0, left] {
             let lookup = retry(|| rig.tree.try_contains(&rig.pool, &[key]));
@@ -336,12 +339,12 @@ fn a_running_checkpoint_gets_what_it_needs_of_merged_pages() {
     rig.pool
         .epochs()
         .advance(&rig.pool.gate().close(), Lsn(session.lsn));
-    let inside = pass(&rig.pool);
-    let stay = rig.pool.stay(&inside);
+    let inside = enter(&rig.pool);
+    let token = rig.pool.apply_token(&inside);
     let scratch = &mut session.scratch;
     let merged = retry(|| {
         rig.tree
-            .try_merge(&rig.pool, &stay, NO_MARKS, &[0], scratch)
+            .try_merge(&rig.pool, &token, NO_MARKS, &[0], scratch)
     });
     assert_eq!(merged, 2);
     let mut images = Vec::new();

@@ -9,16 +9,16 @@ use pando_pool::Marks;
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, Packed};
 
-use crate::rig::{NO_MARKS, Rig, Session, check_tree, pass, random_bytes, retry};
+use crate::rig::{NO_MARKS, Rig, Session, check_tree, enter, random_bytes, retry};
 
 /// Packs one level; `between` runs after each step. How many steps there were.
 fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnMut()) -> usize {
     let (mut key, mut next) = (Vec::new(), Vec::new());
     for step in 1.. {
-        let packed = rig.change(|stay| {
+        let packed = rig.change(|token| {
             let scratch = &mut session.scratch;
             rig.tree
-                .try_pack(&rig.pool, stay, NO_MARKS, &key, level, &mut next, scratch)
+                .try_pack(&rig.pool, token, NO_MARKS, &key, level, &mut next, scratch)
         });
         between();
         match packed {
@@ -38,9 +38,9 @@ fn pack(rig: &Rig, session: &mut Session, mut between: impl FnMut()) {
     for level in (0..top).rev().chain(1..top) {
         pack_level(rig, session, level, &mut between);
     }
-    rig.change(|stay| {
+    rig.change(|token| {
         let scratch = &mut session.scratch;
-        rig.tree.try_merge(&rig.pool, stay, NO_MARKS, b"", scratch)
+        rig.tree.try_merge(&rig.pool, token, NO_MARKS, b"", scratch)
     });
 }
 
@@ -192,20 +192,20 @@ fn a_leaf_that_takes_records_has_the_marks_of_both() {
         lsn: Lsn(5000),
         multi_lsn: Lsn(4000),
     };
-    rig.change(|stay| {
+    rig.change(|token| {
         let (key, scratch) = (second.to_be_bytes(), &mut session.scratch);
         rig.tree
-            .try_insert(&rig.pool, stay, newest, &key, b"", scratch)
+            .try_insert(&rig.pool, token, newest, &key, b"", scratch)
     });
     let own = Marks {
         lsn: Lsn(6000),
         multi_lsn: Lsn(0),
     };
     let mut next = Vec::new();
-    let packed = rig.change(|stay| {
+    let packed = rig.change(|token| {
         let scratch = &mut session.scratch;
         rig.tree
-            .try_pack(&rig.pool, stay, own, b"", 0, &mut next, scratch)
+            .try_pack(&rig.pool, token, own, b"", 0, &mut next, scratch)
     });
     assert_eq!(packed, Packed::Next);
     assert_eq!(leaf(second).leaf, first, "it took the record");
@@ -230,13 +230,13 @@ fn a_running_checkpoint_gets_what_it_needs_of_packed_pages() {
     rig.pool
         .epochs()
         .advance(&rig.pool.gate().close(), Lsn(session.lsn));
-    let inside = pass(&rig.pool);
-    let stay = rig.pool.stay(&inside);
+    let inside = enter(&rig.pool);
+    let token = rig.pool.apply_token(&inside);
     let mut next = Vec::new();
     retry(|| {
         let scratch = &mut session.scratch;
         rig.tree
-            .try_pack(&rig.pool, &stay, NO_MARKS, b"", 0, &mut next, scratch)
+            .try_pack(&rig.pool, &token, NO_MARKS, b"", 0, &mut next, scratch)
     });
     let mut images = Vec::new();
     rig.pool.take_started_images(&mut images, usize::MAX);

@@ -6,9 +6,9 @@ use std::iter;
 use fastrand::Rng;
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, PageSize, TreeId};
-use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
     Direction, LeafCopy, LeafFill, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
@@ -28,10 +28,10 @@ pub(crate) fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
 }
 
 /// Goes into the gate of `pool`.
-pub(crate) fn pass(pool: &Pool) -> Pass<'_> {
+pub(crate) fn enter(pool: &Pool) -> GateGuard<'_> {
     loop {
-        if let Some(pass) = pool.gate().try_enter() {
-            return pass;
+        if let Some(guard) = pool.gate().try_enter() {
+            return guard;
         }
         thread::yield_now();
     }
@@ -87,13 +87,13 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
         Self { pool, tree }
     }
 
     /// A change of pages, tried until it succeeds.
-    pub(crate) fn change<T>(&self, mut attempt: impl FnMut(&Stay<'_>) -> Attempt<T>) -> T {
-        retry(|| attempt(&self.pool.stay(&pass(&self.pool))))
+    pub(crate) fn change<T>(&self, mut attempt: impl FnMut(&ApplyToken<'_>) -> Attempt<T>) -> T {
+        retry(|| attempt(&self.pool.apply_token(&enter(&self.pool))))
     }
 
     /// How full leaves are that have `facts`.
@@ -112,11 +112,11 @@ impl Rig {
             multi_lsn: Lsn(session.lsn / 10 * 10),
         };
         let scratch = &mut session.scratch;
-        let done = self.change(|stay| {
+        let done = self.change(|token| {
             self.tree
-                .try_insert(&self.pool, stay, marks, key, value, scratch)
+                .try_insert(&self.pool, token, marks, key, value, scratch)
         });
-        self.change(|stay| session.scratch.try_finish(&self.pool, stay));
+        self.change(|token| session.scratch.try_finish(&self.pool, token));
         done.replaced
     }
 
@@ -137,7 +137,7 @@ impl Rig {
             let scratch = &mut session.scratch;
             let run = (self.tree).put_run(
                 &self.pool,
-                &self.pool.stay(&pass(&self.pool)),
+                &self.pool.apply_token(&enter(&self.pool)),
                 marks,
                 rest,
                 scratch,
@@ -161,12 +161,12 @@ impl Rig {
         };
         let scratch = &mut session.scratch;
         let removed =
-            self.change(|stay| self.tree.try_remove(&self.pool, stay, marks, key, scratch));
-        self.change(|stay| session.scratch.try_finish(&self.pool, stay));
+            self.change(|token| self.tree.try_remove(&self.pool, token, marks, key, scratch));
+        self.change(|token| session.scratch.try_finish(&self.pool, token));
         if removed.leaf_fill != LeafFill::Enough {
-            self.change(|stay| self.tree.try_remove_empty(&self.pool, stay, marks, key));
+            self.change(|token| self.tree.try_remove_empty(&self.pool, token, marks, key));
             let scratch = &mut session.scratch;
-            self.change(|stay| self.tree.try_merge(&self.pool, stay, marks, key, scratch));
+            self.change(|token| self.tree.try_merge(&self.pool, token, marks, key, scratch));
         }
         removed.existed
     }

@@ -9,7 +9,7 @@ use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader};
 
-use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
+use crate::rig::{Rig, Session, check_tree, enter, random_bytes, retry};
 
 #[test]
 fn an_ascending_load_fills_leaves() {
@@ -156,16 +156,16 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     let mut scratch = Scratch::new();
     for (n, key) in keys.iter().enumerate() {
         let marks = marks(1000 + n as u64);
-        let removed = rig.change(|stay| {
+        let removed = rig.change(|token| {
             rig.tree
-                .try_remove(&rig.pool, stay, marks, key, &mut scratch)
+                .try_remove(&rig.pool, token, marks, key, &mut scratch)
         });
         assert_eq!(removed.leaf_fill == LeafFill::Empty, n + 1 == keys.len());
     }
     let newest = 1000 + keys.len() as u64 - 1;
-    assert!(rig.change(|stay| {
+    assert!(rig.change(|token| {
         rig.tree
-            .try_remove_empty(&rig.pool, stay, marks(0), &keys[0])
+            .try_remove_empty(&rig.pool, token, marks(0), &keys[0])
     }));
     let lookup = retry(|| rig.tree.try_get(&rig.pool, &keys[0], &mut reader, &mut out));
     assert!(!lookup.found);
@@ -173,9 +173,9 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
         (lookup.lsn_max, lookup.multi_lsn),
         (Lsn(newest), Lsn(newest))
     );
-    assert!(!rig.change(|stay| {
+    assert!(!rig.change(|token| {
         rig.tree
-            .try_remove_empty(&rig.pool, stay, marks(0), &keys[0])
+            .try_remove_empty(&rig.pool, token, marks(0), &keys[0])
     }));
     check_tree(&rig);
 }
@@ -189,10 +189,10 @@ fn a_split_leaf_hands_its_marks_to_both_sides() {
             lsn: Lsn(lsn),
             multi_lsn: Lsn(lsn),
         };
-        rig.change(|stay| {
+        rig.change(|token| {
             rig.tree.try_insert(
                 &rig.pool,
-                stay,
+                token,
                 marks,
                 &n.to_be_bytes(),
                 &[1; 100],
@@ -230,11 +230,11 @@ fn a_dropped_tree_gives_all_its_pages_back() {
     let used = rig.pages_used();
     let mut freed = 0;
     loop {
-        let step = rig.change(|stay| {
+        let step = rig.change(|token| {
             rig.tree
-                .try_dismantle(&rig.pool, stay, &mut session.scratch)
+                .try_dismantle(&rig.pool, token, &mut session.scratch)
         });
-        rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
+        rig.change(|token| session.scratch.try_finish(&rig.pool, token));
         freed += step.pages_freed as usize;
         assert_eq!(rig.pages_used(), used - freed);
         if step.done {
@@ -327,7 +327,9 @@ fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
     }
     {
         let mut latch = rig.pool.exclusive(rig.tree.root).unwrap();
-        let mut page = latch.modify(&rig.pool.stay(&pass(&rig.pool))).unwrap();
+        let mut page = latch
+            .modify(&rig.pool.apply_token(&enter(&rig.pool)))
+            .unwrap();
         // The root is its own first child.
         page.store(HEADER_WORDS + 1, u64::from(rig.tree.root.0));
     }
@@ -349,11 +351,11 @@ fn with_swapped_leaves(removed: &[u8], one: u8, other: u8) -> (Rig, Session) {
     for key in 0..40 {
         rig.insert(&mut session, &[key], &[7; 900]);
     }
-    let inside = pass(&rig.pool);
-    let stay = rig.pool.stay(&inside);
+    let inside = enter(&rig.pool);
+    let token = rig.pool.apply_token(&inside);
     for key in removed {
         let scratch = &mut session.scratch;
-        retry(|| (rig.tree).try_remove(&rig.pool, &stay, MARKS, &[*key], scratch));
+        retry(|| (rig.tree).try_remove(&rig.pool, &token, MARKS, &[*key], scratch));
     }
     let leaves = [one, other].map(|key| retry(|| rig.tree.try_contains(&rig.pool, &[key])).leaf);
     let contents = leaves.map(|leaf| {
@@ -365,7 +367,7 @@ fn with_swapped_leaves(removed: &[u8], one: u8, other: u8) -> (Rig, Session) {
     });
     for (leaf, words) in leaves.iter().zip(contents.iter().rev()) {
         let mut latch = rig.pool.exclusive(*leaf).unwrap();
-        let mut page = latch.modify(&stay).unwrap();
+        let mut page = latch.modify(&token).unwrap();
         for (index, word) in words.iter().enumerate() {
             page.store(WORD_HEAP + index, *word);
         }
@@ -384,19 +386,19 @@ fn check_damaged<T: std::fmt::Debug>(result: Attempt<T>, expected: &str) {
 #[test]
 fn a_leaf_with_keys_of_another_place_is_not_split() {
     let (rig, mut session) = with_swapped_leaves(&[], 8, 20);
-    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
-    let stay = rig.pool.stay(&inside);
-    let inserted = (rig.tree).try_insert(&rig.pool, &stay, MARKS, &[8, 0], &[7; 900], scratch);
+    let (inside, scratch) = (enter(&rig.pool), &mut session.scratch);
+    let token = rig.pool.apply_token(&inside);
+    let inserted = (rig.tree).try_insert(&rig.pool, &token, MARKS, &[8, 0], &[7; 900], scratch);
     check_damaged(inserted, "has a child whose keys are not between its own");
 }
 
 #[test]
 fn thin_leaves_in_each_others_place_are_not_merged() {
     let (rig, mut session) = with_swapped_leaves(&[9, 10, 11, 13, 14, 15], 8, 12);
-    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
-    let stay = rig.pool.stay(&inside);
+    let (inside, scratch) = (enter(&rig.pool), &mut session.scratch);
+    let token = rig.pool.apply_token(&inside);
     // Its left neighbour is full.
-    let merged = (rig.tree).try_merge(&rig.pool, &stay, MARKS, &[8], scratch);
+    let merged = (rig.tree).try_merge(&rig.pool, &token, MARKS, &[8], scratch);
     check_damaged(merged, "has keys that are not behind those to its left");
 }
 
@@ -406,10 +408,10 @@ fn keys_of_another_place_are_not_packed() {
     removed.extend((24..40).filter(|key| key % 4 > 1));
     removed.extend([1, 2, 13, 14, 17, 18]);
     let (rig, mut session) = with_swapped_leaves(&removed, 8, 20);
-    let (inside, scratch) = (pass(&rig.pool), &mut session.scratch);
-    let stay = rig.pool.stay(&inside);
+    let (inside, scratch) = (enter(&rig.pool), &mut session.scratch);
+    let token = rig.pool.apply_token(&inside);
     let mut next = Vec::new();
-    let packed = (rig.tree).try_pack(&rig.pool, &stay, MARKS, &[4], 0, &mut next, scratch);
+    let packed = (rig.tree).try_pack(&rig.pool, &token, MARKS, &[4], 0, &mut next, scratch);
     check_damaged(packed, "has a child whose keys are not between its own");
 }
 
@@ -422,20 +424,20 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
     }
     // Until the root and one leaf are left.
     while rig.pages_used() > 2 {
-        rig.change(|stay| {
+        rig.change(|token| {
             rig.tree
-                .try_dismantle(&rig.pool, stay, &mut session.scratch)
+                .try_dismantle(&rig.pool, token, &mut session.scratch)
         });
-        rig.change(|stay| session.scratch.try_finish(&rig.pool, stay));
+        rig.change(|token| session.scratch.try_finish(&rig.pool, token));
     }
     let frames = (0..rig.pool.frames() as u32).map(FrameIndex);
     let images: Vec<_> = frames
         .filter_map(|frame| rig.pool.image_of(frame, None))
         .collect();
     assert_eq!(images.len(), 2);
-    let last = rig.change(|stay| {
+    let last = rig.change(|token| {
         rig.tree
-            .try_dismantle(&rig.pool, stay, &mut session.scratch)
+            .try_dismantle(&rig.pool, token, &mut session.scratch)
     });
     assert!(last.done);
     // A note of a sparse leaf, or a compaction, may come later than this.
@@ -443,17 +445,17 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
         lsn: Lsn(0),
         multi_lsn: Lsn(0),
     };
-    let pass = pass(&rig.pool);
-    let stay = rig.pool.stay(&pass);
+    let guard = enter(&rig.pool);
+    let token = rig.pool.apply_token(&guard);
     let gone = |result: Option<Restart>| match result {
         Some(Restart::Damaged(page, _)) => page == rig.tree.root,
         _ => false,
     };
     let merged = rig
         .tree
-        .try_merge(&rig.pool, &stay, marks, &[39], &mut session.scratch);
+        .try_merge(&rig.pool, &token, marks, &[39], &mut session.scratch);
     assert!(gone(merged.err()));
-    let removed = rig.tree.try_remove_empty(&rig.pool, &stay, marks, &[39]);
+    let removed = rig.tree.try_remove_empty(&rig.pool, &token, marks, &[39]);
     assert!(gone(removed.err()));
     let looked = rig.tree.try_contains(&rig.pool, &[39]);
     assert!(gone(looked.err()));

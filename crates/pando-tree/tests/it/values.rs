@@ -5,7 +5,7 @@ use pando_format::Lsn;
 use pando_pool::{Marks, Restart};
 use pando_tree::{Scratch, VALUE_BYTES_MAX};
 
-use crate::rig::{Rig, Session, check_tree, pass, random_bytes, retry};
+use crate::rig::{Rig, Session, check_tree, enter, random_bytes, retry};
 
 #[test]
 fn values_of_every_size_come_back() {
@@ -50,7 +50,7 @@ fn an_abandoned_insertion_leaks_nothing() {
     let value = vec![1; 1 << 20];
     let result = rig.tree.try_insert(
         &rig.pool,
-        &rig.pool.stay(&pass(&rig.pool)),
+        &rig.pool.apply_token(&enter(&rig.pool)),
         marks,
         b"key",
         &value,
@@ -58,12 +58,12 @@ fn an_abandoned_insertion_leaks_nothing() {
     );
     assert!(result.is_err(), "more pages than frames");
     assert!(rig.pages_used() > used);
-    rig.change(|stay| scratch.abandon(&rig.pool, stay));
+    rig.change(|token| scratch.abandon(&rig.pool, token));
     assert!(scratch.is_finished());
     assert_eq!(rig.pages_used(), used);
-    rig.change(|stay| {
+    rig.change(|token| {
         rig.tree
-            .try_insert(&rig.pool, stay, marks, b"key", b"short", &mut scratch)
+            .try_insert(&rig.pool, token, marks, b"key", b"short", &mut scratch)
     });
     check_tree(&rig);
 }
@@ -81,7 +81,7 @@ fn an_insertion_abandoned_when_all_is_written_leaks_nothing() {
     let latch = retry(|| rig.pool.exclusive(rig.tree.root));
     let result = rig.tree.try_insert(
         &rig.pool,
-        &rig.pool.stay(&pass(&rig.pool)),
+        &rig.pool.apply_token(&enter(&rig.pool)),
         marks,
         b"key",
         &value,
@@ -90,7 +90,7 @@ fn an_insertion_abandoned_when_all_is_written_leaks_nothing() {
     assert_eq!(result, Err(Restart::Conflict));
     drop(latch);
     assert_eq!(rig.pages_used(), used + 1 + (1 << 20) / 4032 + 1);
-    rig.change(|stay| scratch.abandon(&rig.pool, stay));
+    rig.change(|token| scratch.abandon(&rig.pool, token));
     assert_eq!(rig.pages_used(), used);
 }
 

@@ -10,7 +10,7 @@ use pando_format::{Lsn, PageSize, TreeId};
 use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, Ordering};
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
     Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page, prepare_image,
@@ -25,10 +25,10 @@ const SCHEDULES: usize = 300;
 const VALUE: [u8; 1200] = [1; 1200];
 
 /// Goes into the gate of `pool`.
-fn pass(pool: &Pool) -> Pass<'_> {
+fn enter(pool: &Pool) -> GateGuard<'_> {
     loop {
-        if let Some(pass) = pool.gate().try_enter() {
-            return pass;
+        if let Some(guard) = pool.gate().try_enter() {
+            return guard;
         }
         thread::yield_now();
     }
@@ -65,7 +65,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
         Arc::new(Self { pool, tree })
     }
 
@@ -74,14 +74,14 @@ impl Rig {
         retry(|| {
             self.tree.try_insert(
                 &self.pool,
-                &self.pool.stay(&pass(&self.pool)),
+                &self.pool.apply_token(&enter(&self.pool)),
                 MARKS,
                 key,
                 value,
                 &mut scratch,
             )
         });
-        retry(|| scratch.try_finish(&self.pool, &self.pool.stay(&pass(&self.pool))));
+        retry(|| scratch.try_finish(&self.pool, &self.pool.apply_token(&enter(&self.pool))));
     }
 
     fn remove(&self, key: &[u8]) {
@@ -89,7 +89,7 @@ impl Rig {
         let removed = retry(|| {
             self.tree.try_remove(
                 &self.pool,
-                &self.pool.stay(&pass(&self.pool)),
+                &self.pool.apply_token(&enter(&self.pool)),
                 MARKS,
                 key,
                 &mut scratch,
@@ -100,7 +100,7 @@ impl Rig {
             retry(|| {
                 self.tree.try_remove_empty(
                     &self.pool,
-                    &self.pool.stay(&pass(&self.pool)),
+                    &self.pool.apply_token(&enter(&self.pool)),
                     MARKS,
                     key,
                 )
@@ -108,7 +108,7 @@ impl Rig {
             retry(|| {
                 self.tree.try_merge(
                     &self.pool,
-                    &self.pool.stay(&pass(&self.pool)),
+                    &self.pool.apply_token(&enter(&self.pool)),
                     MARKS,
                     key,
                     &mut scratch,
@@ -156,7 +156,7 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
         let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
         let run = (rig.tree).put_run(
             &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
+            &rig.pool.apply_token(&enter(&rig.pool)),
             MARKS,
             rest,
             &mut scratch,
@@ -168,7 +168,7 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
                 let scratch = &mut scratch;
                 (rig.tree).try_insert(
                     &rig.pool,
-                    &rig.pool.stay(&pass(&rig.pool)),
+                    &rig.pool.apply_token(&enter(&rig.pool)),
                     MARKS,
                     key,
                     &VALUE,

@@ -154,8 +154,8 @@ fn cache(figures: &Figures<'_>) -> Panel {
         )
         .part(
             "held shares",
-            number("hold_frames"),
-            number("hold_frames_max"),
+            number("pin_frames"),
+            number("pin_frames_max"),
             count,
         )
 }

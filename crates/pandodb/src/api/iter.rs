@@ -17,7 +17,7 @@ use crate::read::point::{no_such_table, on_tree};
 /// Key and value of an entry.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Entries of a table in a range of keys: see [`Table::range`]. Holds nothing between calls but a
+/// Entries of a table in a range of keys: see [`Table::range`]. Pins nothing between calls but a
 /// copy of one leaf at each end, so a table that is dropped under it ends it with
 /// [`crate::Error::NoSuchTable`].
 #[derive(Debug)]

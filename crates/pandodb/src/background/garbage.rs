@@ -1,13 +1,14 @@
 //! Freeing what became garbage in one small write: dropped trees, leaf by leaf, and chunks of
-//! values that are gone, a row at a time. A step is one stay in the gate; the row goes in the stay
-//! that frees the last of what it names, so a checkpoint holds both or neither (decision 028).
+//! values that are gone, a row at a time. A step is one apply section; the row goes in the apply
+//! section that frees the last of what it names, so a checkpoint holds both or neither (decision
+//! 028).
 
 use std::ops::Bound;
 
 use pando_format::PageId;
 use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
 use pando_format::lost::decode_aside_key;
-use pando_pool::Stay;
+use pando_pool::ApplyToken;
 use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
@@ -159,22 +160,23 @@ impl Engine {
         lost: Option<PageId>,
         scratch: &mut Scratch,
     ) -> Result<bool> {
-        self.in_gate(STEP_PAGES, |engine, stay| {
+        self.in_gate(STEP_PAGES, |engine, token| {
             let step = match lost {
-                None => tree.try_dismantle(&engine.store.pool, stay, scratch)?,
-                Some(lost) => tree.try_dismantle_lost(&engine.store.pool, stay, lost, scratch)?,
+                None => tree.try_dismantle(&engine.store.pool, token, scratch)?,
+                Some(lost) => tree.try_dismantle_lost(&engine.store.pool, token, lost, scratch)?,
             };
             engine
                 .store
                 .statistics
                 .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
-            // From here on something has changed: the stay ends only when all of it is done.
+            // From here on something has changed: the apply section ends only when all of it is
+            // done.
             let lsn = engine.background_marks().lsn;
             let finished = engine
                 .store
-                .end_change(stay, tree, lsn, None, scratch)
+                .end_change(token, tree, lsn, None, scratch)
                 .and_then(|()| match step.done {
-                    true => engine.remove_row(stay, key, scratch),
+                    true => engine.remove_row(token, key, scratch),
                     false => Ok(()),
                 });
             if let Err(error) = finished {
@@ -205,28 +207,28 @@ impl Engine {
             !free.iter().any(|chunk| read.contains(chunk)),
             "what is read is to be freed"
         );
-        self.in_gate(STEP_PAGES, |engine, stay| {
+        self.in_gate(STEP_PAGES, |engine, token| {
             let marks = engine.background_marks();
             // Refused, either has changed nothing.
             let fill = if read.is_empty() {
-                let removed = GARBAGE.try_remove(&engine.store.pool, stay, marks, key, scratch)?;
+                let removed = GARBAGE.try_remove(&engine.store.pool, token, marks, key, scratch)?;
                 assert!(removed.existed, "rows of chunks are removed here only");
                 removed.leaf_fill
             } else {
                 let row = GarbageRow::encode_chunks(read);
                 let inserted =
-                    GARBAGE.try_insert(&engine.store.pool, stay, marks, key, &row, scratch)?;
+                    GARBAGE.try_insert(&engine.store.pool, token, marks, key, &row, scratch)?;
                 assert!(inserted.replaced, "rows of chunks are removed here only");
                 LeafFill::Enough
             };
             let finished = engine
                 .store
-                .drive(|| scratch.try_finish(&engine.store.pool, stay))
+                .drive(|| scratch.try_finish(&engine.store.pool, token))
                 .and_then(|()| {
                     free.iter().try_for_each(|chunk| {
                         engine
                             .store
-                            .drive(|| engine.store.pool.free_unread(stay, *chunk))
+                            .drive(|| engine.store.pool.free_unread(token, *chunk))
                     })
                 });
             if let Err(error) = finished {
@@ -241,9 +243,11 @@ impl Engine {
         })
     }
 
-    fn remove_row(&self, stay: &Stay<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
+    fn remove_row(&self, token: &ApplyToken<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
         let marks = self.background_marks();
-        let (_, fill) = self.store.apply(stay, GARBAGE, marks, key, None, scratch)?;
+        let (_, fill) = self
+            .store
+            .apply(token, GARBAGE, marks, key, None, scratch)?;
         self.note_row(key, fill);
         Ok(())
     }

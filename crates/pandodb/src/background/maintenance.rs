@@ -1,9 +1,9 @@
 //! Background work on trees: sparse leaves are taken out or merged with a neighbour, garbage is
-//! freed (see `garbage`), the data file grows. A step is one stay in the gate; nothing of it is
+//! freed (see `garbage`), the data file grows. A step is one apply section; nothing of it is
 //! logged.
 
 use pando_format::Lsn;
-use pando_pool::{Attempt, Marks, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Marks, Restart};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{park, thread_waker};
 use pando_tree::{Scratch, Tree};
@@ -105,8 +105,8 @@ impl Engine {
                 // The leaf stays as it is; who scans it notes it again.
                 RemovalRoom::Never => continue,
             };
-            let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
-                engine.remove_empty(stay, tree, &key)
+            let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, token| {
+                engine.remove_empty(token, tree, &key)
             }))?;
             drop(room);
             if unknown.unwrap_or(true) || self.store.space.is_full() {
@@ -116,8 +116,8 @@ impl Engine {
                 self.sparse_leaves.put_back((tree, key));
                 return Ok(true);
             };
-            self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
-                engine.merge(stay, tree, &key, scratch)
+            self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, token| {
+                engine.merge(token, tree, &key, scratch)
             }))?;
         }
         Ok(true)
@@ -146,14 +146,14 @@ impl Engine {
             let Some(_room) = self.room_to_remove() else {
                 return Ok(());
             };
-            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, stay| {
-                let done = engine.remove_empty(stay, tree, &key);
+            self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, token| {
+                let done = engine.remove_empty(token, tree, &key);
                 done.map(drop).or_else(no_reads)
             }))?;
             if let Some(_promise) = self.room_to_merge() {
-                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, stay| {
+                self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, token| {
                     engine
-                        .merge(stay, tree, &key, &mut scratch)
+                        .merge(token, tree, &key, &mut scratch)
                         .or_else(no_reads)
                 }))?;
             }
@@ -221,8 +221,8 @@ impl Engine {
     }
 
     /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
-    fn remove_empty(&self, stay: &Stay<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
-        let removed = tree.try_remove_empty(&self.store.pool, stay, self.background_marks(), key);
+    fn remove_empty(&self, token: &ApplyToken<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
+        let removed = tree.try_remove_empty(&self.store.pool, token, self.background_marks(), key);
         match removed {
             // The tree was dropped and taken apart meanwhile.
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
@@ -230,9 +230,15 @@ impl Engine {
         }
     }
 
-    fn merge(&self, stay: &Stay<'_>, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Attempt<()> {
+    fn merge(
+        &self,
+        token: &ApplyToken<'_>,
+        tree: Tree,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<()> {
         let marks = self.background_marks();
-        match tree.try_merge(&self.store.pool, stay, marks, key, scratch) {
+        match tree.try_merge(&self.store.pool, token, marks, key, scratch) {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
             other => other.map(drop),
         }
@@ -246,27 +252,27 @@ impl Engine {
         }
     }
 
-    /// Runs one step of background work in a stay of its own until it succeeds. The step changes
-    /// nothing when it is refused, and what it waits for is waited for outside of the gate. It has
-    /// room for `pages` dirty pages.
+    /// Runs one step of background work in an apply section of its own until it succeeds. The step
+    /// changes nothing when it is refused, and what it waits for is waited for outside of the gate.
+    /// It has room for `pages` dirty pages.
     pub(crate) fn in_gate<T>(
         &self,
         pages: u64,
-        mut step: impl FnMut(&Self, &Stay<'_>) -> std::result::Result<T, Restart>,
+        mut step: impl FnMut(&Self, &ApplyToken<'_>) -> std::result::Result<T, Restart>,
     ) -> Result<T> {
         let mut turns = 0;
         loop {
             self.store.check_poison()?;
             let restart = {
-                let Some(pass) = self.store.pool.gate().try_enter() else {
+                let Some(guard) = self.store.pool.gate().try_enter() else {
                     pause(&mut turns);
                     continue;
                 };
-                let spending = self.begin_spending();
-                spending.begin_changes();
-                let done = step(self, &self.store.pool.stay(&pass));
+                let section = self.begin_section();
+                section.begin_changes();
+                let done = step(self, &self.store.pool.apply_token(&guard));
                 assert_none(&[Kind::Latch]);
-                spending.end_changes(pages);
+                section.end_changes(pages);
                 match done {
                     Ok(value) => return Ok(value),
                     Err(restart) => restart,

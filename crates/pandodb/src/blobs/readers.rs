@@ -3,7 +3,7 @@
 //! A reader registers the LSN up to which everything is applied, takes the list from its leaf, and
 //! names the chunks of the list in place of the LSN: from then on it keeps those and nothing else.
 //! A row of the garbage table with LSN r names chunks of a list that the batch of r replaced, in
-//! the same stay in the gate and before it made the row. The task that frees reads the row first,
+//! the same apply section and before it made the row. The task that frees reads the row first,
 //! then what is here. It leaves the row if somebody who looks has registered before r, and the
 //! chunks that somebody has named:
 //!

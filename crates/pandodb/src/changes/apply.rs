@@ -3,7 +3,7 @@
 use pando_format::Lsn;
 use pando_format::chunks::ChunkList;
 use pando_format::lost::AsideChange;
-use pando_pool::{Marks, Stay};
+use pando_pool::{ApplyToken, Marks};
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree};
 
@@ -15,7 +15,7 @@ impl Store {
     /// left of its leaf.
     pub(crate) fn apply(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
@@ -29,23 +29,23 @@ impl Store {
         self.statistics.tick(ticker, 1);
         self.statistics.tick(Ticker::WriteBytes, bytes as u64);
         let done = loop {
-            let error = match self.try_apply(stay, tree, marks, key, value, scratch) {
+            let error = match self.try_apply(token, tree, marks, key, value, scratch) {
                 Ok(done) => break done,
                 Err(error) => error,
             };
-            if self.give_page_up(stay, tree, &error)? {
+            if self.give_page_up(token, tree, &error)? {
                 let change = value.map_or(AsideChange::Delete, AsideChange::Put);
-                self.put_aside(stay, tree, marks.lsn, (key, change), &error, scratch)?;
+                self.put_aside(token, tree, marks.lsn, (key, change), &error, scratch)?;
                 return Ok((0, LeafFill::Enough));
             }
         };
-        self.end_change(stay, tree, marks.lsn, None, scratch)?;
+        self.end_change(token, tree, marks.lsn, None, scratch)?;
         Ok(done)
     }
 
     fn try_apply(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
@@ -54,12 +54,12 @@ impl Store {
     ) -> Result<(i64, LeafFill)> {
         let Some(value) = value else {
             let removed = self.change(scratch, |scratch| {
-                tree.try_remove(&self.pool, stay, marks, key, scratch)
+                tree.try_remove(&self.pool, token, marks, key, scratch)
             })?;
             return Ok((-i64::from(removed.existed), removed.leaf_fill));
         };
         let inserted = self.change(scratch, |scratch| {
-            tree.try_insert(&self.pool, stay, marks, key, value, scratch)
+            tree.try_insert(&self.pool, token, marks, key, value, scratch)
         })?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
@@ -68,15 +68,15 @@ impl Store {
     /// goes on naming.
     pub(crate) fn end_change(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         lsn: Lsn,
         new: Option<&ChunkList>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        self.drive(|| scratch.try_finish(&self.pool, stay))?;
+        self.drive(|| scratch.try_finish(&self.pool, token))?;
         let leaks = scratch.take_leaks();
-        self.bury(stay, lsn, new, scratch)?;
-        self.note_leaks(stay, tree.id, leaks, scratch)
+        self.bury(token, lsn, new, scratch)?;
+        self.note_leaks(token, tree.id, leaks, scratch)
     }
 }

@@ -13,7 +13,7 @@ use pando_format::lost::{
     ASIDE_PIECE_BYTES, AsideChange, AsideWrite, aside_key, encode_leaks, encode_piece, leak_key,
 };
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Attempt, Marks, Stay};
+use pando_pool::{ApplyToken, Attempt, Marks};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_tree::{Scratch, Tree, ValueReader};
@@ -57,7 +57,7 @@ impl Store {
     /// Notes what changes of `tree` have leaked since the last call.
     pub(crate) fn note_leaks(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: TreeId,
         leaks: u64,
         scratch: &mut Scratch,
@@ -73,7 +73,7 @@ impl Store {
                 lsn: Lsn(0),
                 multi_lsn: Lsn(0),
             };
-            self.put_row(stay, marks, &key, &row, scratch)
+            self.put_row(token, marks, &key, &row, scratch)
         });
         unless_damaged(noted, "a leak that is not counted")
     }
@@ -90,14 +90,14 @@ impl Store {
     /// Puts a row into the garbage table.
     fn put_row(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         marks: Marks,
         key: &[u8],
         row: &[u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        self.drive(|| GARBAGE.try_insert(&self.pool, stay, marks, key, row, scratch))?;
-        self.drive(|| scratch.try_finish(&self.pool, stay))
+        self.drive(|| GARBAGE.try_insert(&self.pool, token, marks, key, row, scratch))?;
+        self.drive(|| scratch.try_finish(&self.pool, token))
     }
 
     /// A write to `tree`, which is in the log, has ended with `error`: puts the page out of reach.
@@ -105,14 +105,19 @@ impl Store {
     ///
     /// # Errors
     /// `error`, if it is none of a page of a table.
-    pub(crate) fn give_page_up(&self, stay: &Stay<'_>, tree: Tree, error: &Error) -> Result<bool> {
+    pub(crate) fn give_page_up(
+        &self,
+        token: &ApplyToken<'_>,
+        tree: Tree,
+        error: &Error,
+    ) -> Result<bool> {
         let Error::CorruptPage { page, extent, .. } = error else {
             return Err(error.clone());
         };
         if tree.id < FIRST_USER_TREE || *page == PageId::NONE {
             return Err(error.clone());
         }
-        let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(stay, *page))?;
+        let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(token, *page))?;
         // In memory and not what its tree needs it stays so: whoever comes there learns of it.
         Ok(is_out_of_reach || extent.is_none())
     }
@@ -123,14 +128,14 @@ impl Store {
     /// When the garbage table cannot be changed.
     pub(crate) fn put_aside(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         lsn: Lsn,
         (key, change): (&[u8], AsideChange<'_>),
         error: &Error,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        self.drive(|| scratch.abandon(&self.pool, stay))?;
+        self.drive(|| scratch.abandon(&self.pool, token))?;
         assert!(
             scratch.is_finished(),
             "nothing of the write is left half done"
@@ -151,7 +156,7 @@ impl Store {
         for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
             assert!(piece <= usize::from(u16::MAX), "pieces of another write");
             let key = aside_key(lsn, number, piece as u16);
-            self.put_row(stay, marks, &key, &encode_piece(bytes), scratch)?;
+            self.put_row(token, marks, &key, &encode_piece(bytes), scratch)?;
         }
         Ok(())
     }

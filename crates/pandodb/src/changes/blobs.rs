@@ -8,7 +8,7 @@ use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::lost::AsideChange;
 use pando_format::{Extent, Lsn, PageId};
-use pando_pool::{Marks, Stay};
+use pando_pool::{ApplyToken, Marks};
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 
@@ -48,7 +48,7 @@ impl Store {
     /// Puts a value in chunks. Returns as [`Store::apply`] does.
     pub(crate) fn apply_chunks(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         marks: Marks,
         key: &[u8],
@@ -56,11 +56,11 @@ impl Store {
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
         let old = match value.parts.contains(&ChunkPart::Kept) {
-            true => match self.old_list(stay, tree, key)? {
+            true => match self.old_list(token, tree, key)? {
                 Ok(old) => old,
                 Err(error) => {
                     let change = (key, AsideChange::PutUnknown);
-                    self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
+                    self.put_aside(token, tree, marks.lsn, change, &error, scratch)?;
                     return Ok((0, LeafFill::Enough));
                 }
             },
@@ -76,7 +76,7 @@ impl Store {
                 ChunkPart::Kept => kept(old.as_ref(), value.shape, index)?,
                 ChunkPart::New(new) => {
                     let stored = new.stored(value.shape, index, self.space.block_bytes());
-                    let page = self.drive(|| self.pool.adopt_chunk(stay, stored))?;
+                    let page = self.drive(|| self.pool.adopt_chunk(token, stored))?;
                     if let Some(ids) = value.ids {
                         ids.taken();
                     }
@@ -98,19 +98,19 @@ impl Store {
         self.statistics.tick(Ticker::Puts, 1);
         let inserted = loop {
             let inserted = self.change(scratch, |scratch| {
-                tree.try_insert_chunked(&self.pool, stay, marks, key, &bytes, scratch)
+                tree.try_insert_chunked(&self.pool, token, marks, key, &bytes, scratch)
             });
             let error = match inserted {
                 Ok(inserted) => break inserted,
                 Err(error) => error,
             };
-            if self.give_page_up(stay, tree, &error)? {
+            if self.give_page_up(token, tree, &error)? {
                 let change = (key, AsideChange::PutChunks(&bytes));
-                self.put_aside(stay, tree, marks.lsn, change, &error, scratch)?;
+                self.put_aside(token, tree, marks.lsn, change, &error, scratch)?;
                 return Ok((0, LeafFill::Enough));
             }
         };
-        self.end_change(stay, tree, marks.lsn, Some(&list), scratch)?;
+        self.end_change(token, tree, marks.lsn, Some(&list), scratch)?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
 
@@ -118,7 +118,7 @@ impl Store {
     /// reading it for good.
     fn old_list(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: Tree,
         key: &[u8],
     ) -> Result<std::result::Result<Option<ChunkList>, Error>> {
@@ -127,7 +127,7 @@ impl Store {
                 Ok(list) => return Ok(Ok(list)),
                 Err(error) => error,
             };
-            if self.give_page_up(stay, tree, &error)? {
+            if self.give_page_up(token, tree, &error)? {
                 return Ok(Err(error));
             }
         }
@@ -146,7 +146,7 @@ impl Store {
     /// more.
     pub(crate) fn bury(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         lsn: Lsn,
         new: Option<&ChunkList>,
         scratch: &mut Scratch,
@@ -155,13 +155,13 @@ impl Store {
         if bytes.is_empty() {
             return Ok(());
         }
-        let buried = self.bury_list(stay, lsn, &bytes, new, scratch);
+        let buried = self.bury_list(token, lsn, &bytes, new, scratch);
         unless_damaged(buried, "chunks of a value that is gone are leaked")
     }
 
     fn bury_list(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         lsn: Lsn,
         bytes: &[u8],
         new: Option<&ChunkList>,
@@ -189,7 +189,7 @@ impl Store {
         for row in dead.chunks(GARBAGE_CHUNKS_MAX) {
             let key = chunk_garbage_key(lsn, row[0]);
             let value = GarbageRow::encode_chunks(row);
-            self.apply(stay, GARBAGE, marks, &key, Some(&value), scratch)?;
+            self.apply(token, GARBAGE, marks, &key, Some(&value), scratch)?;
         }
         self.registry.want();
         Ok(())
@@ -302,16 +302,16 @@ mod tests {
             multi_lsn: Lsn(0),
         };
         let tree = table.state.tree().unwrap();
-        let pass = engine.store.pool.gate().try_enter().unwrap();
-        let stay = &engine.store.pool.stay(&pass);
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        let token = &engine.store.pool.apply_token(&guard);
         let applied =
             engine
                 .store
-                .apply_chunks(stay, tree, marks, b"k", value, &mut Scratch::new());
+                .apply_chunks(token, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
         // Before the batch has ended.
         assert!(engine.store.space.try_promise_ids(3, || 3).is_some());
-        drop((pass, ids));
+        drop((guard, ids));
     }
 
     #[test]

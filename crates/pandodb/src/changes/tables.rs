@@ -1,11 +1,11 @@
 //! One change of a table as a whole, with the gate closed: what batches and replay do alike.
 //!
-//! The tree that a table loses becomes a row of the garbage table, in the same stay; `garbage`
-//! takes it apart later. Rows are never in the log: this makes them from the catalogue.
+//! The tree that a table loses becomes a row of the garbage table, in the same apply section;
+//! `garbage` takes it apart later. Rows are never in the log: this makes them from the catalogue.
 
 use pando_format::catalogue::{TreeRow, filled_garbage_key, garbage_key};
 use pando_format::{Lsn, TreeId};
-use pando_pool::{Marks, Stay};
+use pando_pool::{ApplyToken, Marks};
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_tree::{Scratch, Tree, ValueReader};
@@ -32,7 +32,7 @@ impl Store {
     /// apart. `created` is who a new table is; None makes one.
     pub(crate) fn apply_change(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         change: Change<'_>,
         created: Option<&Arc<TableState>>,
         lsn: Lsn,
@@ -61,7 +61,7 @@ impl Store {
             };
             let key = garbage_key(lsn, index);
             self.apply(
-                stay,
+                token,
                 GARBAGE,
                 marks,
                 &key,
@@ -71,7 +71,7 @@ impl Store {
         }
         let name = change.name.as_bytes();
         let Some(new) = change.new else {
-            self.apply(stay, CATALOGUE, marks, name, None, scratch)?;
+            self.apply(token, CATALOGUE, marks, name, None, scratch)?;
             if let Some(state) = state {
                 self.tables.set_tree(&state, None);
             }
@@ -79,13 +79,13 @@ impl Store {
         };
         let tree = match change.filled {
             Some(filled) => {
-                self.unbury_filled(stay, filled, marks, scratch)?;
+                self.unbury_filled(token, filled, marks, scratch)?;
                 // A root that cannot be read is told to whoever reads the table, not to all others.
                 let _ = self.wire_root(filled.tree);
                 filled.tree
             }
             None => {
-                let tree = self.drive(|| Tree::create(&self.pool, stay, new))?;
+                let tree = self.drive(|| Tree::create(&self.pool, token, new))?;
                 self.wire_root(tree)?;
                 tree
             }
@@ -96,7 +96,7 @@ impl Store {
             tree: new,
             root: tree.root,
         };
-        self.apply(stay, CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
+        self.apply(token, CATALOGUE, marks, name, Some(&row.encode()), scratch)?;
         let table = match (state, created) {
             (Some(state), _) => state,
             (None, Some(created)) => created.clone(),
@@ -118,13 +118,13 @@ fn not_absent(name: &str, known: Tree, lsn: Lsn) -> Error {
 }
 
 impl Store {
-    /// The row of a filled tree goes: a table takes it, in the same stay.
+    /// The row of a filled tree goes: a table takes it, in the same apply section.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when there is no such tree.
     pub(crate) fn unbury_filled(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         filled: Filled,
         marks: Marks,
         scratch: &mut Scratch,
@@ -140,7 +140,7 @@ impl Store {
                 format!("{}: {id} at {root} was not filled", marks.lsn),
             ));
         }
-        self.apply(stay, GARBAGE, marks, &key, None, scratch)?;
+        self.apply(token, GARBAGE, marks, &key, None, scratch)?;
         Ok(())
     }
 }

@@ -376,11 +376,11 @@ mod tests {
             };
             let scratch = &mut Scratch::new();
             let key = key.to_be_bytes();
-            let pass = engine.store.pool.gate().try_enter().unwrap();
-            let stay = &engine.store.pool.stay(&pass);
+            let guard = engine.store.pool.gate().try_enter().unwrap();
+            let token = &engine.store.pool.apply_token(&guard);
             let put = engine
                 .store
-                .apply(stay, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
+                .apply(token, GARBAGE, marks, &key, Some(&[7; 3000]), scratch);
             put.unwrap();
         };
         let epochs = engine.store.pool.epochs();
@@ -417,11 +417,11 @@ mod tests {
                 multi_lsn: Lsn(0),
             };
             let scratch = &mut Scratch::new();
-            let pass = engine.store.pool.gate().try_enter().unwrap();
-            let stay = &engine.store.pool.stay(&pass);
+            let guard = engine.store.pool.gate().try_enter().unwrap();
+            let token = &engine.store.pool.apply_token(&guard);
             engine
                 .store
-                .apply(stay, GARBAGE, marks, key, Some(b"value"), scratch)
+                .apply(token, GARBAGE, marks, key, Some(b"value"), scratch)
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.lock_files();

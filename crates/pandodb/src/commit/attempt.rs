@@ -1,6 +1,6 @@
 //! Commit: credits, locks, gate, log, pages, marks, in this order.
 //!
-//! 1. Take log bytes, blocks and room for dirty frames; find the leaves and hold them.
+//! 1. Take log bytes, blocks and room for dirty frames; find the leaves and pin them.
 //! 2. Lock the stripes of the written keys, and share those of the keys that were read.
 //! 3. Enter the gate; check that tables and what was read are unchanged; append the record. From
 //!    here on what was read may be overwritten.
@@ -14,7 +14,7 @@
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
-use pando_pool::{Hold, Marks, Restart, Stay, StepShare};
+use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
@@ -48,7 +48,7 @@ pub(crate) struct CommitScratch {
     pub(crate) tree: Scratch,
     /// Where the leaves of the first writes are, by the positions of `order`.
     fingers: Vec<Finger>,
-    /// How often there was no share of holds.
+    /// How often there was no pin share.
     refusals: u32,
     /// Writes, from the first on, whose leaves were looked at.
     checked: usize,
@@ -178,14 +178,14 @@ struct Credits<'a> {
     _blocks: Promise<'a>,
     ids: IdPromise<'a>,
     // Dropped before the share that allows them.
-    _holds: Vec<Hold<'a>>,
+    _pins: Vec<PagePin<'a>>,
     _share: StepShare<'a>,
 }
 
 impl Engine {
     /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
     /// name trees that its tables have no more, and `scratch` what follows from them. `lent` are
-    /// the frames that the operation lends it, if it has a share of the hold budget. `look` is for
+    /// the frames that the operation lends it, if it has a pin share. `look` is for
     /// what was read and may have changed.
     pub(crate) fn try_commit(
         &self,
@@ -211,10 +211,10 @@ impl Engine {
             // more, so a promise that is made now holds.
             return Err(Stop::Gate.into());
         }
-        let Some(pass) = self.store.pool.gate().try_enter() else {
+        let Some(guard) = self.store.pool.gate().try_enter() else {
             return Err(Stop::Gate.into());
         };
-        let spending = self.begin_spending();
+        let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either seen, or comes later.
         let unchanged = |stamp| {
@@ -235,7 +235,7 @@ impl Engine {
         self.name_chunks(set)?;
         debug_assert!(self.holds_stripes(set, &locked), "who logs holds its keys");
         debug_assert!(set.trees_unchanged(), "the record names other trees");
-        spending.begin_changes();
+        section.begin_changes();
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);
         let lsn = self
@@ -246,20 +246,20 @@ impl Engine {
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
-        let stay = self.store.pool.stay(&pass);
-        self.apply_batch(&stay, set, places, lsn, &credits.ids, &mut scratch.tree)
+        let token = self.store.pool.apply_token(&guard);
+        self.apply_batch(&token, set, places, lsn, &credits.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
-        spending.check_ids(&credits.ids);
+        section.check_ids(&credits.ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
             "who applies holds its keys"
         );
         locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
-        spending.end_changes(credits.pages);
-        drop(spending);
-        drop(pass);
+        section.end_changes(credits.pages);
+        drop(section);
+        drop(guard);
         drop(locked);
         steps.end(CommitStep::Apply);
         let statistics = &self.store.statistics;
@@ -312,9 +312,11 @@ impl Engine {
         }
         let ids = self.promise_ids(set)?;
         let frames = scratch.order.len() as u64;
-        let share = self.holds.try_for_step(lent, frames, &mut scratch.refusals);
+        let share = self
+            .pin_budget
+            .try_for_step(lent, frames, &mut scratch.refusals);
         let Some(share) = share else {
-            return Err(Stop::Holds(frames).into());
+            return Err(Stop::Pins(frames).into());
         };
         let CommitScratch {
             order,
@@ -324,8 +326,8 @@ impl Engine {
             ..
         } = scratch;
         let most = share.frames() as usize;
-        let holds = self.hold_leaves(set, order, most, fingers, wanted)?;
-        assert!(holds.len() <= most, "more is held than the share allows");
+        let pins = self.pin_leaves(set, order, most, fingers, wanted)?;
+        assert!(pins.len() <= most, "more is pinned than the share allows");
         if order.len() > most {
             *checked = (*checked).max(most);
             self.check_leaves(set, order, checked, wanted)?;
@@ -337,7 +339,7 @@ impl Engine {
             garbage,
             _blocks: promise,
             ids,
-            _holds: holds,
+            _pins: pins,
             _share: share,
         })
     }
@@ -374,7 +376,7 @@ impl Engine {
     /// Step 4.
     fn apply_batch(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         set: &WriteSet,
         (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
@@ -391,7 +393,7 @@ impl Engine {
                 scratch.expect(&self.store.pool, finger);
             }
             if at + 1 < order.len() && lie_together(fingers, at) {
-                let done = self.apply_run(stay, set, &order[at..], marks, scratch);
+                let done = self.apply_run(token, set, &order[at..], marks, scratch);
                 if done > 0 {
                     at += done;
                     continue;
@@ -399,7 +401,7 @@ impl Engine {
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
-            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
+            self.apply_one(token, state, marks, (key, value), ids, scratch)?;
             at += 1;
         }
         Ok(())
@@ -409,7 +411,7 @@ impl Engine {
     /// before; how many they were.
     fn apply_run(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         set: &WriteSet,
         order: &[usize],
         marks: Marks,
@@ -425,7 +427,7 @@ impl Engine {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
             _ => None,
         });
-        let run = tree.put_run(&self.store.pool, stay, marks, entries.clone(), scratch);
+        let run = tree.put_run(&self.store.pool, token, marks, entries.clone(), scratch);
         assert!(run.new <= run.records, "more new keys than keys");
         assert!(run.records <= order.len(), "more was put than there is");
         if run.records > 0 {
@@ -444,7 +446,7 @@ impl Engine {
     /// Applies one write to the tree that `state` has now.
     pub(crate) fn apply_one(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         state: &Arc<TableState>,
         marks: Marks,
         (key, value): (&[u8], Option<Value<'_>>),
@@ -465,13 +467,13 @@ impl Engine {
                     ids: Some(ids),
                 };
                 self.store
-                    .apply_chunks(stay, tree, marks, key, value, scratch)?
+                    .apply_chunks(token, tree, marks, key, value, scratch)?
             }
             Some(Value::Bytes(value)) => {
                 self.store
-                    .apply(stay, tree, marks, key, Some(value), scratch)?
+                    .apply(token, tree, marks, key, Some(value), scratch)?
             }
-            None => self.store.apply(stay, tree, marks, key, None, scratch)?,
+            None => self.store.apply(token, tree, marks, key, None, scratch)?,
         };
         if entries != 0 {
             self.store.tables.add(state, entries);

@@ -1,4 +1,4 @@
-//! The leaves of a batch that is too large to hold them all: each was in memory once before the
+//! The leaves of a batch that is too large to pin them all: each was in memory once before the
 //! record is written, so that none of them is found to be damaged when it is too late to
 //! refuse (decision 061).
 //!

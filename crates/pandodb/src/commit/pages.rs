@@ -1,5 +1,5 @@
 //! How many pages a batch makes dirty at worst: for so many blocks are promised to it before its
-//! record is written. Debug builds compare the number with what happens (`spending.rs`).
+//! record is written. Debug builds compare the number with what happens (`section.rs`).
 //!
 //! A write changes its leaf, and may split it. A node above is changed when one below it is split,
 //! and is split itself when it is full. After a load all of them are full: a batch whose writes lie

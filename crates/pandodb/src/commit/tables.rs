@@ -1,13 +1,14 @@
 //! Batches that create, drop or empty tables. One engine thread applies each of them whole, with
 //! the apply gate closed, so that nobody sees a table half changed.
 //!
-//! The trees of dropped tables become rows of the garbage table, in the same stay; `garbage` takes
-//! them apart later. Rows are never in the log: this step and replay make them from the catalogue.
+//! The trees of dropped tables become rows of the garbage table, in the same apply section;
+//! `garbage` takes them apart later. Rows are never in the log: this step and replay make them from
+//! the catalogue.
 
 use pando_format::catalogue::{FIRST_USER_TREE, garbage_key};
 use pando_format::log::{BatchWriter, Operation, RecordKind};
 use pando_format::{Lsn, TreeId};
-use pando_pool::{Hold, Marks, Stay};
+use pando_pool::{ApplyToken, Marks, PagePin};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{park, thread_waker};
@@ -28,7 +29,7 @@ use crate::writes::set::{TableChange, Value, WriteSet};
 const PAGES_PER_CHANGE: u64 = 16;
 
 /// Leaves that stay in memory between the look at them and the change.
-const HELD_MAX: usize = 8;
+const PINNED_MAX: usize = 8;
 
 impl Engine {
     /// Body of the thread that changes tables.
@@ -109,16 +110,16 @@ impl Engine {
         })?;
         let ids = self.promise_ids(set)?;
         let closed = self.store.pool.gate().close();
-        let stay = self.store.pool.stay(&closed);
+        let token = self.store.pool.apply_token(&closed);
         // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(JobEnd::Conflict { watched });
         }
         self.check_empty(set)?;
-        let _held = self.hold_for_changes(set)?;
+        let _pinned = self.pin_for_changes(set)?;
         self.name_chunks(set)?;
         let record = (credit, &payload[..]);
-        let lsn = self.log_and_apply(&stay, set, &new_trees, record, &ids, pages)?;
+        let lsn = self.log_and_apply(&token, set, &new_trees, record, &ids, pages)?;
         drop(closed);
         drop((promise, ids));
         self.store.statistics.tick(Ticker::Commits, 1);
@@ -130,7 +131,7 @@ impl Engine {
     /// promised `pages`.
     fn log_and_apply(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         (credit, payload): (LogCredit<'_>, &[u8]),
@@ -139,19 +140,19 @@ impl Engine {
     ) -> Result<Lsn> {
         let before = self.log.reserved_end();
         assert_eq!(self.log.applied(), before, "a job is applied alone");
-        let spending = self.begin_spending();
-        spending.begin_changes();
+        let section = self.begin_section();
+        section.begin_changes();
         let lsn = self
             .log
             .append(credit, RecordKind::Batch, self.acknowledge(None), payload);
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
-        self.apply_structure(stay, set, new_trees, lsn, ids, &mut Scratch::new())
+        self.apply_structure(token, set, new_trees, lsn, ids, &mut Scratch::new())
             .map_err(|error| self.poisoned_by(&error))?;
-        spending.check_ids(ids);
+        section.check_ids(ids);
         self.log.mark_applied(lsn);
         assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");
-        spending.end_changes(pages);
+        section.end_changes(pages);
         Ok(lsn)
     }
 
@@ -183,22 +184,22 @@ impl Engine {
         Ok(TreeId(id))
     }
 
-    /// Reads the leaves that the batch changes and holds those of the system trees, so that what
+    /// Reads the leaves that the batch changes and pins those of the system trees, so that what
     /// is damaged is found before the batch is logged; the gate is closed.
-    fn hold_for_changes(&self, set: &WriteSet) -> Result<Vec<Hold<'_>>> {
-        let mut held = Vec::new();
+    fn pin_for_changes(&self, set: &WriteSet) -> Result<Vec<PagePin<'_>>> {
+        let mut pinned = Vec::new();
         for (table, change) in &set.table_changes {
             let name = set.tables[*table].state.name.as_bytes();
-            held.push(self.hold_leaf(CATALOGUE, name)?);
-            held.truncate(HELD_MAX);
+            pinned.push(self.pin_leaf(CATALOGUE, name)?);
+            pinned.truncate(PINNED_MAX);
             if matches!(change, TableChange::Take(_)) {
-                held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
+                pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
             }
         }
         let makes_only = |(_, change): &(usize, TableChange)| *change == TableChange::Create;
         if !set.table_changes.iter().all(makes_only) || set.len() > 0 {
             // Where the rows of trees and chunks go that have no name any more: after all others.
-            held.push(self.hold_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
+            pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
         }
         for (table, key, _) in set.writes() {
             if let Some(tree) = set.tables[table].state.tree()
@@ -208,13 +209,13 @@ impl Engine {
                     .drive(|| tree.try_locate(&self.store.pool, key))?;
             }
         }
-        Ok(held)
+        Ok(pinned)
     }
 
-    fn hold_leaf(&self, tree: Tree, key: &[u8]) -> Result<Hold<'_>> {
+    fn pin_leaf(&self, tree: Tree, key: &[u8]) -> Result<PagePin<'_>> {
         self.store.drive(|| {
             let finger = tree.try_locate(&self.store.pool, key)?.finger;
-            self.store.pool.hold(finger.page(), finger.hint())
+            self.store.pool.pin(finger.page(), finger.hint())
         })
     }
 
@@ -297,7 +298,7 @@ impl Engine {
     /// Applies the batch with the gate closed.
     fn apply_structure(
         &self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         lsn: Lsn,
@@ -328,7 +329,7 @@ impl Engine {
                 filled,
             };
             self.store.apply_change(
-                stay,
+                token,
                 change,
                 Some(&table.state),
                 lsn,
@@ -342,7 +343,7 @@ impl Engine {
         };
         for (table, key, value) in set.writes() {
             let state = &set.tables[table].state;
-            self.apply_one(stay, state, marks, (key, value), ids, scratch)?;
+            self.apply_one(token, state, marks, (key, value), ids, scratch)?;
             if let Some(tree) = state.tree() {
                 self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
             }

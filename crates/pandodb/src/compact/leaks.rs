@@ -13,7 +13,7 @@ use pando_format::catalogue::GarbageRow;
 use pando_format::lost::{AsideChange, AsideWrite, decode_aside_key, decode_piece, leak_key};
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, TreeId};
-use pando_pool::{Marks, Stay};
+use pando_pool::{ApplyToken, Marks};
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree, ValueReader};
 
 use crate::changes::blobs::decode_list;
@@ -48,7 +48,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         self.check()?;
         tracing::info!("writers wait until what was leaked is found");
         let closed = engine.store.pool.gate().close();
-        let reclaimed = reclaim(&engine.store, &engine.store.pool.stay(&closed));
+        let reclaimed = reclaim(&engine.store, &engine.store.pool.apply_token(&closed));
         drop(closed);
         if let Ok(count) = &reclaimed {
             tracing::info!(count, "what was leaked is free again");
@@ -58,7 +58,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 }
 
 /// With the gate closed: nobody else changes anything.
-fn reclaim(store: &Store, stay: &Stay<'_>) -> Result<u64> {
+fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
     let mut named = Named::of(store, &rows)?;
     for root in [CATALOGUE.root, GARBAGE.root] {
@@ -69,7 +69,7 @@ fn reclaim(store: &Store, stay: &Stay<'_>) -> Result<u64> {
         if !store.pool.is_used(page) || named.has(page) || !named.is_gone(page) {
             continue;
         }
-        store.drive(|| store.pool.free_unread(stay, page))?;
+        store.drive(|| store.pool.free_unread(token, page))?;
         count += 1;
     }
     if named.is_whole {
@@ -82,7 +82,7 @@ fn reclaim(store: &Store, stay: &Stay<'_>) -> Result<u64> {
             .iter()
             .filter(|(key, _)| key[..] >= leak_key(TreeId(0))[..]);
         for (key, _) in leaks {
-            store.apply(stay, GARBAGE, marks, key, None, &mut scratch)?;
+            store.apply(token, GARBAGE, marks, key, None, &mut scratch)?;
         }
     }
     Ok(count)

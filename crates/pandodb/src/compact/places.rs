@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use pando_device::{File, IoBuf};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::{Extent, PageId, StoredPage};
-use pando_pool::{Attempt, Restart, Stay};
+use pando_pool::{ApplyToken, Attempt, Restart};
 use pando_stats::Ticker;
 
 use crate::compact::progress::{CompactPhase, CompactProgress};
@@ -135,7 +135,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             }
             for page in group {
                 let _promise = self.room_to_change()?;
-                engine.in_gate(1, |engine, stay| engine.write_again(stay, *page, limit))?;
+                engine.in_gate(1, |engine, token| engine.write_again(token, *page, limit))?;
             }
         }
         Ok(())
@@ -176,7 +176,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 
 impl Engine {
     /// Marks `page` to be written again if it still ends behind `limit`.
-    fn write_again(&self, stay: &Stay<'_>, page: PageId, limit: u64) -> Attempt<()> {
+    fn write_again(&self, token: &ApplyToken<'_>, page: PageId, limit: u64) -> Attempt<()> {
         let mut latch = match self.store.pool.exclusive(page) {
             Ok(latch) => latch,
             // The page is gone.
@@ -186,7 +186,7 @@ impl Engine {
         let extent = self.store.pool.stored_extent(page);
         if latch.page() == page
             && extent.is_some_and(|extent| end_of(extent) > limit)
-            && latch.write_again(stay)?
+            && latch.write_again(token)?
         {
             self.store.statistics.tick(Ticker::CompactPages, 1);
         }
@@ -236,9 +236,9 @@ impl Engine {
             }
             let new = StoredPage { extent, ..old };
             // Only its word changes.
-            let moved = self.in_gate(0, |engine, stay| {
-                let same = stay.epoch() == epoch;
-                Ok(same && engine.store.pool.move_chunk(stay, page, old, new))
+            let moved = self.in_gate(0, |engine, token| {
+                let same = token.epoch() == epoch;
+                Ok(same && engine.store.pool.move_chunk(token, page, old, new))
             });
             if !matches!(moved, Ok(true)) {
                 self.store.space.free_all([extent]);

@@ -1,4 +1,4 @@
-//! Packing of all trees, level by level, a node in a stay in the gate of its own.
+//! Packing of all trees, level by level, a node in an apply section of its own.
 //!
 //! Inner levels come first, from the top, so that leaves that have the same parent are many; and
 //! once more behind the leaves, from the bottom, since they have fewer children then. Leaves are
@@ -111,9 +111,10 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             key,
             next,
         } = place;
-        Ok(self.engine.in_gate(MERGE_PAGES, |engine, stay| {
+        Ok(self.engine.in_gate(MERGE_PAGES, |engine, token| {
             let marks = engine.background_marks();
-            let packed = tree.try_pack(&engine.store.pool, stay, marks, key, *level, next, scratch);
+            let packed =
+                tree.try_pack(&engine.store.pool, token, marks, key, *level, next, scratch);
             unless_gone(*tree, packed)
         })?)
     }
@@ -121,9 +122,9 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     /// A root with one child takes its place.
     fn collapse(&mut self, tree: Tree, scratch: &mut Scratch) -> Part<()> {
         let _promise = self.room_to_change()?;
-        self.engine.in_gate(MERGE_PAGES, |engine, stay| {
+        self.engine.in_gate(MERGE_PAGES, |engine, token| {
             let marks = engine.background_marks();
-            let merged = tree.try_merge(&engine.store.pool, stay, marks, b"", scratch);
+            let merged = tree.try_merge(&engine.store.pool, token, marks, b"", scratch);
             unless_gone(tree, merged)
         })?;
         Ok(())

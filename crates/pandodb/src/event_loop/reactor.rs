@@ -7,7 +7,7 @@ use std::task::Waker;
 use pando_device::ChannelOptions;
 use pando_format::PageId;
 use pando_pool::Restart;
-use pando_pool::access::HoldToken;
+use pando_pool::access::PinToken;
 use pando_stats::Ticker;
 use pando_sync::{Arc, Mutex, Rank};
 
@@ -19,7 +19,7 @@ use crate::pages::fetcher::{Fetcher, Started};
 use crate::wait::reason::Stop;
 
 /// Most pages that a reactor keeps in memory for the operations that asked for them.
-const HELD_MAX: usize = 64;
+const PINNED_MAX: usize = 64;
 
 /// Reads and waiters of one event loop.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Reactor {
     /// Those that found all reads in use.
     crowded: Vec<Waker>,
     /// The pages loaded last, kept until newer ones come: whoever was woken finds them.
-    held: VecDeque<HoldToken>,
-    held_max: usize,
+    pinned: VecDeque<PinToken>,
+    pinned_max: usize,
 }
 
 impl Reactor {
@@ -46,13 +46,13 @@ impl Reactor {
             Rank::Reads,
             Fetcher::new(&engine.store, options)?,
         ));
-        let held_max = (engine.store.pool.frames() / 16).clamp(2, HELD_MAX);
+        let pinned_max = (engine.store.pool.frames() / 16).clamp(2, PINNED_MAX);
         Ok(Self {
             engine,
             fetcher,
             crowded: Vec::new(),
-            held: VecDeque::new(),
-            held_max,
+            pinned: VecDeque::new(),
+            pinned_max,
         })
     }
 
@@ -65,22 +65,22 @@ impl Reactor {
         let Self {
             engine,
             fetcher,
-            held,
-            held_max,
+            pinned,
+            pinned_max,
             ..
         } = self;
         let mut fetcher = fetcher.lock();
         let count = fetcher.reap(&engine.store, |_, page, result| {
             // An error is on the board for those who wait.
             if result.is_ok() {
-                while held.len() >= *held_max {
-                    if let Some(token) = held.pop_front() {
-                        engine.store.pool.release_hold(token);
+                while pinned.len() >= *pinned_max {
+                    if let Some(token) = pinned.pop_front() {
+                        engine.store.pool.unpin(token);
                     }
                 }
-                if let Ok(hold) = engine.store.pool.hold(page, 0) {
-                    held.push_back(hold.into_token());
-                    assert!(held.len() <= *held_max, "others need frames, too");
+                if let Ok(pin) = engine.store.pool.pin(page, 0) {
+                    pinned.push_back(pin.into_token());
+                    assert!(pinned.len() <= *pinned_max, "others need frames, too");
                 }
             }
         });
@@ -111,8 +111,8 @@ impl Reactor {
                 Started::Crowded => self.crowded.push(waker.clone()),
                 Started::Refused(restart) => {
                     // What this reactor holds may be what is missing.
-                    for token in self.held.drain(..) {
-                        self.engine.store.pool.release_hold(token);
+                    for token in self.pinned.drain(..) {
+                        self.engine.store.pool.unpin(token);
                     }
                     stop = Stop::Restart(restart);
                 }
@@ -203,8 +203,8 @@ fn start_wanted(engine: &Shared, fetcher: &mut Fetcher, wanted: &[PageId]) {
 impl Drop for Reactor {
     fn drop(&mut self) {
         self.fetcher.lock().drain(&self.engine.store, |_, _, _| ());
-        for token in self.held.drain(..) {
-            self.engine.store.pool.release_hold(token);
+        for token in self.pinned.drain(..) {
+            self.engine.store.pool.unpin(token);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::api::db::Db;
 use crate::engine::Engine;
 
 /// Everything that operations take and give back. At rest, with no operation between its attempts,
-/// each count is zero; reactors keep a few pages held as long as they live.
+/// each count is zero; reactors keep a few pages pinned as long as they live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occupancy {
     /// Pages that were claimed and whose read has not ended.
@@ -17,8 +17,8 @@ pub struct Occupancy {
     pub helped: u64,
     /// Channels that blocking calls have borrowed.
     pub channels: u64,
-    /// Frames of the hold budget that operations have a share of.
-    pub hold_frames: u64,
+    /// Frames of the pin budget that operations have a share of.
+    pub pin_frames: u64,
     /// Readers of values in chunks.
     pub chunk_readers: u64,
 }
@@ -34,7 +34,7 @@ impl Engine {
             wishes: self.reads.pending() as u64,
             helped: (self.helper.pending() + self.streams.pending()) as u64,
             channels: channels as u64,
-            hold_frames: self.holds.taken(),
+            pin_frames: self.pin_budget.taken(),
             chunk_readers: self.store.registry.readers(),
         }
     }

@@ -38,9 +38,9 @@ pub struct Report {
     /// Frames that hold the root of a table and are never emptied: a quarter at most.
     pub wired_frames: u64,
     /// Frames that operations have taken shares of, so that what they fetch stays.
-    pub hold_frames: u64,
+    pub pin_frames: u64,
     /// Most frames of such shares: a quarter of the pool.
-    pub hold_frames_max: u64,
+    pub pin_frames_max: u64,
     /// One past the largest page id.
     pub pages: u64,
     /// Bytes of the data file.
@@ -98,8 +98,8 @@ impl Db {
             frames: pool.frames() as u64,
             dirty_frames: pool.epochs().dirty_total(),
             wired_frames: pool.wired(),
-            hold_frames: engine.holds.taken(),
-            hold_frames_max: engine.holds.limit(),
+            pin_frames: engine.pin_budget.taken(),
+            pin_frames_max: engine.pin_budget.limit(),
             pages,
             data_bytes: engine.store.space.blocks() * engine.store.space.block_bytes(),
             data_free_bytes: (space.free_blocks() + discarded) * block_bytes,

@@ -9,7 +9,7 @@
 //! [`crate::Error::Closed`], if it needs what is not in memory.
 //!
 //! An operation whose pages leave again and again before it is polled goes to the helper, an
-//! engine thread that runs it as a blocking one, with a share of the hold budget: so it ends, and
+//! engine thread that runs it as a blocking one, with a pin share: so it ends, and
 //! no future ever keeps such a share.
 
 mod get;

@@ -14,7 +14,8 @@ use crate::load::stream::PageStream;
 use crate::load::tree::{HiddenTree, Leaf, NewChunks};
 use crate::streams::writer::ValueWriter;
 
-/// A leaf that names so many pages and chunks is full: what is hung in one stay is bounded.
+/// A leaf that names so many pages and chunks is full: what is hung in one apply section is
+/// bounded.
 const NAMED_MAX: usize = 2048;
 
 /// Fills an empty table with entries that come in the order of their keys: made by

@@ -1,7 +1,7 @@
 //! The hidden tree of a load: created with a row in the garbage table, grown leaf by leaf, and in
 //! the end taken by its table, or given up.
 //!
-//! A stay in the gate hangs leaves into the tree and makes the pool adopt their pages, so that each
+//! An apply section hangs leaves into the tree and makes the pool adopt their pages, so that each
 //! checkpoint has a whole tree. Rows of hidden trees of this life are left alone by those who look
 //! for garbage: a load says itself when it gives its tree up. Rows of an earlier life, whose loads
 //! have ended with it, are garbage like any other.
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use pando_format::catalogue::{TreeRow, filled_garbage_key};
 use pando_format::{Lsn, PageId, StoredPage, TreeId};
-use pando_pool::Stay;
+use pando_pool::ApplyToken;
 use pando_sync::Arc;
 use pando_tree::{Scratch, Tree};
 
@@ -25,14 +25,14 @@ use crate::wait::reason::{Step, Stop};
 use crate::writes::jobs::JobEnd;
 use crate::writes::set::{TableChange, WriteSet};
 
-/// Leaves that a stay hangs at most.
-const LEAVES_PER_STAY: usize = 32;
+/// Leaves that an apply section hangs at most.
+const LEAVES_PER_SECTION: usize = 32;
 /// Pages that it may make dirty: the last ones of all levels, and new ones. Separators are a
 /// quarter of a page at most, so that a node which has been split off is full after three more: of
 /// so many leaves there are at most half as many new nodes, over all levels.
-const PAGES_PER_STAY: u64 = 16 + LEAVES_PER_STAY as u64 / 2 + 8;
-/// Pages and chunks that a stay makes the pool adopt, but for those of its last leaf.
-const ADOPTED_PER_STAY: usize = 512;
+const PAGES_PER_SECTION: u64 = 16 + LEAVES_PER_SECTION as u64 / 2 + 8;
+/// Pages and chunks that an apply section makes the pool adopt, but for those of its last leaf.
+const ADOPTED_PER_SECTION: usize = 512;
 /// So many times as many mapping changes as ask for a checkpoint are waited for.
 const EPOCHS_LONG: usize = 2;
 
@@ -92,9 +92,10 @@ impl HiddenTree {
         );
         let mut scratch = Scratch::new();
         let _promise = engine.block(|_| engine.promise_pages())?;
-        let tree = engine.in_open_gate(|engine, stay| {
-            let tree = Tree::create(&engine.store.pool, stay, id)?;
-            // From here on something has changed: the stay ends only when all of it is done.
+        let tree = engine.in_open_gate(|engine, token| {
+            let tree = Tree::create(&engine.store.pool, token, id)?;
+            // From here on something has changed: the apply section ends only when all of it is
+            // done.
             let row = TreeRow {
                 tree: id,
                 root: tree.root,
@@ -104,7 +105,7 @@ impl HiddenTree {
             let noted = engine.store.wire_root(tree).and_then(|()| {
                 engine
                     .store
-                    .apply(stay, GARBAGE, marks, &key, Some(&row), &mut scratch)
+                    .apply(token, GARBAGE, marks, &key, Some(&row), &mut scratch)
             });
             if let Err(error) = noted {
                 engine.poison(error);
@@ -143,16 +144,16 @@ impl HiddenTree {
             } = self;
             engine.wait_for_short_epoch()?;
             let _promise = engine.block(|_| engine.promise_pages())?;
-            let (mut adopted, mut room) = (0, left.min(LEAVES_PER_STAY));
-            engine.in_open_gate(|engine, stay| {
-                while room > 0 && adopted < ADOPTED_PER_STAY {
+            let (mut adopted, mut room) = (0, left.min(LEAVES_PER_SECTION));
+            engine.in_open_gate(|engine, token| {
+                while room > 0 && adopted < ADOPTED_PER_SECTION {
                     let leaf = &leaves[0];
                     let (separator, page) = (&leaf.separator, leaf.page);
-                    tree.try_append_leaf(&engine.store.pool, stay, separator, page, scratch)?;
+                    tree.try_append_leaf(&engine.store.pool, token, separator, page, scratch)?;
                     // Nothing fails from here to the end of the leaf.
                     let leaf = leaves.pop_front().expect("looked at above");
                     let pages = written.drain(..leaf.pages);
-                    adopted += leaf.adopt(engine, stay, pages);
+                    adopted += leaf.adopt(engine, token, pages);
                     left -= 1;
                     room -= 1;
                 }
@@ -198,7 +199,7 @@ impl Leaf {
     fn adopt(
         mut self,
         engine: &Engine,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         written: impl Iterator<Item = (PageId, StoredPage)>,
     ) -> usize {
         assert!(
@@ -214,7 +215,7 @@ impl Leaf {
                 engine.store.pool.return_id(page);
                 engine.store.space.free_all([stored.extent]);
             } else {
-                engine.store.pool.adopt(stay, page, stored);
+                engine.store.pool.adopt(token, page, stored);
             }
         }
         assert_eq!(
@@ -224,7 +225,7 @@ impl Leaf {
         );
         for value in &mut self.chunks {
             for (page, stored) in value.stored() {
-                engine.store.pool.adopt(stay, page, stored);
+                engine.store.pool.adopt(token, page, stored);
             }
             count += value.ids.len();
             let named = value.draft.name();
@@ -236,13 +237,13 @@ impl Leaf {
 }
 
 impl Engine {
-    /// Blocks for what a stay of a load makes dirty.
+    /// Blocks for what an apply section of a load makes dirty.
     fn promise_pages(&self) -> Step<Promise<'_>> {
         self.check_writable()?;
         if self.store.life.is_short() {
             return Err(self.store.shortage_error().into());
         }
-        let blocks = PAGES_PER_STAY * u64::from(self.store.page_blocks());
+        let blocks = PAGES_PER_SECTION * u64::from(self.store.page_blocks());
         let committed = || self.store.committed_blocks();
         let Some(promise) = self.store.space.try_promise(blocks, committed, false) else {
             if self.store.space.is_full() {
@@ -251,7 +252,7 @@ impl Engine {
             }
             return Err(Stop::Blocks(blocks).into());
         };
-        if !self.store.dirty_room(PAGES_PER_STAY) {
+        if !self.store.dirty_room(PAGES_PER_SECTION) {
             return Err(Stop::Dirty.into());
         }
         self.promise_page_ids(0)?;
@@ -261,14 +262,14 @@ impl Engine {
     /// As [`Engine::in_gate`], for a store that may be closed meanwhile.
     fn in_open_gate<T>(
         &self,
-        mut step: impl FnMut(&Self, &Stay<'_>) -> pando_pool::Attempt<T>,
+        mut step: impl FnMut(&Self, &ApplyToken<'_>) -> pando_pool::Attempt<T>,
     ) -> Result<T> {
-        let done = self.in_gate(PAGES_PER_STAY, |engine, stay| {
+        let done = self.in_gate(PAGES_PER_SECTION, |engine, token| {
             // In the gate: who closes the store looks at what is dirty behind this.
             if engine.store.life.is_closing() {
                 return Ok(None);
             }
-            step(engine, stay).map(Some)
+            step(engine, token).map(Some)
         })?;
         done.ok_or(Error::Closed)
     }

@@ -2,7 +2,7 @@
 //! places (decision 037).
 //!
 //! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
-//! would otherwise wait for it. Never enters the gate, takes a stripe or a share of holds.
+//! would otherwise wait for it. Never enters the gate, takes a stripe or a pin share.
 
 use pando_device::File;
 use pando_format::{Epoch, Extent, FrameIndex};
@@ -287,14 +287,14 @@ mod tests {
             lsn: engine.log.reserved_end(),
             multi_lsn: Lsn(0),
         };
-        let (pass, scratch) = (
+        let (guard, scratch) = (
             engine.store.pool.gate().try_enter().unwrap(),
             &mut Scratch::new(),
         );
-        let stay = &engine.store.pool.stay(&pass);
+        let token = &engine.store.pool.apply_token(&guard);
         let put = engine
             .store
-            .apply(stay, GARBAGE, marks, key, Some(b"value"), scratch);
+            .apply(token, GARBAGE, marks, key, Some(b"value"), scratch);
         put.unwrap();
     }
 
@@ -308,9 +308,11 @@ mod tests {
 
     /// A bug, or memory that fails: the leaf has more entries than room for them.
     fn corrupt(engine: &Engine) {
-        let pass = engine.store.pool.gate().try_enter().unwrap();
+        let guard = engine.store.pool.gate().try_enter().unwrap();
         let mut latch = engine.store.pool.exclusive(GARBAGE.root).unwrap();
-        let mut page = latch.modify(&engine.store.pool.stay(&pass)).unwrap();
+        let mut page = latch
+            .modify(&engine.store.pool.apply_token(&guard))
+            .unwrap();
         page.store(WORD_HEAP, u64::MAX);
     }
 

@@ -209,9 +209,9 @@ fn create_files(device: &AnyDevice) -> Result<(MappingFiles, AnyFile)> {
 
 fn create_system_trees(store: &Store) -> Result<()> {
     let closed = store.pool.gate().close();
-    let stay = store.pool.stay(&closed);
+    let token = store.pool.apply_token(&closed);
     for tree in [CATALOGUE, GARBAGE] {
-        let made = store.drive(|| Tree::create(&store.pool, &stay, tree.id))?;
+        let made = store.drive(|| Tree::create(&store.pool, &token, tree.id))?;
         assert_eq!(
             made.root, tree.root,
             "the first pages are the roots of the system trees"

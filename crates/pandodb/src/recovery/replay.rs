@@ -6,7 +6,7 @@ use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::chunks::ChunkPart;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::{Lsn, TreeId};
-use pando_pool::{Marks, Stay};
+use pando_pool::{ApplyToken, Marks};
 use pando_sync::Arc;
 use pando_tree::{LeafFill, Scratch, Tree};
 
@@ -75,23 +75,23 @@ impl<'a> Replay<'a> {
         let store = self.store;
         // For each batch anew: whoever listens to the recovery is called between two of them.
         let closed = store.pool.gate().close();
-        let stay = &store.pool.stay(&closed);
+        let token = &store.pool.apply_token(&closed);
         for (index, operation) in batch.enumerate() {
             match operation.map_err(|damage| damaged(damage.what))? {
                 Operation::Put { tree, key, value } => {
-                    self.write(stay, tree, marks, key, Write::Put(value))?;
+                    self.write(token, tree, marks, key, Write::Put(value))?;
                 }
                 Operation::PutChunks { tree, key, value } => {
-                    self.write(stay, tree, marks, key, Write::PutChunks(value))?;
+                    self.write(token, tree, marks, key, Write::PutChunks(value))?;
                 }
                 Operation::Delete { tree, key } => {
-                    self.write(stay, tree, marks, key, Write::Delete)?
+                    self.write(token, tree, marks, key, Write::Delete)?
                 }
                 Operation::CreateTable { name, tree } => {
-                    self.change(stay, name, (None, Some(tree), None), lsn, index)?;
+                    self.change(token, name, (None, Some(tree), None), lsn, index)?;
                 }
                 Operation::DropTable { name, tree } => {
-                    self.change(stay, name, (Some(tree), None, None), lsn, index)?;
+                    self.change(token, name, (Some(tree), None, None), lsn, index)?;
                 }
                 Operation::ReplaceTable {
                     name,
@@ -99,7 +99,7 @@ impl<'a> Replay<'a> {
                     new_tree,
                 } => {
                     self.change(
-                        stay,
+                        token,
                         name,
                         (Some(old_tree), Some(new_tree), None),
                         lsn,
@@ -116,7 +116,7 @@ impl<'a> Replay<'a> {
                     let tree = Tree { id: new_tree, root };
                     let filled = Some(Filled { tree, entries });
                     self.change(
-                        stay,
+                        token,
                         name,
                         (Some(old_tree), Some(new_tree), filled),
                         lsn,
@@ -146,7 +146,7 @@ impl<'a> Replay<'a> {
 
     fn write(
         &mut self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         tree: TreeId,
         marks: Marks,
         key: &[u8],
@@ -176,8 +176,8 @@ impl<'a> Replay<'a> {
             })?;
         let (store, scratch) = (self.store, &mut self.scratch);
         let (entries, fill) = match write {
-            Write::Put(value) => store.apply(stay, known, marks, key, Some(value), scratch)?,
-            Write::Delete => store.apply(stay, known, marks, key, None, scratch)?,
+            Write::Put(value) => store.apply(token, known, marks, key, Some(value), scratch)?,
+            Write::Delete => store.apply(token, known, marks, key, None, scratch)?,
             Write::PutChunks(value) => {
                 let parts: Vec<ChunkPart> = value.parts().collect();
                 let value = NewValue {
@@ -186,7 +186,7 @@ impl<'a> Replay<'a> {
                     parts: &parts,
                     ids: None,
                 };
-                store.apply_chunks(stay, known, marks, key, value, scratch)?
+                store.apply_chunks(token, known, marks, key, value, scratch)?
             }
         };
         if entries != 0 {
@@ -216,7 +216,7 @@ impl<'a> Replay<'a> {
 
     fn change(
         &mut self,
-        stay: &Stay<'_>,
+        token: &ApplyToken<'_>,
         name: &[u8],
         (old, new, filled): (Option<TreeId>, Option<TreeId>, Option<Filled>),
         lsn: Lsn,
@@ -237,7 +237,7 @@ impl<'a> Replay<'a> {
             filled,
         };
         self.store
-            .apply_change(stay, change, None, lsn, index as u32, &mut self.scratch)
+            .apply_change(token, change, None, lsn, index as u32, &mut self.scratch)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Operations that block: driven step by step, the thread parked where a step has to
 //! wait (decision 057).
 //!
-//! One that faults again and again takes a share of the hold budget, the only one that it ever has:
+//! One that faults again and again takes a pin share, the only one that it ever has:
 //! most of it keeps what was fetched in memory, the rest is lent to its steps. So whoever waits for
 //! a share has none, and all that have one come to their end.
 
 use pando_format::PageId;
-use pando_pool::{Hold, HoldShare, Restart};
+use pando_pool::{PagePin, PinShare, Restart};
 use pando_stats::Ticker;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{park, thread_waker};
@@ -17,14 +17,14 @@ use crate::pages::store::pause;
 use crate::profile::{self, Wait};
 use crate::wait::reason::{Halt, Step, Stop};
 
-/// Faults of one operation before it takes a share of the hold budget.
+/// Faults of one operation before it takes a pin share.
 const FAULTS_FREE: u32 = 6;
-/// Frames that a point operation may have to hold: a tall tree and its sibling.
-const POINT_HOLDS: u64 = 12;
+/// Frames that a point operation may have to pin: a tall tree and its sibling.
+const POINT_PINS: u64 = 12;
 
 impl Engine {
     /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in
-    /// again and again are held for it, within the hold budget.
+    /// again and again are pinned for it, within the pin budget.
     pub(crate) fn block<T>(&self, mut step: impl FnMut(&mut Blocked<'_>) -> Step<T>) -> Result<T> {
         let mut blocked = Blocked {
             engine: self,
@@ -33,9 +33,9 @@ impl Engine {
             refusals: 0,
             wanted: Vec::new(),
             writes: 0,
-            holds: Vec::new(),
+            pins: Vec::new(),
             places: 0,
-            held: 0,
+            pinned: 0,
             share: None,
         };
         loop {
@@ -53,34 +53,34 @@ pub(crate) struct Blocked<'a> {
     engine: &'a Engine,
     turns: u32,
     faults: u32,
-    /// How often there was no share of holds.
+    /// How often there was no pin share.
     refusals: u32,
     /// Pages that the step asks for beside the one it faulted on.
     pub(crate) wanted: Vec<PageId>,
-    /// Writes whose leaves the step is going to hold.
+    /// Writes whose leaves the step is going to pin.
     writes: u64,
     // Dropped before the share that allows them.
-    holds: Vec<Option<Hold<'a>>>,
-    /// Most pages that are held for the steps; what the share has beyond them is lent.
+    pins: Vec<Option<PagePin<'a>>>,
+    /// Most pages that are pinned for the steps; what the share has beyond them is lent.
     places: usize,
-    /// Pages that were held so far: the oldest makes room.
-    held: usize,
-    share: Option<HoldShare<'a>>,
+    /// Pages that were pinned so far: the oldest makes room.
+    pinned: usize,
+    share: Option<PinShare<'a>>,
 }
 
 impl<'a> Blocked<'a> {
-    /// Frames that a step which commits `writes` may hold: None while the operation has no share,
+    /// Frames that a step which commits `writes` may pin: None while the operation has no share,
     /// and the step takes its own.
     pub(crate) fn lend(&mut self, writes: usize) -> Option<u64> {
         self.writes = writes as u64;
         let frames = self.share.as_ref()?.frames();
         assert!(
             self.places as u64 <= frames,
-            "more is held than the share allows"
+            "more is pinned than the share allows"
         );
         let lent = frames - self.places as u64;
-        // When more pages than are held were fetched for it, it was too much at once.
-        let rounds = self.held / self.places;
+        // When more pages than are pinned were fetched for it, it was too much at once.
+        let rounds = self.pinned / self.places;
         Some(lent >> rounds.min(63)).map(|lent| lent.max(1))
     }
 
@@ -130,7 +130,7 @@ impl<'a> Blocked<'a> {
             // Those of a batch; the pages of a value are copied one after the other.
             let most = (self.places as u64).min(self.writes) as usize;
             for page in &wanted[..most.min(wanted.len() - 1)] {
-                self.hold(*page);
+                self.pin(*page);
             }
             wanted.clear();
             self.wanted = wanted;
@@ -138,46 +138,46 @@ impl<'a> Blocked<'a> {
         self.engine.store.fetch(page)?;
         profile::end(begun, Wait::Page);
         // A page that is gone again is faulted in again.
-        if self.share.is_some() && !self.hold(page) {
+        if self.share.is_some() && !self.pin(page) {
             pause(&mut self.turns);
         }
         Ok(())
     }
 
     /// Takes the operation's share: for the pages of a descent, and of a batch for the leaf of each
-    /// write twice, to be fetched and to be held by the step.
+    /// write twice, to be fetched and to be pinned by the step.
     fn take_share(&mut self) -> Result<()> {
-        self.engine.store.statistics.tick(Ticker::HoldBudgets, 1);
-        let frames = POINT_HOLDS + 2 * self.writes;
+        self.engine.store.statistics.tick(Ticker::PinShares, 1);
+        let frames = POINT_PINS + 2 * self.writes;
         let share = loop {
-            if let Some(share) = self.engine.holds.try_take(frames, &mut self.refusals) {
+            if let Some(share) = self.engine.pin_budget.try_take(frames, &mut self.refusals) {
                 break share;
             }
-            self.park_on(&Stop::Holds(frames))?;
+            self.park_on(&Stop::Pins(frames))?;
         };
         let lent = match self.writes {
             0 => 0,
-            _ => (share.frames().saturating_sub(POINT_HOLDS) / 2).max(1),
+            _ => (share.frames().saturating_sub(POINT_PINS) / 2).max(1),
         };
         assert!(
             lent < share.frames(),
             "a place for the page that is missing"
         );
         self.places = (share.frames() - lent) as usize;
-        self.holds.resize_with(self.places, || None);
+        self.pins.resize_with(self.places, || None);
         self.share = Some(share);
         Ok(())
     }
 
-    /// Holds a page that was fetched, in the place of the oldest one. False if it is gone again.
-    fn hold(&mut self, page: PageId) -> bool {
-        let place = &mut self.holds[self.held % self.places];
+    /// Pins a page that was fetched, in the place of the oldest one. False if it is gone again.
+    fn pin(&mut self, page: PageId) -> bool {
+        let place = &mut self.pins[self.pinned % self.places];
         *place = None;
-        let Ok(hold) = self.engine.store.pool.hold(page, 0) else {
+        let Ok(pin) = self.engine.store.pool.pin(page, 0) else {
             return false;
         };
-        *place = Some(hold);
-        self.held += 1;
+        *place = Some(pin);
+        self.pinned += 1;
         true
     }
 }

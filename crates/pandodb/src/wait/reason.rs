@@ -35,8 +35,8 @@ pub(crate) enum Stop {
     Chunks,
     /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] ends.
     Dirty,
-    /// So many frames of the hold budget.
-    Holds(u64),
+    /// So many frames of the pin budget.
+    Pins(u64),
     /// All batches up to the LSN to be applied.
     Applied(Lsn),
     /// The record of the LSN to be durable.
@@ -93,7 +93,7 @@ impl Stop {
             Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Ticker::RestartsBlocks,
             Self::Chunks | Self::Durable(_) => return None,
             Self::Dirty => Ticker::RestartsDirty,
-            Self::Holds(_) => Ticker::RestartsHolds,
+            Self::Pins(_) => Ticker::RestartsPins,
             Self::Applied(_) => Ticker::RestartsApplied,
             Self::Job(_) => Ticker::RestartsJob,
         })
@@ -110,7 +110,7 @@ impl Stop {
             Self::LogSpace(_) => Wait::LogSpace,
             Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Wait::Blocks,
             Self::Dirty => Wait::Dirty,
-            Self::Holds(_) => Wait::Holds,
+            Self::Pins(_) => Wait::Pins,
             Self::Applied(_) => Wait::Applied,
             Self::Job(_) => Wait::Job,
             Self::Durable(_) => Wait::Durable,

@@ -102,11 +102,11 @@ impl Engine {
                 self.store.pool.work().notify_all();
                 !self.store.is_dirty_high()
             }
-            Stop::Holds(frames) => {
+            Stop::Pins(frames) => {
                 // Those who have shares and wait for others wait for each other.
-                assert_none(&[Kind::Share]);
-                self.holds.waiters().register(waker);
-                self.holds.has_room(*frames)
+                assert_none(&[Kind::PinShare]);
+                self.pin_budget.waiters().register(waker);
+                self.pin_budget.has_room(*frames)
             }
             Stop::Applied(lsn) => {
                 let applied = self.log.request_applied(*lsn, waker);

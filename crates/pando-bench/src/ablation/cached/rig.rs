@@ -3,7 +3,7 @@
 use pando_format::{Compression, Lsn, PageSize, TreeId};
 use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::Statistics;
-use pando_sync::gate::Pass;
+use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{Scratch, Tree, check_page, prepare_image};
 
@@ -22,7 +22,7 @@ pub(super) const ENTRY_BYTES: u64 = 128;
 const FRAMES_SPARE: usize = 256;
 
 /// Goes into the gate of `pool`, which nobody closes here.
-pub(super) fn pass(pool: &Pool) -> Pass<'_> {
+pub(super) fn enter(pool: &Pool) -> GateGuard<'_> {
     pool.gate().try_enter().expect("nothing here ends an epoch")
 }
 
@@ -61,7 +61,8 @@ impl Rig {
             during: "mapping memory".to_owned(),
             source,
         })?;
-        let tree = Tree::create(&pool, &pool.stay(&pass(&pool)), TreeId(1)).map_err(refusal)?;
+        let tree =
+            Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(1)).map_err(refusal)?;
         let root = retry(|| pool.exclusive(tree.root))?;
         root.wire();
         drop(root);
@@ -90,8 +91,17 @@ impl Rig {
             multi_lsn: Lsn(0),
         };
         let (pool, tree) = (&self.pool, &self.tree);
-        retry(|| tree.try_insert(pool, &pool.stay(&pass(pool)), marks, key, value, scratch))?;
-        retry(|| scratch.try_finish(pool, &pool.stay(&pass(pool))))
+        retry(|| {
+            tree.try_insert(
+                pool,
+                &pool.apply_token(&enter(pool)),
+                marks,
+                key,
+                value,
+                scratch,
+            )
+        })?;
+        retry(|| scratch.try_finish(pool, &pool.apply_token(&enter(pool))))
     }
 }
 

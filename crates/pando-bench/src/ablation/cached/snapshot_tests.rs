@@ -10,7 +10,7 @@ use pando_tree::node::view::Node;
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use super::descent::{self, Found, Freely, Way};
-use super::rig::{Rig, is_value_of, pass, value_of};
+use super::rig::{Rig, enter, is_value_of, value_of};
 use super::snapshot::{FromSnapshot, RootSnapshot};
 
 const KEYS: u64 = 1000;
@@ -44,10 +44,18 @@ fn read(rig: &Rig, snapshot: &mut RootSnapshot, number: u64) -> Attempt<bool> {
 fn remove(rig: &Rig, number: u64) {
     let (pool, tree, key) = (&rig.pool, &rig.tree, key_of(rig, number));
     let mut scratch = Scratch::new();
-    let removed = tree.try_remove(pool, &pool.stay(&pass(pool)), MARKS, &key, &mut scratch);
-    scratch.try_finish(pool, &pool.stay(&pass(pool))).unwrap();
+    let removed = tree.try_remove(
+        pool,
+        &pool.apply_token(&enter(pool)),
+        MARKS,
+        &key,
+        &mut scratch,
+    );
+    scratch
+        .try_finish(pool, &pool.apply_token(&enter(pool)))
+        .unwrap();
     if removed.unwrap().leaf_fill == LeafFill::Empty {
-        tree.try_remove_empty(pool, &pool.stay(&pass(pool)), MARKS, &key)
+        tree.try_remove_empty(pool, &pool.apply_token(&enter(pool)), MARKS, &key)
             .unwrap();
     }
 }
@@ -192,14 +200,18 @@ fn a_tree_of_one_leaf_has_no_copy_and_is_read() {
         let tree = &rig.tree;
         let removed = tree.try_remove(
             &rig.pool,
-            &rig.pool.stay(&pass(&rig.pool)),
+            &rig.pool.apply_token(&enter(&rig.pool)),
             MARKS,
             &key,
             &mut scratch,
         );
         if removed.unwrap().leaf_fill == LeafFill::Empty {
-            let removed =
-                tree.try_remove_empty(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), MARKS, &key);
+            let removed = tree.try_remove_empty(
+                &rig.pool,
+                &rig.pool.apply_token(&enter(&rig.pool)),
+                MARKS,
+                &key,
+            );
             removed.unwrap();
         }
     }
@@ -226,7 +238,12 @@ fn move_page(rig: &Rig, page: PageId) {
     while !pool.is_on_disk(page) {
         pool.sweep(pool.frames(), 1, &mut Vec::new());
     }
-    let other = pool.allocate(&pool.stay(&pass(pool)), TreeId(9), PageKind::Overflow, 0);
+    let other = pool.allocate(
+        &pool.apply_token(&enter(pool)),
+        TreeId(9),
+        PageKind::Overflow,
+        0,
+    );
     assert_eq!(other.unwrap().hint() - 1, frame, "it is used at once");
     let Ok(LoadStart::Claimed(ticket)) = pool.begin_load(page) else {
         panic!("nobody else reads");
@@ -282,7 +299,11 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
     let mut scratch = Scratch::new();
     while !rig
         .tree
-        .try_dismantle(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), &mut scratch)
+        .try_dismantle(
+            &rig.pool,
+            &rig.pool.apply_token(&enter(&rig.pool)),
+            &mut scratch,
+        )
         .unwrap()
         .done
     {}
@@ -290,7 +311,12 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
     // Its page becomes the root of another tree.
     let mut others = Vec::new();
     while others.last() != Some(&rig.tree.root) {
-        let other = Tree::create(&rig.pool, &rig.pool.stay(&pass(&rig.pool)), TreeId(5)).unwrap();
+        let other = Tree::create(
+            &rig.pool,
+            &rig.pool.apply_token(&enter(&rig.pool)),
+            TreeId(5),
+        )
+        .unwrap();
         others.push(other.root);
     }
     assert!(read(&rig, &mut snapshot, 1).is_err());

@@ -1,6 +1,6 @@
 //! A burst of SETs: each runs as it does alone, but all in one transaction.
 //!
-//! One record of the log, one stay in the gate, one look at each leaf. Others see all of them or
+//! One record of the log, one apply section, one look at each leaf. Others see all of them or
 //! none: that is one of the orders that single SETs may have. A SET reads before it writes, so one
 //! that has to wait for a page has written nothing: those in front of it are committed.
 

@@ -1,17 +1,18 @@
-//! How many stays in the gate have begun and ended: see `spending`.
+//! How many apply sections have begun and ended: see `section`.
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// How many stays have begun and ended. On lines of their own: reads look at what lies beside.
+/// How many apply sections have begun and ended. On lines of their own: reads look at what lies
+/// beside.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Stays {
+pub(crate) struct ApplySections {
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-impl Stays {
-    /// A stay begins; its number, and whether nobody else was inside.
+impl ApplySections {
+    /// An apply section begins; its number, and whether nobody else was inside.
     pub(crate) fn begin(&self) -> (u64, bool) {
         // SeqCst: of two that are inside at the same time one sees the other.
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
@@ -19,12 +20,12 @@ impl Stays {
         (number, number == ended + 1)
     }
 
-    /// True if no stay has begun since the one of `number`.
+    /// True if no apply section has begun since the one of `number`.
     pub(crate) fn is_last(&self, number: u64) -> bool {
         number == self.begun.load(Ordering::SeqCst)
     }
 
-    /// A stay has ended.
+    /// An apply section has ended.
     pub(crate) fn end(&self) {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }

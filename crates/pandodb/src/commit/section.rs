@@ -1,4 +1,4 @@
-//! What a stay in the gate does: whether its changes came to their end, and whether it makes no
+//! What an apply section does: whether its changes came to their end, and whether it makes no
 //! more pages dirty than blocks were promised for.
 //!
 //! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A
@@ -6,9 +6,9 @@
 //! later.
 //!
 //! The pool counts dirty frames for all at once. Whoever is alone in the gate knows more: nobody
-//! else adds to them meanwhile, and the cleaner only takes away. So a stay that was alone from its
-//! beginning to its end is checked; the others are not. That in debug builds only: the counts are
-//! lines that all cores share.
+//! else adds to them meanwhile, and the cleaner only takes away. So an apply section that was alone
+//! from its beginning to its end is checked; the others are not. That in debug builds only: the
+//! counts are lines that all cores share.
 
 use std::cell::Cell;
 
@@ -18,8 +18,8 @@ use pando_sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::space::promises::IdPromise;
 
-/// A stay in the gate.
-pub(crate) struct Spending<'a> {
+/// An apply section.
+pub(crate) struct ApplySection<'a> {
     engine: &'a Engine,
     number: u64,
     /// Nobody was inside when it began.
@@ -34,10 +34,10 @@ pub(crate) struct Spending<'a> {
 }
 
 impl Engine {
-    /// A stay begins: the caller is in the gate, and leaves it behind the drop.
-    pub(crate) fn begin_spending(&self) -> Spending<'_> {
+    /// An apply section begins: the caller is in the gate, and leaves it behind the drop.
+    pub(crate) fn begin_section(&self) -> ApplySection<'_> {
         if !cfg!(debug_assertions) {
-            return Spending {
+            return ApplySection {
                 engine: self,
                 number: 0,
                 is_alone: false,
@@ -47,22 +47,22 @@ impl Engine {
                 is_changing: Cell::new(false),
             };
         }
-        let (number, is_alone) = self.stays.begin();
+        let (number, is_alone) = self.apply_sections.begin();
         let epoch = self.store.pool.epochs().current();
-        Spending {
+        ApplySection {
             engine: self,
             number,
             is_alone,
             epoch,
             dirty: self.store.pool.epochs().dirty(epoch),
-            // Relaxed, as below: a stay that is alone sees its own.
+            // Relaxed, as below: an apply section that is alone sees its own.
             aside: self.store.aside_number.load(Ordering::Relaxed),
             is_changing: Cell::new(false),
         }
     }
 }
 
-impl Spending<'_> {
+impl ApplySection<'_> {
     /// From here on pages are changed.
     pub(crate) fn begin_changes(&self) {
         self.is_changing.set(true);
@@ -80,7 +80,7 @@ impl Spending<'_> {
         }
         let now = self.engine.store.pool.epochs().dirty(self.epoch);
         // After the look at what is dirty.
-        let is_alone = self.is_alone && self.engine.stays.is_last(self.number);
+        let is_alone = self.is_alone && self.engine.apply_sections.is_last(self.number);
         let aside = self.engine.store.aside_number.load(Ordering::Relaxed);
         if is_alone && aside == self.aside {
             let spent = now.saturating_sub(self.dirty);
@@ -92,7 +92,7 @@ impl Spending<'_> {
     }
 }
 
-impl Spending<'_> {
+impl ApplySection<'_> {
     /// The batch is applied: each of its new chunks has taken its id.
     pub(crate) fn check_ids(&self, ids: &IdPromise<'_>) {
         let is_known = self.engine.store.aside_number.load(Ordering::Relaxed) == self.aside;
@@ -100,7 +100,7 @@ impl Spending<'_> {
     }
 }
 
-impl Drop for Spending<'_> {
+impl Drop for ApplySection<'_> {
     fn drop(&mut self) {
         if self.is_changing.get() {
             // What is half done must not become part of a checkpoint.
@@ -108,7 +108,7 @@ impl Drop for Spending<'_> {
                 .poison("a change of pages was cut off by a panic");
         }
         if cfg!(debug_assertions) {
-            self.engine.stays.end();
+            self.engine.apply_sections.end();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The budget of frames that operations may hold at the same time (decision 016).
+//! The budget of frames that operations may pin at the same time (decision 016).
 //!
 //! It is a quarter of the pool: whoever has a share makes progress with every page that it fetches,
 //! since what it fetched stays until it is done, and the rest remains for everybody else.
@@ -18,9 +18,9 @@ use pando_sync::held::{Held, Kind};
 /// Refusals after which an operation may take the share that exists once.
 const REFUSALS_MAX: u32 = 8;
 
-/// Frames that may still be held.
+/// Frames that may still be pinned.
 #[derive(Debug)]
-pub struct HoldBudget {
+pub struct PinBudget {
     available: AtomicU64,
     limit: u64,
     /// The share beyond the limit is taken.
@@ -30,24 +30,24 @@ pub struct HoldBudget {
 
 /// A share of the budget; given back on drop.
 #[derive(Debug)]
-pub struct HoldShare<'a> {
-    budget: &'a HoldBudget,
+pub struct PinShare<'a> {
+    budget: &'a PinBudget,
     frames: u64,
     /// It is the one beyond the limit.
     extra: bool,
     _held: Held,
 }
 
-/// Frames that one step of an operation may hold.
+/// Frames that one step of an operation may pin.
 #[derive(Debug)]
 pub enum StepShare<'a> {
     /// A part of what its operation has.
     Lent(u64),
     /// A share that ends with the step: its operation has none.
-    Own(HoldShare<'a>),
+    Own(PinShare<'a>),
 }
 
-impl HoldBudget {
+impl PinBudget {
     /// The budget of a pool of so many frames.
     pub fn new(frames: usize) -> Self {
         let limit = (frames as u64 / 4).max(8);
@@ -69,7 +69,7 @@ impl HoldBudget {
         (self.limit / 2).max(4)
     }
 
-    /// True if [`HoldBudget::try_take`] of so many frames makes sense again.
+    /// True if [`PinBudget::try_take`] of so many frames makes sense again.
     pub fn has_room(&self, frames: u64) -> bool {
         // The share beyond the limit is for those whom releases have passed by: it is met then.
         self.available.load(Ordering::Relaxed) >= frames.min(self.share_max())
@@ -86,9 +86,9 @@ impl HoldBudget {
         self.limit - self.available.load(Ordering::Relaxed) + extra
     }
 
-    /// Takes `frames` of the budget, cut to [`HoldBudget::share_max`]. `refusals` counts for one
+    /// Takes `frames` of the budget, cut to [`PinBudget::share_max`]. `refusals` counts for one
     /// operation how often it got nothing.
-    pub fn try_take(&self, frames: u64, refusals: &mut u32) -> Option<HoldShare<'_>> {
+    pub fn try_take(&self, frames: u64, refusals: &mut u32) -> Option<PinShare<'_>> {
         let frames = frames.min(self.share_max());
         // Relaxed: a count that orders nothing.
         let taken = self
@@ -105,16 +105,16 @@ impl HoldBudget {
             }
         }
         *refusals = 0;
-        Some(HoldShare {
+        Some(PinShare {
             budget: self,
             frames,
             extra,
-            _held: Held::new(Kind::Share),
+            _held: Held::new(Kind::PinShare),
         })
     }
 
     /// Frames for one step: those that its operation lends it, or else a share of its own as by
-    /// [`HoldBudget::try_take`].
+    /// [`PinBudget::try_take`].
     pub fn try_for_step(
         &self,
         lent: Option<u64>,
@@ -128,15 +128,15 @@ impl HoldBudget {
     }
 }
 
-impl HoldShare<'_> {
-    /// Frames that its owner may hold.
+impl PinShare<'_> {
+    /// Frames that its owner may pin.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 }
 
 impl StepShare<'_> {
-    /// Frames that the step may hold.
+    /// Frames that the step may pin.
     pub fn frames(&self) -> u64 {
         match self {
             Self::Lent(frames) => *frames,
@@ -145,7 +145,7 @@ impl StepShare<'_> {
     }
 }
 
-impl Drop for HoldShare<'_> {
+impl Drop for PinShare<'_> {
     fn drop(&mut self) {
         if self.extra {
             self.budget.extra_taken.store(false, Ordering::Relaxed);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_large_share_is_overtaken_a_bounded_number_of_times() {
-        let budget = HoldBudget::new(64);
+        let budget = PinBudget::new(64);
         let _small = budget.try_take(6, &mut 0).unwrap();
         let _other = budget.try_take(6, &mut 0).unwrap();
         let mut refusals = 0;
@@ -198,7 +198,7 @@ mod models {
     use pando_sync::{Arc, park, thread, thread_waker};
 
     /// Takes a share, waiting where there is none, as a blocking operation does.
-    fn take<'a>(budget: &'a HoldBudget, frames: u64, refusals: &mut u32) -> HoldShare<'a> {
+    fn take<'a>(budget: &'a PinBudget, frames: u64, refusals: &mut u32) -> PinShare<'a> {
         let waker = thread_waker();
         loop {
             if let Some(share) = budget.try_take(frames, refusals) {
@@ -213,7 +213,7 @@ mod models {
 
     /// An operation that has faulted often, whose next step needs frames, too. Each of the two has
     /// half of the budget when its step begins, if the schedule says so.
-    fn operation(budget: &HoldBudget) {
+    fn operation(budget: &PinBudget) {
         let mut refusals = 0;
         let own = take(budget, 4, &mut refusals);
         let waker = thread_waker();
@@ -236,7 +236,7 @@ mod models {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let budget = Arc::new(HoldBudget::new(32));
+            let budget = Arc::new(PinBudget::new(32));
             assert_eq!(budget.limit(), 8);
             let other = thread::spawn({
                 let budget = budget.clone();
@@ -254,7 +254,7 @@ mod models {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            let budget = Arc::new(HoldBudget::new(32));
+            let budget = Arc::new(PinBudget::new(32));
             let others = [(); 2].map(|()| {
                 let budget = budget.clone();
                 thread::spawn(move || drop(take(&budget, 4, &mut 0)))

@@ -1,11 +1,11 @@
-//! The leaves of a batch: found, and held until it is applied.
+//! The leaves of a batch: found, and pinned until it is applied.
 //!
 //! Keys come in order. Where they lie apart, they go down in groups, whose misses of the
 //! processor's caches overlap. Where they lie together, the leaf of the last one is asked first
-//! whether it covers the next one: a leaf is held once.
+//! whether it covers the next one: a leaf is pinned once.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Hold, Restart};
+use pando_pool::{Attempt, PagePin, Restart};
 use pando_tree::{Cover, Finger, GROUP_MAX, Tree};
 
 use crate::engine::Engine;
@@ -20,8 +20,8 @@ const APART: u32 = 2;
 
 /// What has been found so far.
 struct Found<'a, 'w> {
-    holds: Vec<Hold<'a>>,
-    /// The leaf that was held last.
+    pins: Vec<PagePin<'a>>,
+    /// The leaf that was pinned last.
     last: Finger,
     /// Where each key was found, in their order; [`Finger::default`]: behind the one before it.
     fingers: &'w mut Vec<Finger>,
@@ -30,22 +30,22 @@ struct Found<'a, 'w> {
 }
 
 impl Engine {
-    /// Finds the leaves of the first writes and holds them: those of at most `most` writes. When
+    /// Finds the leaves of the first writes and pins them: those of at most `most` writes. When
     /// some are missing, `wanted` names them, so that they are read at the same time. `fingers` are
     /// where they were found, in the same order.
-    pub(crate) fn hold_leaves(
+    pub(crate) fn pin_leaves(
         &self,
         set: &WriteSet,
         order: &[usize],
         most: usize,
         fingers: &mut Vec<Finger>,
         wanted: &mut Vec<PageId>,
-    ) -> Step<Vec<Hold<'_>>> {
+    ) -> Step<Vec<PagePin<'_>>> {
         wanted.clear();
         fingers.clear();
         let order = &order[..most.min(order.len())];
         let mut found = Found {
-            holds: Vec::with_capacity(order.len().min(GROUP_MAX)),
+            pins: Vec::with_capacity(order.len().min(GROUP_MAX)),
             last: Finger::default(),
             fingers,
             missing: None,
@@ -88,7 +88,7 @@ impl Engine {
                 count += 1;
             }
             let keys = &keys[..count];
-            let together = self.hold_group(set, table, tree, keys, &mut found)?;
+            let together = self.pin_group(set, table, tree, keys, &mut found)?;
             alone = match count {
                 1 => alone.saturating_add(1),
                 _ if 2 * together > count => 0,
@@ -97,15 +97,15 @@ impl Engine {
             at += count;
         }
         assert_eq!(found.fingers.len(), at, "each key has its place");
-        assert!(found.holds.len() <= at, "a leaf of no key is held");
+        assert!(found.pins.len() <= at, "a leaf of no key is pinned");
         match found.missing {
-            None => Ok(found.holds),
+            None => Ok(found.pins),
             Some(page) => Err(Restart::Fault(page).into()),
         }
     }
 
-    /// Holds the leaves of `keys`. How many of them are in the leaf of the key before.
-    fn hold_group<'a>(
+    /// Pins the leaves of `keys`. How many of them are in the leaf of the key before.
+    fn pin_group<'a>(
         &'a self,
         set: &WriteSet,
         table: usize,
@@ -133,16 +133,16 @@ impl Engine {
                 found.fingers.push(found.last);
                 continue;
             }
-            let held = finger.and_then(|finger| {
-                match self.store.pool.hold(finger.page(), finger.hint()) {
+            let pinned = finger.and_then(|finger| {
+                match self.store.pool.pin(finger.page(), finger.hint()) {
                     // The leaf was taken out or merged since; the next look tells damage from that.
                     Err(Restart::Damaged(..)) => Err(Restart::Conflict),
-                    held => held.map(|hold| (hold, finger)),
+                    pinned => pinned.map(|pin| (pin, finger)),
                 }
             });
-            match on_tree(&set.tables[table].state, tree, held) {
-                Ok((hold, finger)) => {
-                    found.holds.push(hold);
+            match on_tree(&set.tables[table].state, tree, pinned) {
+                Ok((pin, finger)) => {
+                    found.pins.push(pin);
                     found.last = finger;
                     found.fingers.push(finger);
                 }

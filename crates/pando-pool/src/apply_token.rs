@@ -1,4 +1,4 @@
-//! Stays: the proof that pages may be changed now.
+//! The proof that pages may be changed now.
 
 use std::marker::PhantomData;
 
@@ -9,22 +9,22 @@ use crate::pool::Pool;
 
 /// Proof that the caller is in the pool's gate, or has closed it. Every change of a page needs one.
 ///
-/// [`Pool::stay`] alone makes it, of a pass or of the closed gate, and it ends before them. Nobody
-/// else can:
+/// [`Pool::apply_token`] alone makes it, of a guard or of the closed gate, and it ends before them.
+/// Nobody else can:
 ///
 /// ```compile_fail,E0451
 /// # use pando_format::Epoch;
-/// # use pando_pool::Stay;
-/// let stay = Stay { epoch: Epoch(1), inside: std::marker::PhantomData };
+/// # use pando_pool::ApplyToken;
+/// let token = ApplyToken { epoch: Epoch(1), inside: std::marker::PhantomData };
 /// ```
 ///
 /// ```compile_fail,E0597
 /// # fn change(pool: &pando_pool::Pool) -> Option<()> {
-/// let stay = {
-///     let pass = pool.gate().try_enter()?;
-///     pool.stay(&pass)
+/// let token = {
+///     let guard = pool.gate().try_enter()?;
+///     pool.apply_token(&guard)
 /// };
-/// drop(stay);
+/// drop(token);
 /// # Some(())
 /// # }
 /// ```
@@ -33,19 +33,19 @@ use crate::pool::Pool;
 ///
 /// ```
 /// # fn change(pool: &pando_pool::Pool) -> Option<()> {
-/// let pass = pool.gate().try_enter()?;
-/// let stay = pool.stay(&pass);
-/// drop(stay);
+/// let guard = pool.gate().try_enter()?;
+/// let token = pool.apply_token(&guard);
+/// drop(token);
 /// # Some(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Stay<'gate> {
+pub struct ApplyToken<'gate> {
     epoch: Epoch,
     inside: PhantomData<&'gate ()>,
 }
 
-impl Stay<'_> {
+impl ApplyToken<'_> {
     /// The current epoch. It cannot end while somebody is in the gate.
     #[inline]
     pub fn epoch(&self) -> Epoch {
@@ -56,12 +56,12 @@ impl Stay<'_> {
 impl Pool {
     /// The proof of being `inside` the gate of this pool.
     #[inline]
-    pub fn stay<'gate>(&self, inside: &'gate impl Inside) -> Stay<'gate> {
+    pub fn apply_token<'gate>(&self, inside: &'gate impl Inside) -> ApplyToken<'gate> {
         debug_assert!(
             std::ptr::eq(inside.gate(), self.gate()),
             "inside the gate of another pool"
         );
-        Stay {
+        ApplyToken {
             epoch: self.epochs().current(),
             inside: PhantomData,
         }
