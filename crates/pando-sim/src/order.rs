@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use pando_sync::{park, thread_waker};
-use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, Transaction};
 use pandodb::{Db, Error, Table};
 
 use crate::failure::{Result, fail};
@@ -164,8 +164,8 @@ impl Seat {
         for of in 0..threads {
             loop {
                 match self.transaction.get(table, &place(of).1, &mut found)? {
-                    Attempt::Ready(_) => break,
-                    Attempt::Pending(pending) => self.wait(pending)?,
+                    Polled::Ready(_) => break,
+                    Polled::Pending(pending) => self.wait(pending)?,
                 }
             }
             read.push(numbers(&found).first().copied().unwrap_or(0));
@@ -175,13 +175,13 @@ impl Seat {
         *value = Some(new);
         loop {
             match self.transaction.try_commit(&mut self.reactor) {
-                Ok(Attempt::Ready(Outcome::Committed(lsn))) => {
+                Ok(Polled::Ready(Outcome::Committed(lsn))) => {
                     let lsn = lsn.expect("it has written");
                     self.transaction.reset();
                     return Ok(Some((lsn.0, read)));
                 }
-                Ok(Attempt::Ready(Outcome::Conflict { .. })) => return Ok(None),
-                Ok(Attempt::Pending(pending)) => self.wait(pending)?,
+                Ok(Polled::Ready(Outcome::Conflict { .. })) => return Ok(None),
+                Ok(Polled::Pending(pending)) => self.wait(pending)?,
                 Err(error) => {
                     if matches!(error, Error::Full { .. }) {
                         *value = None;

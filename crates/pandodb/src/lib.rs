@@ -76,7 +76,7 @@ pub use api::db::Db;
 pub use api::iter::{Entry, Iter};
 pub use api::table::Table;
 pub use blobs::value::LargeValue;
-pub use commit::attempt::Outcome;
+pub use commit::steps::Outcome;
 pub use compact::{CompactPhase, CompactProgress, CompactReport};
 pub use error::{Error, Result};
 pub use figures::memory::MemoryReport;

@@ -1,12 +1,12 @@
 //! Operations for event loops: every call returns at once, with a result or with what it waits for.
 //!
-//! A loop owns a [`Reactor`]. An operation that cannot go on returns [`Attempt::Pending`]; the loop
+//! A loop owns a [`Reactor`]. An operation that cannot go on returns [`Polled::Pending`]; the loop
 //! hands that to [`Reactor::park`] with the waker of whoever wanted it, and tries again from the
 //! beginning when the waker is woken. An operation holds nothing in between.
 
-pub use crate::commit::attempt::Outcome;
-pub use crate::event_loop::attempt::{Attempt, Pending};
+pub use crate::commit::steps::Outcome;
 pub use crate::event_loop::group::GroupValues;
+pub use crate::event_loop::polled::{Pending, Polled};
 pub use crate::event_loop::reactor::{Prefetched, Reactor};
 pub use crate::event_loop::table::ScanPage;
 pub use crate::event_loop::transaction::{Transaction, Watch, WatchPlace};

@@ -15,13 +15,13 @@ use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
 use pando_sync::{Arc, thread, time};
 use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
-use crate::commit::attempt::Outcome;
+use crate::commit::steps::Outcome;
 use crate::error::Error;
-use crate::nonblocking::{Attempt, Reactor, Transaction};
+use crate::nonblocking::{Polled, Reactor, Transaction};
 use crate::pages::read_context::ReadContext;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::GARBAGE;
-use crate::wait::reason::Stop;
+use crate::wait::reason::WaitReason;
 use crate::writes::jobs::Job;
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::StripeUse;
@@ -118,8 +118,8 @@ fn read_latched(place: &Place) {
     drop(latched);
 }
 
-fn register(place: &Place, stop: Stop) -> u64 {
-    place.db.engine().register(&stop, Waker::noop()).unwrap();
+fn register(place: &Place, reason: WaitReason) -> u64 {
+    place.db.engine().register(&reason, Waker::noop()).unwrap();
     1
 }
 
@@ -133,11 +133,11 @@ fn conflict(place: &Place) -> u64 {
     let mut transaction = Transaction::new(&place.db);
     let mut out = Vec::new();
     let read = transaction.get(&place.table, b"known", &mut out).unwrap();
-    assert!(matches!(read, Attempt::Ready(true)));
+    assert!(matches!(read, Polled::Ready(true)));
     transaction.put(&place.table, b"known", b"mine").unwrap();
     place.table.put(b"known", b"others").unwrap();
     let outcome = transaction.try_commit(&mut reactor).unwrap();
-    let Attempt::Ready(Outcome::Conflict { .. }) = outcome else {
+    let Polled::Ready(Outcome::Conflict { .. }) = outcome else {
         panic!("a conflict is needed");
     };
     1
@@ -151,7 +151,7 @@ fn fault_often(place: &Place) -> u64 {
         turns += 1;
         match turns {
             8 => Ok(()),
-            _ => Err(Stop::Restart(Restart::Fault(root)).into()),
+            _ => Err(WaitReason::Restart(Restart::Fault(root)).into()),
         }
     };
     place.db.engine().block(step).unwrap();
@@ -257,38 +257,42 @@ const ENGINE: [Drive; 42] = [
     }),
     ("commit_conflicts", warm, conflict),
     ("restarts_conflict", warm, |place| {
-        serve(place, Restart::Conflict) + register(place, Stop::Restart(Restart::Conflict))
+        serve(place, Restart::Conflict) + register(place, WaitReason::Restart(Restart::Conflict))
     }),
     ("restarts_frames", warm, |place| {
         let wait = Restart::Wait(Resource::Frames);
-        serve(place, wait) + register(place, Stop::Restart(wait))
+        serve(place, wait) + register(place, WaitReason::Restart(wait))
     }),
     ("restarts_images", warm, |place| {
         let wait = Restart::Wait(Resource::Images);
-        serve(place, wait) + register(place, Stop::Restart(wait))
+        serve(place, wait) + register(place, WaitReason::Restart(wait))
     }),
-    ("restarts_gate", warm, |place| register(place, Stop::Gate)),
+    ("restarts_gate", warm, |place| {
+        register(place, WaitReason::Gate)
+    }),
     ("restarts_stripe", warm, |place| {
         let tree = place.table.state.tree().unwrap().id;
         let stripe = place.db.engine().stripes.of(tree, b"known");
-        register(place, Stop::Stripe(stripe, StripeUse::Read))
+        register(place, WaitReason::Stripe(stripe, StripeUse::Read))
     }),
     ("restarts_log", warm, |place| {
-        register(place, Stop::LogSpace(64))
+        register(place, WaitReason::LogSpace(64))
     }),
     ("restarts_blocks", warm, |place| {
-        register(place, Stop::Blocks(1))
+        register(place, WaitReason::Blocks(1))
     }),
-    ("restarts_dirty", warm, |place| register(place, Stop::Dirty)),
+    ("restarts_dirty", warm, |place| {
+        register(place, WaitReason::Dirty)
+    }),
     ("restarts_pins", warm, |place| {
-        register(place, Stop::Pins(1))
+        register(place, WaitReason::Pins(1))
     }),
     ("restarts_applied", warm, |place| {
-        register(place, Stop::Applied(Lsn(0)))
+        register(place, WaitReason::Applied(Lsn(0)))
     }),
     ("restarts_job", warm, |place| {
         let job = Arc::new(Job::new(WriteSet::default()));
-        register(place, Stop::Job(job))
+        register(place, WaitReason::Job(job))
     }),
     ("pin_shares", warm, fault_often),
     ("writeback_batches", warm, |place| {

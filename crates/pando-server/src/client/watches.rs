@@ -141,13 +141,13 @@ impl Drop for Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pandodb::nonblocking::Attempt;
+    use pandodb::nonblocking::Polled;
     use pandodb::{Db, Table};
 
     fn look(table: &Table, db: &Db, key: &[u8]) -> Watch {
         match Transaction::new(db).watch(table, key) {
-            Attempt::Ready(watch) => watch,
-            Attempt::Pending(_) => panic!("nobody writes"),
+            Polled::Ready(watch) => watch,
+            Polled::Pending(_) => panic!("nobody writes"),
         }
     }
 

@@ -8,7 +8,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
 use crate::context::progress::Job;
-use crate::context::{Command, Context, Flags, Halt, Keys, Kind, Run, replies};
+use crate::context::{Command, Context, Flags, Interrupted, Keys, Kind, Run, replies};
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 
@@ -47,7 +47,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn save(context: &mut Context<'_>) -> Run {
     if let Some(job) = context.progress.job.clone() {
         return match job.result() {
-            None => Err(Halt::Wait),
+            None => Err(Interrupted::Wait),
             Some(Ok(())) => context.ok(),
             Some(Err(text)) => context.fail(&format!("ERR {text}")),
         };
@@ -83,7 +83,7 @@ fn save(context: &mut Context<'_>) -> Run {
         return context.fail(&format!("ERR {error}"));
     }
     context.progress.job = Some(job);
-    Err(Halt::Wait)
+    Err(Interrupted::Wait)
 }
 
 fn background_save(context: &mut Context<'_>) -> Run {

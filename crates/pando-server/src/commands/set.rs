@@ -1,7 +1,7 @@
 //! SET with all its options, SETNX, SETEX, PSETEX.
 
 use super::expire::{Expire, parse_expire};
-use crate::context::{Command, Context, Flags, Found, Halt, Keys, Run, replies};
+use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -86,7 +86,10 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
 /// The expiry entry of a key that is about to be overwritten unread. While the database has no
 /// entries at all the row need not be read for it: an entry that appears in between is garbage
 /// that the cleaner knows. A folded key is always read: its row may be that of another key.
-pub(crate) fn entry_to_replace(context: &mut Context<'_>, key: &[u8]) -> Result<Found, Halt> {
+pub(crate) fn entry_to_replace(
+    context: &mut Context<'_>,
+    key: &[u8],
+) -> Result<Found, Interrupted> {
     let no_entries = context.database().entries() == 0;
     if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());

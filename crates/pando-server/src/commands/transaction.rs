@@ -7,14 +7,14 @@
 use pando_resp::Arguments;
 use pando_stats::Ticker;
 use pando_sync::time::now;
-use pandodb::nonblocking::Attempt;
+use pandodb::nonblocking::Polled;
 
 use crate::client::session::{Multi, Session};
 use crate::client::staging::Staged;
 use crate::client::watches::{TooMany, Watches};
 use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, Watching};
-use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run, replies};
+use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::{Row, RowError};
 use crate::figures::error_codes::code_of;
 use crate::times::nanoseconds;
@@ -147,7 +147,7 @@ fn watch(context: &mut Context<'_>) -> Run {
                     return Ok(());
                 }
                 Ok(()) => {}
-                Err(halt) => break Err(halt),
+                Err(interrupted) => break Err(interrupted),
             }
         }
         match look_at(context, &mut watching) {
@@ -166,9 +166,9 @@ fn watch(context: &mut Context<'_>) -> Run {
             context.session.watches.append(watching.watches);
             context.ok()
         }
-        Err(halt) => {
+        Err(interrupted) => {
             context.progress.watching = Some(watching);
-            Err(halt)
+            Err(interrupted)
         }
     }
 }
@@ -198,12 +198,12 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
             return if removed > 0 {
                 Ok(())
             } else {
-                Err(Halt::Yield)
+                Err(Interrupted::Yield)
             };
         }
         let found = match context.find(key) {
             // Of whoever shares its place: another key.
-            Err(Halt::Row(RowError::OtherKey)) => continue,
+            Err(Interrupted::Row(RowError::OtherKey)) => continue,
             found => found?,
         };
         if found.row.is_none() && found.entry.is_some() {
@@ -219,7 +219,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
 }
 
 /// Looks at the keys of WATCH, from the first that it has not looked at.
-fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked, Halt> {
+fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked, Interrupted> {
     let (database, now_ms) = (context.database(), context.now_ms);
     let bytes = &context.shared.watch_bytes;
     for turn in 0.. {
@@ -227,7 +227,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
             break;
         };
         if turn == WATCHES_PER_TURN {
-            return Err(Halt::Yield);
+            return Err(Interrupted::Yield);
         }
         let data = context.data();
         let most = data.engine.watch_bytes_max;
@@ -236,8 +236,8 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         let transaction = transaction.expect("WATCH has a transaction");
         // Registered before the look: a change in between is a change.
         let watch = match transaction.watch(&database.keys, &data.scratch.stored) {
-            Attempt::Ready(watch) => watch,
-            Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+            Polled::Ready(watch) => watch,
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
         };
         let is_known = context.session.watches.has(&watch);
         if !is_known && watching.watches.add(watch, bytes, most) == Err(TooMany) {
@@ -248,8 +248,8 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         // Nothing of it is shown.
         let looked = database.look(&scratch.stored, &mut scratch.value, &mut None)?;
         let found = match looked {
-            Attempt::Ready(found) => found,
-            Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+            Polled::Ready(found) => found,
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
         };
         if found {
             let row = Row::decode(&scratch.stored, &scratch.value)?;

@@ -4,7 +4,7 @@
 
 use pando_sync::time::{Duration, now};
 
-use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run};
+use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run};
 
 const fn waiting(
     name: &'static str,
@@ -77,7 +77,7 @@ fn wait(context: &mut Context<'_>) -> Run {
         Err(text) => return context.fail(text),
     };
     if replicas > 0 && may_wait(context, timeout_ms) {
-        return Err(Halt::Wait);
+        return Err(Interrupted::Wait);
     }
     context.integer(0)
 }
@@ -103,7 +103,7 @@ fn wait_for_log(context: &mut Context<'_>) -> Run {
     };
     let satisfied = (durable || local == 0) && replicas == 0;
     if !satisfied && may_wait(context, timeout_ms) {
-        return Err(Halt::Wait);
+        return Err(Interrupted::Wait);
     }
     context.reply().array(2);
     context.reply().integer(i64::from(durable));

@@ -7,11 +7,11 @@
 use std::ops::Bound;
 
 use pando_resp::Writer;
-use pandodb::nonblocking::Attempt;
+use pandodb::nonblocking::Polled;
 
 use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
-use crate::context::{Command, Context, Flags, Group, Halt, Keys, Kind, Run, replies};
+use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::Row;
 
 /// Leaves that are looked at before others get their turn.
@@ -94,7 +94,7 @@ fn advance(
     context: &mut Context<'_>,
     request: Request<'_>,
     start: impl FnOnce(&Context<'_>) -> Option<Vec<u8>>,
-) -> Result<Walk, Halt> {
+) -> Result<Walk, Interrupted> {
     let index = context.exec_index.unwrap_or(0);
     let mut walk = context.progress.take_walk(index);
     if !walk.begun {
@@ -113,11 +113,11 @@ fn advance(
         Ok(()) if walk.done => Ok(walk),
         Ok(()) => {
             context.progress.keep_walk(index, walk);
-            Err(Halt::Yield)
+            Err(Interrupted::Yield)
         }
-        Err(halt) => {
+        Err(interrupted) => {
             context.progress.keep_walk(index, walk);
-            Err(halt)
+            Err(interrupted)
         }
     }
 }
@@ -133,8 +133,8 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
         .map_or(Bound::Unbounded, Position::bound);
     let scratch = &mut *data.scratch;
     let scanned = database.keys.try_scan(from, &mut scratch.page)?;
-    if let Attempt::Pending(pending) = scanned {
-        return Err(Halt::Pending(pending));
+    if let Polled::Pending(pending) = scanned {
+        return Err(Interrupted::Pending(pending));
     }
     walk.shown_from = walk.shown_from.max(scratch.page.shown_from);
     for (stored, value) in scratch.page.iter() {
@@ -144,9 +144,9 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
             None => {
                 scratch.value.clear();
                 match database.look(stored, &mut scratch.value, &mut walk.shown_from)? {
-                    Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
-                    Attempt::Ready(true) => Some(scratch.value.as_slice()),
-                    Attempt::Ready(false) => None,
+                    Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+                    Polled::Ready(true) => Some(scratch.value.as_slice()),
+                    Polled::Ready(false) => None,
                 }
             }
         };
@@ -168,7 +168,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
         }
     }
     if walk.found.len() > data.engine.reply_bytes_max {
-        return Err(Halt::ReplyTooLong);
+        return Err(Interrupted::ReplyTooLong);
     }
     match scratch.page.next.take() {
         Some(next) => walk.position = Some(Position::At(next)),
@@ -292,8 +292,8 @@ fn size(context: &mut Context<'_>) -> Run {
                 data.scratch.value.clear();
                 // Inside EXEC, whose commit is shown, if at all, from an LSN behind it.
                 match database.look(stored, &mut data.scratch.value, &mut None)? {
-                    Attempt::Ready(found) => found,
-                    Attempt::Pending(pending) => return Err(Halt::Pending(pending)),
+                    Polled::Ready(found) => found,
+                    Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 }
             };
             size += i64::from(key.is_some()) - i64::from(was);

@@ -16,7 +16,7 @@
 use pando_resp::Writer;
 use pando_stats::Ticker;
 use pandodb::Lsn;
-use pandodb::nonblocking::{Attempt, Outcome, Pending};
+use pandodb::nonblocking::{Outcome, Pending, Polled};
 
 use crate::commands;
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
@@ -25,7 +25,7 @@ use crate::connection::running::Running;
 use crate::connection::{Buffers, Connection};
 use crate::context::progress::Progress;
 use crate::context::{Command, CommandIndex, Flags, Kind, replies};
-use crate::context::{Context, Data, Halt, Run};
+use crate::context::{Context, Data, Interrupted, Run};
 use crate::figures::error_codes::code_of;
 use crate::options::Durability;
 
@@ -171,7 +171,7 @@ impl Connection {
             if !running.committing {
                 match self.run_once(turn, &mut running) {
                     Ok(()) => running.committing = true,
-                    Err(halt) => match self.halted(turn, &mut running, halt) {
+                    Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
                         Step::Done => return self.end(turn, running, None),
                         step => {
                             self.running = Some(running);
@@ -269,22 +269,29 @@ impl Connection {
     }
 
     /// The run has stopped: parks it, or ends it with an error.
-    fn halted(&mut self, turn: &mut Turn<'_>, running: &mut Running, halt: Halt) -> Step {
+    fn interrupted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        running: &mut Running,
+        interrupted: Interrupted,
+    ) -> Step {
         self.take_back();
-        let text = match halt {
-            Halt::Pending(pending) => match self.park_read(turn, running, pending) {
+        let text = match interrupted {
+            Interrupted::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
                 Err(error) => engine_error(turn, running.command, &error),
             },
-            Halt::Yield => return Step::Yielded,
-            Halt::Wait => {
+            Interrupted::Yield => return Step::Yielded,
+            Interrupted::Wait => {
                 // What was read is not read again.
                 running.waited = running.transaction.is_some();
                 return Step::Suspended;
             }
-            Halt::Engine(error) => engine_error(turn, running.command, &error),
-            Halt::Row(error) => format!("ERR the value of this key cannot be used: {error:?}"),
-            Halt::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
+            Interrupted::Engine(error) => engine_error(turn, running.command, &error),
+            Interrupted::Row(error) => {
+                format!("ERR the value of this key cannot be used: {error:?}")
+            }
+            Interrupted::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
         };
         self.write_error(&text);
         Step::Done
@@ -382,8 +389,8 @@ impl Connection {
             }
         };
         match attempt {
-            Ok(Attempt::Ready(Outcome::Committed(lsn))) => Ok(lsn),
-            Ok(Attempt::Ready(Outcome::Conflict { watched })) => {
+            Ok(Polled::Ready(Outcome::Committed(lsn))) => Ok(lsn),
+            Ok(Polled::Ready(Outcome::Conflict { watched })) => {
                 self.take_back();
                 self.undo_exec();
                 if watched && running.command.kind == Kind::Exec {
@@ -399,7 +406,7 @@ impl Connection {
                 let pause = running.conflicts.is_multiple_of(CONFLICTS_PER_TURN);
                 Err(pause.then_some(Step::Yielded))
             }
-            Ok(Attempt::Pending(pending)) => match self.park(turn, running, pending) {
+            Ok(Polled::Pending(pending)) => match self.park(turn, running, pending) {
                 Ok(()) => Err(Some(Step::Suspended)),
                 Err(error) => self.commit_failed(turn, running.command, &error),
             },

@@ -11,7 +11,7 @@
 //! than a bounded number of keys lies between the command that waits and the end of the look.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
-use pandodb::nonblocking::{Attempt, Prefetched, Reactor};
+use pandodb::nonblocking::{Polled, Prefetched, Reactor};
 
 use crate::client::session::Session;
 use crate::context::{Command, CommandIndex, Kind};
@@ -155,7 +155,7 @@ impl Prefetch {
             self.value.clear();
             match table.try_prefetch(&self.stored, &mut self.value)? {
                 // Nobody is woken: the command in front has its own waker, the others come later.
-                Attempt::Pending(pending) => match reactor.prefetch(pending)? {
+                Polled::Pending(pending) => match reactor.prefetch(pending)? {
                     Prefetched::Reading => {
                         if matches!(command.kind, Kind::Read | Kind::ReadMany) {
                             reactor.count_misses(1);
@@ -167,7 +167,7 @@ impl Prefetch {
                         return Ok(false);
                     }
                 },
-                Attempt::Ready(()) => self.value_bytes += self.value.len(),
+                Polled::Ready(()) => self.value_bytes += self.value.len(),
             }
         }
         Ok(true)

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes, PendingEdit};
 use pandodb::{Db, LargeValue};
 
-use super::Halt;
+use super::Interrupted;
 
 /// What a string is made of.
 pub(crate) struct Source<'a> {
@@ -68,7 +68,7 @@ impl Edits {
         db: &Db,
         source: Source<'_>,
         waker: &Waker,
-    ) -> Result<LargeValue, Halt> {
+    ) -> Result<LargeValue, Interrupted> {
         let place = self.next;
         self.next += 1;
         let old = match &source.old {
@@ -98,11 +98,11 @@ impl Edits {
         let edit = &mut self.list[place];
         if let State::Pending(pending) = &edit.state {
             match pending.poll(waker) {
-                Poll::Pending => return Err(Halt::Wait),
+                Poll::Pending => return Err(Interrupted::Wait),
                 Poll::Ready(Ok(value)) => edit.state = State::Done(value),
                 Poll::Ready(Err(error)) => {
                     self.list.truncate(place);
-                    return Err(Halt::Engine(error));
+                    return Err(Interrupted::Engine(error));
                 }
             }
         }

@@ -6,7 +6,7 @@ use pandodb::nonblocking::{EditOld, ValueSource};
 use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
-use super::{Context, Found, Halt, NewString, Run};
+use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{encode_head, head_bytes};
 
 impl<'a> Context<'a> {
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
         found: &Found,
         offset: u64,
         new: NewString<'_>,
-    ) -> Result<LargeValue, Halt> {
+    ) -> Result<LargeValue, Interrupted> {
         if let NewString::Large(value) = new
             && offset == 0
             && value.len() >= self.string_bytes(found)
@@ -90,7 +90,7 @@ impl<'a> Context<'a> {
         old: EditOld,
         offset: u64,
         new: NewString<'_>,
-    ) -> Result<LargeValue, Halt> {
+    ) -> Result<LargeValue, Interrupted> {
         let mut stored = Vec::new();
         self.engine().folder.store(key, &mut stored);
         let source = Source {

@@ -1,13 +1,13 @@
 //! What a command is, and what it runs in: its arguments, its reply, its session, the data.
 //!
 //! A command is a synchronous function that may be run again from its beginning. It stops with a
-//! [`Halt`] whenever it would have to wait; its reply and its uncommitted writes are dropped then,
-//! and it runs again when waiting has made sense. So a command changes its session only when
-//! nothing can halt it any more. What must outlive a halt is in [`Progress`].
+//! [`Interrupted`] whenever it would have to wait; its reply and its uncommitted writes are dropped
+//! then, and it runs again when waiting has made sense. So a command changes its session only when
+//! nothing can interrupt it any more. What must outlive an interruption is in [`Progress`].
 
 pub(crate) mod edits;
-mod halt;
 mod index;
+mod interrupted;
 mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
@@ -30,8 +30,8 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
-pub(crate) use halt::{Halt, Run};
 pub(crate) use index::CommandIndex;
+pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use strings::{Found, NewString};
 
@@ -210,7 +210,7 @@ impl<'a> Context<'a> {
     pub(crate) fn check_reply(&self) -> Run {
         let bytes = self.out.len() - self.reply_start + self.progress.stream_bytes;
         if bytes > self.engine().reply_bytes_max {
-            return Err(Halt::ReplyTooLong);
+            return Err(Interrupted::ReplyTooLong);
         }
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use pando_resp::Writer;
 use pandodb::Error;
-use pandodb::nonblocking::{Attempt, Opened};
+use pandodb::nonblocking::{Opened, Polled};
 
-use super::{Context, Found, Halt, NewString, Run};
+use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key};
 
 impl Context<'_> {
     /// Reads the row of `key`: in the transaction if the command has one, else as it is now.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Halt> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let now_ms = self.now_ms;
         let database = self.database();
         let data = self.data();
@@ -30,20 +30,20 @@ impl Context<'_> {
         };
         let mut large = None;
         match attempt {
-            Ok(Attempt::Pending(pending)) => return Err(Halt::Pending(pending)),
-            Ok(Attempt::Ready(false)) => return Ok(Found::default()),
-            Ok(Attempt::Ready(true)) => {}
+            Ok(Polled::Pending(pending)) => return Err(Interrupted::Pending(pending)),
+            Ok(Polled::Ready(false)) => return Ok(Found::default()),
+            Ok(Polled::Ready(true)) => {}
             Err(Error::InChunks) => match self.open()? {
                 Opened::Absent => return Ok(Found::default()),
                 Opened::Value => {}
                 Opened::Large(stream) => large = Some(Box::new(stream)),
             },
-            Err(error) => return Err(Halt::Engine(error)),
+            Err(error) => return Err(Interrupted::Engine(error)),
         }
         let scratch = &*self.data().scratch;
         let row = Row::decode(&scratch.stored, &scratch.value)?;
         if row.user_key(&scratch.stored, &scratch.value) != key {
-            return Err(Halt::Row(RowError::OtherKey));
+            return Err(Interrupted::Row(RowError::OtherKey));
         }
         let lives = !row.is_over(now_ms);
         Ok(Found {
@@ -55,7 +55,7 @@ impl Context<'_> {
 
     /// Reads the row whose stored key is in the scratch, once it is known to lie in chunks.
     #[cold]
-    fn open(&mut self) -> Result<Opened, Halt> {
+    fn open(&mut self) -> Result<Opened, Interrupted> {
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
@@ -72,14 +72,14 @@ impl Context<'_> {
             }
         };
         match attempt {
-            Attempt::Ready(opened) => Ok(opened),
-            Attempt::Pending(pending) => Err(Halt::Pending(pending)),
+            Polled::Ready(opened) => Ok(opened),
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
         }
     }
 
     /// As [`Context::find`] for a command that replies what it finds: counts hits and misses.
     #[inline]
-    pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Halt> {
+    pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find(key)?;
         match found.row {
             Some(_) => self.progress.hits += 1,
@@ -198,7 +198,7 @@ impl Context<'_> {
         key: &[u8],
         deadline: Option<u64>,
         entry: Option<u64>,
-    ) -> Result<Option<Expiry>, Halt> {
+    ) -> Result<Option<Expiry>, Interrupted> {
         if let (Some(deadline), Some(entry)) = (deadline, entry)
             && entry <= deadline
         {

@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::unix_ms;
-use pandodb::nonblocking::{Attempt, Opened, Outcome, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, ScanPage, Transaction};
 
 use crate::data::engine::{Database, Engine};
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
@@ -151,15 +151,15 @@ impl Cleaner {
             self.committing = true;
         }
         match self.transaction.try_commit(reactor)? {
-            Attempt::Pending(pending) => {
+            Polled::Pending(pending) => {
                 reactor.park(pending, &self.waker)?;
                 Err(Stop::Waiting)
             }
-            Attempt::Ready(Outcome::Conflict { .. }) => {
+            Polled::Ready(Outcome::Conflict { .. }) => {
                 self.committing = false;
                 Err(Stop::Again)
             }
-            Attempt::Ready(Outcome::Committed(_)) => {
+            Polled::Ready(Outcome::Committed(_)) => {
                 self.committing = false;
                 // It keeps the chunks of large values from being freed.
                 self.transaction.reset();
@@ -187,7 +187,7 @@ impl Cleaner {
             let scanned = database
                 .elements
                 .try_scan(Bound::Included(&from), &mut self.page)?;
-            if let Attempt::Pending(pending) = scanned {
+            if let Polled::Pending(pending) = scanned {
                 reactor.park(pending, &self.waker)?;
                 return Err(Stop::Waiting);
             }
@@ -225,13 +225,13 @@ impl Cleaner {
                 .open(&database.keys, stored, &mut self.value)?;
             let mut large = None;
             match opened {
-                Attempt::Pending(pending) => {
+                Polled::Pending(pending) => {
                     // All rows of the batch are asked for together.
                     reactor.park(pending, &self.waker)?;
                     missing = true;
                     continue;
                 }
-                Attempt::Ready(opened) => {
+                Polled::Ready(opened) => {
                     if missing {
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! The engine as the loops see it: the store, its sixteen databases, and limits that follow from
 //! its memory.
 
-use pandodb::nonblocking::{Attempt, Opened};
+use pandodb::nonblocking::{Opened, Polled};
 use pandodb::{Db, Error, Lsn, Table};
 
 use crate::data::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
@@ -37,11 +37,11 @@ impl Database {
         stored: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> pandodb::Result<Attempt<bool>> {
+    ) -> pandodb::Result<Polled<bool>> {
         Ok(match self.keys.try_get(stored, out, shown_from) {
             Err(Error::InChunks) => match self.keys.try_open(stored, out, shown_from)? {
-                Attempt::Ready(opened) => Attempt::Ready(!matches!(opened, Opened::Absent)),
-                Attempt::Pending(pending) => Attempt::Pending(pending),
+                Polled::Ready(opened) => Polled::Ready(!matches!(opened, Opened::Absent)),
+                Polled::Pending(pending) => Polled::Pending(pending),
             },
             other => other?,
         })

@@ -2,7 +2,7 @@
 
 use pando_server::{Durability, ServerOptions};
 use pando_sync::{Arc, Mutex, Rank};
-use pandodb::nonblocking::{Attempt, Outcome, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, Transaction};
 
 use crate::client::{encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
@@ -109,7 +109,7 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
             let mut transaction = Transaction::new(&db);
             transaction.put(&keys, b"\0a", &row).unwrap();
             let outcome = transaction.try_commit(&mut reactor).unwrap();
-            let Attempt::Ready(Outcome::Committed(committed)) = outcome else {
+            let Polled::Ready(Outcome::Committed(committed)) = outcome else {
                 panic!("{read}: nothing is in the way");
             };
             lsn = committed;
@@ -125,7 +125,7 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     let mut transaction = Transaction::new(&db);
     transaction.put(&keys, b"\0a", &row).unwrap();
     let outcome = transaction.try_commit(&mut reactor).unwrap();
-    let Attempt::Ready(Outcome::Committed(lsn)) = outcome else {
+    let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
         panic!("nothing is in the way");
     };
     client.send(&encode(&["GET", "a"]).repeat(8));
@@ -136,7 +136,7 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     let mut transaction = Transaction::new(&db);
     transaction.put(&keys, b"\0a", &row).unwrap();
     let outcome = transaction.try_commit(&mut reactor).unwrap();
-    let Attempt::Ready(Outcome::Committed(lsn)) = outcome else {
+    let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
         panic!("nothing is in the way");
     };
     client.check(&[("GET a", "\"2\"")]);

@@ -11,15 +11,15 @@ use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank, time};
 use pando_wal::Acknowledge;
 
-use crate::commit::attempt::{CommitScratch, Outcome};
 use crate::commit::buffers::Own;
+use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
 use crate::options::{Builder, Durability, WriteOptions};
 use crate::state::checkpoint_progress::CheckpointProgress;
 use crate::state::read_bounds::Debt;
-use crate::wait::reason::{Halt, Stop};
+use crate::wait::reason::{Unfinished, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::set::WriteSet;
 
@@ -220,7 +220,7 @@ impl Db {
         engine.jobs.push(job.clone())?;
         engine.block(|_| match job.result() {
             Some(result) => Ok(result?),
-            None => Err(Halt::Stop(Stop::Job(job.clone()))),
+            None => Err(Unfinished::Wait(WaitReason::Job(job.clone()))),
         })
     }
 

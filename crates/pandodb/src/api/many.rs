@@ -25,7 +25,7 @@ use crate::read::lending::Borrowed;
 use crate::read::point::{Copied, SoFar};
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Halt, Stop};
+use crate::wait::reason::{Unfinished, WaitReason};
 
 /// Keys that are gathered together.
 const GATHERED_MAX: usize = 1024;
@@ -219,11 +219,11 @@ impl Gathering<'_> {
             .look_up_group(self.table, &texts[..count], values)
         {
             Ok(looked_up) => looked_up,
-            Err(Halt::Stop(_)) => {
+            Err(Unfinished::Wait(_)) => {
                 let again = Fate::Restart(Restart::Conflict);
                 (TreeId::default(), [again; GROUP_MAX])
             }
-            Err(Halt::Error(error)) => return Err(error),
+            Err(Unfinished::Error(error)) => return Err(error),
         };
         self.scratch.reader.wanted.clear();
         let mut went = Went::On;
@@ -254,8 +254,8 @@ impl Gathering<'_> {
                     let bytes = lookup.found.then_some(bytes);
                     self.scratch.found.push(Found { key, start, bytes });
                 }
-                Err(Halt::Stop(_)) => self.scratch.later.push(key),
-                Err(Halt::Error(error)) => return Err(error),
+                Err(Unfinished::Wait(_)) => self.scratch.later.push(key),
+                Err(Unfinished::Error(error)) => return Err(error),
             },
             Fate::Restart(Restart::Fault(page)) => {
                 let missed = &mut self.scratch.missed[key as usize];
@@ -275,9 +275,9 @@ impl Gathering<'_> {
             let step = self
                 .engine
                 .try_get(self.table, text, reader, value)
-                .inspect_err(|halt| {
+                .inspect_err(|unfinished| {
                     let missed = &mut self.scratch.missed[key as usize];
-                    self.engine.count_miss(halt, missed);
+                    self.engine.count_miss(unfinished, missed);
                 });
             match step {
                 Ok((found, debt)) => {
@@ -285,12 +285,12 @@ impl Gathering<'_> {
                     self.scratch.debt.add(debt);
                     return Ok(Went::On);
                 }
-                Err(Halt::Stop(Stop::Restart(Restart::Fault(page)))) => {
+                Err(Unfinished::Wait(WaitReason::Restart(Restart::Fault(page)))) => {
                     return self.fault(key, page);
                 }
-                Err(Halt::Stop(Stop::Restart(Restart::Conflict))) => {}
-                Err(Halt::Stop(_)) => break,
-                Err(Halt::Error(error)) => return Err(error),
+                Err(Unfinished::Wait(WaitReason::Restart(Restart::Conflict))) => {}
+                Err(Unfinished::Wait(_)) => break,
+                Err(Unfinished::Error(error)) => return Err(error),
             }
         }
         self.scratch.later.push(key);

@@ -4,13 +4,13 @@ use pando_sync::Arc;
 use pando_tree::ValueReader;
 
 use crate::api::db::Db;
-use crate::commit::attempt::Outcome;
 use crate::commit::buffers::Own;
+use crate::commit::steps::Outcome;
 use crate::error::Result;
 use crate::options::WriteOptions;
 use crate::read::buffers::{OfThread, ReadBuffers, with_buffers};
 use crate::tables::state::TableState;
-use crate::wait::reason::{Halt, Stop};
+use crate::wait::reason::{Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
 /// A named table: byte keys to byte values, ordered. Clones are handles of the same table.
@@ -193,7 +193,7 @@ impl Table {
                 let found = engine.try_read_stamped(&self.state, key, &mut reader, &mut value, set);
                 blocked.wanted.append(&mut reader.wanted);
                 match found {
-                    Err(Halt::Stop(Stop::Chunks)) => Ok(None),
+                    Err(Unfinished::Wait(WaitReason::Chunks)) => Ok(None),
                     other => other.map(Some),
                 }
             })?;

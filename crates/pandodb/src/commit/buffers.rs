@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use crate::commit::attempt::CommitScratch;
+use crate::commit::steps::CommitScratch;
 use crate::writes::set::WriteSet;
 
 /// Bytes from which on a buffer is given back to the system.

@@ -6,7 +6,7 @@
 //! ended in a row and no delete has found room meanwhile.
 
 use crate::engine::Engine;
-use crate::wait::reason::{Halt, Stop};
+use crate::wait::reason::{Unfinished, WaitReason};
 
 /// Checkpoints in a row after which no delete has found room: it is not to be had.
 const FRUITLESS_MAX: u32 = 2;
@@ -25,17 +25,17 @@ pub(crate) struct DeleteWait {
 impl Engine {
     /// The checkpoint that deletes which have found no room still wait for: until it has ended,
     /// another try would only ask the disk for what it has not.
-    pub(crate) fn awaited_room(&self, wait: &DeleteWait) -> Option<Stop> {
+    pub(crate) fn awaited_room(&self, wait: &DeleteWait) -> Option<WaitReason> {
         let checkpoint = wait.checkpoint?;
         let waits = !self.checkpoint.has_finished(checkpoint)
             && self.store.space.is_full()
             && !self.store.life.is_checkpoint_stalled();
-        waits.then_some(Stop::Checkpoint(checkpoint))
+        waits.then_some(WaitReason::Checkpoint(checkpoint))
     }
 
     /// Why a commit that found no blocks on a full disk does not go on. `wait` is that of a batch
     /// of deletes; any other is refused.
-    pub(crate) fn without_room(&self, wait: Option<&mut DeleteWait>) -> Halt {
+    pub(crate) fn without_room(&self, wait: Option<&mut DeleteWait>) -> Unfinished {
         let (Some(wait), false) = (wait, self.store.life.is_checkpoint_stalled()) else {
             self.checkpoint.request();
             return self.store.space.full_error().into();
@@ -44,7 +44,7 @@ impl Engine {
         assert!(served >= wait.served, "fewer have found room than before");
         if let Some(checkpoint) = wait.checkpoint {
             if !self.checkpoint.has_finished(checkpoint) {
-                return Stop::Checkpoint(checkpoint).into();
+                return WaitReason::Checkpoint(checkpoint).into();
             }
             wait.fruitless = match wait.served == served {
                 true => wait.fruitless + 1,
@@ -62,6 +62,6 @@ impl Engine {
         );
         wait.checkpoint = Some(checkpoint);
         wait.served = served;
-        Stop::Checkpoint(checkpoint).into()
+        WaitReason::Checkpoint(checkpoint).into()
     }
 }

@@ -1,6 +1,5 @@
 //! Commits: from a set of writes to changed pages.
 
-pub(crate) mod attempt;
 pub(crate) mod blobs;
 pub(crate) mod buffers;
 pub(crate) mod delete_room;
@@ -9,4 +8,5 @@ pub(crate) mod leaf_pins;
 pub(crate) mod pages;
 pub(crate) mod second_look;
 pub(crate) mod section;
+pub(crate) mod steps;
 pub(crate) mod tables;

@@ -17,7 +17,7 @@ use pando_tree::ValueReader;
 
 use crate::engine::Engine;
 use crate::state::read_bounds::Debt;
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_log::ReadLog;
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Locked, Stamp};
@@ -103,15 +103,15 @@ impl<'t> SecondLook<'t> {
             let looked = self.look_at(engine, set, at, &mut value);
             let found = match looked {
                 Ok(found) => found,
-                Err(Halt::Stop(Stop::Restart(Restart::Fault(page)))) => {
+                Err(Unfinished::Wait(WaitReason::Restart(Restart::Fault(page)))) => {
                     if missing.is_some() && self.wanted.len() < WANTED_MAX {
                         self.wanted.push(page);
                     }
                     missing = missing.or(Some(page));
                     continue;
                 }
-                Err(Halt::Stop(Stop::Chunks)) => return Ok(Seen::Unknown),
-                Err(halt) => return Err(halt),
+                Err(Unfinished::Wait(WaitReason::Chunks)) => return Ok(Seen::Unknown),
+                Err(unfinished) => return Err(unfinished),
             };
             let stamp = engine.stripes.stamp_held(stamp.stripe);
             let found = found.then_some(&value[..]);

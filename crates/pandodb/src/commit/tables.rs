@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::space::promises::IdPromise;
 use crate::tables::state::{CATALOGUE, GARBAGE};
-use crate::wait::reason::Stop;
+use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::set::{TableChange, Value, WriteSet};
 
@@ -88,12 +88,12 @@ impl Engine {
         }
         let mut delete_wait = DeleteWait::default();
         let (credit, promise) = self.block(|_| {
-            if let Some(stop) = self.awaited_room(&delete_wait) {
-                return Err(stop.into());
+            if let Some(reason) = self.awaited_room(&delete_wait) {
+                return Err(reason.into());
             }
             let credit = match self.log.try_reserve(payload.len()) {
                 Ok(Some(credit)) => credit,
-                Ok(None) => return Err(Stop::LogSpace(payload.len()).into()),
+                Ok(None) => return Err(WaitReason::LogSpace(payload.len()).into()),
                 Err(error) => return Err(self.log_failed(error).into()),
             };
             match self.store.space.try_promise(
@@ -105,7 +105,7 @@ impl Engine {
                 None if self.store.space.is_full() => {
                     Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
                 }
-                None => Err(Stop::Blocks(blocks).into()),
+                None => Err(WaitReason::Blocks(blocks).into()),
             }
         })?;
         let ids = self.promise_ids(set)?;

@@ -18,7 +18,7 @@ use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::state::TableState;
-use crate::wait::reason::Halt;
+use crate::wait::reason::Unfinished;
 
 /// Tries of the keys together: writers that come between spoil few of them.
 const TRIES: usize = 2;
@@ -46,13 +46,13 @@ impl Engine {
         let before = self.read_bounds.applied();
         let (tree, fates) = match self.look_up_group(table, keys, bytes) {
             Ok(looked_up) => looked_up,
-            Err(Halt::Stop(_)) => {
+            Err(Unfinished::Wait(_)) => {
                 return Ok(Tried {
                     count: 0,
                     again: true,
                 });
             }
-            Err(Halt::Error(error)) => return Err(error),
+            Err(Unfinished::Error(error)) => return Err(error),
         };
         for (count, fate) in fates.iter().take(keys.len()).enumerate() {
             let again = match fate {

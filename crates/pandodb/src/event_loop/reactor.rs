@@ -14,9 +14,9 @@ use pando_sync::{Arc, Mutex, Rank};
 use crate::api::db::Db;
 use crate::engine::Shared;
 use crate::error::Result;
-use crate::event_loop::attempt::Pending;
+use crate::event_loop::polled::Pending;
 use crate::pages::fetcher::{Fetcher, Started};
-use crate::wait::reason::Stop;
+use crate::wait::reason::WaitReason;
 
 /// Most pages that a reactor keeps in memory for the operations that asked for them.
 const PINNED_MAX: usize = 64;
@@ -99,8 +99,8 @@ impl Reactor {
     /// # Errors
     /// Why what is waited for will never come: a page that cannot be read, a poisoned store.
     pub fn park(&mut self, pending: Pending, waker: &Waker) -> Result<()> {
-        let mut stop = pending.stop;
-        if let Stop::Restart(Restart::Fault(page)) = stop {
+        let mut reason = pending.reason;
+        if let WaitReason::Restart(Restart::Fault(page)) = reason {
             // Its read failed while this waker was registered for it.
             if let Some(error) = self.engine.store.failed_reads.tell(page, waker) {
                 return Err(error);
@@ -114,12 +114,12 @@ impl Reactor {
                     for token in self.pinned.drain(..) {
                         self.engine.store.pool.unpin(token);
                     }
-                    stop = Stop::Restart(restart);
+                    reason = WaitReason::Restart(restart);
                 }
             }
             start_wanted(&self.engine, &mut fetcher, &pending.wanted);
         }
-        if self.engine.register(&stop, waker)? {
+        if self.engine.register(&reason, waker)? {
             waker.wake_by_ref();
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Reactor {
     /// # Errors
     /// When the page cannot be read.
     pub fn prefetch(&mut self, pending: Pending) -> Result<Prefetched> {
-        let Stop::Restart(Restart::Fault(page)) = pending.stop else {
+        let WaitReason::Restart(Restart::Fault(page)) = pending.reason else {
             return Ok(Prefetched::Known);
         };
         let mut fetcher = self.fetcher.lock();

@@ -8,10 +8,10 @@ use pando_tree::{Direction, LeafCopy, ScanValue};
 
 use crate::api::table::Table;
 use crate::error::Result;
-use crate::event_loop::attempt::{Attempt, attempt};
+use crate::event_loop::polled::{Polled, polled};
 use crate::read::buffers::with_reader;
 use crate::read::point::{no_such_table, on_tree};
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 impl Table {
     /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing. Raises
@@ -25,10 +25,10 @@ impl Table {
         key: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> Result<Attempt<bool>> {
+    ) -> Result<Polled<bool>> {
         match self.db.engine().read_cached(&self.state, key, out) {
-            Ok(found) => Ok(Attempt::Ready(found)),
-            Err(Some(fault @ Restart::Fault(_))) => attempt(Err(fault.into()), &mut Vec::new()),
+            Ok(found) => Ok(Polled::Ready(found)),
+            Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
             Err(_) => self.try_get_any(key, out, shown_from),
         }
     }
@@ -40,14 +40,14 @@ impl Table {
         key: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> Result<Attempt<bool>> {
+    ) -> Result<Polled<bool>> {
         with_reader(|reader| {
             let step = self.db.engine().try_get(&self.state, key, reader, out);
             let step = step.map(|(found, debt)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 found
             });
-            attempt(step, &mut reader.wanted)
+            polled(step, &mut reader.wanted)
         })
     }
 
@@ -55,15 +55,15 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_prefetch(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<()>> {
+    pub fn try_prefetch(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<()>> {
         with_reader(|reader| {
             let step = self.db.engine().look_up(&self.state, key, reader, out);
             let step = match step {
                 // The list is there; chunks are read when they are asked for.
-                Err(Halt::Stop(Stop::Chunks)) => Ok(()),
+                Err(Unfinished::Wait(WaitReason::Chunks)) => Ok(()),
                 other => other.map(drop),
             };
-            attempt(step, &mut reader.wanted)
+            polled(step, &mut reader.wanted)
         })
     }
 
@@ -71,7 +71,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_scan(&self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Attempt<()>> {
+    pub fn try_scan(&self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
         let engine = self.db.engine();
         let mut step = || -> Step<()> {
             let Some(tree) = self.state.tree() else {
@@ -84,7 +84,7 @@ impl Table {
             page.shown_from = debt.lsn();
             Ok(())
         };
-        let done = attempt(step(), &mut Vec::new())?;
+        let done = polled(step(), &mut Vec::new())?;
         page.next = match page.leaf.next_bound() {
             Some(Bound::Included(key)) => Some(key.to_vec()),
             Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),

@@ -6,15 +6,15 @@ use pando_tree::{Tree, ValueReader};
 
 use crate::api::db::Db;
 use crate::api::table::Table;
-use crate::commit::attempt::{CommitScratch, Outcome};
 use crate::commit::second_look::{SecondLook, Seen};
+use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::event_loop::attempt::{Attempt, Pending, attempt};
+use crate::event_loop::polled::{Pending, Polled, polled};
 use crate::event_loop::reactor::Reactor;
 use crate::pages::fetcher::OwnReads;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::read_log::{Played, ReadLog};
 use crate::writes::set::{Own, TableChange, WriteSet};
@@ -143,20 +143,20 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Attempt<bool>> {
+    pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<bool>> {
         let index = self.set.table(&table.state);
         out.clear();
         match self.set.own(index, key) {
             Own::Value(value) => {
                 out.extend_from_slice(value);
-                return Ok(Attempt::Ready(true));
+                return Ok(Polled::Ready(true));
             }
             Own::Large(_) => return Err(Error::InChunks),
-            Own::Gone => return Ok(Attempt::Ready(false)),
+            Own::Gone => return Ok(Polled::Ready(false)),
             Own::Unknown => {}
         }
         let is_new = match self.log.play(index, key, out) {
-            Played::Read(found) => return Ok(Attempt::Ready(found)),
+            Played::Read(found) => return Ok(Polled::Ready(found)),
             Played::Unknown { is_new } => is_new,
         };
         let step = self.read(&table.state, key, out);
@@ -167,7 +167,7 @@ impl Transaction {
                 false => self.log.pass(),
             }
         }
-        attempt(step, &mut self.reader.wanted)
+        polled(step, &mut self.reader.wanted)
     }
 
     fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
@@ -212,20 +212,20 @@ impl Transaction {
     }
 
     /// Notes `key` as it is now, for [`Transaction::expect`].
-    pub fn watch(&mut self, table: &Table, key: &[u8]) -> Attempt<Watch> {
+    pub fn watch(&mut self, table: &Table, key: &[u8]) -> Polled<Watch> {
         let tree = table.state.tree();
         let stripe = self
             .engine
             .stripes
             .of(tree.map(|tree| tree.id).unwrap_or_default(), key);
         match self.engine.stripes.stamp(stripe) {
-            Some(stamp) => Attempt::Ready(Watch {
+            Some(stamp) => Polled::Ready(Watch {
                 state: table.state.clone(),
                 tree,
                 stamp,
             }),
-            None => Attempt::Pending(Pending {
-                stop: Stop::Stripe(stripe, StripeUse::Read),
+            None => Polled::Pending(Pending {
+                reason: WaitReason::Stripe(stripe, StripeUse::Read),
                 wanted: Vec::new(),
             }),
         }
@@ -243,7 +243,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Attempt<Outcome>> {
+    pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
         let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
             let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
@@ -253,14 +253,14 @@ impl Transaction {
         }
         if let Some(job) = &self.job {
             let Some(result) = job.result() else {
-                let stop = Stop::Job(job.clone());
-                return Ok(Attempt::Pending(Pending {
-                    stop,
+                let reason = WaitReason::Job(job.clone());
+                return Ok(Polled::Pending(Pending {
+                    reason,
                     wanted: Vec::new(),
                 }));
             };
             self.job = None;
-            return Ok(Attempt::Ready(match result? {
+            return Ok(Polled::Ready(match result? {
                 JobEnd::Committed(lsn) => Outcome::Committed(Some(lsn)),
                 JobEnd::Conflict { watched } => Outcome::Conflict { watched },
             }));
@@ -269,12 +269,12 @@ impl Transaction {
     }
 
     /// A commit that changes no table as a whole.
-    fn commit_writes(&mut self) -> Result<Attempt<Outcome>> {
+    fn commit_writes(&mut self) -> Result<Polled<Outcome>> {
         let reads = self.set.reads.len();
         let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
         if is_read_only && self.refreshed == Some(reads) {
             // It has read what was there at the moment of the second look.
-            return Ok(Attempt::Ready(Outcome::Committed(None)));
+            return Ok(Polled::Ready(Outcome::Committed(None)));
         }
         let Self {
             engine,
@@ -300,6 +300,6 @@ impl Transaction {
             self.conflicts += 1;
             self.refreshed = (looked.seen == Seen::Different).then_some(reads);
         }
-        attempt(step, &mut self.scratch.wanted)
+        polled(step, &mut self.scratch.wanted)
     }
 }

@@ -18,7 +18,7 @@ use crate::read::point::{Copied, SoFar};
 use crate::state::helper::Answer;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// What becomes of a get with its first attempt.
 #[derive(Debug)]
@@ -56,21 +56,21 @@ fn begin<T>(
         let debt = engine.check_copied(copied, key)?;
         engine.check_paid(debt).map(|()| copied.found)
     });
-    let stop = match step {
+    let reason = match step {
         Ok(found) => {
             engine.store.statistics.tick(Ticker::Gets, 1);
             return Begun::Ended(Some(Ok(end(found, out))));
         }
-        Err(Halt::Error(error)) => return Begun::Ended(Some(Err(error))),
+        Err(Unfinished::Error(error)) => return Begun::Ended(Some(Err(error))),
         // It is read again first: what is waited for then is that of the copy that is kept.
-        Err(Halt::Stop(Stop::Durable(_))) => Stop::Restart(Restart::Conflict),
-        Err(Halt::Stop(stop)) => stop,
+        Err(Unfinished::Wait(WaitReason::Durable(_))) => WaitReason::Restart(Restart::Conflict),
+        Err(Unfinished::Wait(reason)) => reason,
     };
     Begun::Pending(PendingGet {
         key: Key::new(engine, key),
         state: table.state.clone(),
         waits: Waits {
-            stop: Some(stop),
+            reason: Some(reason),
             ..Waits::default()
         },
         missed,
@@ -88,13 +88,15 @@ fn look_up(
     out: &mut Vec<u8>,
 ) -> Step<Copied> {
     with_reader(|reader| {
-        engine.look_up(state, key, reader, out).inspect_err(|halt| {
-            engine.count_miss(halt, missed);
-            // The first one is the one that is waited for.
-            for page in reader.wanted.drain(..).skip(1) {
-                engine.reads.wish(page);
-            }
-        })
+        engine
+            .look_up(state, key, reader, out)
+            .inspect_err(|unfinished| {
+                engine.count_miss(unfinished, missed);
+                // The first one is the one that is waited for.
+                for page in reader.wanted.drain(..).skip(1) {
+                    engine.reads.wish(page);
+                }
+            })
     })
 }
 
@@ -117,8 +119,8 @@ impl PendingGet {
                 }
                 match self.attempt(out) {
                     Ok(found) => return Poll::Ready(Ok(found)),
-                    Err(Halt::Error(error)) => return Poll::Ready(Err(error)),
-                    Err(Halt::Stop(stop)) => self.waits.stop = Some(stop),
+                    Err(Unfinished::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Unfinished::Wait(reason)) => self.waits.reason = Some(reason),
                 }
             }
         }

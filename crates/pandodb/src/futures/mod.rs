@@ -26,7 +26,7 @@ use pando_pool::Restart;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::wait::reason::Stop;
+use crate::wait::reason::WaitReason;
 
 /// Faults of one operation after which the helper takes it over.
 const FAULTS_MAX: u32 = 16;
@@ -37,7 +37,7 @@ const TURNS_MAX: u32 = 64;
 #[derive(Debug, Default)]
 struct Waits {
     /// Why the last attempt stopped; nobody was told yet.
-    stop: Option<Stop>,
+    reason: Option<WaitReason>,
     /// The page that was asked for, and how many reads had failed before.
     awaited: Option<(PageId, u64)>,
     faults: u32,
@@ -61,15 +61,15 @@ impl Waits {
         engine.store.failed_reads.since(page, before)
     }
 
-    /// Arranges the wake-up for the last stop, if there was one. Never blocks.
+    /// Arranges the wake-up for the last reason, if there was one. Never blocks.
     fn arrange(&mut self, engine: &Engine, waker: &Waker) -> Result<Next> {
-        let Some(stop) = self.stop.take() else {
+        let Some(reason) = self.reason.take() else {
             return Ok(Next::Try);
         };
-        if matches!(stop, Stop::Chunks) {
+        if matches!(reason, WaitReason::Chunks) {
             return Ok(Next::AskForHelp);
         }
-        let at_once = if let Stop::Restart(Restart::Fault(page)) = stop {
+        let at_once = if let WaitReason::Restart(Restart::Fault(page)) = reason {
             self.faults += 1;
             if self.faults > FAULTS_MAX {
                 return Ok(Next::AskForHelp);
@@ -77,7 +77,7 @@ impl Waits {
             self.awaited = Some((page, engine.store.failed_reads.now()));
             engine.request_page(page, waker)?
         } else {
-            engine.register(&stop, waker)?
+            engine.register(&reason, waker)?
         };
         Ok(if at_once { Next::Try } else { Next::Wait })
     }

@@ -12,7 +12,7 @@ use pando_wal::Acknowledge;
 use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::table::Table;
-use crate::commit::attempt::{CommitScratch, Outcome};
+use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
 use crate::futures::key::Key;
@@ -20,7 +20,7 @@ use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::options::WriteOptions;
 use crate::state::helper::Answer;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Halt, Step};
+use crate::wait::reason::{Step, Unfinished};
 use crate::writes::set::WriteSet;
 
 /// A batch on its way to its commit.
@@ -179,9 +179,9 @@ impl PendingWrite {
                     match step {
                         Ok(Some(end)) => end,
                         Ok(None) => continue,
-                        Err(Halt::Error(error)) => return Poll::Ready(Err(error)),
-                        Err(Halt::Stop(stop)) => {
-                            self.waits.stop = Some(stop);
+                        Err(Unfinished::Error(error)) => return Poll::Ready(Err(error)),
+                        Err(Unfinished::Wait(reason)) => {
+                            self.waits.reason = Some(reason);
                             continue;
                         }
                     }

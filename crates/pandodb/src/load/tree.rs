@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::space::promises::Promise;
 use crate::state::loads::Filled;
 use crate::tables::state::{GARBAGE, TableState};
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::JobEnd;
 use crate::writes::set::{TableChange, WriteSet};
 
@@ -250,10 +250,10 @@ impl Engine {
                 self.checkpoint.request();
                 return Err(self.store.space.full_error().into());
             }
-            return Err(Stop::Blocks(blocks).into());
+            return Err(WaitReason::Blocks(blocks).into());
         };
         if !self.store.dirty_room(PAGES_PER_SECTION) {
-            return Err(Stop::Dirty.into());
+            return Err(WaitReason::Dirty.into());
         }
         self.promise_page_ids(0)?;
         Ok(promise)

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::options::Durability;
 use crate::state::read_bounds::Debt;
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 
 impl Engine {
     /// Whether a commit is waited for in the log: `asked` is what its caller wants.
@@ -29,7 +29,7 @@ impl Engine {
             let applied = self.log.applied();
             self.read_bounds.raise_applied(applied);
             if mark > applied {
-                return Err(Stop::Applied(mark).into());
+                return Err(WaitReason::Applied(mark).into());
             }
         }
         Ok(())
@@ -83,7 +83,7 @@ impl Engine {
     /// As [`Engine::pay`], for a step.
     pub(crate) fn check_paid(&self, debt: Debt) -> Step<()> {
         match debt.lsn() {
-            Some(lsn) if self.log.durable() < lsn => Err(Stop::Durable(lsn).into()),
+            Some(lsn) if self.log.durable() < lsn => Err(WaitReason::Durable(lsn).into()),
             _ => Ok(()),
         }
     }

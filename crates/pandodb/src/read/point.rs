@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::profile;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Stamp, StripeUse};
 
@@ -50,7 +50,7 @@ impl Engine {
             tree.try_get(&self.store.pool, key, reader, out),
         )?;
         if lookup.chunked {
-            return Err(Stop::Chunks.into());
+            return Err(WaitReason::Chunks.into());
         }
         Ok(Copied::of(tree.id, &lookup))
     }
@@ -89,8 +89,13 @@ impl Engine {
     }
 
     /// Counts a get with its first fault; `missed` is its own.
-    pub(crate) fn count_miss(&self, halt: &Halt, missed: &mut bool) {
-        if !*missed && matches!(halt, Halt::Stop(Stop::Restart(Restart::Fault(_)))) {
+    pub(crate) fn count_miss(&self, unfinished: &Unfinished, missed: &mut bool) {
+        if !*missed
+            && matches!(
+                unfinished,
+                Unfinished::Wait(WaitReason::Restart(Restart::Fault(_)))
+            )
+        {
             *missed = true;
             self.store.statistics.tick(Ticker::GetsMissed, 1);
         }
@@ -193,11 +198,11 @@ impl Engine {
             };
             let now = match looked_up {
                 Ok(copied) => copied,
-                Err(Halt::Stop(Stop::Chunks)) => return Ok(None),
-                Err(halt) => {
-                    self.count_miss(&halt, &mut missed);
+                Err(Unfinished::Wait(WaitReason::Chunks)) => return Ok(None),
+                Err(unfinished) => {
+                    self.count_miss(&unfinished, &mut missed);
                     blocked.wanted.append(&mut reader.wanted);
-                    return Err(halt);
+                    return Err(unfinished);
                 }
             };
             copied = Some(now);
@@ -221,7 +226,7 @@ impl Engine {
         let stripe = self.stripes.of(tree.id, key);
         match self.stripes.stamp(stripe) {
             Some(stamp) => Ok((tree, stamp)),
-            None => Err(Stop::Stripe(stripe, StripeUse::Read).into()),
+            None => Err(WaitReason::Stripe(stripe, StripeUse::Read).into()),
         }
     }
 
@@ -340,7 +345,7 @@ pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> 
     }
 }
 
-pub(crate) fn no_such_table(table: &TableState) -> Halt {
+pub(crate) fn no_such_table(table: &TableState) -> Unfinished {
     Error::NoSuchTable {
         name: table.name.to_string(),
     }

@@ -8,7 +8,7 @@ use pando_tree::ValueReader;
 use crate::api::batch::Batch;
 use crate::api::table::Table;
 use crate::blobs::value::LargeValue;
-use crate::commit::attempt::Outcome;
+use crate::commit::steps::Outcome;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::options::WriteOptions;

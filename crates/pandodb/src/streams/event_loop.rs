@@ -14,7 +14,7 @@ use crate::blobs::staged::Draft;
 use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::event_loop::attempt::{Attempt, attempt};
+use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::transaction::Transaction;
 use crate::read::buffers::with_reader;
 use crate::state::helper::Answer;
@@ -65,7 +65,7 @@ impl Table {
         key: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> Result<Attempt<Opened>> {
+    ) -> Result<Polled<Opened>> {
         let engine = self.db.engine();
         with_reader(|reader| {
             let step = engine.try_look(&self.state, key, reader, out);
@@ -74,7 +74,7 @@ impl Table {
                 engine.count_get();
                 Opened::of(engine, found, out)
             });
-            attempt(step, &mut reader.wanted)
+            polled(step, &mut reader.wanted)
         })
     }
 }
@@ -84,30 +84,25 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn open(
-        &mut self,
-        table: &Table,
-        key: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Attempt<Opened>> {
+    pub fn open(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<Opened>> {
         let index = self.set.table(&table.state);
         out.clear();
         match self.set.own(index, key) {
             Own::Value(value) => {
                 out.extend_from_slice(value);
-                return Ok(Attempt::Ready(Opened::Value));
+                return Ok(Polled::Ready(Opened::Value));
             }
             Own::Large(value) => {
                 let stream = ValueStream::of_handed(&self.engine, value);
                 out.extend_from_slice(stream.head());
-                return Ok(Attempt::Ready(Opened::Large(stream)));
+                return Ok(Polled::Ready(Opened::Large(stream)));
             }
-            Own::Gone => return Ok(Attempt::Ready(Opened::Absent)),
+            Own::Gone => return Ok(Polled::Ready(Opened::Absent)),
             Own::Unknown => {}
         }
         let is_new = match self.log.play(index, key, out) {
-            Played::Read(true) => return Ok(Attempt::Ready(Opened::Value)),
-            Played::Read(false) => return Ok(Attempt::Ready(Opened::Absent)),
+            Played::Read(true) => return Ok(Polled::Ready(Opened::Value)),
+            Played::Read(false) => return Ok(Polled::Ready(Opened::Absent)),
             Played::Unknown { is_new } => is_new,
         };
         let step = self
@@ -127,7 +122,7 @@ impl Transaction {
             }
             opened
         });
-        attempt(step, &mut self.reader.wanted)
+        polled(step, &mut self.reader.wanted)
     }
 
     /// Sets `key` to a value that was handed over before.

@@ -5,7 +5,7 @@ use pando_format::Extent;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::pages::store::pause;
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 
 /// Checkpoints that are waited for when the disk is full: the first makes room of what is retired,
 /// the second of what was freed meanwhile.
@@ -54,8 +54,8 @@ impl Engine {
         {
             Some(Some(extent)) => Ok(extent),
             _ if self.store.space.is_full() => Err(self.store.space.full_error().into()),
-            Some(None) => Err(Stop::Run(blocks).into()),
-            None => Err(Stop::Blocks(blocks.into()).into()),
+            Some(None) => Err(WaitReason::Run(blocks).into()),
+            None => Err(WaitReason::Blocks(blocks.into()).into()),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::read::point::{Copied, no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 use crate::writes::stripes::{Stamp, StripeUse};
 
 /// What a key has.
@@ -87,7 +87,7 @@ impl Engine {
         };
         let stripe = self.stripes.of(tree.id, key);
         let Some(stamp) = self.stripes.stamp(stripe) else {
-            return Err(Stop::Stripe(stripe, StripeUse::Read).into());
+            return Err(WaitReason::Stripe(stripe, StripeUse::Read).into());
         };
         let (found, debt) = self.try_look(table, key, reader, out)?;
         Ok((found, debt, stamp))

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::pages::store::pause;
 use crate::profile::{self, Wait};
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// Faults of one operation before it takes a pin share.
 const FAULTS_FREE: u32 = 6;
@@ -41,8 +41,8 @@ impl Engine {
         loop {
             match step(&mut blocked) {
                 Ok(value) => return Ok(value),
-                Err(Halt::Error(error)) => return Err(error),
-                Err(Halt::Stop(stop)) => blocked.wait(&stop)?,
+                Err(Unfinished::Error(error)) => return Err(error),
+                Err(Unfinished::Wait(reason)) => blocked.wait(&reason)?,
             }
         }
     }
@@ -84,32 +84,32 @@ impl<'a> Blocked<'a> {
         Some(lent >> rounds.min(63)).map(|lent| lent.max(1))
     }
 
-    fn wait(&mut self, stop: &Stop) -> Result<()> {
-        match stop {
-            Stop::Restart(Restart::Fault(page)) => self.fault(*page),
-            Stop::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
+    fn wait(&mut self, reason: &WaitReason) -> Result<()> {
+        match reason {
+            WaitReason::Restart(Restart::Fault(page)) => self.fault(*page),
+            WaitReason::Restart(restart @ (Restart::Conflict | Restart::Wait(_))) => {
                 let begun = profile::begin();
                 let served = self.engine.store.serve(*restart, &mut self.turns);
-                profile::end(begun, stop.wait());
+                profile::end(begun, reason.wait());
                 served
             }
-            stop => self.park_on(stop),
+            reason => self.park_on(reason),
         }
     }
 
-    fn park_on(&self, stop: &Stop) -> Result<()> {
+    fn park_on(&self, reason: &WaitReason) -> Result<()> {
         let begun = profile::begin();
-        let parked = self.park_for(stop);
-        profile::end(begun, stop.wait());
+        let parked = self.park_for(reason);
+        profile::end(begun, reason.wait());
         parked
     }
 
-    fn park_for(&self, stop: &Stop) -> Result<()> {
+    fn park_for(&self, reason: &WaitReason) -> Result<()> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
-        while !self.engine.register(stop, &waker)? {
+        while !self.engine.register(reason, &waker)? {
             park();
-            if !matches!(stop, Stop::Job(_)) {
+            if !matches!(reason, WaitReason::Job(_)) {
                 break;
             }
         }
@@ -153,7 +153,7 @@ impl<'a> Blocked<'a> {
             if let Some(share) = self.engine.pin_budget.try_take(frames, &mut self.refusals) {
                 break share;
             }
-            self.park_on(&Stop::Pins(frames))?;
+            self.park_on(&WaitReason::Pins(frames))?;
         };
         let lent = match self.writes {
             0 => 0,

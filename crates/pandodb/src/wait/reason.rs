@@ -1,7 +1,7 @@
 //! Why an engine step did not go on: it has to wait for something, or it failed for good.
 //!
-//! A step that halts holds nothing. Blocking calls park on the reason, event loops register their
-//! waker for it; both start the step again from its beginning.
+//! A step that has to wait holds nothing. Blocking calls park on the reason, event loops register
+//! their waker for it; both start the step again from its beginning.
 
 use pando_format::Lsn;
 use pando_pool::{Resource, Restart};
@@ -16,7 +16,7 @@ use crate::writes::stripes::{StripeIndex, StripeUse};
 
 /// What a step waits for.
 #[derive(Debug, Clone)]
-pub(crate) enum Stop {
+pub(crate) enum WaitReason {
     /// A page, a frame, an image buffer, or just another try.
     Restart(Restart),
     /// The apply gate.
@@ -45,29 +45,31 @@ pub(crate) enum Stop {
     Job(Arc<Job>),
 }
 
-/// A [`Stop`] or an [`Error`].
+/// Why a step did not come to its end.
 #[derive(Debug)]
-pub(crate) enum Halt {
-    Stop(Stop),
+pub(crate) enum Unfinished {
+    /// It has to wait.
+    Wait(WaitReason),
+    /// It failed for good.
     Error(Error),
 }
 
 /// Result of a step.
-pub(crate) type Step<T> = Result<T, Halt>;
+pub(crate) type Step<T> = Result<T, Unfinished>;
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
+impl From<WaitReason> for Unfinished {
+    fn from(reason: WaitReason) -> Self {
+        Self::Wait(reason)
     }
 }
 
-impl From<Error> for Halt {
+impl From<Error> for Unfinished {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<Restart> for Halt {
+impl From<Restart> for Unfinished {
     fn from(restart: Restart) -> Self {
         match restart {
             Restart::Damaged(page, what) => Self::Error(Error::CorruptPage {
@@ -75,13 +77,13 @@ impl From<Restart> for Halt {
                 extent: None,
                 what: what.to_owned(),
             }),
-            restart => Self::Stop(Stop::Restart(restart)),
+            restart => Self::Wait(WaitReason::Restart(restart)),
         }
     }
 }
 
-impl Stop {
-    /// What counts the steps that stop for this; faults are counted where pages are claimed.
+impl WaitReason {
+    /// What counts the steps that wait for this; faults are counted where pages are claimed.
     pub(crate) fn ticker(&self) -> Option<Ticker> {
         Some(match self {
             Self::Restart(Restart::Fault(_) | Restart::Damaged(..)) => return None,

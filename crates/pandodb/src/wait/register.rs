@@ -7,7 +7,7 @@ use pando_sync::held::{Kind, assert_none};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::wait::reason::Stop;
+use crate::wait::reason::WaitReason;
 
 impl Engine {
     /// # Errors
@@ -48,28 +48,30 @@ impl Engine {
     /// # Errors
     /// When the engine is poisoned or closed and what is waited for will not come; in a forked
     /// child always.
-    pub(crate) fn register(&self, stop: &Stop, waker: &Waker) -> Result<bool> {
+    pub(crate) fn register(&self, reason: &WaitReason, waker: &Waker) -> Result<bool> {
         self.store.check_process()?;
-        if let Some(ticker) = stop.ticker() {
+        if let Some(ticker) = reason.ticker() {
             self.store.statistics.tick(ticker, 1);
         }
         // Where poison or the end of the threads ends the wait that is looked at behind the
         // registration: what comes before it has woken nobody.
-        Ok(match stop {
-            Stop::Restart(Restart::Fault(page)) => self.store.pool.wait_for_load(*page, waker),
-            Stop::Restart(Restart::Wait(resource @ (Resource::Frames | Resource::Images))) => {
-                self.register_for_frames(*resource, waker)?
+        Ok(match reason {
+            WaitReason::Restart(Restart::Fault(page)) => {
+                self.store.pool.wait_for_load(*page, waker)
             }
-            Stop::Restart(_) => true,
-            Stop::Gate => {
+            WaitReason::Restart(Restart::Wait(
+                resource @ (Resource::Frames | Resource::Images),
+            )) => self.register_for_frames(*resource, waker)?,
+            WaitReason::Restart(_) => true,
+            WaitReason::Gate => {
                 self.store.pool.gate().waiters().register(waker);
                 !self.store.pool.gate().is_closed()
             }
-            Stop::Stripe(stripe, how) => {
+            WaitReason::Stripe(stripe, how) => {
                 self.stripes.waiters_of(*stripe).register(waker);
                 self.stripes.looks_free(*stripe, *how)
             }
-            Stop::LogSpace(bytes) => {
+            WaitReason::LogSpace(bytes) => {
                 self.log.space_waiters().register(waker);
                 self.check_served()?;
                 // An error is for the next attempt to meet.
@@ -80,7 +82,7 @@ impl Engine {
                 }
                 has_room
             }
-            Stop::Blocks(blocks) => {
+            WaitReason::Blocks(blocks) => {
                 self.store.space.waiters().register(waker);
                 self.check_served()?;
                 self.store.space.want(*blocks);
@@ -88,33 +90,33 @@ impl Engine {
                     .space
                     .would_promise(*blocks, self.store.committed_blocks())
             }
-            Stop::Run(blocks) => {
+            WaitReason::Run(blocks) => {
                 self.store.space.waiters().register(waker);
                 self.check_served()?;
                 self.store.space.want_run(*blocks);
                 false
             }
-            Stop::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
-            Stop::Chunks => return Err(Error::InChunks),
-            Stop::Dirty => {
+            WaitReason::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
+            WaitReason::Chunks => return Err(Error::InChunks),
+            WaitReason::Dirty => {
                 self.store.pool.image_waiters().register(waker);
                 self.check_served()?;
                 self.store.pool.work().notify_all();
                 !self.store.is_dirty_high()
             }
-            Stop::Pins(frames) => {
+            WaitReason::Pins(frames) => {
                 // Those who have shares and wait for others wait for each other.
                 assert_none(&[Kind::PinShare]);
                 self.pin_budget.waiters().register(waker);
                 self.pin_budget.has_room(*frames)
             }
-            Stop::Applied(lsn) => {
+            WaitReason::Applied(lsn) => {
                 let applied = self.log.request_applied(*lsn, waker);
                 self.store.check_poison()?;
                 applied.map_err(|error| self.log_failed(error))?
             }
-            Stop::Durable(lsn) => self.when_durable(*lsn, waker)?,
-            Stop::Job(job) => job.register(waker),
+            WaitReason::Durable(lsn) => self.when_durable(*lsn, waker)?,
+            WaitReason::Job(job) => job.register(waker),
         })
     }
 }
@@ -140,10 +142,10 @@ mod tests {
     /// The same of a store that is closed meanwhile: the threads that would see to it have ended.
     #[test]
     fn nobody_waits_for_a_store_that_is_closed() {
-        let kinds: [fn() -> Stop; 3] = [
-            || Stop::Run(1 << 20),
-            || Stop::Blocks(1 << 40),
-            || Stop::Checkpoint(1 << 40),
+        let kinds: [fn() -> WaitReason; 3] = [
+            || WaitReason::Run(1 << 20),
+            || WaitReason::Blocks(1 << 40),
+            || WaitReason::Checkpoint(1 << 40),
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(60).enumerate() {
             let options = crate::Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
@@ -169,11 +171,11 @@ mod tests {
     /// the moment at which it begins to wait.
     #[test]
     fn nobody_waits_for_a_poisoned_engine() {
-        let kinds: [fn() -> Stop; 4] = [
-            || Stop::Run(1 << 20),
-            || Stop::Applied(Lsn(1 << 40)),
-            || Stop::Blocks(1 << 40),
-            || Stop::Checkpoint(1 << 40),
+        let kinds: [fn() -> WaitReason; 4] = [
+            || WaitReason::Run(1 << 20),
+            || WaitReason::Applied(Lsn(1 << 40)),
+            || WaitReason::Blocks(1 << 40),
+            || WaitReason::Checkpoint(1 << 40),
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
             let options = crate::Db::builder().max_memory(8 << 20);

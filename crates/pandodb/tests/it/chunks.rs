@@ -8,7 +8,7 @@ use pando_sync::time::{self, Duration};
 use pandodb::device::faulty::{Fault, FaultPlan, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{
-    Attempt, EditOld, NewBytes, Opened, Outcome, PendingEdit, Reactor, Transaction, ValueSink,
+    EditOld, NewBytes, Opened, Outcome, PendingEdit, Polled, Reactor, Transaction, ValueSink,
     ValueSource,
 };
 use pandodb::statistics::Ticker;
@@ -461,13 +461,13 @@ impl Loop {
 
     fn drive<T>(
         &mut self,
-        mut step: impl FnMut(&mut Transaction, &mut Reactor) -> pandodb::Result<Attempt<T>>,
+        mut step: impl FnMut(&mut Transaction, &mut Reactor) -> pandodb::Result<Polled<T>>,
     ) -> T {
         let waker = pando_sync::thread_waker();
         loop {
             match step(&mut self.transaction, &mut self.reactor).unwrap() {
-                Attempt::Ready(value) => return value,
-                Attempt::Pending(pending) => {
+                Polled::Ready(value) => return value,
+                Polled::Pending(pending) => {
                     self.reactor.park(pending, &waker).unwrap();
                     self.reactor.flush();
                     thread::yield_now();
@@ -727,7 +727,7 @@ fn what_a_value_keeps_of_another_one_can_be_read_after_that_was_replaced() {
     // It is for the value that it was made of.
     let step = event_loop.transaction.try_commit(&mut event_loop.reactor);
     let conflict = Outcome::Conflict { watched: false };
-    assert!(matches!(step, Ok(Attempt::Ready(outcome)) if outcome == conflict));
+    assert!(matches!(step, Ok(Polled::Ready(outcome)) if outcome == conflict));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, WakerArc, thread};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
-use pandodb::nonblocking::{Attempt, Reactor};
+use pandodb::nonblocking::{Polled, Reactor};
 use pandodb::{Batch, Builder, Db, Error, IoBackend, Occupancy, Table};
 
 use crate::fixture::{NONE, fill};
@@ -312,8 +312,8 @@ fn get_by_loop(reactor: &mut Reactor, table: &Table, key: &[u8]) -> bool {
     let mut out = Vec::new();
     loop {
         match table.try_get(key, &mut out, &mut None).unwrap() {
-            Attempt::Ready(found) => return found,
-            Attempt::Pending(pending) => reactor.park(pending, &waker).unwrap(),
+            Polled::Ready(found) => return found,
+            Polled::Pending(pending) => reactor.park(pending, &waker).unwrap(),
         }
         reactor.flush();
         while called.0.swap(0, Ordering::Relaxed) == 0 {

@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::futures::block_on;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::thread_waker;
-use pandodb::nonblocking::{Attempt, Outcome, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ScanPage, Transaction};
 use pandodb::{Builder, Db, Durability, Error, Lsn, Table, WriteOptions};
 
 struct Store {
@@ -44,9 +44,9 @@ impl Store {
         }
         loop {
             match transaction.try_commit(&mut self.reactor).unwrap() {
-                Attempt::Ready(Outcome::Committed(lsn)) => return lsn.unwrap(),
-                Attempt::Ready(Outcome::Conflict { .. }) => unreachable!("nobody else writes"),
-                Attempt::Pending(pending) => {
+                Polled::Ready(Outcome::Committed(lsn)) => return lsn.unwrap(),
+                Polled::Ready(Outcome::Conflict { .. }) => unreachable!("nobody else writes"),
+                Polled::Pending(pending) => {
                     self.reactor.park(pending, &thread_waker()).unwrap();
                     self.reactor.poll().unwrap();
                 }
@@ -128,7 +128,7 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     let lsn = store.commit(b"new", Some(b"2"));
     let (mut out, mut shown_from) = (Vec::new(), None);
     let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
-    assert!(matches!(read, Attempt::Ready(true)));
+    assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(shown_from, Some(lsn));
     let (mut bytes, mut values, mut shown_from) = (Vec::new(), Vec::new(), None);
     table
@@ -137,18 +137,18 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     assert_eq!((values.len(), shown_from), (2, Some(lsn)));
     let mut page = ScanPage::default();
     let scanned = table.try_scan(Bound::Unbounded, &mut page).unwrap();
-    assert!(matches!(scanned, Attempt::Ready(())));
+    assert!(matches!(scanned, Polled::Ready(())));
     assert_eq!(page.shown_from, Some(lsn));
     let mut transaction = Transaction::new(&store.db);
     let read = transaction.get(&table, b"new", &mut out).unwrap();
-    assert!(matches!(read, Attempt::Ready(true)));
+    assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(transaction.shown_from(), Some(lsn));
     assert!(!store.is_durable(lsn), "nothing has waited");
     let _asked = store.db.when_durable(lsn, Waker::noop()).unwrap();
     store.db.flush().unwrap();
     let mut shown_from = None;
     let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
-    assert!(matches!(read, Attempt::Ready(true)));
+    assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(shown_from, None);
 }
 

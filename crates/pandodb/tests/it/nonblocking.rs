@@ -2,18 +2,18 @@
 
 use std::ops::Bound;
 
-use pandodb::nonblocking::{Attempt, Outcome, Pending, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, ScanPage, Transaction};
 use pandodb::{Db, Durability, Error, Table, WriteOptions};
 
 use crate::fixture::fill;
 
 /// Runs an operation as a loop with one connection would.
-pub(crate) fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Attempt<T>) -> T {
+pub(crate) fn run<T>(reactor: &mut Reactor, mut step: impl FnMut(&mut Reactor) -> Polled<T>) -> T {
     let waker = pando_sync::thread_waker();
     loop {
         match step(reactor) {
-            Attempt::Ready(value) => return value,
-            Attempt::Pending(pending) => wait(reactor, pending, &waker),
+            Polled::Ready(value) => return value,
+            Polled::Pending(pending) => wait(reactor, pending, &waker),
         }
     }
 }
@@ -113,7 +113,7 @@ fn a_transaction_may_empty_a_table_and_write_to_it() {
     transaction.put(&table, b"after", b"kept").unwrap();
     let mut out = Vec::new();
     let found = |t: &mut Transaction, key: &[u8], out: &mut Vec<u8>| {
-        matches!(t.get(&table, key, out).unwrap(), Attempt::Ready(true))
+        matches!(t.get(&table, key, out).unwrap(), Polled::Ready(true))
     };
     assert!(!found(&mut transaction, b"before", &mut out));
     assert!(found(&mut transaction, b"after", &mut out));
@@ -149,7 +149,7 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
         let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
         let mut out = Vec::new();
         let waker = pando_sync::thread_waker();
-        if let Attempt::Pending(pending) = table.try_get(&key, &mut out, &mut None).unwrap() {
+        if let Polled::Pending(pending) = table.try_get(&key, &mut out, &mut None).unwrap() {
             reactor.park(pending, &waker).unwrap();
         }
         // Nobody polls: the commit frees pages that are being read for the parked get.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{thread, thread_waker};
-use pandodb::nonblocking::{Attempt, Outcome, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, Transaction};
 use pandodb::{Db, Table};
 
 /// Commits of the thread that writes what the others read, at least.
@@ -28,8 +28,8 @@ fn copy(
     transaction.reset();
     loop {
         match transaction.get(table, from, &mut value).unwrap() {
-            Attempt::Ready(found) => assert!(found),
-            Attempt::Pending(pending) => {
+            Polled::Ready(found) => assert!(found),
+            Polled::Pending(pending) => {
                 reactor.park(pending, &waker).unwrap();
                 thread::yield_now();
                 continue;
@@ -43,9 +43,9 @@ fn copy(
         .unwrap();
     loop {
         match transaction.try_commit(reactor).unwrap() {
-            Attempt::Ready(Outcome::Committed(lsn)) => return Some((read, lsn.unwrap().0)),
-            Attempt::Ready(Outcome::Conflict { .. }) => return None,
-            Attempt::Pending(pending) => {
+            Polled::Ready(Outcome::Committed(lsn)) => return Some((read, lsn.unwrap().0)),
+            Polled::Ready(Outcome::Conflict { .. }) => return None,
+            Polled::Pending(pending) => {
                 reactor.park(pending, &waker).unwrap();
                 thread::yield_now();
             }

@@ -5,13 +5,13 @@
 //! that has to wait for a page has written nothing: those in front of it are committed.
 
 use pandodb::Lsn;
-use pandodb::nonblocking::{Attempt, Outcome, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Transaction};
 
 use super::Done;
 use super::run::{Burst, PlainKind};
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
-use crate::context::{Context, Data, Halt};
+use crate::context::{Context, Data, Interrupted};
 
 /// The reply of a SET that has set.
 const OK: &[u8] = b"+OK\r\n";
@@ -81,7 +81,7 @@ impl Connection {
             };
             match (command.run)(&mut context) {
                 Ok(()) if &output.bytes[reply_start..] == OK => count += 1,
-                Err(Halt::Pending(_)) => {
+                Err(Interrupted::Pending(_)) => {
                     output.bytes.truncate(reply_start);
                     break;
                 }
@@ -96,7 +96,7 @@ impl Connection {
 /// one by one, and wait or fail as each of them must.
 fn commit(data: &mut LoopData, transaction: &mut Transaction) -> Option<Lsn> {
     match transaction.try_commit(&mut data.reactor) {
-        Ok(Attempt::Ready(Outcome::Committed(lsn))) => lsn,
-        Ok(Attempt::Ready(Outcome::Conflict { .. }) | Attempt::Pending(_)) | Err(_) => None,
+        Ok(Polled::Ready(Outcome::Committed(lsn))) => lsn,
+        Ok(Polled::Ready(Outcome::Conflict { .. }) | Polled::Pending(_)) | Err(_) => None,
     }
 }

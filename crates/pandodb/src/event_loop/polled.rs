@@ -5,12 +5,12 @@ use pando_pool::Restart;
 
 use crate::error::{Error, Result};
 use crate::profile::Wait;
-use crate::wait::reason::{Halt, Step, Stop};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// Result of an operation that does not block.
 #[derive(Debug)]
 #[must_use = "a pending operation has to be parked and tried again"]
-pub enum Attempt<T> {
+pub enum Polled<T> {
     /// It is done.
     Ready(T),
     /// It has to wait; try again after this.
@@ -21,7 +21,7 @@ pub enum Attempt<T> {
 #[derive(Debug)]
 #[must_use = "park it, or nobody fetches what the operation waits for"]
 pub struct Pending {
-    pub(crate) stop: Stop,
+    pub(crate) reason: WaitReason,
     /// Further pages that the operation is going to need.
     pub(crate) wanted: Vec<PageId>,
 }
@@ -29,23 +29,23 @@ pub struct Pending {
 impl Pending {
     /// True if it waits for a page from the device.
     pub fn is_for_page(&self) -> bool {
-        matches!(self.stop, Stop::Restart(Restart::Fault(_)))
+        matches!(self.reason, WaitReason::Restart(Restart::Fault(_)))
     }
 
     /// What it waits for.
     pub fn wait(&self) -> Wait {
-        self.stop.wait()
+        self.reason.wait()
     }
 }
 
-pub(crate) fn attempt<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Attempt<T>> {
+pub(crate) fn polled<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Polled<T>> {
     match step {
-        Ok(value) => Ok(Attempt::Ready(value)),
-        Err(Halt::Stop(Stop::Chunks)) => Err(Error::InChunks),
-        Err(Halt::Stop(stop)) => Ok(Attempt::Pending(Pending {
-            stop,
+        Ok(value) => Ok(Polled::Ready(value)),
+        Err(Unfinished::Wait(WaitReason::Chunks)) => Err(Error::InChunks),
+        Err(Unfinished::Wait(reason)) => Ok(Polled::Pending(Pending {
+            reason,
             wanted: std::mem::take(wanted),
         })),
-        Err(Halt::Error(error)) => Err(error),
+        Err(Unfinished::Error(error)) => Err(error),
     }
 }

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::profile::{CommitStep, Steps};
 use crate::space::promises::{IdPromise, Promise};
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Stop};
+use crate::wait::reason::{Step, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
 
@@ -209,10 +209,10 @@ impl Engine {
         if credits.garbage < self.store.burial_pages(set.len() as u64) {
             // Values in chunks came since the promise. What the keys have now cannot change any
             // more, so a promise that is made now holds.
-            return Err(Stop::Gate.into());
+            return Err(WaitReason::Gate.into());
         }
         let Some(guard) = self.store.pool.gate().try_enter() else {
-            return Err(Stop::Gate.into());
+            return Err(WaitReason::Gate.into());
         };
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
@@ -287,7 +287,7 @@ impl Engine {
         }
         let log = match self.log.try_reserve(bytes) {
             Ok(Some(credit)) => credit,
-            Ok(None) => return Err(Stop::LogSpace(bytes).into()),
+            Ok(None) => return Err(WaitReason::LogSpace(bytes).into()),
             Err(error) => return Err(self.log_failed(error).into()),
         };
         let garbage = self.store.burial_pages(set.len() as u64);
@@ -297,18 +297,18 @@ impl Engine {
         if self.store.life.is_short() && !(urgent && self.store.dirty_room(pages)) {
             return Err(self.store.shortage_error().into());
         }
-        if let Some(stop) = self.awaited_room(&scratch.delete_wait) {
-            return Err(stop.into());
+        if let Some(reason) = self.awaited_room(&scratch.delete_wait) {
+            return Err(reason.into());
         }
         let committed = || self.store.committed_blocks();
         let Some(promise) = self.store.space.try_promise(blocks, committed, urgent) else {
             if self.store.space.is_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
-            return Err(Stop::Blocks(blocks).into());
+            return Err(WaitReason::Blocks(blocks).into());
         };
         if !self.store.dirty_room(pages) {
-            return Err(Stop::Dirty.into());
+            return Err(WaitReason::Dirty.into());
         }
         let ids = self.promise_ids(set)?;
         let frames = scratch.order.len() as u64;
@@ -316,7 +316,7 @@ impl Engine {
             .pin_budget
             .try_for_step(lent, frames, &mut scratch.refusals);
         let Some(share) = share else {
-            return Err(Stop::Pins(frames).into());
+            return Err(WaitReason::Pins(frames).into());
         };
         let CommitScratch {
             order,
@@ -527,7 +527,7 @@ impl Engine {
         self.stripes
             .try_lock_all(wanted, refusals)
             .map_err(|refused| match refused {
-                NotTaken::Held(stripe, how) => Stop::Stripe(stripe, how).into(),
+                NotTaken::Held(stripe, how) => WaitReason::Stripe(stripe, how).into(),
                 NotTaken::WriterWaits => Restart::Conflict.into(),
             })
     }

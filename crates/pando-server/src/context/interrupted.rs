@@ -6,7 +6,7 @@ use crate::data::keyspace::RowError;
 
 /// Why a command stopped before its end. Control flow, never shown to a client as such.
 #[must_use]
-pub(crate) enum Halt {
+pub(crate) enum Interrupted {
     /// The engine has to fetch or to wait first.
     Pending(Pending),
     /// The engine has failed.
@@ -21,17 +21,17 @@ pub(crate) enum Halt {
     ReplyTooLong,
 }
 
-impl From<pandodb::Error> for Halt {
+impl From<pandodb::Error> for Interrupted {
     fn from(error: pandodb::Error) -> Self {
         Self::Engine(error)
     }
 }
 
-impl From<RowError> for Halt {
+impl From<RowError> for Interrupted {
     fn from(error: RowError) -> Self {
         Self::Row(error)
     }
 }
 
 /// How a run of a command ends.
-pub(crate) type Run = Result<(), Halt>;
+pub(crate) type Run = Result<(), Interrupted>;
