@@ -33,9 +33,9 @@ impl PageIds {
     }
 
     /// How many ids can still be taken: at least what is left of them for whoever has seen the end
-    /// of what others were promised. Takes no lock.
+    /// of what others were reserved. Takes no lock.
     pub fn available(&self) -> u64 {
-        // Relaxed: who takes an id ends its promise afterwards, with an order of its own.
+        // Relaxed: who takes an id ends its reservation afterwards, with an order of its own.
         self.available.load(Ordering::Relaxed)
     }
 

@@ -169,7 +169,7 @@ impl Pool {
 
     /// Chunks that have an id.
     pub fn chunks(&self) -> u64 {
-        // Relaxed: a bound for credits, and a figure.
+        // Relaxed: a bound for reservations, and a figure.
         self.chunks.load(Ordering::Relaxed)
     }
 

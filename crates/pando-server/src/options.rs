@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::log::{LogLevel, LogLevelSetter};
 
-/// What a reply to a write promises.
+/// What a reply to a write reservations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The write is on disk before its reply is sent.
@@ -57,7 +57,7 @@ pub struct ServerOptions {
     pub requirepass: Option<String>,
     /// Without a password, refuses clients that are not on this machine.
     pub protected_mode: bool,
-    /// What a reply to a write promises.
+    /// What a reply to a write reservations.
     pub durability: Durability,
     /// Interval of [`Durability::Periodic`]; the engine keeps it, the server only reports it.
     pub periodic_ms: u64,

@@ -20,7 +20,7 @@ pub struct Step {
     pub start: u64,
     /// Stamp after a call that succeeded.
     pub end: Option<u64>,
-    /// Success promised that it survives.
+    /// Success reserved that it survives.
     pub durable: bool,
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn options(seed: u64) -> Builder {
     options.chunk_values_over(200 + random.index(6000))
 }
 
-/// The durability that `options` set for `seed` promises that a returned commit survives.
+/// The durability that `options` set for `seed` reservations that a returned commit survives.
 pub fn is_durable_by_default(seed: u64) -> bool {
     Random::new(seed).part(0x0971).below(3) == 0
 }

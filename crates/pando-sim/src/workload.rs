@@ -242,7 +242,7 @@ impl Worker {
             durable: durable && result.is_ok(),
         };
         match &result {
-            // Full promises that nothing was written.
+            // Full reservations that nothing was written.
             Err(Error::Full { .. }) => {}
             _ => self.history.push(step),
         }
@@ -332,7 +332,7 @@ impl Worker {
         let (options, durable) = self.durability();
         let expected = self.history.now().get(&place).is_some();
         let effects = vec![Effect::Delete(place.clone())];
-        // The delete of a missing entry commits nothing, so it promises nothing either.
+        // The delete of a missing entry commits nothing, so it reservations nothing either.
         let existed = self.commit(effects, durable && expected, || {
             table.delete_with(&place.1, options)
         })?;

@@ -14,7 +14,7 @@ const DEALT_MIN: usize = 4;
 
 impl Space {
     /// Allocates `total` blocks in as few runs as a bounded search finds, each a multiple of `unit`
-    /// blocks (so that a page of `unit` blocks is never cut), on nobody's promise. A run may be
+    /// blocks (so that a page of `unit` blocks is never cut), on nobody's reservation. A run may be
     /// longer than an extent can be: the caller cuts it, and frees it in what parts it likes.
     ///
     /// All or nothing: false means that `out` is as it was.
@@ -34,7 +34,7 @@ impl Space {
     }
 
     /// Allocates an extent of each of `lengths` blocks, at most a unit each, in their order and in
-    /// as few runs as a bounded search finds, on nobody's promise.
+    /// as few runs as a bounded search finds, on nobody's reservation.
     ///
     /// All or nothing: false means that `out` is as it was. Never false while
     /// [`Space::free_units`] is at least the number of lengths and nobody else allocates.
@@ -127,19 +127,19 @@ impl Space {
         &lengths[dealt..]
     }
 
-    /// As [`Space::allocate_batch`], on a promise, which stays if nothing is allocated.
+    /// As [`Space::allocate_batch`], on a reservation, which stays if nothing is allocated.
     ///
     /// # Panics
-    /// Also when fewer blocks are promised.
+    /// Also when fewer blocks are reserved.
     #[must_use]
-    pub fn allocate_batch_promised(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
+    pub fn allocate_batch_reserved(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
         assert!(
-            self.ledger.credits() >= u64::from(total),
-            "{total} blocks are allocated on a promise that was not made"
+            self.ledger.reserved() >= u64::from(total),
+            "{total} blocks are allocated on a reservation that was not made"
         );
         let done = self.allocate_runs(total, unit, out);
         if done {
-            self.ledger.use_credits(u64::from(total));
+            self.ledger.use_reserved(u64::from(total));
         } else {
             self.ledger.freed(0);
         }

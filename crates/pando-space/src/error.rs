@@ -30,8 +30,8 @@ pub enum Error {
         /// An allocated block in it.
         block: u32,
     },
-    /// The tail to be cut off is promised.
-    Promised {
+    /// The tail to be cut off is reserved.
+    Reserved {
         /// Blocks that can be cut off at most.
         available: u64,
     },
@@ -47,8 +47,8 @@ impl fmt::Display for Error {
                 write!(f, "{extent:?} does not lie within {blocks} blocks")
             }
             Self::InUse { block } => write!(f, "block {block} is in use"),
-            Self::Promised { available } => {
-                write!(f, "only {available} blocks are free and not promised")
+            Self::Reserved { available } => {
+                write!(f, "only {available} blocks are free and not reserved")
             }
         }
     }

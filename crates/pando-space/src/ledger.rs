@@ -1,29 +1,29 @@
-//! What is free and what of it is promised: the numbers that all cores share, on lines of their
+//! What is free and what of it is reserved: the numbers that all cores share, on lines of their
 //! own (decision 015).
 //!
-//! `available` = free blocks - credits. A promise lowers it and an allocation on that promise does
-//! not touch it, so that what was promised can be allocated whatever others do. It is lowered
-//! before bits are taken and raised after bits are given back: the bits have always at least as
-//! many ones as `available` + credits says.
+//! `available` = free blocks - reserved. A reservation lowers it and an allocation on that
+//! reservation does not touch it, so that what was reserved can be allocated whatever others do. It
+//! is lowered before bits are taken and raised after bits are given back: the bits have always at
+//! least as many ones as `available` + reservations says.
 
 use pando_sync::CachePadded;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// Whether a promise may use the reserve.
+/// Whether a reservation may use the reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// Stops at the reserve: puts.
+    /// Stops at the delete_reserve: puts.
     #[default]
     Normal,
-    /// May use the reserve: deletes, and the engine's own needs.
+    /// May use the delete_reserve: deletes, and the engine's own needs.
     Urgent,
 }
 
 #[derive(Debug)]
 struct Numbers {
     available: AtomicU64,
-    credits: AtomicU64,
-    reserve: AtomicU64,
+    reserved: AtomicU64,
+    delete_reserve: AtomicU64,
     /// Frees so far: what a fruitless search has seen is true until this changes.
     frees: AtomicU64,
 }
@@ -34,11 +34,11 @@ struct Numbers {
 pub(crate) struct Ledger(CachePadded<Numbers>);
 
 impl Ledger {
-    pub(crate) fn new(available: u64, reserve: u64) -> Self {
+    pub(crate) fn new(available: u64, delete_reserve: u64) -> Self {
         let ledger = Self(CachePadded(Numbers {
             available: AtomicU64::new(available),
-            credits: AtomicU64::new(0),
-            reserve: AtomicU64::new(reserve),
+            reserved: AtomicU64::new(0),
+            delete_reserve: AtomicU64::new(delete_reserve),
             frees: AtomicU64::new(0),
         }));
         pando_sync::audit::name("space ledger", &ledger.0);
@@ -49,16 +49,16 @@ impl Ledger {
         self.0.available.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn credits(&self) -> u64 {
-        self.0.credits.load(Ordering::Relaxed)
+    pub(crate) fn reserved(&self) -> u64 {
+        self.0.reserved.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn reserve(&self) -> u64 {
-        self.0.reserve.load(Ordering::Relaxed)
+    pub(crate) fn delete_reserve(&self) -> u64 {
+        self.0.delete_reserve.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_reserve(&self, blocks: u64) {
-        self.0.reserve.store(blocks, Ordering::Relaxed);
+    pub(crate) fn set_delete_reserve(&self, blocks: u64) {
+        self.0.delete_reserve.store(blocks, Ordering::Relaxed);
     }
 
     pub(crate) fn frees(&self) -> u64 {
@@ -87,29 +87,29 @@ impl Ledger {
         self.deposit(blocks);
     }
 
-    pub(crate) fn promise(&self, blocks: u64, urgency: Urgency) -> bool {
+    pub(crate) fn reserve(&self, blocks: u64, urgency: Urgency) -> bool {
         let floor = match urgency {
-            Urgency::Normal => self.reserve(),
+            Urgency::Normal => self.delete_reserve(),
             Urgency::Urgent => 0,
         };
         let granted = self.withdraw(blocks, floor);
         if granted {
-            self.0.credits.fetch_add(blocks, Ordering::Relaxed);
+            self.0.reserved.fetch_add(blocks, Ordering::Relaxed);
         }
         granted
     }
 
-    /// Credits that were used up, or are about to be given back.
-    pub(crate) fn use_credits(&self, blocks: u64) {
-        let before = self.0.credits.fetch_sub(blocks, Ordering::Relaxed);
+    /// Reservations that were used up, or are about to be given back.
+    pub(crate) fn use_reserved(&self, blocks: u64) {
+        let before = self.0.reserved.fetch_sub(blocks, Ordering::Relaxed);
         assert!(
             before >= blocks,
-            "{blocks} blocks are used or released of {before} that were promised"
+            "{blocks} blocks are used or released of {before} that were reserved"
         );
     }
 
     pub(crate) fn release(&self, blocks: u64) {
-        self.use_credits(blocks);
+        self.use_reserved(blocks);
         self.deposit(blocks);
     }
 }

@@ -1,5 +1,5 @@
 //! Which blocks of the data file are free: a hierarchical bitmap with groups, bounded search and
-//! credits. Pure: it does no I/O and persists nothing; the engine rebuilds it at open.
+//! reserved. Pure: it does no I/O and persists nothing; the engine rebuilds it at open.
 //!
 //! ```text
 //! block      1 bit, 1 = free                 word = 64 blocks
@@ -21,9 +21,9 @@
 //! run, which costs one unit at most; so as many extents as there are units always find room,
 //! whatever their lengths.
 //!
-//! Two tallies are kept: the bits (what is free) and the [`credits`](Space::promise) (what of it is
-//! spoken for). Extents that were replaced but may not be used again yet stay allocated here; the
-//! engine keeps them until their checkpoint.
+//! Two tallies are kept: the bits (what is free) and the [`reserved`](Space::reservation) (what of
+//! it is spoken for). Extents that were replaced but may not be used again yet stay allocated here;
+//! the engine keeps them until their checkpoint.
 //!
 //! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`,
 //! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].

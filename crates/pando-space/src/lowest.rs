@@ -26,10 +26,10 @@ impl LowCursor {
 }
 
 impl Space {
-    /// Allocates the lowest `count` blocks in a row within one region, on nobody's promise: what
-    /// others were promised is left alone, the reserve is not.
+    /// Allocates the lowest `count` blocks in a row within one region, on nobody's reservation:
+    /// what others were reserved is left alone, the reserve is not.
     ///
-    /// `None` means that no region has such a run, or that what is left is promised.
+    /// `None` means that no region has such a run, or that what is left is reserved.
     ///
     /// # Panics
     /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].

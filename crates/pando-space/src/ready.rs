@@ -89,7 +89,7 @@ impl Space {
             return Some(Filled::NotTried);
         }
         let room = shelf.room(count) as u64;
-        let reserve = self.ledger.reserve();
+        let reserve = self.ledger.delete_reserve();
         let share = self.ledger.available().saturating_sub(reserve) / SHARE;
         let share = share / (self.shelves.len() as u64 * u64::from(count));
         let extents = room.min(share) as usize;
@@ -266,11 +266,11 @@ mod models {
                 let space = space.clone();
                 move || space.allocate(1, None)
             });
-            let mine = space.promise(1, Urgency::Normal);
+            let mine = space.reserve(1, Urgency::Normal);
             let found = other.join().unwrap();
             assert!(found.is_some() != mine, "{found:?}, {mine}");
             if mine {
-                assert!(space.allocate_promised(1, None).is_some());
+                assert!(space.allocate_reserved(1, None).is_some());
             } else {
                 found.into_iter().for_each(|extent| space.free(extent));
             }
@@ -290,12 +290,12 @@ mod models {
                 let space = space.clone();
                 move || [space.allocate(2, None), space.allocate(1, None)]
             });
-            assert!(space.promise(13, Urgency::Normal), "13 are left at least");
+            assert!(space.reserve(13, Urgency::Normal), "13 are left at least");
             let taken = other.join().unwrap();
             assert!(taken.iter().all(Option::is_some), "{taken:?}");
             assert_eq!(space.free_blocks(), 13);
             for _ in 0..13 {
-                assert!(space.allocate_promised(1, None).is_some());
+                assert!(space.allocate_reserved(1, None).is_some());
             }
             space.check_invariants();
         });

@@ -55,7 +55,7 @@ impl Space {
     /// Cuts the blocks from `blocks` on off.
     ///
     /// # Errors
-    /// `InUse` when one of them is allocated, `Promised` when the promises need them; nothing
+    /// `InUse` when one of them is allocated, `Reserved` when the reservations need them; nothing
     /// changes then.
     ///
     /// # Panics
@@ -68,7 +68,7 @@ impl Space {
         let _drained = self.drain();
         if !self.ledger.withdraw(count, 0) {
             let available = self.ledger.available();
-            return Err(Error::Promised { available });
+            return Err(Error::Reserved { available });
         }
         let mut end = before;
         while end > blocks {

@@ -27,8 +27,8 @@ const PENDING_MAX: u64 = 256;
 pub struct SpaceOptions {
     /// Number of locks; 0 stands for one for each core.
     pub groups: usize,
-    /// Blocks that only urgent promises may use.
-    pub reserve: u64,
+    /// Blocks that only urgent reservations may use.
+    pub delete_reserve: u64,
     /// Longest extent that [`Space::allocate_mixed`] is asked for, a power of two that divides
     /// [`REGION_BLOCKS`]; 0 stands for 1. What is free is counted in runs of so many blocks, too.
     pub unit: u32,
@@ -108,7 +108,7 @@ impl Space {
         let space = Self {
             groups,
             unit,
-            ledger: Ledger::new(0, options.reserve),
+            ledger: Ledger::new(0, options.delete_reserve),
             blocks: AtomicU64::new(0),
             resizing: Mutex::new(Rank::SpaceResizing, ()),
             shelves: CoreLocal::new("space shelves", |_| Shelf::new()),
@@ -220,11 +220,11 @@ impl Space {
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's promise: what
-    /// others were promised is left alone, the reserve is not. A place near a hint may cost one
-    /// unit more than another.
+    /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's reservation:
+    /// what others were reserved is left alone, the reserve is not. A place near a hint may cost
+    /// one unit more than another.
     ///
-    /// `None` means that no such run is left, or that what is left is promised.
+    /// `None` means that no such run is left, or that what is left is reserved.
     ///
     /// # Panics
     /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].
@@ -269,22 +269,22 @@ impl Space {
         self.ledger.withdraw(blocks, 0)
     }
 
-    /// Allocates `count` blocks in a row on a promise, which is used up by that.
+    /// Allocates `count` blocks in a row on a reservation, which is used up by that.
     ///
-    /// `None` means that there is no run of that length, though there are blocks; the promise then
-    /// stays.
+    /// `None` means that there is no run of that length, though there are blocks; the reservation
+    /// then stays.
     ///
     /// # Panics
-    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`], and when fewer blocks are promised.
-    pub fn allocate_promised(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
+    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`], and when fewer blocks are reserved.
+    pub fn allocate_reserved(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
         assert!(
-            self.ledger.credits() >= u64::from(count),
-            "{count} blocks are allocated on a promise that was not made"
+            self.ledger.reserved() >= u64::from(count),
+            "{count} blocks are allocated on a reservation that was not made"
         );
-        // Not from a shelf: what lies there is not available, as what is promised is not, and until
+        // Not from a shelf: what lies there is not available, as what is reserved is not, and until
         // one of the two was given back somebody else would be refused who asks for all the rest.
         let extent = self.allocate_run(count, hint)?;
-        self.ledger.use_credits(u64::from(count));
+        self.ledger.use_reserved(u64::from(count));
         Some(extent)
     }
 
@@ -482,7 +482,7 @@ impl Space {
         self.ledger.frees() + groups.sum::<u64>()
     }
 
-    /// Allocates the very blocks of an extent that a file names: for recovery, before promises.
+    /// Allocates the very blocks of an extent that a file names: for recovery, before reservations.
     ///
     /// # Errors
     /// `Overlap` when one is allocated already, `Beyond` when one does not exist; nothing is marked
@@ -533,48 +533,48 @@ impl Space {
         }
         assert!(
             self.withdraw(u64::from(extent.blocks)),
-            "{extent:?} is marked though what is left is promised"
+            "{extent:?} is marked though what is left is reserved"
         );
         Ok(())
     }
 
-    /// Promises blocks, so that [`Space::allocate_promised`] of so many in total finds them free.
-    /// False, and no promise, when too few are left.
+    /// Reservations blocks, so that [`Space::allocate_reserved`] of so many in total finds them
+    /// free. False, and no reservation, when too few are left.
     #[must_use]
-    pub fn promise(&self, blocks: u64, urgency: Urgency) -> bool {
-        if self.ledger.promise(blocks, urgency) {
+    pub fn reserve(&self, blocks: u64, urgency: Urgency) -> bool {
+        if self.ledger.reserve(blocks, urgency) {
             return true;
         }
         let _drained = self.drain();
-        self.ledger.promise(blocks, urgency)
+        self.ledger.reserve(blocks, urgency)
     }
 
-    /// Gives a promise back that was not used.
+    /// Gives a reservation back that was not used.
     ///
     /// # Panics
-    /// When fewer blocks are promised.
+    /// When fewer blocks are reserved.
     pub fn release(&self, blocks: u64) {
         self.ledger.release(blocks);
     }
 
-    /// Blocks that are promised and not yet allocated.
-    pub fn credits(&self) -> u64 {
-        self.ledger.credits()
+    /// Blocks that are reserved and not yet allocated.
+    pub fn reserved(&self) -> u64 {
+        self.ledger.reserved()
     }
 
-    /// Blocks that can be promised to urgent callers; others stop `reserve` earlier.
+    /// Blocks that can be reserved to urgent callers; others stop `reserve` earlier.
     pub fn available(&self) -> u64 {
         self.ledger.available() + self.pending() + self.ready_blocks()
     }
 
-    /// Blocks that only urgent promises may use.
-    pub fn reserve(&self) -> u64 {
-        self.ledger.reserve()
+    /// Blocks that only urgent reservations may use.
+    pub fn delete_reserve(&self) -> u64 {
+        self.ledger.delete_reserve()
     }
 
     /// Changes the reserve.
-    pub fn set_reserve(&self, blocks: u64) {
-        self.ledger.set_reserve(blocks);
+    pub fn set_delete_reserve(&self, blocks: u64) {
+        self.ledger.set_delete_reserve(blocks);
     }
 
     /// How many searches of a group ended because they had looked at enough.

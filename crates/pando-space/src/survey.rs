@@ -41,7 +41,7 @@ impl Survey {
 }
 
 impl Space {
-    /// Free blocks, promised or not: the sum over the groups and what is kept ready.
+    /// Free blocks, reserved or not: the sum over the groups and what is kept ready.
     pub fn free_blocks(&self) -> u64 {
         self.free_in_groups() + self.ready_blocks()
     }
@@ -121,8 +121,8 @@ impl Space {
         assert_eq!(units, self.free_units(), "the groups' units are published");
         assert_eq!(
             free,
-            self.ledger.available() + self.pending() + self.credits(),
-            "what is free is available or promised"
+            self.ledger.available() + self.pending() + self.reserved(),
+            "what is free is available or reserved"
         );
         self.check_ready();
         assert_eq!(free, self.survey_bits().free, "the counts equal the bits");

@@ -1,7 +1,7 @@
 //! Records that wait for a flush: bytes for the device, in runs that are contiguous in one file.
 //!
 //! A run begins at a sector both in the buffer and in its file. The buffer is larger than the
-//! records it may hold by what segment headers and padding can need, so that a credited record
+//! records it may hold by what segment headers and padding can need, so that a reserved record
 //! always fits.
 
 use std::mem::offset_of;

@@ -1,7 +1,7 @@
-//! The log: framing in segments, credits, group commit, recycling, replay.
+//! The log: framing in segments, reservations, group commit, recycling, replay.
 //!
-//! A commit takes a [`LogCredit`] first, where waiting is allowed; [`Log::append`] then copies its
-//! record into a buffer under one short lock and never waits. Whoever needs durability calls
+//! A commit takes a [`LogReservation`] first, where waiting is allowed; [`Log::append`] then copies
+//! its record into a buffer under one short lock and never waits. Whoever needs durability calls
 //! [`Log::wait_durable`] (a thread: it may lead a flush for its neighbours) or
 //! [`Log::request_durable`] (an event loop: the log thread in [`Log::run_flusher`] leads for it).
 //! [`replay()`] reads what a crash left.
@@ -13,8 +13,9 @@
 //!
 //! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
 //!
-//! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`credit`], `group`, `sleepers`,
-//! `parking`, `applied`, `segments`, `unused`, `trim`, `probe`, [`mod@replay`], [`error`].
+//! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`reservation`], `group`,
+//! `sleepers`, `parking`, `applied`, `segments`, `unused`, `trim`, `probe`, [`mod@replay`],
+//! [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -34,8 +35,6 @@ mod applied;
 #[cfg(not(pando_loom))]
 mod buffer;
 #[cfg(not(pando_loom))]
-pub mod credit;
-#[cfg(not(pando_loom))]
 pub mod error;
 #[cfg(not(pando_loom))]
 mod flush;
@@ -48,6 +47,8 @@ mod probe;
 #[cfg(not(pando_loom))]
 pub mod replay;
 #[cfg(not(pando_loom))]
+pub mod reservation;
+#[cfg(not(pando_loom))]
 mod segments;
 #[cfg(not(pando_loom))]
 mod tail;
@@ -57,8 +58,6 @@ mod trim;
 mod unused;
 
 #[cfg(not(pando_loom))]
-pub use credit::LogCredit;
-#[cfg(not(pando_loom))]
 pub use error::{Error, Result};
 #[cfg(not(pando_loom))]
 pub use log::{Acknowledge, Log, Position};
@@ -66,3 +65,5 @@ pub use log::{Acknowledge, Log, Position};
 pub use options::{FlushMethod, LogOptions};
 #[cfg(not(pando_loom))]
 pub use replay::{ReplayEnd, ReplayOptions, replay};
+#[cfg(not(pando_loom))]
+pub use reservation::LogReservation;

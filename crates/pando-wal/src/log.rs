@@ -14,10 +14,10 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, CachePadded, Mutex, Rank, WaitList, park, thread_waker};
 
 use crate::applied::Applied;
-use crate::credit::{LogCredit, SharedTail};
 use crate::error::{Error, Result};
 use crate::group::{Failed, Group, Role};
 use crate::options::LogOptions;
+use crate::reservation::{LogReservation, SharedTail};
 use crate::segments::Segments;
 use crate::tail::{NoRoom, Tail};
 
@@ -149,12 +149,12 @@ impl<D: Device> Log<D> {
         self.options.max_batch_bytes()
     }
 
-    /// Promises room for a record with `payload` bytes, in buffer and file; `None` when there is
+    /// Reserves room for a record with `payload` bytes, in buffer and file; `None` when there is
     /// none now: register in [`Log::space_waiters`], try again, then wait. Never blocks.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Full`] while the device has no space; why the log is poisoned.
-    pub fn try_reserve(&self, payload: usize) -> Result<Option<LogCredit<'_>>> {
+    pub fn try_reserve(&self, payload: usize) -> Result<Option<LogReservation<'_>>> {
         let bytes_max = self.max_batch_bytes();
         if payload > bytes_max {
             return Err(Error::TooLarge {
@@ -172,7 +172,7 @@ impl<D: Device> Log<D> {
         let record = record_bytes(payload);
         let reserved = self.shared.tail.lock().try_reserve(record);
         match reserved {
-            Ok(()) => Ok(Some(LogCredit::new(&self.shared, record))),
+            Ok(()) => Ok(Some(LogReservation::new(&self.shared, record))),
             Err(NoRoom::File) => Ok(None),
             Err(NoRoom::Buffer) => {
                 self.request_flush(self.reserved_end());
@@ -192,25 +192,29 @@ impl<D: Device> Log<D> {
         &self.shared.space
     }
 
-    /// Appends a record against `credit` and enters it in the order of [`Log::mark_applied`]. Waits
-    /// for nothing but a short lock. `acknowledge`: whether its commit is going to wait for it.
+    /// Appends a record against `reservation` and enters it in the order of [`Log::mark_applied`].
+    /// Waits for nothing but a short lock. `acknowledge`: whether its commit is going to wait for
+    /// it.
     ///
     /// # Panics
-    /// When `credit` is of another log or pays for less, or for padding.
+    /// When `reservation` is of another log or pays for less, or for padding.
     pub fn append(
         &self,
-        credit: LogCredit<'_>,
+        reservation: LogReservation<'_>,
         kind: RecordKind,
         acknowledge: Acknowledge,
         payload: &[u8],
     ) -> Lsn {
-        assert!(credit.is_of(&self.shared), "a credit of this log");
+        assert!(reservation.is_of(&self.shared), "a reservation of this log");
         assert!(kind != RecordKind::Padding, "padding is the log's own");
         let bytes = record_bytes(payload.len());
-        assert!(credit.record_bytes() >= bytes, "the credit covers it");
+        assert!(
+            reservation.record_bytes() >= bytes,
+            "the reservation covers it"
+        );
         let payload_crc = crc32c(payload);
         let mut tail = self.shared.tail.lock();
-        tail.release(credit.spend());
+        tail.release(reservation.spend());
         let lsn = tail.append(kind, 0, payload, payload_crc);
         self.order.applied.reserve_in_order(lsn);
         if acknowledge == Acknowledge::WhenDurable {
@@ -366,9 +370,9 @@ impl<D: Device> Log<D> {
         self.segments.ready().len() as u64 * u64::from(self.options.segment_bytes)
     }
 
-    /// Bytes promised and not appended: 0 when all is idle.
-    pub fn credit_bytes(&self) -> u64 {
-        self.shared.tail.lock().credit_bytes()
+    /// Bytes reserved and not appended: 0 when all is idle.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.shared.tail.lock().reserved_bytes()
     }
 
     /// The batch of `lsn` is in the tree. Once for each append, in any order.

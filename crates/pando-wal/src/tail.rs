@@ -1,16 +1,17 @@
-//! The end of the log in memory: where the next record goes, and what may still be promised.
+//! The end of the log in memory: where the next record goes, and what may still be reserved.
 //!
-//! Everything here is guarded by one lock that is held for a copy at most. Space is credit: a
-//! record is appended only against a credit, and credits are given only while all of them fit.
+//! Everything here is guarded by one lock that is held for a copy at most. Space is reservation: a
+//! record is appended only against a reservation, and reservations are given only while all of them
+//! fit.
 //!
-//! # Why credited records always fit
+//! # Why reserved records always fit
 //!
-//! *Buffer*: records in the active buffer plus credits stay within `buffer_bytes`; the buffer is
-//! larger by [`buffer_capacity`]'s share for headers and padding.
+//! *Buffer*: records in the active buffer plus reservations stay within `buffer_bytes`; the buffer
+//! is larger by [`buffer_capacity`]'s share for headers and padding.
 //!
-//! *File*: a credit is charged its record and the padding of a flush of its own. A segment is left
-//! when the next record does not fit, so it wastes less than the largest charge. Records that did
-//! not fit in the current and `n` free segments would have left `n` of them and overflowed the
+//! *File*: a reservation is charged its record and the padding of a flush of its own. A segment is
+//! left when the next record does not fit, so it wastes less than the largest charge. Records that
+//! did not fit in the current and `n` free segments would have left `n` of them and overflowed the
 //! last; so they do fit while their charges sum up to at most the room in all of them, less `n`
 //! times the largest charge, less one flush's padding for what is already in the buffer.
 
@@ -45,7 +46,7 @@ struct FreeSegment {
     held_until: u64,
 }
 
-/// Why a credit is not given now.
+/// Why a reservation is not given now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// A flush makes room.
@@ -62,10 +63,10 @@ pub(crate) struct Tail {
     /// Where the next record goes, unless it opens a segment.
     position: u64,
     newest: Lsn,
-    /// Records promised, in bytes of the buffer.
-    credit_bytes: u64,
+    /// Records reserved, in bytes of the buffer.
+    reserved_bytes: u64,
     /// The same, with a flush's padding each.
-    credit_charge: u64,
+    reserved_charge: u64,
     active: LogBuffer,
     options: LogOptions,
     /// Bytes that a flush is padded to.
@@ -120,8 +121,8 @@ impl Tail {
                 .iter()
                 .map(|slot| FreeSegment::unused(*slot))
                 .collect(),
-            credit_bytes: 0,
-            credit_charge: 0,
+            reserved_bytes: 0,
+            reserved_charge: 0,
             newest: options.start,
             durable_position: options.start.0,
             truncated_below: options.start.0,
@@ -141,7 +142,7 @@ impl Tail {
         record + self.padding_max()
     }
 
-    /// Bytes of files that credits may claim in all.
+    /// Bytes of files that reservations may claim in all.
     fn claimable(&self) -> u64 {
         let largest = self.charge(record_bytes(self.options.max_batch_bytes()));
         let of_current = self.segment_end - self.position;
@@ -149,35 +150,35 @@ impl Tail {
         (of_current + self.free.len() as u64 * of_free).saturating_sub(self.padding_max())
     }
 
-    /// Promises room for a record of `record` bytes.
+    /// Reserves room for a record of `record` bytes.
     pub(crate) fn try_reserve(&mut self, record: u64) -> Result<(), NoRoom> {
-        let buffered = self.active.record_bytes + self.credit_bytes + record;
+        let buffered = self.active.record_bytes + self.reserved_bytes + record;
         if buffered > self.options.buffer_bytes as u64 {
             return Err(NoRoom::Buffer);
         }
         if !self.file_has_room(record) {
             return Err(NoRoom::File);
         }
-        self.credit_bytes += record;
-        self.credit_charge += self.charge(record);
+        self.reserved_bytes += record;
+        self.reserved_charge += self.charge(record);
         Ok(())
     }
 
     /// True if the files have room for a record of `record` bytes, whatever the buffer has.
     pub(crate) fn file_has_room(&self, record: u64) -> bool {
-        self.credit_charge + self.charge(record) <= self.claimable()
+        self.reserved_charge + self.charge(record) <= self.claimable()
     }
 
-    /// Takes a promise back.
+    /// Takes a reservation back.
     pub(crate) fn release(&mut self, record: u64) {
         let charge = self.charge(record);
-        assert!(self.credit_bytes >= record, "credits sum up");
-        assert!(self.credit_charge >= charge, "charges sum up");
-        self.credit_bytes -= record;
-        self.credit_charge -= charge;
+        assert!(self.reserved_bytes >= record, "reservations sum up");
+        assert!(self.reserved_charge >= charge, "charges sum up");
+        self.reserved_bytes -= record;
+        self.reserved_charge -= charge;
     }
 
-    /// Copies a record in, against a promise of at least `record` bytes.
+    /// Copies a record in, against a reservation of at least `record` bytes.
     pub(crate) fn append(
         &mut self,
         kind: RecordKind,
@@ -212,8 +213,8 @@ impl Tail {
         self.active.records += 1;
         self.active.record_bytes += bytes;
         debug_assert!(
-            self.active.record_bytes + self.credit_bytes <= self.options.buffer_bytes as u64,
-            "what is in the buffer and what is promised of it fit together"
+            self.active.record_bytes + self.reserved_bytes <= self.options.buffer_bytes as u64,
+            "what is in the buffer and what is reserved of it fit together"
         );
         lsn
     }
@@ -248,7 +249,7 @@ impl Tail {
         }
         let number = self.segment_end / self.segment_bytes();
         let free = self.free.pop_front();
-        let FreeSegment { slot, held_until } = free.expect("a credit covers the segment");
+        let FreeSegment { slot, held_until } = free.expect("a reservation covers the segment");
         assert!(
             held_until <= self.truncated_below,
             "only what the truncation has passed is written over"
@@ -423,9 +424,9 @@ impl Tail {
         self.position - self.truncated_below
     }
 
-    /// Promised bytes of records: 0 when all is idle.
-    pub(crate) fn credit_bytes(&self) -> u64 {
-        self.credit_bytes
+    /// Reserved bytes of records: 0 when all is idle.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
     }
 }
 

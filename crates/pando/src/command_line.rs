@@ -130,7 +130,7 @@ pub(crate) struct ServeFlags {
     /// The memory budget, at least 16m [default: half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
-    /// What a reply promises: durable, periodic or none [default: durable].
+    /// What a reply reservations: durable, periodic or none [default: durable].
     #[arg(long, value_name = "LEVEL")]
     durability: Option<String>,
     /// Interval of periodic, in milliseconds [default: 1000].

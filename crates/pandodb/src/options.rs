@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
 use crate::recovery_progress::{Listener, RecoveryProgress};
 
-/// What a commit's return promises.
+/// What a commit's return reservations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The batch survives a power cut.
@@ -22,7 +22,7 @@ pub enum Durability {
 /// How a batch is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
-    /// What the return promises; None: what the store was opened with.
+    /// What the return reservations; None: what the store was opened with.
     pub durability: Option<Durability>,
 }
 
@@ -142,7 +142,7 @@ impl Builder {
         self
     }
 
-    /// What the return of a commit promises when the commit does not say: default durable.
+    /// What the return of a commit reservations when the commit does not say: default durable.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;

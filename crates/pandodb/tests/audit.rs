@@ -28,7 +28,7 @@ type Operation = fn(&Table, number: u32, core: u32, out: &mut Vec<u8>) -> bool;
 struct Workload {
     name: &'static str,
     /// No line moves.
-    is_promised: bool,
+    is_reserved: bool,
     /// Operations of each core.
     count: u32,
     operation: Operation,
@@ -37,43 +37,43 @@ struct Workload {
 const WORKLOADS: [Workload; 7] = [
     Workload {
         name: "get",
-        is_promised: true,
+        is_reserved: true,
         count: 600,
         operation: get,
     },
     Workload {
         name: "get_many of 16",
-        is_promised: true,
+        is_reserved: true,
         count: 60,
         operation: get_many,
     },
     Workload {
         name: "scan of 100",
-        is_promised: true,
+        is_reserved: true,
         count: 40,
         operation: scan,
     },
     Workload {
         name: "scan back",
-        is_promised: true,
+        is_reserved: true,
         count: 40,
         operation: scan_back,
     },
     Workload {
         name: "get beside puts",
-        is_promised: true,
+        is_reserved: true,
         count: 200,
         operation: get_beside_puts,
     },
     Workload {
         name: "95 % get, 5 % put",
-        is_promised: false,
+        is_reserved: false,
         count: 600,
         operation: read_mostly,
     },
     Workload {
         name: "put",
-        is_promised: false,
+        is_reserved: false,
         count: 200,
         operation: put,
     },
@@ -224,10 +224,10 @@ fn cached_reads_move_no_line_and_what_writers_move_is_named() {
         .collect();
     print(cores, &found);
     for (workload, found) in WORKLOADS.iter().zip(&found) {
-        if workload.is_promised || cores == 1 {
+        if workload.is_reserved || cores == 1 {
             assert!(
                 found.is_empty(),
-                "{}: no transfer was promised: {found:?}",
+                "{}: no transfer was reserved: {found:?}",
                 workload.name
             );
         } else {

@@ -35,7 +35,7 @@ impl Slice {
         if self.data.is_null() {
             return None;
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: reserved by the caller.
         Some(unsafe { std::slice::from_raw_parts(self.data.cast(), self.bytes) })
     }
 }

@@ -227,10 +227,13 @@ impl<A: Allocator> Overwritten<A> {
 
     fn log(&self, payload: &[u8]) -> Result<Lsn> {
         loop {
-            if let Some(credit) = self.log.try_reserve(payload.len()).map_err(of_log)? {
-                let lsn =
-                    self.log
-                        .append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload);
+            if let Some(reservation) = self.log.try_reserve(payload.len()).map_err(of_log)? {
+                let lsn = self.log.append(
+                    reservation,
+                    RecordKind::Batch,
+                    Acknowledge::WhenDurable,
+                    payload,
+                );
                 self.log.mark_applied(lsn);
                 return Ok(lsn);
             }

@@ -99,7 +99,7 @@ pub struct RespOptions {
     pub dir: Option<PathBuf>,
     /// Memory budget of its own server.
     pub max_memory: u64,
-    /// What replies of its own server promise.
+    /// What replies of its own server reservation.
     pub durability: Durability,
     /// Event loops of its own server; None: one per core.
     pub server_threads: Option<usize>,

@@ -77,9 +77,9 @@ fn of_space(report: &Report) -> impl Iterator<Item = (&'static str, &'static str
             report.data_discarded_bytes,
         ),
         (
-            "data_promised_bytes",
-            "Bytes of these that running commits, dirty pages and images in flight were promised.",
-            report.data_promised_bytes,
+            "data_reserved_bytes",
+            "Bytes of these that running commits, dirty pages and images in flight were reserved.",
+            report.data_reserved_bytes,
         ),
         (
             "free_run_bytes_max",

@@ -1,5 +1,5 @@
-//! A durable put of a large value, a delete of it that promises nothing, and puts that would like
-//! to have its blocks; the machine crashes at every sync and many writes in between.
+//! A durable put of a large value, a delete of it that reservations nothing, and puts that would
+//! like to have its blocks; the machine crashes at every sync and many writes in between.
 
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
@@ -75,7 +75,7 @@ fn check(table: &Table, done: &Done, place: &str) {
 }
 
 #[test]
-fn a_large_value_that_is_deleted_without_a_promise_is_there_whole_or_gone() {
+fn a_large_value_that_is_deleted_without_a_reservation_is_there_whole_or_gone() {
     for checkpoints in [false, true] {
         let whole = FaultyDevice::new(1);
         live(&whole, checkpoints, &mut Done::default()).unwrap();

@@ -90,7 +90,7 @@ fn what_is_kept_ready_is_free_to_all_who_need_it() {
     };
     let (space, left, _) = ready();
     assert_eq!(space.available(), left);
-    assert!(space.promise(left, Urgency::Normal));
+    assert!(space.reserve(left, Urgency::Normal));
     let (space, left, _) = ready();
     let mut out = Vec::new();
     assert!(space.allocate_batch(left as u32, 1, &mut out));
@@ -145,14 +145,14 @@ fn few_blocks_are_kept_ready_when_few_are_free() {
 }
 
 #[test]
-fn a_promise_is_kept_from_what_is_kept_ready() {
+fn a_reservation_is_kept_from_what_is_kept_ready() {
     let space = space(100_000, 1);
-    assert!(space.promise(2, Urgency::Normal));
+    assert!(space.reserve(2, Urgency::Normal));
     assert!(space.allocate(1, None).is_some());
-    assert!(space.allocate_promised(1, None).is_some());
-    assert_eq!((space.credits(), space.available()), (1, 100_000 - 3));
-    assert!(space.allocate_promised(1, Some(5)).is_some());
-    assert_eq!((space.credits(), space.available()), (0, 100_000 - 3));
+    assert!(space.allocate_reserved(1, None).is_some());
+    assert_eq!((space.reserved(), space.available()), (1, 100_000 - 3));
+    assert!(space.allocate_reserved(1, Some(5)).is_some());
+    assert_eq!((space.reserved(), space.available()), (0, 100_000 - 3));
     assert!(space.ready_blocks() > 0);
     space.check_invariants();
 }
@@ -196,18 +196,18 @@ fn an_extent_that_is_too_long_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "on a promise that was not made")]
-fn an_allocation_without_its_promise_is_caught() {
+#[should_panic(expected = "on a reservation that was not made")]
+fn an_allocation_without_its_reservation_is_caught() {
     let space = space(1000, 1);
-    assert!(space.promise(5, Urgency::Normal));
-    let _ = space.allocate_promised(6, None);
+    assert!(space.reserve(5, Urgency::Normal));
+    let _ = space.allocate_reserved(6, None);
 }
 
 #[test]
-#[should_panic(expected = "of 5 that were promised")]
-fn a_release_of_more_than_was_promised_is_caught() {
+#[should_panic(expected = "of 5 that were reserved")]
+fn a_release_of_more_than_was_reserved_is_caught() {
     let space = space(1000, 1);
-    assert!(space.promise(5, Urgency::Normal));
+    assert!(space.reserve(5, Urgency::Normal));
     space.release(6);
 }
 
@@ -333,8 +333,8 @@ fn sizes_that_are_no_multiple_of_anything_work_to_the_last_block() {
 fn an_empty_space_has_nothing() {
     let space = space(0, 2);
     assert_eq!(space.allocate(1, Some(0)), None);
-    assert!(!space.promise(1, Urgency::Urgent));
-    assert!(space.promise(0, Urgency::Normal));
+    assert!(!space.reserve(1, Urgency::Urgent));
+    assert!(space.reserve(0, Urgency::Normal));
     assert_eq!(space.free_tail(), 0);
     assert_eq!(space.largest_run(), 0);
     assert_eq!(space.survey().fragmentation(), 0.0);
@@ -452,33 +452,33 @@ fn an_overlap_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn promises_stop_at_the_reserve_and_urgent_ones_do_not() {
+fn reservations_stop_at_the_reserve_and_urgent_ones_do_not() {
     let options = SpaceOptions {
         groups: 2,
-        reserve: 100,
+        delete_reserve: 100,
         ..SpaceOptions::default()
     };
     let space = Space::new(1000, options);
-    assert!(!space.promise(901, Urgency::Normal));
-    assert!(space.promise(900, Urgency::Normal));
-    assert!(!space.promise(1, Urgency::Normal));
-    assert!(space.promise(60, Urgency::Urgent));
-    assert!(!space.promise(41, Urgency::Urgent));
-    assert_eq!(space.allocate(41, None), None, "the rest is promised");
+    assert!(!space.reserve(901, Urgency::Normal));
+    assert!(space.reserve(900, Urgency::Normal));
+    assert!(!space.reserve(1, Urgency::Normal));
+    assert!(space.reserve(60, Urgency::Urgent));
+    assert!(!space.reserve(41, Urgency::Urgent));
+    assert_eq!(space.allocate(41, None), None, "the rest is reserved");
     let own = space.allocate(40, None).unwrap();
-    assert_eq!((space.available(), space.credits()), (0, 960));
-    assert!(space.allocate_promised(200, None).is_some());
-    assert_eq!((space.available(), space.credits()), (0, 760));
+    assert_eq!((space.available(), space.reserved()), (0, 960));
+    assert!(space.allocate_reserved(200, None).is_some());
+    assert_eq!((space.available(), space.reserved()), (0, 760));
     space.release(760);
-    assert_eq!((space.available(), space.credits()), (760, 0));
+    assert_eq!((space.available(), space.reserved()), (760, 0));
     space.free(own);
-    space.set_reserve(800);
-    assert!(!space.promise(1, Urgency::Normal));
+    space.set_delete_reserve(800);
+    assert!(!space.reserve(1, Urgency::Normal));
     space.check_invariants();
 }
 
 #[test]
-fn the_tail_is_cut_only_if_it_is_free_and_not_promised() {
+fn the_tail_is_cut_only_if_it_is_free_and_not_reserved() {
     let blocks = 3 * u64::from(REGION_BLOCKS) + 10;
     let space = space(blocks, 2);
     let used = extent(REGION_BLOCKS + 70, 1);
@@ -496,8 +496,8 @@ fn the_tail_is_cut_only_if_it_is_free_and_not_promised() {
     );
     space.check_invariants();
     let most = space.available();
-    assert!(space.promise(most - 5, Urgency::Normal));
-    assert_eq!(space.shrink_to(keep), Err(Error::Promised { available: 5 }));
+    assert!(space.reserve(most - 5, Urgency::Normal));
+    assert_eq!(space.shrink_to(keep), Err(Error::Reserved { available: 5 }));
     space.shrink_to(blocks - 5).unwrap();
     space.release(most - 5);
     space.shrink_to(keep).unwrap();

@@ -49,9 +49,9 @@ fn the_lowest_run_is_taken_whatever_the_group_of_the_thread() {
 }
 
 #[test]
-fn what_is_promised_is_left_alone() {
+fn what_is_reserved_is_left_alone() {
     let space = Space::new(10, SpaceOptions::default());
-    assert!(space.promise(9, pando_space::Urgency::Normal));
+    assert!(space.reserve(9, pando_space::Urgency::Normal));
     let mut cursor = LowCursor::default();
     assert_eq!(space.allocate_lowest(2, &mut cursor), None);
     assert_eq!(space.allocate_lowest(1, &mut cursor), Some(extent(0, 1)));

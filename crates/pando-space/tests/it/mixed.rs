@@ -134,30 +134,30 @@ fn a_search_in_a_fragmented_space_is_bounded() {
 }
 
 #[test]
-fn what_threads_were_promised_they_get() {
+fn what_threads_were_reserved_they_get() {
     let unit = 8;
     let blocks = 5000;
     let space = space(blocks, 2, unit);
-    let promised = AtomicU64::new(0);
+    let reserved = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     thread::scope(|scope| {
         for seed in 0..4 {
-            let (space, promised, refused) = (&space, &promised, &refused);
+            let (space, reserved, refused) = (&space, &reserved, &refused);
             scope.spawn(move || {
                 let mut random = Rng::with_seed(seed);
                 let mut held: Vec<Extent> = Vec::new();
                 for _ in 0..3000 {
                     let count = random.u64(1..=24);
                     let lengths: Vec<u32> = (0..count).map(|_| random.u32(1..=unit)).collect();
-                    // SeqCst: of two that promise at once, one sees the other.
-                    let wanted = promised.fetch_add(count, Ordering::SeqCst) + count;
+                    // SeqCst: of two that reservation at once, one sees the other.
+                    let wanted = reserved.fetch_add(count, Ordering::SeqCst) + count;
                     let free = space.free_units();
                     if wanted <= free {
                         assert!(space.allocate_mixed(&lengths, &mut held), "{lengths:?}");
                     } else {
                         refused.fetch_add(1, Ordering::Relaxed);
                     }
-                    promised.fetch_sub(count, Ordering::SeqCst);
+                    reserved.fetch_sub(count, Ordering::SeqCst);
                     let tight = wanted > free;
                     let keep = if tight { held.len() / 2 } else { 900 };
                     while held.len() > keep {

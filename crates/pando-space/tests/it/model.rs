@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// True = free.
 struct Twin {
     bits: Vec<bool>,
-    credits: u64,
+    reserved: u64,
 }
 
 impl Twin {
@@ -20,7 +20,7 @@ impl Twin {
     }
 
     fn available(&self) -> u64 {
-        self.free() - self.credits
+        self.free() - self.reserved
     }
 
     fn has_run(&self, count: u32) -> bool {
@@ -56,14 +56,14 @@ enum Step {
         count: u32,
         hint: Option<u32>,
     },
-    AllocatePromised {
+    AllocateReserved {
         count: u32,
         hint: Option<u32>,
     },
     Batch {
         units: u32,
         unit: u32,
-        promised: bool,
+        reserved: bool,
     },
     Free {
         which: usize,
@@ -76,7 +76,7 @@ enum Step {
         block: u32,
         blocks: u32,
     },
-    Promise {
+    Reservation {
         blocks: u64,
         urgent: bool,
     },
@@ -101,17 +101,17 @@ fn step() -> impl Strategy<Value = Step> {
     let hint = || proptest::option::weighted(0.3, 0..BLOCKS * 2);
     prop_oneof![
         8 => (count(), hint()).prop_map(|(count, hint)| Step::Allocate { count, hint }),
-        4 => (count(), hint()).prop_map(|(count, hint)| Step::AllocatePromised { count, hint }),
+        4 => (count(), hint()).prop_map(|(count, hint)| Step::AllocateReserved { count, hint }),
         3 => (1u32..60, 1u32..=32, any::<bool>())
-            .prop_map(|(units, unit, promised)| Step::Batch { units, unit, promised }),
+            .prop_map(|(units, unit, reserved)| Step::Batch { units, unit, reserved }),
         1 => (200u32..4000, 1u32..=2, Just(false))
-            .prop_map(|(units, unit, promised)| Step::Batch { units, unit, promised }),
+            .prop_map(|(units, unit, reserved)| Step::Batch { units, unit, reserved }),
         6 => (any::<usize>(), 0u32..300).prop_map(|(which, cut)| Step::Free { which, cut }),
         1 => (2usize..5).prop_map(|every| Step::FreeMany { every }),
         2 => (0..BLOCKS + 100, 0u32..300)
             .prop_map(|(block, blocks)| Step::Mark { block, blocks }),
         2 => (0u64..2000, any::<bool>())
-            .prop_map(|(blocks, urgent)| Step::Promise { blocks, urgent }),
+            .prop_map(|(blocks, urgent)| Step::Reservation { blocks, urgent }),
         1 => (0u64..2000).prop_map(|blocks| Step::Release { blocks }),
         1 => (0u64..6000).prop_map(|by| Step::Grow { by }),
         1 => (0u64..6000).prop_map(|by| Step::Shrink { by }),
@@ -128,7 +128,7 @@ impl Run {
     fn allocated(&mut self, extent: Option<Extent>, count: u32, may: bool) {
         match extent {
             Some(extent) => {
-                assert!(may, "{extent:?} was promised to others");
+                assert!(may, "{extent:?} was reserved to others");
                 assert_eq!(extent.blocks, count);
                 self.twin.take(extent);
                 self.held.push(extent);
@@ -140,21 +140,21 @@ impl Run {
         }
     }
 
-    fn batch(&mut self, total: u32, unit: u32, promised: bool) {
-        let may = if promised {
-            self.twin.credits >= u64::from(total)
+    fn batch(&mut self, total: u32, unit: u32, reserved: bool) {
+        let may = if reserved {
+            self.twin.reserved >= u64::from(total)
         } else {
             self.twin.available() >= u64::from(total)
         };
-        if promised && !may {
+        if reserved && !may {
             return;
         }
         let mut out = vec![Extent {
             block: 0,
             blocks: 0,
         }];
-        let done = if promised {
-            self.space.allocate_batch_promised(total, unit, &mut out)
+        let done = if reserved {
+            self.space.allocate_batch_reserved(total, unit, &mut out)
         } else {
             self.space.allocate_batch(total, unit, &mut out)
         };
@@ -183,7 +183,7 @@ impl Run {
             self.twin.take(*run);
         }
         self.held.extend(runs);
-        self.twin.credits -= if promised { u64::from(total) } else { 0 };
+        self.twin.reserved -= if reserved { u64::from(total) } else { 0 };
     }
 
     fn free(&mut self, index: usize, cut: u32) {
@@ -232,7 +232,7 @@ impl Run {
         let after = before.saturating_sub(by);
         let result = self.space.shrink_to(after);
         if self.twin.available() < before - after {
-            assert!(matches!(result, Err(Error::Promised { .. })));
+            assert!(matches!(result, Err(Error::Reserved { .. })));
         } else if self.twin.free_tail() < before - after {
             let Err(Error::InUse { block }) = result else {
                 panic!("{result:?}");
@@ -251,18 +251,18 @@ impl Run {
                 let extent = self.space.allocate(count, hint);
                 self.allocated(extent, count, may);
             }
-            Step::AllocatePromised { count, hint } => {
-                if self.twin.credits >= u64::from(count) {
-                    let extent = self.space.allocate_promised(count, hint);
-                    self.twin.credits -= extent.map_or(0, |_| u64::from(count));
+            Step::AllocateReserved { count, hint } => {
+                if self.twin.reserved >= u64::from(count) {
+                    let extent = self.space.allocate_reserved(count, hint);
+                    self.twin.reserved -= extent.map_or(0, |_| u64::from(count));
                     self.allocated(extent, count, true);
                 }
             }
             Step::Batch {
                 units,
                 unit,
-                promised,
-            } => self.batch(units * unit, unit, promised),
+                reserved,
+            } => self.batch(units * unit, unit, reserved),
             Step::Free { which, cut } => {
                 if !self.held.is_empty() {
                     self.free(which % self.held.len(), cut);
@@ -278,20 +278,20 @@ impl Run {
                     self.mark(Extent { block, blocks });
                 }
             }
-            Step::Promise { blocks, urgent } => {
+            Step::Reservation { blocks, urgent } => {
                 let (urgency, reserve) = if urgent {
                     (Urgency::Urgent, 0)
                 } else {
-                    (Urgency::Normal, self.space.reserve())
+                    (Urgency::Normal, self.space.delete_reserve())
                 };
                 let may = blocks == 0 || self.twin.available() >= blocks + reserve;
-                assert_eq!(self.space.promise(blocks, urgency), may);
-                self.twin.credits += if may { blocks } else { 0 };
+                assert_eq!(self.space.reserve(blocks, urgency), may);
+                self.twin.reserved += if may { blocks } else { 0 };
             }
             Step::Release { blocks } => {
-                let blocks = blocks.min(self.twin.credits);
+                let blocks = blocks.min(self.twin.reserved);
                 self.space.release(blocks);
-                self.twin.credits -= blocks;
+                self.twin.reserved -= blocks;
             }
             Step::Grow { by } => {
                 let blocks = self.twin.bits.len() + by as usize;
@@ -306,7 +306,7 @@ impl Run {
         self.space.check_invariants();
         assert_eq!(self.space.blocks(), self.twin.bits.len() as u64);
         assert_eq!(self.space.free_blocks(), self.twin.free());
-        assert_eq!(self.space.credits(), self.twin.credits);
+        assert_eq!(self.space.reserved(), self.twin.reserved);
         assert_eq!(self.space.available(), self.twin.available());
         assert_eq!(self.space.free_tail(), self.twin.free_tail());
         let runs: Vec<u64> = self.twin.runs().map(|run| run.len() as u64).collect();
@@ -322,14 +322,14 @@ impl Run {
 fn check(groups: usize, blocks: u64, steps: &[Step]) {
     let options = SpaceOptions {
         groups,
-        reserve: 500,
+        delete_reserve: 500,
         unit: 1 << (blocks % 8),
     };
     let mut run = Run {
         space: Space::new(blocks, options),
         twin: Twin {
             bits: vec![true; blocks as usize],
-            credits: 0,
+            reserved: 0,
         },
         held: Vec::new(),
     };
@@ -364,10 +364,11 @@ proptest! {
         left in proptest::collection::btree_set(0..BLOCKS, 0..400),
         steps in proptest::collection::vec(step(), 1..40),
     ) {
-        let space = Space::new(u64::from(BLOCKS), SpaceOptions { groups, reserve: 10, unit: 16 });
+        let options = SpaceOptions { groups, delete_reserve: 10, unit: 16 };
+        let space = Space::new(u64::from(BLOCKS), options);
         let mut run = Run {
             space,
-            twin: Twin { bits: vec![true; BLOCKS as usize], credits: 0 },
+            twin: Twin { bits: vec![true; BLOCKS as usize], reserved: 0 },
             held: Vec::new(),
         };
         run.mark(Extent { block: 0, blocks: BLOCKS });

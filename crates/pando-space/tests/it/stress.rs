@@ -40,8 +40,8 @@ fn work(space: &Space, oracle: &Oracle, me: u32, steps: u32) {
                 }
             }
             4 => {
-                if space.promise(u64::from(count), Urgency::Normal) {
-                    match space.allocate_promised(count, None) {
+                if space.reserve(u64::from(count), Urgency::Normal) {
+                    match space.allocate_reserved(count, None) {
                         Some(extent) => {
                             oracle.change(extent, FREE, me);
                             held.push(extent);
@@ -75,7 +75,7 @@ fn check(blocks: u32, groups: usize, threads: u32, steps: u32) {
         u64::from(blocks),
         SpaceOptions {
             groups,
-            reserve: 50,
+            delete_reserve: 50,
             ..SpaceOptions::default()
         },
     );
@@ -88,7 +88,7 @@ fn check(blocks: u32, groups: usize, threads: u32, steps: u32) {
     });
     space.check_invariants();
     assert_eq!(space.free_blocks(), u64::from(blocks), "nothing is lost");
-    assert_eq!(space.credits(), 0);
+    assert_eq!(space.reserved(), 0);
     assert_eq!(space.largest_run(), u64::from(blocks));
 }
 
@@ -148,13 +148,13 @@ fn no_block_is_lost_or_owned_twice_on_shelves() {
 }
 
 #[test]
-fn what_is_promised_is_there_whatever_others_do() {
+fn what_is_reserved_is_there_whatever_others_do() {
     let blocks = 2 * REGION_BLOCKS;
     let space = Space::new(
         u64::from(blocks),
         SpaceOptions {
             groups: 2,
-            reserve: 0,
+            delete_reserve: 0,
             ..SpaceOptions::default()
         },
     );
@@ -167,10 +167,10 @@ fn what_is_promised_is_there_whatever_others_do() {
                 let mut held = Vec::new();
                 for _ in 0..3000 {
                     let count = random.u64(1..=200);
-                    if space.promise(count, Urgency::Normal) {
+                    if space.reserve(count, Urgency::Normal) {
                         // Single blocks cannot be short of a run.
                         for _ in 0..count {
-                            held.push(space.allocate_promised(1, None).unwrap());
+                            held.push(space.allocate_reserved(1, None).unwrap());
                         }
                         served.fetch_add(1, Ordering::Relaxed);
                     }
@@ -195,7 +195,7 @@ fn the_space_grows_and_shrinks_under_load() {
         u64::from(blocks),
         SpaceOptions {
             groups: 2,
-            reserve: 0,
+            delete_reserve: 0,
             ..SpaceOptions::default()
         },
     );
@@ -235,7 +235,7 @@ fn a_run_over_the_border_of_regions_has_one_owner() {
     let blocks = 2 * REGION_BLOCKS;
     let options = SpaceOptions {
         groups: 2,
-        reserve: 0,
+        delete_reserve: 0,
         ..SpaceOptions::default()
     };
     let space = Space::new(u64::from(blocks), options);

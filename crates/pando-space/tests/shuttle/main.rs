@@ -144,20 +144,20 @@ fn all_blocks_are_taken_before_one_is_refused() {
     });
 }
 
-/// A promise is kept though others fill shelves from what is left.
+/// A reservation is kept though others fill shelves from what is left.
 #[test]
-fn what_is_promised_is_there() {
+fn what_is_reserved_is_there() {
     check(|| {
         let rig = Rig::new(4 * THREADS);
         run(&rig, |rig, thread| {
-            let spare = rig.space.allocate(1, None).expect("nobody is promised all");
+            let spare = rig.space.allocate(1, None).expect("nobody is reserved all");
             rig.took(spare, thread);
-            assert!(rig.space.promise(3, Urgency::Normal), "3 are left for each");
+            assert!(rig.space.reserve(3, Urgency::Normal), "3 are left for each");
             let mine: Vec<Extent> = (0..3)
                 .map(|_| {
                     rig.space
-                        .allocate_promised(1, None)
-                        .expect("it was promised")
+                        .allocate_reserved(1, None)
+                        .expect("it was reserved")
                 })
                 .collect();
             mine.iter().for_each(|extent| rig.took(*extent, thread));

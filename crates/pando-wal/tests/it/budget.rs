@@ -1,4 +1,4 @@
-//! Room: credits never promise more than there is, and what is given back is given on.
+//! Room: reservations never promise more than there is, and what is given back is given on.
 
 use fastrand::Rng;
 use pando_device::Device;
@@ -57,7 +57,7 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
     log.flush_now().unwrap();
     log.stop();
     flusher.join().unwrap();
-    assert_eq!(log.credit_bytes(), 0);
+    assert_eq!(log.reserved_bytes(), 0);
     assert_eq!(log.applied(), log.reserved_end());
     let mut written: Vec<_> = written.lock().clone();
     written.sort_unstable();
@@ -74,7 +74,7 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
     assert_eq!(found, expected);
 }
 
-/// Takes credits of one kind of size until there are no more, then spends them in any order.
+/// Takes reservations of one kind of size until there are no more, then spends them in any order.
 fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
     let max = log.max_batch_bytes() as u64;
     let (largest, least) =
@@ -82,22 +82,22 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
     // Now and then all of them, otherwise a few.
     let most = [5, usize::MAX][random.usize(..2)];
     let flushes = random.u64(..3);
-    let mut credits = Vec::new();
-    while credits.len() < most {
+    let mut reservations = Vec::new();
+    while reservations.len() < most {
         let bytes = (least + random.u64(..largest - least + 1)) as usize;
         match log.try_reserve(bytes).unwrap() {
-            Some(credit) => credits.push((credit, bytes)),
+            Some(reservation) => reservations.push((reservation, bytes)),
             None => break,
         }
     }
-    while !credits.is_empty() {
-        let place = random.usize(..credits.len());
-        let (credit, bytes) = credits.swap_remove(place);
+    while !reservations.is_empty() {
+        let place = random.usize(..reservations.len());
+        let (reservation, bytes) = reservations.swap_remove(place);
         if random.u64(..20) == 0 {
             continue;
         }
         let lsn = log.append(
-            credit,
+            reservation,
             RecordKind::Batch,
             Acknowledge::WhenDurable,
             &vec![1; bytes],
@@ -107,11 +107,11 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
             log.flush_now().unwrap();
         }
     }
-    assert_eq!(log.credit_bytes(), 0);
+    assert_eq!(log.reserved_bytes(), 0);
 }
 
 #[test]
-fn held_credits_always_find_room() {
+fn held_reservations_always_find_room() {
     for seed in 1..60 {
         let device = TestDevice::new();
         let mut options = options(2 + (seed % 2) as u32, 1, 0);
@@ -143,17 +143,17 @@ fn a_batch_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn a_dropped_credit_wakes_who_waits_for_room() {
+fn a_dropped_reservation_wakes_who_waits_for_room() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
-    let mut credits = Vec::new();
-    while let Some(credit) = log.try_reserve(log.max_batch_bytes()).unwrap() {
-        credits.push(credit);
+    let mut reservations = Vec::new();
+    while let Some(reservation) = log.try_reserve(log.max_batch_bytes()).unwrap() {
+        reservations.push(reservation);
     }
     let (report, waker) = Report::new();
     log.space_waiters().register(&waker);
     assert!(!report.woken());
-    drop(credits);
+    drop(reservations);
     assert!(report.woken());
     append_waiting(&log, &[1; 100]).unwrap();
 }
@@ -210,9 +210,9 @@ fn truncation_frees_only_what_is_durable() {
     options.buffer_bytes = 512 << 10;
     let log = open(&device, options);
     let mut count = 0;
-    while let Some(credit) = log.try_reserve(2_000).unwrap() {
+    while let Some(reservation) = log.try_reserve(2_000).unwrap() {
         let lsn = log.append(
-            credit,
+            reservation,
             RecordKind::Batch,
             Acknowledge::WhenDurable,
             &[3; 2_000],
@@ -233,9 +233,9 @@ fn what_is_behind_a_checkpoint_stays_until_the_next() {
         let device = TestDevice::new();
         let log = open(&device, options(2, 1, 0));
         let append = |bytes: usize| {
-            let credit = log.try_reserve(bytes).unwrap()?;
+            let reservation = log.try_reserve(bytes).unwrap()?;
             let lsn = log.append(
-                credit,
+                reservation,
                 RecordKind::Batch,
                 Acknowledge::WhenDurable,
                 &vec![3; bytes],
@@ -262,8 +262,8 @@ fn who_waits_for_a_batch_is_told_when_all_before_it_are_applied() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
     let [first, second] = [b"first", b"other"].map(|payload| {
-        let credit = log.try_reserve(payload.len()).unwrap().unwrap();
-        log.append(credit, RecordKind::Batch, Acknowledge::AtOnce, payload)
+        let reservation = log.try_reserve(payload.len()).unwrap().unwrap();
+        log.append(reservation, RecordKind::Batch, Acknowledge::AtOnce, payload)
     });
     let (report, waker) = Report::new();
     assert!(!log.request_applied(second, &waker).unwrap());
@@ -297,8 +297,13 @@ fn batches_are_applied_in_any_order_and_counted_in_lsn_order() {
         let start = log.applied();
         let mut open: Vec<Lsn> = (0..20)
             .map(|_| {
-                let credit = log.try_reserve(8).unwrap().unwrap();
-                log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, &[0; 8])
+                let reservation = log.try_reserve(8).unwrap().unwrap();
+                log.append(
+                    reservation,
+                    RecordKind::Batch,
+                    Acknowledge::WhenDurable,
+                    &[0; 8],
+                )
             })
             .collect();
         let all = open.clone();

@@ -37,14 +37,14 @@ impl Life {
         for step in 0..60_u8 {
             let large = random.u64(..6) == 0;
             let bytes = random.u64(..if large { 15_000 } else { 700 }) as usize;
-            let Some(credit) = log.try_reserve(bytes)? else {
+            let Some(reservation) = log.try_reserve(bytes)? else {
                 self.flush(&log)?;
                 self.checkpoint(&log);
                 continue;
             };
             let payload = vec![step; bytes];
             let lsn = log.append(
-                credit,
+                reservation,
                 RecordKind::Batch,
                 Acknowledge::WhenDurable,
                 &payload,
@@ -164,12 +164,12 @@ fn committers_that_a_crash_interrupts_keep_what_they_were_told() {
                 thread::spawn(move || {
                     let mut told = Vec::new();
                     for round in 0_u8.. {
-                        let Ok(Some(credit)) = log.try_reserve(2) else {
+                        let Ok(Some(reservation)) = log.try_reserve(2) else {
                             break;
                         };
                         let payload = [number, round];
                         let lsn = log.append(
-                            credit,
+                            reservation,
                             RecordKind::Batch,
                             Acknowledge::WhenDurable,
                             &payload,

@@ -217,9 +217,9 @@ fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
 fn poison_wakes_those_that_wait_for_applied_and_for_space() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
-    let credit = log.try_reserve(5).unwrap().unwrap();
+    let reservation = log.try_reserve(5).unwrap().unwrap();
     let lsn = log.append(
-        credit,
+        reservation,
         RecordKind::Batch,
         Acknowledge::WhenDurable,
         b"never",

@@ -38,7 +38,7 @@ fn check(threads: u64, each: u64, sync_us: u64) -> u64 {
     let commits = threads * each;
     assert_eq!(log.durable(), log.reserved_end());
     assert_eq!(log.applied(), log.reserved_end());
-    assert_eq!(log.credit_bytes(), 0);
+    assert_eq!(log.reserved_bytes(), 0);
     assert_eq!(statistics.get(Ticker::LogBytes), commits * 48);
     assert_eq!(statistics.get(Ticker::LogFlushedRecords), commits);
     assert_eq!(commits, read_all(&device).len() as u64);

@@ -65,7 +65,7 @@ fn check(steps: &[Step]) {
                 log = open(&device, options(4, incarnation, checkpoint));
             }
         }
-        assert_eq!(log.credit_bytes(), 0);
+        assert_eq!(log.reserved_bytes(), 0);
         assert_eq!(log.applied(), log.reserved_end());
     }
     drop(log);
@@ -146,8 +146,8 @@ fn void_records_are_passed_over_and_ordered() {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
     let first = append(&log, b"first");
-    let credit = log.try_reserve(0).unwrap().unwrap();
-    let void = log.append(credit, RecordKind::Void, Acknowledge::WhenDurable, b"");
+    let reservation = log.try_reserve(0).unwrap().unwrap();
+    let void = log.append(reservation, RecordKind::Void, Acknowledge::WhenDurable, b"");
     assert_eq!(log.applied(), first);
     log.mark_applied(void);
     log.flush_now().unwrap();

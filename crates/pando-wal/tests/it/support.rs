@@ -249,8 +249,13 @@ pub(crate) fn open<D: Device>(device: &D, options: LogOptions) -> Arc<Log<D>> {
 
 /// Appends where room is certain, and marks as applied.
 pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
-    let credit = log.try_reserve(payload.len()).unwrap().expect("room");
-    let lsn = log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload);
+    let reservation = log.try_reserve(payload.len()).unwrap().expect("room");
+    let lsn = log.append(
+        reservation,
+        RecordKind::Batch,
+        Acknowledge::WhenDurable,
+        payload,
+    );
     log.mark_applied(lsn);
     lsn
 }
@@ -258,12 +263,22 @@ pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
 /// Appends, waiting for room.
 pub(crate) fn append_waiting<D: Device>(log: &Log<D>, payload: &[u8]) -> Result<Lsn, Error> {
     loop {
-        if let Some(credit) = log.try_reserve(payload.len())? {
-            return Ok(log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload));
+        if let Some(reservation) = log.try_reserve(payload.len())? {
+            return Ok(log.append(
+                reservation,
+                RecordKind::Batch,
+                Acknowledge::WhenDurable,
+                payload,
+            ));
         }
         log.space_waiters().register(&thread_waker());
-        if let Some(credit) = log.try_reserve(payload.len())? {
-            return Ok(log.append(credit, RecordKind::Batch, Acknowledge::WhenDurable, payload));
+        if let Some(reservation) = log.try_reserve(payload.len())? {
+            return Ok(log.append(
+                reservation,
+                RecordKind::Batch,
+                Acknowledge::WhenDurable,
+                payload,
+            ));
         }
         park();
     }

@@ -54,7 +54,7 @@ pub(crate) struct RespFlags {
     /// Memory budget of its own server.
     #[arg(long, alias = "cache-size", default_value = "1g", value_parser = parse_size)]
     max_memory: u64,
-    /// What replies of its own server promise.
+    /// What replies of its own server reservation.
     #[arg(long, value_enum, default_value = "none")]
     durability: Level,
     /// Event loops of its own server [default: one per core].

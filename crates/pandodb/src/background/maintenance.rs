@@ -12,7 +12,7 @@ use crate::background::kept_rows::KeptRows;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::pages::store::pause;
-use crate::space::promises::Promise;
+use crate::space::reservations::BlockReservation;
 
 /// Sparse leaves that are looked at before the thread looks for other work.
 const SPARSE_STEPS: usize = 256;
@@ -24,7 +24,7 @@ pub(crate) const MERGE_PAGES: u64 = 8;
 
 /// Room for what the removal of an empty leaf makes dirty.
 enum RemovalRoom<'a> {
-    Promised(Promise<'a>),
+    Reserved(BlockReservation<'a>),
     /// When the file has grown, or not at all: the store ends.
     Later,
     /// No checkpoint makes any.
@@ -97,7 +97,7 @@ impl Engine {
                 return Ok(false);
             };
             let room = match self.wait_for_room_to_remove() {
-                RemovalRoom::Promised(room) => room,
+                RemovalRoom::Reserved(room) => room,
                 RemovalRoom::Later => {
                     self.sparse_leaves.put_back((tree, key));
                     return Ok(true);
@@ -112,7 +112,7 @@ impl Engine {
             if unknown.unwrap_or(true) || self.store.space.is_full() {
                 continue;
             }
-            let Some(_promise) = self.wait_for_room_to_merge() else {
+            let Some(_reservation) = self.wait_for_room_to_merge() else {
                 self.sparse_leaves.put_back((tree, key));
                 return Ok(true);
             };
@@ -150,7 +150,7 @@ impl Engine {
                 let done = engine.remove_empty(token, tree, &key);
                 done.map(drop).or_else(no_reads)
             }))?;
-            if let Some(_promise) = self.room_to_merge() {
+            if let Some(_reservation) = self.room_to_merge() {
                 self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, token| {
                     engine
                         .merge(token, tree, &key, &mut scratch)
@@ -162,12 +162,12 @@ impl Engine {
     }
 
     /// Blocks for what the removal of an empty leaf makes dirty.
-    fn room_to_remove(&self) -> Option<Promise<'_>> {
+    fn room_to_remove(&self) -> Option<BlockReservation<'_>> {
         let blocks = REMOVAL_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
         self.store
             .space
-            .try_promise(blocks, || self.store.committed_blocks(), urgent)
+            .try_reserve(blocks, || self.store.committed_blocks(), urgent)
     }
 
     /// As [`Engine::room_to_remove`]; waits for the checkpoint that makes room on a full disk, as
@@ -175,8 +175,8 @@ impl Engine {
     fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
         let mut turns = 0;
         loop {
-            if let Some(promise) = self.room_to_remove() {
-                return RemovalRoom::Promised(promise);
+            if let Some(reservation) = self.room_to_remove() {
+                return RemovalRoom::Reserved(reservation);
             }
             let is_full = self.store.space.is_full();
             if self.store.life.is_ended() || self.store.check_poison().is_err() || !is_full {
@@ -191,15 +191,15 @@ impl Engine {
     }
 
     /// Waits for the cleaner to make room; `None` when the file has to grow first, or at the end.
-    fn wait_for_room_to_merge(&self) -> Option<Promise<'_>> {
+    fn wait_for_room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let mut turns = 0;
         loop {
-            let promise = self.room_to_merge();
+            let reservation = self.room_to_merge();
             let ends = self.store.life.is_ended()
                 || self.store.space.is_wanted()
                 || self.store.check_poison().is_err();
-            if promise.is_some() || ends {
-                return promise;
+            if reservation.is_some() || ends {
+                return reservation;
             }
             self.store.pool.work().notify_all();
             pause(&mut turns);
@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
-    pub(crate) fn room_to_merge(&self) -> Option<Promise<'_>> {
+    pub(crate) fn room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
         self.store
@@ -215,7 +215,7 @@ impl Engine {
             .then(|| {
                 self.store
                     .space
-                    .try_promise(blocks, || self.store.committed_blocks(), urgent)
+                    .try_reserve(blocks, || self.store.committed_blocks(), urgent)
             })
             .flatten()
     }

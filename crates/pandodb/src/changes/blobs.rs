@@ -15,7 +15,7 @@ use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 use crate::changes::aside::unless_damaged;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
-use crate::space::promises::IdPromise;
+use crate::space::reservations::IdReservation;
 use crate::tables::state::GARBAGE;
 
 /// Pages that the garbage rows of one value may make dirty, at worst.
@@ -29,8 +29,8 @@ pub(crate) struct NewValue<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) shape: ChunkShape,
     pub(crate) parts: &'a [ChunkPart],
-    /// What promises its new chunks their ids; recovery has nothing to share with others.
-    pub(crate) ids: Option<&'a IdPromise<'a>>,
+    /// What reservations its new chunks their ids; recovery has nothing to share with others.
+    pub(crate) ids: Option<&'a IdReservation<'a>>,
 }
 
 impl Store {
@@ -275,7 +275,7 @@ mod tests {
     use pando_format::log::BatchWriter;
 
     #[test]
-    fn chunks_take_the_ids_that_they_were_promised() {
+    fn chunks_take_the_ids_that_they_were_reserved() {
         let device = AnyDevice::from(MemoryDevice::new(1 << 28));
         let options = Db::builder().max_memory(8 << 20).chunk_size(4096);
         let db = Db::open_device(options, device).unwrap();
@@ -289,8 +289,8 @@ mod tests {
             })
         };
         let parts: Vec<ChunkPart> = (0..3).map(part).collect();
-        let ids = engine.store.space.try_promise_ids(3, || 3).unwrap();
-        assert!(engine.store.space.try_promise_ids(1, || 3).is_none());
+        let ids = engine.store.space.try_reserve_ids(3, || 3).unwrap();
+        assert!(engine.store.space.try_reserve_ids(1, || 3).is_none());
         let value = NewValue {
             head: b"",
             shape: ChunkShape::new(3 * 4096, 4096).unwrap(),
@@ -310,7 +310,7 @@ mod tests {
                 .apply_chunks(token, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
         // Before the batch has ended.
-        assert!(engine.store.space.try_promise_ids(3, || 3).is_some());
+        assert!(engine.store.space.try_reserve_ids(3, || 3).is_some());
         drop((guard, ids));
     }
 

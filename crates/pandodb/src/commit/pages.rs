@@ -1,4 +1,4 @@
-//! How many pages a batch makes dirty at worst: for so many blocks are promised to it before its
+//! How many pages a batch makes dirty at worst: for so many blocks are reserved to it before its
 //! record is written. Debug builds compare the number with what happens (`section.rs`).
 //!
 //! A write changes its leaf, and may split it. A node above is changed when one below it is split,

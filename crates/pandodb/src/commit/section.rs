@@ -1,9 +1,9 @@
 //! What an apply section does: whether its changes came to their end, and whether it makes no
-//! more pages dirty than blocks were promised for.
+//! more pages dirty than blocks were reserved for.
 //!
 //! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A
-//! promise that is too small is found out by the page that cannot be written, on a full disk, much
-//! later.
+//! reservation that is too small is found out by the page that cannot be written, on a full disk,
+//! much later.
 //!
 //! The pool counts dirty frames for all at once. Whoever is alone in the gate knows more: nobody
 //! else adds to them meanwhile, and the cleaner only takes away. So an apply section that was alone
@@ -16,7 +16,7 @@ use pando_format::Epoch;
 use pando_sync::atomic::Ordering;
 
 use crate::engine::Engine;
-use crate::space::promises::IdPromise;
+use crate::space::reservations::IdReservation;
 
 /// An apply section.
 pub(crate) struct ApplySection<'a> {
@@ -68,7 +68,7 @@ impl ApplySection<'_> {
         self.is_changing.set(true);
     }
 
-    /// All changes were made, or none; `pages` were promised to them.
+    /// All changes were made, or none; `pages` were reserved to them.
     pub(crate) fn end_changes(&self, pages: u64) {
         self.check(pages);
         self.is_changing.set(false);
@@ -86,7 +86,7 @@ impl ApplySection<'_> {
             let spent = now.saturating_sub(self.dirty);
             assert!(
                 spent <= pages,
-                "{spent} pages became dirty, and {pages} were promised"
+                "{spent} pages became dirty, and {pages} were reserved"
             );
         }
     }
@@ -94,7 +94,7 @@ impl ApplySection<'_> {
 
 impl ApplySection<'_> {
     /// The batch is applied: each of its new chunks has taken its id.
-    pub(crate) fn check_ids(&self, ids: &IdPromise<'_>) {
+    pub(crate) fn check_ids(&self, ids: &IdReservation<'_>) {
         let is_known = self.engine.store.aside_number.load(Ordering::Relaxed) == self.aside;
         debug_assert!(!is_known || ids.left() == 0, "a chunk without an id");
     }
@@ -145,7 +145,7 @@ mod tests {
     /// Leaves and the nodes above them are full after a load: each write of a batch that spreads
     /// out splits a leaf, and a node on each level above it.
     #[test]
-    fn writes_that_split_a_node_on_each_level_are_within_their_promise() {
+    fn writes_that_split_a_node_on_each_level_are_within_their_reservation() {
         let mut most = 0;
         for (key_bytes, value, step) in [
             (200, 10, 61),
@@ -170,13 +170,13 @@ mod tests {
             db.checkpoint().unwrap();
             let dirty = || engine.store.pool.epochs().dirty_total();
             let before = dirty();
-            let promised = engine.pages_of(&batch.set, 0);
+            let reserved = engine.pages_of(&batch.set, 0);
             let writes = batch.len() as u64;
             db.write(&mut batch, WriteOptions::default()).unwrap();
             let spent = dirty() - before;
             assert!(
-                spent <= promised,
-                "{spent} pages, and {promised} were promised"
+                spent <= reserved,
+                "{spent} pages, and {reserved} were reserved"
             );
             most = most.max(spent * 100 / writes);
         }

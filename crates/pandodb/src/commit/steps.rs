@@ -1,4 +1,4 @@
-//! Commit: credits, locks, gate, log, pages, marks, in this order.
+//! Commit: reservations, locks, gate, log, pages, marks, in this order.
 //!
 //! 1. Take log bytes, blocks and room for dirty frames; find the leaves and pin them.
 //! 2. Lock the stripes of the written keys, and share those of the keys that were read.
@@ -19,7 +19,7 @@ use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
-use pando_wal::LogCredit;
+use pando_wal::LogReservation;
 
 use crate::blobs::value::LargeValue;
 use crate::changes::blobs::NewValue;
@@ -28,7 +28,7 @@ use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::profile::{CommitStep, Steps};
-use crate::space::promises::{IdPromise, Promise};
+use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::set::{Value, WriteSet};
@@ -169,14 +169,14 @@ fn lie_together(fingers: &[Finger], at: usize) -> bool {
 }
 
 /// What step 1 takes.
-struct Credits<'a> {
-    log: LogCredit<'a>,
-    /// Pages that blocks were promised for, with those of garbage rows.
+struct Reserved<'a> {
+    log: LogReservation<'a>,
+    /// Pages that blocks were reserved for, with those of garbage rows.
     pages: u64,
-    /// Pages for garbage rows that blocks were promised for.
+    /// Pages for garbage rows that blocks were reserved for.
     garbage: u64,
-    _blocks: Promise<'a>,
-    ids: IdPromise<'a>,
+    _blocks: BlockReservation<'a>,
+    ids: IdReservation<'a>,
     // Dropped before the share that allows them.
     _pins: Vec<PagePin<'a>>,
     _share: StepShare<'a>,
@@ -201,14 +201,14 @@ impl Engine {
         let mut steps = Steps::new(begun);
         self.check_writable()?;
         scratch.prepare(self, set)?;
-        let credits = self.take_credits(set, scratch, lent);
+        let reserved = self.reserve_all(set, scratch, lent);
         steps.end(CommitStep::Prepare);
-        let credits = credits?;
+        let reserved = reserved?;
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
-        if credits.garbage < self.store.burial_pages(set.len() as u64) {
-            // Values in chunks came since the promise. What the keys have now cannot change any
-            // more, so a promise that is made now holds.
+        if reserved.garbage < self.store.burial_pages(set.len() as u64) {
+            // Values in chunks came since the reservation. What the keys have now cannot change any
+            // more, so a reservation that is made now holds.
             return Err(WaitReason::Gate.into());
         }
         let Some(guard) = self.store.pool.gate().try_enter() else {
@@ -240,24 +240,24 @@ impl Engine {
         let acknowledge = self.acknowledge(set.durability);
         let lsn = self
             .log
-            .append(credits.log, RecordKind::Batch, acknowledge, payload);
+            .append(reserved.log, RecordKind::Batch, acknowledge, payload);
         self.checkpoint.assert_behind(lsn);
         debug_assert!(self.log.applied() < lsn, "it counts as applied already");
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
         let token = self.store.pool.apply_token(&guard);
-        self.apply_batch(&token, set, places, lsn, &credits.ids, &mut scratch.tree)
+        self.apply_batch(&token, set, places, lsn, &reserved.ids, &mut scratch.tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
-        section.check_ids(&credits.ids);
+        section.check_ids(&reserved.ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
             "who applies holds its keys"
         );
         locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
-        section.end_changes(credits.pages);
+        section.end_changes(reserved.pages);
         drop(section);
         drop(guard);
         drop(locked);
@@ -270,12 +270,12 @@ impl Engine {
     }
 
     /// Step 1.
-    fn take_credits(
+    fn reserve_all(
         &self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
         lent: Option<u64>,
-    ) -> Step<Credits<'_>> {
+    ) -> Step<Reserved<'_>> {
         if !self.sparse_leaves.has_room() {
             self.store.space.growth.notify_all();
             return Err(Restart::Conflict.into());
@@ -286,7 +286,7 @@ impl Engine {
             return Err(Error::BatchTooLarge { bytes, limit }.into());
         }
         let log = match self.log.try_reserve(bytes) {
-            Ok(Some(credit)) => credit,
+            Ok(Some(reservation)) => reservation,
             Ok(None) => return Err(WaitReason::LogSpace(bytes).into()),
             Err(error) => return Err(self.log_failed(error).into()),
         };
@@ -301,7 +301,7 @@ impl Engine {
             return Err(reason.into());
         }
         let committed = || self.store.committed_blocks();
-        let Some(promise) = self.store.space.try_promise(blocks, committed, urgent) else {
+        let Some(reservation) = self.store.space.try_reserve(blocks, committed, urgent) else {
             if self.store.space.is_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
@@ -310,7 +310,7 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        let ids = self.promise_ids(set)?;
+        let ids = self.reserve_ids(set)?;
         let frames = scratch.order.len() as u64;
         let share = self
             .pin_budget
@@ -333,32 +333,32 @@ impl Engine {
             self.check_leaves(set, order, checked, wanted)?;
             assert!(*checked <= order.len(), "more leaves than writes");
         }
-        Ok(Credits {
+        Ok(Reserved {
             log,
             pages,
             garbage,
-            _blocks: promise,
+            _blocks: reservation,
             ids,
             _pins: pins,
             _share: share,
         })
     }
 
-    /// Ids for the new chunks of a batch, whose blocks were promised before.
+    /// Ids for the new chunks of a batch, whose blocks were reserved before.
     ///
     /// # Errors
-    /// [`Error::Full`] when the ids of all that is promised are not there.
-    pub(crate) fn promise_ids(&self, set: &WriteSet) -> Result<IdPromise<'_>> {
-        self.promise_page_ids(set.large().map(LargeValue::new_chunks).sum())
+    /// [`Error::Full`] when the ids of all that is reserved are not there.
+    pub(crate) fn reserve_ids(&self, set: &WriteSet) -> Result<IdReservation<'_>> {
+        self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum())
     }
 
-    /// So many page ids, beside those of pages whose blocks were promised.
+    /// So many page ids, beside those of pages whose blocks were reserved.
     ///
     /// # Errors
-    /// As [`Engine::promise_ids`].
-    pub(crate) fn promise_page_ids(&self, count: u64) -> Result<IdPromise<'_>> {
+    /// As [`Engine::reserve_ids`].
+    pub(crate) fn reserve_page_ids(&self, count: u64) -> Result<IdReservation<'_>> {
         let available = || self.store.pool.page_ids().available();
-        let ids = self.store.space.try_promise_ids(count, available);
+        let ids = self.store.space.try_reserve_ids(count, available);
         ids.ok_or_else(|| self.page_ids_error())
     }
 
@@ -380,7 +380,7 @@ impl Engine {
         set: &WriteSet,
         (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
-        ids: &IdPromise<'_>,
+        ids: &IdReservation<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
@@ -450,7 +450,7 @@ impl Engine {
         state: &Arc<TableState>,
         marks: Marks,
         (key, value): (&[u8], Option<Value<'_>>),
-        ids: &IdPromise<'_>,
+        ids: &IdReservation<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let Some(tree) = state.tree() else {

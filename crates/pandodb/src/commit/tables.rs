@@ -13,13 +13,13 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{park, thread_waker};
 use pando_tree::{Scratch, Tree};
-use pando_wal::LogCredit;
+use pando_wal::LogReservation;
 
 use crate::changes::tables::Change;
 use crate::commit::delete_room::DeleteWait;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::space::promises::IdPromise;
+use crate::space::reservations::IdReservation;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd};
@@ -87,28 +87,28 @@ impl Engine {
             return Err(self.store.shortage_error());
         }
         let mut delete_wait = DeleteWait::default();
-        let (credit, promise) = self.block(|_| {
+        let (log, blocks_reserved) = self.block(|_| {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
             }
-            let credit = match self.log.try_reserve(payload.len()) {
-                Ok(Some(credit)) => credit,
+            let log = match self.log.try_reserve(payload.len()) {
+                Ok(Some(log)) => log,
                 Ok(None) => return Err(WaitReason::LogSpace(payload.len()).into()),
                 Err(error) => return Err(self.log_failed(error).into()),
             };
-            match self.store.space.try_promise(
+            match self.store.space.try_reserve(
                 blocks,
                 || self.store.committed_blocks(),
                 set.only_deletes(),
             ) {
-                Some(promise) => Ok((credit, promise)),
+                Some(reserved) => Ok((log, reserved)),
                 None if self.store.space.is_full() => {
                     Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
                 }
                 None => Err(WaitReason::Blocks(blocks).into()),
             }
         })?;
-        let ids = self.promise_ids(set)?;
+        let ids = self.reserve_ids(set)?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
         // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
@@ -118,33 +118,36 @@ impl Engine {
         self.check_empty(set)?;
         let _pinned = self.pin_for_changes(set)?;
         self.name_chunks(set)?;
-        let record = (credit, &payload[..]);
+        let record = (log, &payload[..]);
         let lsn = self.log_and_apply(&token, set, &new_trees, record, &ids, pages)?;
         drop(closed);
-        drop((promise, ids));
+        drop((blocks_reserved, ids));
         self.store.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
         Ok(JobEnd::Committed(lsn))
     }
 
     /// Appends the record of a batch and applies it; the caller has closed the gate, and was
-    /// promised `pages`.
+    /// reserved `pages`.
     fn log_and_apply(
         &self,
         token: &ApplyToken<'_>,
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
-        (credit, payload): (LogCredit<'_>, &[u8]),
-        ids: &IdPromise<'_>,
+        (reservation, payload): (LogReservation<'_>, &[u8]),
+        ids: &IdReservation<'_>,
         pages: u64,
     ) -> Result<Lsn> {
         let before = self.log.reserved_end();
         assert_eq!(self.log.applied(), before, "a job is applied alone");
         let section = self.begin_section();
         section.begin_changes();
-        let lsn = self
-            .log
-            .append(credit, RecordKind::Batch, self.acknowledge(None), payload);
+        let lsn = self.log.append(
+            reservation,
+            RecordKind::Batch,
+            self.acknowledge(None),
+            payload,
+        );
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
         self.apply_structure(token, set, new_trees, lsn, ids, &mut Scratch::new())
@@ -302,7 +305,7 @@ impl Engine {
         set: &WriteSet,
         new_trees: &[Option<TreeId>],
         lsn: Lsn,
-        ids: &IdPromise<'_>,
+        ids: &IdReservation<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         assert_eq!(

@@ -134,7 +134,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 let _late = engine.fetch_many(&absent);
             }
             for page in group {
-                let _promise = self.room_to_change()?;
+                let _reservation = self.room_to_change()?;
                 engine.in_gate(1, |engine, token| engine.write_again(token, *page, limit))?;
             }
         }

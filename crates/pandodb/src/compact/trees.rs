@@ -15,7 +15,7 @@ use crate::background::maintenance::MERGE_PAGES;
 use crate::compact::progress::{CompactPhase, CompactProgress};
 use crate::compact::run::{Compaction, Part};
 use crate::pages::store::pause;
-use crate::space::promises::Promise;
+use crate::space::reservations::BlockReservation;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// Leaves that are read ahead at a time, at most.
@@ -104,7 +104,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 
     fn pack_node(&mut self, place: &mut Place, scratch: &mut Scratch) -> Part<Option<Packed>> {
-        let _promise = self.room_to_change()?;
+        let _reservation = self.room_to_change()?;
         let Place {
             tree,
             level,
@@ -121,7 +121,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
 
     /// A root with one child takes its place.
     fn collapse(&mut self, tree: Tree, scratch: &mut Scratch) -> Part<()> {
-        let _promise = self.room_to_change()?;
+        let _reservation = self.room_to_change()?;
         self.engine.in_gate(MERGE_PAGES, |engine, token| {
             let marks = engine.background_marks();
             let merged = tree.try_merge(&engine.store.pool, token, marks, b"", scratch);
@@ -163,12 +163,12 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 
     /// Waits for room among dirty pages and blocks for one step.
-    pub(super) fn room_to_change(&self) -> Part<Promise<'a>> {
+    pub(super) fn room_to_change(&self) -> Part<BlockReservation<'a>> {
         let engine = self.engine;
         let mut turns = 0;
         loop {
-            if let Some(promise) = engine.room_to_merge() {
-                return Ok(promise);
+            if let Some(reservation) = engine.room_to_merge() {
+                return Ok(reservation);
             }
             self.check()?;
             if engine.store.space.is_full() {

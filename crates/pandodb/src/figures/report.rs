@@ -49,8 +49,8 @@ pub struct Report {
     pub data_free_bytes: u64,
     /// Bytes of it that were given back to the file system.
     pub data_discarded_bytes: u64,
-    /// Bytes of it that running commits, dirty pages and images in flight were promised.
-    pub data_promised_bytes: u64,
+    /// Bytes of it that running commits, dirty pages and images in flight were reserved.
+    pub data_reserved_bytes: u64,
     /// Bytes of the longest free piece as of the last checkpoint.
     pub free_run_bytes_max: u64,
     /// Share of what was free then that lay in pieces shorter than the longest extent, in percent.
@@ -81,7 +81,7 @@ impl Db {
         let pages = u64::from(pool.page_ids().high_water());
         let (space, block_bytes) = (engine.store.space.space(), engine.store.space.block_bytes());
         let discarded = engine.store.space.discards.blocks();
-        let promised = engine.store.space.promised_blocks() + engine.store.committed_blocks();
+        let reserved = engine.store.space.reserved_blocks() + engine.store.committed_blocks();
         let pieces = engine.store.space.pieces();
         Report {
             io_backend: pando_device::Device::backend(&engine.store.device),
@@ -104,7 +104,7 @@ impl Db {
             data_bytes: engine.store.space.blocks() * engine.store.space.block_bytes(),
             data_free_bytes: (space.free_blocks() + discarded) * block_bytes,
             data_discarded_bytes: discarded * block_bytes,
-            data_promised_bytes: promised * block_bytes,
+            data_reserved_bytes: reserved * block_bytes,
             free_run_bytes_max: pieces.largest_run * block_bytes,
             fragmentation_percent: (pieces.fragmentation() * 100.0).round() as u64,
             checkpoint: self.checkpoint_progress(),

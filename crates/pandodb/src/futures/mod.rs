@@ -1,12 +1,12 @@
 //! Reads and writes as futures, for any executor (decision 012).
 //!
 //! A future *is* its pending operation: there is no table of operations, nothing is boxed, and a
-//! get allocates nothing. Between two polls it holds no page, no frame, no lock and no credit, only
-//! its key and handles of the store: ten thousand futures that are polled once and forgotten cost
-//! nobody anything but their own memory. What a future waits for is done by engine threads, which
-//! wake it: the thread that polled it may sleep, block or end meanwhile. A future may be dropped at
-//! any time, and may outlive table and [`crate::Db`]; once the store is closed it ends with
-//! [`crate::Error::Closed`], if it needs what is not in memory.
+//! get allocates nothing. Between two polls it holds no page, no frame, no lock and no reservation,
+//! only its key and handles of the store: ten thousand futures that are polled once and forgotten
+//! cost nobody anything but their own memory. What a future waits for is done by engine threads,
+//! which wake it: the thread that polled it may sleep, block or end meanwhile. A future may be
+//! dropped at any time, and may outlive table and [`crate::Db`]; once the store is closed it ends
+//! with [`crate::Error::Closed`], if it needs what is not in memory.
 //!
 //! An operation whose pages leave again and again before it is polled goes to the helper, an
 //! engine thread that runs it as a blocking one, with a pin share: so it ends, and

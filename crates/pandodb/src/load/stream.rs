@@ -156,13 +156,13 @@ impl PageStream {
         }
         let engine = &self.engine;
         // Near the limit of the page table no more than is needed.
-        let (promise, count) = match engine.promise_page_ids(IDS as u64) {
-            Ok(promise) => (promise, IDS),
-            Err(_) => (engine.promise_page_ids(1)?, 1),
+        let (reservation, count) = match engine.reserve_page_ids(IDS as u64) {
+            Ok(reservation) => (reservation, IDS),
+            Err(_) => (engine.reserve_page_ids(1)?, 1),
         };
         engine.store.pool.reserve_ids(count, &mut self.ids);
-        self.ids.iter().for_each(|_| promise.taken());
-        assert!(self.ids.len() <= count, "more ids than were promised");
+        self.ids.iter().for_each(|_| reservation.taken());
+        assert!(self.ids.len() <= count, "more ids than were reserved");
         // The next one first.
         self.ids.reverse();
         self.ids.pop().ok_or_else(|| engine.page_ids_error())

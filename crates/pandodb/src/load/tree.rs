@@ -18,7 +18,7 @@ use crate::api::db::Db;
 use crate::blobs::staged::Draft;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::space::promises::Promise;
+use crate::space::reservations::BlockReservation;
 use crate::state::loads::Filled;
 use crate::tables::state::{GARBAGE, TableState};
 use crate::wait::reason::{Step, WaitReason};
@@ -91,7 +91,7 @@ impl HiddenTree {
             "its row would be taken for one of an earlier life"
         );
         let mut scratch = Scratch::new();
-        let _promise = engine.block(|_| engine.promise_pages())?;
+        let _reservation = engine.block(|_| engine.reserve_pages())?;
         let tree = engine.in_open_gate(|engine, token| {
             let tree = Tree::create(&engine.store.pool, token, id)?;
             // From here on something has changed: the apply section ends only when all of it is
@@ -143,7 +143,7 @@ impl HiddenTree {
                 ..
             } = self;
             engine.wait_for_short_epoch()?;
-            let _promise = engine.block(|_| engine.promise_pages())?;
+            let _reservation = engine.block(|_| engine.reserve_pages())?;
             let (mut adopted, mut room) = (0, left.min(LEAVES_PER_SECTION));
             engine.in_open_gate(|engine, token| {
                 while room > 0 && adopted < ADOPTED_PER_SECTION {
@@ -238,14 +238,14 @@ impl Leaf {
 
 impl Engine {
     /// Blocks for what an apply section of a load makes dirty.
-    fn promise_pages(&self) -> Step<Promise<'_>> {
+    fn reserve_pages(&self) -> Step<BlockReservation<'_>> {
         self.check_writable()?;
         if self.store.life.is_short() {
             return Err(self.store.shortage_error().into());
         }
         let blocks = PAGES_PER_SECTION * u64::from(self.store.page_blocks());
         let committed = || self.store.committed_blocks();
-        let Some(promise) = self.store.space.try_promise(blocks, committed, false) else {
+        let Some(reservation) = self.store.space.try_reserve(blocks, committed, false) else {
             if self.store.space.is_full() {
                 self.checkpoint.request();
                 return Err(self.store.space.full_error().into());
@@ -255,8 +255,8 @@ impl Engine {
         if !self.store.dirty_room(PAGES_PER_SECTION) {
             return Err(WaitReason::Dirty.into());
         }
-        self.promise_page_ids(0)?;
-        Ok(promise)
+        self.reserve_page_ids(0)?;
+        Ok(reservation)
     }
 
     /// As [`Engine::in_gate`], for a store that may be closed meanwhile.

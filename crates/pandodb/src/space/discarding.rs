@@ -1,17 +1,17 @@
 //! Discards: space that is free goes back to the file system, though it lies in the middle of the
 //! data file, by holes (decision 042).
 //!
-//! What is discarded leaves the allocator: to it, its blocks are taken. So nobody is promised them,
+//! What is discarded leaves the allocator: to it, its blocks are taken. So nobody is reserved them,
 //! and no page finds out by its write that the disk has become full meanwhile. When blocks run
 //! short they come back before the file grows: the file system allocates them again, which is
 //! where a full disk shows, and the allocator gets them after.
 //!
 //! Only what is free is discarded: what no checkpoint that may be read names, and no record of the
 //! log behind it. This runs behind a checkpoint whose superblock is durable in both slots, on its
-//! thread. The reserve, what is promised, and twice what is kept ready are never discarded.
+//! thread. The reserve, what is reserved, and twice what is kept ready are never discarded.
 //!
 //! Nothing of it is on disk: who opens a store finds all of these blocks free. With discards on,
-//! opening lets the file system allocate the whole file again, so that what is promised is there.
+//! opening lets the file system allocate the whole file again, so that what is reserved is there.
 
 use pando_device::File;
 use pando_format::Extent;
@@ -28,7 +28,7 @@ const RUN_BYTES: u64 = 256 << 10;
 const RUNS_MAX: usize = 1024;
 
 impl SpaceKeeper {
-    /// From here on what is spare is discarded behind each checkpoint. Before anything is promised:
+    /// From here on what is spare is discarded behind each checkpoint. Before anything is reserved:
     /// what an earlier life has discarded becomes part of the file again.
     pub(crate) fn begin_discards(&self) {
         let bytes = self.blocks() * self.block_bytes();
@@ -52,7 +52,7 @@ impl SpaceKeeper {
         let run = RUN_BYTES / self.block_bytes();
         let run = run.clamp(1, EXTENT_BLOCKS_MAX.into()) as u32;
         let take = || {
-            let _promise = self.promise_spare(run.into(), &committed)?;
+            let _reservation = self.reserve_spare(run.into(), &committed)?;
             self.space().allocate(run, None)
         };
         let mut taken: Vec<Extent> = std::iter::from_fn(take).take(RUNS_MAX).collect();
@@ -146,7 +146,7 @@ mod tests {
         let options = SpaceOptions {
             groups: 2,
             unit: 1,
-            reserve: 0,
+            delete_reserve: 0,
         };
         let space = Space::new(BLOCKS, options);
         let statistics = Arc::new(Statistics::new());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_promised_or_kept_ready_is_not_discarded() {
+    fn what_is_used_reserved_or_kept_ready_is_not_discarded() {
         let (keeper, statistics) = keeper();
         // Every 100th block is somebody's.
         let used: Vec<u64> = (0..BLOCKS).step_by(100).collect();
@@ -173,12 +173,12 @@ mod tests {
         keeper.discard_spare(|| 0);
         assert_eq!(keeper.discards.blocks(), 0, "it was not asked for");
         keeper.begin_discards();
-        let _promise = keeper.try_promise(3000, || 0, false).unwrap();
+        let _reservation = keeper.try_reserve(3000, || 0, false).unwrap();
         keeper.discard_spare(|| 2000);
         let discarded = keeper.discards.blocks();
         assert!(discarded > 4000, "{discarded}");
         assert_eq!(statistics.get(Ticker::BlocksDiscarded), discarded);
-        // Promised, dirty, the reserve of 1 MiB, and twice the low water of 1 MiB.
+        // Reserved, dirty, the reserve of 1 MiB, and twice the low water of 1 MiB.
         let left = keeper.space().free_blocks();
         assert!(left >= 3000 + 2000 + 256 + 2 * 256, "{left}");
         assert_eq!(left + discarded + used.len() as u64, BLOCKS);

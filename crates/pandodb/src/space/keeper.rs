@@ -1,12 +1,12 @@
-//! Blocks of the data file: promised before they are used, and more of them when they run
+//! Blocks of the data file: reserved before they are used, and more of them when they run
 //! short (decision 044).
 //!
 //! available = free - what dirty pages and images in flight will need - what running commits were
-//! promised - the reserve. A page needs an extent when its image is written, so a commit whose
-//! promise holds never leaves a page that cannot be written. Deletes and background work may use
-//! the reserve.
+//! reserved - the reserve. A page needs an extent when its image is written, so a commit whose
+//! reservation holds never leaves a page that cannot be written. Deletes and background work may
+//! use the reserve.
 //!
-//! Blocks are promised by the page, and only those count as free that lie in runs of a whole page:
+//! Blocks are reserved by the page, and only those count as free that lie in runs of a whole page:
 //! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
 //! does not. See `pando_space`.
 
@@ -19,7 +19,7 @@ use pando_sync::{Arc, Mutex, Rank, WaitList};
 
 use crate::error::{Error, Result};
 use crate::space::discards::Discards;
-use crate::space::promises::{IdPromise, Promise, Promises};
+use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
 
 /// Smallest step of growth, in bytes.
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
@@ -36,16 +36,16 @@ const LOW_WATER_BYTES: u64 = 1 << 20;
 /// And at most.
 const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
 
-/// The allocator, the file it stands for, and what was promised.
+/// The allocator, the file it stands for, and what was reserved.
 #[derive(Debug)]
 pub(crate) struct SpaceKeeper {
     space: Space,
     file: AnyFile,
     block_bytes: u64,
-    promises: Promises,
+    reservations: Reservations,
     /// The last attempt to grow the file met a full disk.
     full: AtomicBool,
-    /// Promises to deletes while the disk was full.
+    /// Reservations to deletes while the disk was full.
     deletes_served: AtomicU64,
     /// Blocks that somebody waits for.
     wanted: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) struct SpaceKeeper {
     low_cursor: Mutex<LowCursor>,
     /// Held while the length of the file changes.
     sizing: Mutex<()>,
-    /// Blocks that nobody is promised, since they are about to be cut off.
+    /// Blocks that nobody is reserved, since they are about to be cut off.
     withheld: AtomicU64,
     pub(crate) discards: Discards,
     /// What the last look at all free blocks has found.
@@ -93,7 +93,7 @@ impl SpaceKeeper {
             space,
             file,
             block_bytes,
-            promises: Promises::default(),
+            reservations: Reservations::default(),
             full: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -156,7 +156,7 @@ impl SpaceKeeper {
         }
     }
 
-    fn reserve(&self, urgent: bool) -> u64 {
+    fn delete_reserve(&self, urgent: bool) -> u64 {
         if urgent {
             0
         } else {
@@ -164,44 +164,44 @@ impl SpaceKeeper {
         }
     }
 
-    /// True if `blocks` may still be promised, when `committed` blocks are what dirty pages need.
+    /// True if `blocks` may still be reserved, when `committed` blocks are what dirty pages need.
     fn has_available(&self, blocks: u64, committed: u64) -> bool {
         let taken = self.taken(|| committed, false) + blocks;
         self.free_for_pages(taken) >= taken
     }
 
-    /// Blocks that are not to be promised, when `committed` blocks are what dirty pages need.
+    /// Blocks that are not to be reserved, when `committed` blocks are what dirty pages need.
     ///
-    /// Asked in the order in which blocks go: from a promise to dirty pages and images, from there
-    /// to extents, which are not free. So who looks at what is free after this misses none of them,
-    /// whatever ends meanwhile; some may be counted twice.
+    /// Asked in the order in which blocks go: from a reservation to dirty pages and images, from
+    /// there to extents, which are not free. So who looks at what is free after this misses none of
+    /// them, whatever ends meanwhile; some may be counted twice.
     fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
-        let promised = self.promises.blocks();
-        // SeqCst: who cuts the file off withholds first, and looks at what is promised after.
+        let reserved = self.reservations.blocks();
+        // SeqCst: who cuts the file off withholds first, and looks at what is reserved after.
         let withheld = self.withheld.load(Ordering::SeqCst);
-        promised + committed() + withheld + self.reserve(urgent)
+        reserved + committed() + withheld + self.delete_reserve(urgent)
     }
 
-    /// Promises `blocks`, with what an `urgent` caller (a delete) may use on top. `committed` says
-    /// how many blocks dirty pages need.
-    pub(crate) fn try_promise(
+    /// Reservations `blocks`, with what an `urgent` caller (a delete) may use on top. `committed`
+    /// says how many blocks dirty pages need.
+    pub(crate) fn try_reserve(
         &self,
         blocks: u64,
         committed: impl FnOnce() -> u64,
         urgent: bool,
-    ) -> Option<Promise<'_>> {
-        let promise = self.promises.promise(blocks);
+    ) -> Option<BlockReservation<'_>> {
+        let reservation = self.reservations.reserve(blocks);
         let taken = self.taken(committed, urgent);
         let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
             self.want(blocks);
         }
         let has_room = taken <= free;
-        if has_room && urgent && (self.is_full() || free - taken < self.reserve(false)) {
+        if has_room && urgent && (self.is_full() || free - taken < self.delete_reserve(false)) {
             // Relaxed: a count that orders nothing.
             self.deletes_served.fetch_add(1, Ordering::Relaxed);
         }
-        has_room.then_some(promise)
+        has_room.then_some(reservation)
     }
 
     /// How many deletes have found room while there was none for puts.
@@ -209,34 +209,35 @@ impl SpaceKeeper {
         self.deletes_served.load(Ordering::Relaxed)
     }
 
-    /// Promises `blocks` that nobody is going to miss: what is kept ready is there without them.
-    pub(crate) fn promise_spare(
+    /// Reservations `blocks` that nobody is going to miss: what is kept ready is there without
+    /// them.
+    pub(crate) fn reserve_spare(
         &self,
         blocks: u64,
         committed: impl FnOnce() -> u64,
-    ) -> Option<Promise<'_>> {
-        let promise = self.promises.promise(blocks);
+    ) -> Option<BlockReservation<'_>> {
+        let reservation = self.reservations.reserve(blocks);
         let taken = self.taken(committed, false) + 2 * self.low_water();
-        (self.free_for_pages(taken) >= taken).then_some(promise)
+        (self.free_for_pages(taken) >= taken).then_some(reservation)
     }
 
-    /// Promises ids for chunks whose blocks were promised before, if as many are `available`.
-    pub(crate) fn try_promise_ids(
+    /// Reservations ids for chunks whose blocks were reserved before, if as many are `available`.
+    pub(crate) fn try_reserve_ids(
         &self,
         ids: u64,
         available: impl FnOnce() -> u64,
-    ) -> Option<IdPromise<'_>> {
-        let promise = self.promises.promise_ids(ids);
-        // Each promised block stands for a page that may be new. Asked in the order in which ids
+    ) -> Option<IdReservation<'_>> {
+        let reservation = self.reservations.reserve_ids(ids);
+        // Each reserved block stands for a page that may be new. Asked in the order in which ids
         // go, as in taken.
-        let pages = self.promises.blocks() / u64::from(self.space.unit());
-        let promised = pages + self.promises.ids();
-        (available() >= promised).then_some(promise)
+        let pages = self.reservations.blocks() / u64::from(self.space.unit());
+        let reserved = pages + self.reservations.ids();
+        (available() >= reserved).then_some(reservation)
     }
 
-    /// Blocks promised to running commits.
-    pub(crate) fn promised_blocks(&self) -> u64 {
-        self.promises.blocks()
+    /// Blocks reserved to running commits.
+    pub(crate) fn reserved_blocks(&self) -> u64 {
+        self.reservations.blocks()
     }
 
     /// True if somebody wants blocks.
@@ -259,25 +260,29 @@ impl SpaceKeeper {
         self.growth.notify_all();
     }
 
-    /// Takes `blocks` in a row for a chunk, within what may be promised. `None` when too few are
+    /// Takes `blocks` in a row for a chunk, within what may be reserved. `None` when too few are
     /// free, `Some(None)` when no run of them is.
     pub(crate) fn try_take_run(
         &self,
         blocks: u32,
         committed: impl FnOnce() -> u64,
     ) -> Option<Option<Extent>> {
-        let _promise = self.promise_run(blocks, committed)?;
+        let _reservation = self.reserve_run(blocks, committed)?;
         Some(
             self.take_lowest(blocks)
                 .or_else(|| self.space.allocate(blocks, None)),
         )
     }
 
-    fn promise_run(&self, blocks: u32, committed: impl FnOnce() -> u64) -> Option<Promise<'_>> {
+    fn reserve_run(
+        &self,
+        blocks: u32,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<BlockReservation<'_>> {
         // A run may break a unit at each of its ends.
         let unit = u64::from(self.space.unit());
         let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
-        self.try_promise(units, committed, false)
+        self.try_reserve(units, committed, false)
     }
 
     /// Tells the growth thread that `blocks` in a row are wanted: at the end of a longer file.
@@ -286,8 +291,8 @@ impl SpaceKeeper {
         self.want(blocks.into());
     }
 
-    /// True if [`SpaceKeeper::try_promise`] would succeed, or would fail for good.
-    pub(crate) fn would_promise(&self, blocks: u64, committed: u64) -> bool {
+    /// True if [`SpaceKeeper::try_reserve`] would succeed, or would fail for good.
+    pub(crate) fn could_reserve(&self, blocks: u64, committed: u64) -> bool {
         self.is_full() || self.has_available(blocks, committed)
     }
 
@@ -379,7 +384,7 @@ impl SpaceKeeper {
     /// An extent for each of `lengths`, a page at most, contiguous as far as possible.
     ///
     /// # Errors
-    /// When there are none: a promise was broken.
+    /// When there are none: a reservation was broken.
     pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
         let asked = lengths;
         let mut extents = Vec::with_capacity(lengths.len());
@@ -389,7 +394,7 @@ impl SpaceKeeper {
         if !self.space.allocate_mixed(lengths, &mut extents) {
             return Err(Error::Poisoned {
                 cause: format!(
-                    "no blocks for {} pages that were promised them",
+                    "no blocks for {} pages that were reserved them",
                     lengths.len()
                 ),
             });
@@ -430,7 +435,7 @@ impl SpaceKeeper {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// A run of `blocks` blocks that ends at or below `limit`, within what may be promised, for
+    /// A run of `blocks` blocks that ends at or below `limit`, within what may be reserved, for
     /// something that lies above it. `None` when there is none.
     pub(crate) fn take_below(
         &self,
@@ -438,7 +443,7 @@ impl SpaceKeeper {
         limit: u64,
         committed: impl FnOnce() -> u64,
     ) -> Option<Extent> {
-        let _promise = self.promise_run(blocks, committed)?;
+        let _reservation = self.reserve_run(blocks, committed)?;
         let extent = self.take_lowest(blocks)?;
         assert_eq!(extent.blocks, blocks, "a run of another length");
         if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
@@ -452,7 +457,7 @@ impl SpaceKeeper {
     /// fewer it would be grown again at once.
     pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
         let used = self.space.blocks().saturating_sub(self.space.free_blocks());
-        let needed = used + committed + self.promised_blocks() + self.reserve(false);
+        let needed = used + committed + self.reserved_blocks() + self.delete_reserve(false);
         needed + self.kept_free(needed)
     }
 
@@ -462,15 +467,15 @@ impl SpaceKeeper {
     }
 
     /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
-    /// neither promises nor `committed` blocks need them; the file is as long as before. Returns
-    /// how many they were.
+    /// neither reservations nor `committed` blocks need them; the file is as long as before.
+    /// Returns how many they were.
     pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
         let _sizing = self.sizing.lock();
         let blocks = self.space.blocks();
         let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
         // What would be grown again at once is not cut off.
         let keep = self.kept_free(blocks - wanted);
-        // SeqCst: withhold first, look after: see try_promise.
+        // SeqCst: withhold first, look after: see try_reserve.
         self.withheld.fetch_add(wanted, Ordering::SeqCst);
         let taken = self.taken(committed, false) + keep;
         let free = self.free_for_pages(u64::MAX) + wanted;
@@ -566,69 +571,69 @@ mod tests {
         let options = SpaceOptions {
             groups: 1,
             unit: 1,
-            reserve: 0,
+            delete_reserve: 0,
         };
         let space = Space::new(blocks, options);
         SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
     }
 
-    /// A commit ends while somebody asks what dirty pages need: its blocks go from its promise to
-    /// its pages.
+    /// A commit ends while somebody asks what dirty pages need: its blocks go from its reservation
+    /// to its pages.
     #[test]
     fn a_commit_that_ends_meanwhile_is_counted() {
         const BLOCKS: u64 = 16384;
         let keeper = keeper_of(BLOCKS);
-        let ends = |other: &mut Option<Promise<'_>>| {
+        let ends = |other: &mut Option<BlockReservation<'_>>| {
             // Seen just before its pages were dirty.
             drop(other.take());
             0
         };
-        let mut other = keeper.try_promise(1000, || 0, true);
+        let mut other = keeper.try_reserve(1000, || 0, true);
         assert!(other.is_some());
-        let all = keeper.try_promise(BLOCKS, || ends(&mut other), true);
+        let all = keeper.try_reserve(BLOCKS, || ends(&mut other), true);
         assert!(all.is_none(), "a thousand blocks are somebody's");
-        let mut other = keeper.try_promise(BLOCKS, || 0, true);
+        let mut other = keeper.try_reserve(BLOCKS, || 0, true);
         assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
     }
 
-    /// The same of ids, which go from promises to chunks.
+    /// The same of ids, which go from reservations to chunks.
     #[test]
-    fn an_id_is_promised_until_it_is_taken() {
+    fn an_id_is_reserved_until_it_is_taken() {
         let keeper = keeper_of(16);
         let free = Cell::new(10);
-        let other = keeper.try_promise_ids(6, || free.get()).unwrap();
-        assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+        let other = keeper.try_reserve_ids(6, || free.get()).unwrap();
+        assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
         // One by one, while the batch is applied.
         for left in (6..10).rev() {
             free.set(left);
             other.taken();
-            assert!(keeper.try_promise_ids(4, || free.get()).is_some());
-            assert!(keeper.try_promise_ids(5, || free.get()).is_none());
+            assert!(keeper.try_reserve_ids(4, || free.get()).is_some());
+            assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
         }
         drop(other);
-        let ends = |other: IdPromise<'_>| {
+        let ends = |other: IdReservation<'_>| {
             // Seen just before they were taken.
             drop(other);
             6
         };
-        let other = keeper.try_promise_ids(3, || 6).unwrap();
-        assert!(keeper.try_promise_ids(6, || ends(other)).is_none());
-        let pages = keeper.promises.promise(2);
-        assert!(keeper.try_promise_ids(5, || 6).is_none());
-        assert!(keeper.try_promise_ids(4, || 6).is_some());
+        let other = keeper.try_reserve_ids(3, || 6).unwrap();
+        assert!(keeper.try_reserve_ids(6, || ends(other)).is_none());
+        let pages = keeper.reservations.reserve(2);
+        assert!(keeper.try_reserve_ids(5, || 6).is_none());
+        assert!(keeper.try_reserve_ids(4, || 6).is_some());
         drop(pages);
-        assert!(keeper.try_promise_ids(6, || 6).is_some());
+        assert!(keeper.try_reserve_ids(6, || 6).is_some());
     }
 
     #[test]
-    fn pieces_that_no_page_fits_in_are_not_promised() {
+    fn pieces_that_no_page_fits_in_are_not_reserved() {
         const UNIT: u32 = 8;
         let device = AnyDevice::from(MemoryDevice::new(1 << 20));
         let file = device.open("data", OpenOptions::create(Create::New));
         let options = SpaceOptions {
             groups: 1,
             unit: UNIT,
-            reserve: 0,
+            delete_reserve: 0,
         };
         let keeper = SpaceKeeper::new(
             Space::new(16384, options),
@@ -647,15 +652,15 @@ mod tests {
             }]);
         }
         assert_eq!(keeper.space().free_blocks(), 8192);
-        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_none());
+        assert!(keeper.try_reserve(u64::from(UNIT), || 0, true).is_none());
         keeper.free_all([Extent {
             block: all[0].block + UNIT / 2,
             blocks: UNIT / 2,
         }]);
-        assert!(keeper.try_promise(u64::from(UNIT), || 0, true).is_some());
+        assert!(keeper.try_reserve(u64::from(UNIT), || 0, true).is_some());
         assert!(
             keeper
-                .try_promise(u64::from(UNIT) + 1, || 0, true)
+                .try_reserve(u64::from(UNIT) + 1, || 0, true)
                 .is_none()
         );
     }

@@ -25,7 +25,7 @@ pub(crate) enum WaitReason {
     Stripe(StripeIndex, StripeUse),
     /// Room for so many bytes in the log.
     LogSpace(usize),
-    /// Credit for so many blocks.
+    /// Reservation for so many blocks.
     Blocks(u64),
     /// So many free blocks in a row, though enough are free.
     Run(u32),

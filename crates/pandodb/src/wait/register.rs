@@ -88,7 +88,7 @@ impl Engine {
                 self.store.space.want(*blocks);
                 self.store
                     .space
-                    .would_promise(*blocks, self.store.committed_blocks())
+                    .could_reserve(*blocks, self.store.committed_blocks())
             }
             WaitReason::Run(blocks) => {
                 self.store.space.waiters().register(waker);

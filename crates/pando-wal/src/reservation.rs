@@ -1,4 +1,4 @@
-//! A promise of room in the log, taken where waiting is allowed and spent where it is not.
+//! A reservation of room in the log, taken where waiting is allowed and spent where it is not.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ pub(crate) struct SharedTail {
 }
 
 /// Room for one record in buffer and file. Given back when dropped.
-pub struct LogCredit<'a> {
+pub struct LogReservation<'a> {
     shared: &'a SharedTail,
     /// Bytes of the record; 0 when spent.
     record: u64,
 }
 
-impl<'a> LogCredit<'a> {
+impl<'a> LogReservation<'a> {
     /// The caller has reserved `record` bytes.
     pub(crate) fn new(shared: &'a SharedTail, record: u64) -> Self {
-        debug_assert!(record > 0, "0 stands for a credit that is spent");
+        debug_assert!(record > 0, "0 stands for a reservation that is spent");
         Self { shared, record }
     }
 
@@ -44,7 +44,7 @@ impl<'a> LogCredit<'a> {
     }
 }
 
-impl Drop for LogCredit<'_> {
+impl Drop for LogReservation<'_> {
     fn drop(&mut self) {
         if self.record != 0 {
             self.shared.tail.lock().release(self.record);
@@ -53,9 +53,9 @@ impl Drop for LogCredit<'_> {
     }
 }
 
-impl fmt::Debug for LogCredit<'_> {
+impl fmt::Debug for LogReservation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogCredit")
+        f.debug_struct("LogReservation")
             .field("record", &self.record)
             .finish_non_exhaustive()
     }
