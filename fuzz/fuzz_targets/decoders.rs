@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pando_format::catalogue::{GarbageRow, TreeRow};
-use pando_format::chunks::ChunkList;
+use pando_format::chunks::BlobRef;
 use pando_format::log::{BatchReader, RecordHeader, SegmentHeader};
 use pando_format::mapping::{Group, decode_section};
 use pando_format::superblock::Superblock;
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = TreeRow::decode(bytes);
     let _ = GarbageRow::decode(bytes);
-    let _ = ChunkList::decode(bytes);
+    let _ = BlobRef::decode(bytes);
     let _ = SegmentHeader::decode(bytes);
     let _ = RecordHeader::decode(bytes, 4096, 1 << 20, 1);
     if let Ok(batch) = BatchReader::new(bytes) {

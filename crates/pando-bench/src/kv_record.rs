@@ -30,7 +30,7 @@ pub(crate) fn kv_record(
     plan: &Plan<'_>,
     store: &Store,
     measured: &Measured,
-    counted: &pando_stats::Snapshot,
+    counted: &pando_stats::Totals,
 ) -> Record {
     let (options, workload) = (plan.options, plan.workload);
     let report = store.db.report();

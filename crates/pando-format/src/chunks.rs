@@ -3,7 +3,7 @@
 //! A chunk is a run of blocks that holds bytes of one value and nothing else: no header, zeros up
 //! to the end of its last block. It has a page id and a page word (state `STATE_CHUNK`), whose tag
 //! is the low bits of its checksum, and never a frame. What names the chunks of a value is its
-//! list, which is the value of a slot with the flag C:
+//! blob reference, which is the value of a slot with the flag C:
 //!
 //! ```text
 //!   0..4   bytes in the chunks, at most VALUE_BYTES_MAX
@@ -12,7 +12,8 @@
 //!  12..    for each chunk: u32 page id, u32 CRC-32C of its bytes
 //!   ..     the head: the first bytes of the value, of any length
 //! ```
-//! A list that is too long for its leaf lies in overflow pages, as a value of its length would.
+//! A blob reference that is too long for its leaf lies in overflow pages, as a value of its length
+//! would.
 
 use crate::bytes::{Reader, u32_at};
 use crate::{Damage, Extent, PageId, StoredKind, StoredPage};
@@ -65,7 +66,7 @@ impl ChunkShape {
     }
 }
 
-/// A chunk as a list names it.
+/// A chunk as a blob reference names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRef {
     /// Its page id.
@@ -74,9 +75,9 @@ pub struct ChunkRef {
     pub checksum: u32,
 }
 
-/// The list of a value: what its leaf says.
+/// The blob reference of a value: what its leaf says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkList {
+pub struct BlobRef {
     /// How the value is cut.
     pub shape: ChunkShape,
     /// Its chunks, in order.
@@ -85,13 +86,13 @@ pub struct ChunkList {
     pub head: Vec<u8>,
 }
 
-impl ChunkList {
+impl BlobRef {
     /// Bytes of the whole value.
     pub fn value_bytes(&self) -> u64 {
         self.head.len() as u64 + self.shape.bytes
     }
 
-    /// Appends the list.
+    /// Appends the blob reference.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.chunks.len(), self.shape.count());
         let sizes = [
@@ -107,13 +108,13 @@ impl ChunkList {
         out.extend_from_slice(&self.head);
     }
 
-    /// Reads a list.
+    /// Reads a blob reference.
     ///
     /// # Errors
     /// [`Damage`] when the lengths in it contradict each other or its own.
-    pub fn decode(list: &[u8]) -> Result<Self, Damage> {
-        let damage = || Damage::new(format!("list of chunks of {} bytes", list.len()));
-        let mut reader = Reader::new(list);
+    pub fn decode(blob: &[u8]) -> Result<Self, Damage> {
+        let damage = || Damage::new(format!("blob of chunks of {} bytes", blob.len()));
+        let mut reader = Reader::new(blob);
         let mut size = || reader.u32().ok_or_else(damage);
         let (bytes, chunk_bytes, head_bytes) = (size()?, size()?, size()? as usize);
         let shape = ChunkShape::new(u64::from(bytes), chunk_bytes).ok_or_else(damage)?;
@@ -139,8 +140,8 @@ impl ChunkList {
     }
 }
 
-/// Bytes of the list of a value of `shape` with a head of `head_bytes`.
-pub fn list_bytes(shape: ChunkShape, head_bytes: usize) -> usize {
+/// Bytes of the blob reference of a value of `shape` with a head of `head_bytes`.
+pub fn blob_ref_bytes(shape: ChunkShape, head_bytes: usize) -> usize {
     HEADER_BYTES + shape.count() * ENTRY_BYTES + head_bytes
 }
 
@@ -181,13 +182,13 @@ pub enum ChunkPart {
 mod tests {
     use super::*;
 
-    fn list(bytes: u64, chunk_bytes: u32, head: &[u8]) -> ChunkList {
+    fn blob_ref(bytes: u64, chunk_bytes: u32, head: &[u8]) -> BlobRef {
         let shape = ChunkShape::new(bytes, chunk_bytes).unwrap();
         let chunk = |index| ChunkRef {
             page: PageId(index * 3),
             checksum: index ^ 0xdead_beef,
         };
-        ChunkList {
+        BlobRef {
             shape,
             chunks: (0..shape.count() as u32).map(chunk).collect(),
             head: head.to_vec(),
@@ -202,18 +203,18 @@ mod tests {
             (4096 * 3 + 1, 4096, b"h"),
             (4096 * 3, 4096, b""),
         ] {
-            let list = list(bytes, chunk_bytes, head);
+            let blob = blob_ref(bytes, chunk_bytes, head);
             let mut encoded = Vec::new();
-            list.encode(&mut encoded);
-            assert_eq!(encoded.len(), list_bytes(list.shape, head.len()));
-            assert_eq!(ChunkList::decode(&encoded), Ok(list.clone()));
-            let sum: usize = (0..list.chunks.len()).map(|n| list.shape.bytes_of(n)).sum();
+            blob.encode(&mut encoded);
+            assert_eq!(encoded.len(), blob_ref_bytes(blob.shape, head.len()));
+            assert_eq!(BlobRef::decode(&encoded), Ok(blob.clone()));
+            let sum: usize = (0..blob.chunks.len()).map(|n| blob.shape.bytes_of(n)).sum();
             assert_eq!(sum as u64, bytes);
             for cut in [0, 1, 11, 12, encoded.len() - 1] {
-                assert!(ChunkList::decode(&encoded[..cut]).is_err());
+                assert!(BlobRef::decode(&encoded[..cut]).is_err());
             }
             encoded.push(0);
-            assert!(ChunkList::decode(&encoded).is_err());
+            assert!(BlobRef::decode(&encoded).is_err());
         }
     }
 

@@ -151,7 +151,7 @@ impl PageKind {
 
 /// Slot flag: the record is deleted and kept for old readers (reserved).
 pub const SLOT_GHOST: u64 = 1 << 16;
-/// Slot flag: the record's value is the description of overflow pages.
+/// Slot flag: the record's value is the header of overflow pages.
 pub const SLOT_OVERFLOW: u64 = 1 << 17;
 /// Slot flag: the record's value is a list of chunks; with [`SLOT_OVERFLOW`], one that lies in
 /// overflow pages.

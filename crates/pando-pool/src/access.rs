@@ -267,10 +267,10 @@ impl<'a> Exclusive<'a> {
 
     /// Counts that this change, of entry `entry`, had to give way to another one before. Says in
     /// front of which entry the page should be cut, if that happens often in different places.
-    pub fn count_strife(&self, entry: usize) -> Option<usize> {
+    pub fn count_contention(&self, entry: usize) -> Option<usize> {
         let header = self.pool.header(self.frame);
-        let (strife, cut) = header.strife().count(entry, self.version);
-        header.set_strife(strife);
+        let (contention, cut) = header.contention().count(entry, self.version);
+        header.set_contention(contention);
         cut
     }
 

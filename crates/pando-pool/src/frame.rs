@@ -4,8 +4,8 @@ use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use pando_sync::words::prefetch;
 
+use crate::contention::Contention;
 use crate::latch::Latch;
-use crate::strife::Strife;
 
 /// Nothing used the page since it was loaded.
 pub(crate) const HEAT_NEW: u8 = 0;
@@ -42,8 +42,8 @@ pub(crate) struct FrameHeader {
     wired: AtomicBool,
     /// The page was laid out anew since its last image was copied: the next one is checked.
     rebuilt: AtomicBool,
-    /// Changes that had to give way to others: see [`crate::strife`].
-    strife: AtomicU32,
+    /// Changes that had to give way to others: see [`crate::contention`].
+    contention: AtomicU32,
 }
 
 const _: () = assert!(
@@ -65,7 +65,7 @@ impl FrameHeader {
             heat: AtomicU8::new(HEAT_NEW),
             wired: AtomicBool::new(false),
             rebuilt: AtomicBool::new(false),
-            strife: AtomicU32::new(0),
+            contention: AtomicU32::new(0),
         }
     }
 
@@ -87,12 +87,12 @@ impl FrameHeader {
         self.page.store(page.0, Ordering::Relaxed);
     }
 
-    pub(crate) fn strife(&self) -> Strife {
-        Strife(self.strife.load(Ordering::Relaxed))
+    pub(crate) fn contention(&self) -> Contention {
+        Contention(self.contention.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_strife(&self, strife: Strife) {
-        self.strife.store(strife.0, Ordering::Relaxed);
+    pub(crate) fn set_contention(&self, contention: Contention) {
+        self.contention.store(contention.0, Ordering::Relaxed);
     }
 
     pub(crate) fn stored(&self) -> Option<StoredPage> {

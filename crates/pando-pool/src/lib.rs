@@ -6,7 +6,7 @@
 //! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
 //! files: it hands out what has to be read or written, and is told when that is done.
 //!
-//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `strife`, [`words`],
+//! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `contention`, [`words`],
 //! [`options`]; what the pool keeps: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
 //! `load_waiters`, [`pool`]; what is done with it: `apply_token`, [`access`], [`shared`], [`load`],
 //! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`pin_budget`].
@@ -34,6 +34,7 @@ pub mod access;
 pub mod adopt;
 mod apply_token;
 pub mod chunk;
+mod contention;
 pub mod epoch;
 pub mod eviction;
 pub mod frame;
@@ -50,7 +51,6 @@ pub mod pin_budget;
 pub mod pool;
 pub mod restart;
 pub mod shared;
-mod strife;
 mod unread;
 pub mod words;
 

@@ -188,7 +188,7 @@ impl Group {
         Ok(found)
     }
 
-    /// Allocates extents for the shelf of a core, from a few regions, looking at about `words`
+    /// Allocates extents for the magazine of a core, from a few regions, looking at about `words`
     /// words for the first. Tells the region and the first block in it of each.
     pub(crate) fn lend(
         &mut self,
@@ -207,7 +207,7 @@ impl Group {
             self.cursor = index;
             let region = &mut self.regions[index];
             let before = Before::of(region);
-            region.lent |= 1 << wanted.core;
+            region.in_magazines |= 1 << wanted.core;
             region.take_many(wanted.count, found.start, left, |start| {
                 left -= 1;
                 each(index, start);

@@ -25,7 +25,7 @@
 //! it is spoken for). Extents that were replaced but may not be used again yet stay allocated here;
 //! the engine keeps them until their checkpoint.
 //!
-//! Reading order: [`space`], `region`, `region_set`, `group`, `shelf`, `ready`, `ledger`,
+//! Reading order: [`space`], `region`, `region_set`, `group`, `magazine`, `ready`, `ledger`,
 //! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].
 
 #![forbid(unsafe_code)]
@@ -35,11 +35,11 @@ pub mod error;
 mod group;
 mod ledger;
 pub mod lowest;
+mod magazine;
 mod ready;
 mod region;
 mod region_set;
 pub mod resize;
-mod shelf;
 pub mod space;
 pub mod survey;
 

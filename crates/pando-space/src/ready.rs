@@ -1,32 +1,33 @@
 //! Extents of the common lengths, kept ready for each core (decision 031).
 //!
-//! A shelf is filled from a few regions at a time, under its `filling` lock, and only while much
-//! more is free. What lies on shelves was withdrawn from what is available when it was put there,
+//! A magazine is filled from a few regions at a time, under its `filling` lock, and only while much
+//! more is free. What lies on magazines was withdrawn from what is available when it was put there,
 //! so that who takes it changes no number that others use; it counts as free all the same, and
-//! nothing is refused before the shelves were [drained](Space::drain).
+//! nothing is refused before the magazines were [drained](Space::drain).
 //!
-//! A block on a shelf has no bit in the bitmap. So each region knows whose shelves may hold blocks
-//! of it, and who frees one of its blocks looks there: a block on a shelf is not freed again.
+//! A block on a magazine has no bit in the bitmap. So each region knows whose magazines may hold
+//! blocks of it, and who frees one of its blocks looks there: a block on a magazine is not freed
+//! again.
 
 use pando_format::Extent;
 use pando_sync::atomic::Ordering;
 
 use crate::group::{Miss, Wanted};
+use crate::magazine::{Filled, PLACES, READY_BLOCKS_MAX};
 use crate::region::REGION_BLOCKS;
-use crate::shelf::{Filled, PLACES, READY_BLOCKS_MAX};
 use crate::space::{Piece, SEARCH_WORDS_MAX, Space};
 
-/// A row of a shelf holds at most this share of what is available.
+/// A row of a magazine holds at most this share of what is available.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 const SHARE: u64 = 256;
 #[cfg(any(pando_loom, pando_shuttle))]
 const SHARE: u64 = 2;
 
-/// Shelves of other cores that are turned to while somebody fills that of the own core, who may
+/// Magazines of other cores that are turned to while somebody fills that of the own core, who may
 /// have lost the processor meanwhile.
 const OTHERS: usize = 3;
 
-/// While it lives, nothing is put on shelves.
+/// While it lives, nothing is put on magazines.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Drained<'a>(&'a Space);
@@ -38,34 +39,34 @@ impl Drop for Drained<'_> {
     }
 }
 
-/// Extents of a length, up to a shelf full.
+/// Extents of a length, up to a magazine full.
 struct Batch {
     blocks: [u32; PLACES],
     len: usize,
 }
 
 impl Space {
-    /// Takes an extent from the shelf of the calling thread's core.
+    /// Takes an extent from the magazine of the calling thread's core.
     #[inline]
     pub(crate) fn take_ready(&self, count: u32) -> Option<Extent> {
-        let block = self.shelves.here().pop(count)?;
+        let block = self.magazines.here().pop(count)?;
         Some(Extent {
             block,
             blocks: count,
         })
     }
 
-    /// Fills the row of extents of `count` blocks on the shelf of the calling thread's core, but
+    /// Fills the row of extents of `count` blocks on the magazine of the calling thread's core, but
     /// for one that is the caller's. What is served was withdrawn from what is available.
     pub(crate) fn fill(&self, count: u32) -> Filled {
         if count as usize > READY_BLOCKS_MAX {
             return Filled::NotTried;
         }
-        let (first, cores) = (self.shelves.index(), self.shelves.len());
+        let (first, cores) = (self.magazines.index(), self.magazines.len());
         for step in 0..cores.min(1 + OTHERS) {
             let core = (first + step) % cores;
             if step > 0
-                && let Some(block) = self.shelves.at(core).pop(count)
+                && let Some(block) = self.magazines.at(core).pop(count)
             {
                 return Filled::Served(Extent {
                     block,
@@ -79,19 +80,19 @@ impl Space {
         Filled::NotTried
     }
 
-    /// Fills the shelf of `core`; None: somebody else does.
+    /// Fills the magazine of `core`; None: somebody else does.
     fn fill_of(&self, core: usize, count: u32) -> Option<Filled> {
-        let shelf = self.shelves.at(core);
-        let mut filling = shelf.filling.try_lock()?;
+        let magazine = self.magazines.at(core);
+        let mut filling = magazine.filling.try_lock()?;
         // Relaxed: a drain that this does not see takes this lock later, and finds what is put
         // here; of one that had it before, the lock lets this see the number.
         if self.drains.load(Ordering::Relaxed) > 0 {
             return Some(Filled::NotTried);
         }
-        let room = shelf.room(count) as u64;
+        let room = magazine.room(count) as u64;
         let reserve = self.ledger.delete_reserve();
         let share = self.ledger.available().saturating_sub(reserve) / SHARE;
-        let share = share / (self.shelves.len() as u64 * u64::from(count));
+        let share = share / (self.magazines.len() as u64 * u64::from(count));
         let extents = room.min(share) as usize;
         if extents < 2 {
             return Some(Filled::NotTried);
@@ -119,9 +120,9 @@ impl Space {
     }
 
     /// Takes extents from the first group that has one, keeps one and puts the others on the
-    /// core's shelf. Returns the one and how many there were.
+    /// core's magazine. Returns the one and how many there were.
     fn lend(&self, wanted: Wanted) -> Option<(u32, usize)> {
-        let shelf = self.shelves.at(wanted.core);
+        let magazine = self.magazines.at(wanted.core);
         for index in self.groups_from_here() {
             if self.free_of(index) < u64::from(wanted.count) {
                 continue;
@@ -135,14 +136,14 @@ impl Space {
                     batch.blocks[batch.len] = self.block(index, region, start);
                     batch.len += 1;
                 })?;
-                // The last block of all cannot lie on a shelf; and what lies there ascends.
+                // The last block of all cannot lie on a magazine; and what lies there ascends.
                 let blocks = &batch.blocks[..batch.len];
                 let (served, rest) = match blocks {
                     [rest @ .., u32::MAX] => (u32::MAX, rest),
                     [first, rest @ ..] => (*first, rest),
                     [] => unreachable!("a run was found"),
                 };
-                shelf.fill(wanted.count, rest);
+                magazine.fill(wanted.count, rest);
                 Ok((served, blocks.len()))
             });
             match lent {
@@ -154,16 +155,16 @@ impl Space {
         None
     }
 
-    /// Gives back what lies on shelves, and tells the ledger of what was freed. When it returns all
-    /// of it is in the bitmap or somebody's, and it stays so while the guard lives.
+    /// Gives back what lies on magazines, and tells the ledger of what was freed. When it returns
+    /// all of it is in the bitmap or somebody's, and it stays so while the guard lives.
     pub(crate) fn drain(&self) -> Drained<'_> {
         // Relaxed: see `fill`.
         self.drains.fetch_add(1, Ordering::Relaxed);
         let mut blocks = 0;
-        for shelf in self.shelves.iter() {
-            let mut filling = shelf.filling.lock();
+        for magazine in self.magazines.iter() {
+            let mut filling = magazine.filling.lock();
             if *filling {
-                shelf.clear(|extent| {
+                magazine.clear(|extent| {
                     self.free_run(extent);
                     blocks += u64::from(extent.blocks);
                 });
@@ -177,7 +178,7 @@ impl Space {
         Drained(self)
     }
 
-    /// Gives back what lies on the shelves of all cores: before a count of free
+    /// Gives back what lies on the magazines of all cores: before a count of free
     /// [units](Space::free_units) is taken for too low.
     pub fn drain_ready(&self) {
         drop(self.drain());
@@ -185,12 +186,12 @@ impl Space {
 
     /// Blocks that are kept ready. They are free, but not in the bitmap.
     pub fn ready_blocks(&self) -> u64 {
-        let shelves = self.shelves.iter();
-        let extents = shelves.flat_map(|shelf| shelf.extents());
+        let magazines = self.magazines.iter();
+        let extents = magazines.flat_map(|magazine| magazine.extents());
         extents.map(|extent| u64::from(extent.blocks)).sum()
     }
 
-    /// The first block of a piece that lies on a shelf; for who holds the lock of its group.
+    /// The first block of a piece that lies on a magazine; for who holds the lock of its group.
     /// `lent` is that of its region: cores without blocks of it are taken out.
     pub(crate) fn find_ready(&self, piece: &Piece, lent: &mut u64) -> Option<u32> {
         let start = self.block(piece.group, piece.region, 0);
@@ -202,7 +203,7 @@ impl Space {
             let core = cores.trailing_zeros();
             cores &= cores - 1;
             let (found, any) = self
-                .shelves
+                .magazines
                 .at(core as usize)
                 .look_for(wanted.clone(), region.clone());
             if found.is_some() {
@@ -218,11 +219,14 @@ impl Space {
     /// Panics unless what is kept ready is allocated and its regions know of it. Only while nobody
     /// allocates or frees.
     pub(crate) fn check_ready(&self) {
-        for (core, shelf) in self.shelves.iter().enumerate() {
-            for piece in shelf.extents().flat_map(|extent| self.pieces(extent)) {
+        for (core, magazine) in self.magazines.iter().enumerate() {
+            for piece in magazine.extents().flat_map(|extent| self.pieces(extent)) {
                 self.with(piece.group, |group| {
                     let region = &group.regions[piece.region];
-                    assert!(region.lent >> core & 1 == 1, "{piece:?} is known of");
+                    assert!(
+                        region.in_magazines >> core & 1 == 1,
+                        "{piece:?} is known of"
+                    );
                     let used = (0..piece.count).all(|at| !region.is_free(piece.start + at, 1));
                     assert!(used, "{piece:?} is ready and free at once");
                 });
@@ -254,9 +258,9 @@ mod models {
         builder.check(run);
     }
 
-    /// One takes from the shelf what another one takes back from there.
+    /// One takes from the magazine what another one takes back from there.
     #[test]
-    fn the_last_block_on_a_shelf_has_one_owner() {
+    fn the_last_block_on_a_magazine_has_one_owner() {
         model(|| {
             let space = space(8);
             let one = space.allocate(1, None).unwrap();
@@ -280,10 +284,10 @@ mod models {
         });
     }
 
-    /// Who needs all that is left waits for what is about to be put on a shelf, and nothing is put
-    /// there before it has looked.
+    /// Who needs all that is left waits for what is about to be put on a magazine, and nothing is
+    /// put there before it has looked.
     #[test]
-    fn nothing_is_refused_while_it_lies_on_a_shelf() {
+    fn nothing_is_refused_while_it_lies_on_a_magazine() {
         model(|| {
             let space = space(16);
             let other = thread::spawn({
@@ -301,9 +305,9 @@ mod models {
         });
     }
 
-    /// Two fill the same shelf, and empty it.
+    /// Two fill the same magazine, and empty it.
     #[test]
-    fn what_is_on_a_shelf_is_taken_once() {
+    fn what_is_on_a_magazine_is_taken_once() {
         model(|| {
             let space = space(8);
             let take = |space: &Space| [space.allocate(1, None), space.allocate(1, None)];

@@ -30,9 +30,9 @@ pub(crate) struct Region {
     blocks: u32,
     /// Failed searches lower it, frees raise it to the run that they make.
     run_bound: u32,
-    /// One bit for each core: its shelf may hold blocks of this region. Whoever frees clears those
-    /// that it does not find so.
-    pub(crate) lent: u64,
+    /// One bit for each core: its magazine may hold blocks of this region. Whoever frees clears
+    /// those that it does not find so.
+    pub(crate) in_magazines: u64,
     /// Blocks of a unit. Constant.
     unit: u32,
     /// Sum over the maximal runs of how many units each holds.
@@ -87,7 +87,7 @@ impl Region {
             free: 0,
             blocks: 0,
             run_bound: 0,
-            lent: 0,
+            in_magazines: 0,
             unit,
             units: 0,
         };

@@ -1,7 +1,7 @@
 //! The allocator: finding, freeing and marking of extents.
 //!
-//! Lock order: the resize lock, then the `filling` lock of one shelf at a time, then one group at a
-//! time; nothing is locked below a group and no two groups are ever locked together.
+//! Lock order: the resize lock, then the `filling` lock of one magazine at a time, then one group
+//! at a time; nothing is locked below a group and no two groups are ever locked together.
 
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
@@ -11,8 +11,8 @@ use pando_sync::{CachePadded, CoreLocal, Mutex, Rank, core_count, core_id};
 use crate::error::{Error, Result};
 use crate::group::{Found, Group, Miss};
 use crate::ledger::{Ledger, Urgency};
+use crate::magazine::{Filled, Magazine};
 use crate::region::REGION_BLOCKS;
-use crate::shelf::{Filled, Shelf};
 
 /// Most blocks of a space: what 32 bits can name.
 pub const BLOCKS_MAX: u64 = 1 << 32;
@@ -45,8 +45,8 @@ pub struct Space {
     pub(crate) blocks: AtomicU64,
     pub(crate) resizing: Mutex<()>,
     /// What each core keeps ready.
-    pub(crate) shelves: CoreLocal<Shelf>,
-    /// Those that want nothing to be put on shelves.
+    pub(crate) magazines: CoreLocal<Magazine>,
+    /// Those that want nothing to be put on magazines.
     pub(crate) drains: AtomicU64,
     bounded_searches: AtomicU64,
     fruitless: Mutex<Option<Fruitless>>,
@@ -111,7 +111,7 @@ impl Space {
             ledger: Ledger::new(0, options.delete_reserve),
             blocks: AtomicU64::new(0),
             resizing: Mutex::new(Rank::SpaceResizing, ()),
-            shelves: CoreLocal::new("space shelves", |_| Shelf::new()),
+            magazines: CoreLocal::new("space magazines", |_| Magazine::new()),
             drains: AtomicU64::new(0),
             bounded_searches: AtomicU64::new(0),
             fruitless: Mutex::new(Rank::Leaf, None),
@@ -260,7 +260,7 @@ impl Space {
         extent
     }
 
-    /// Takes blocks out of what is available, from shelves at last.
+    /// Takes blocks out of what is available, from magazines at last.
     pub(crate) fn withdraw(&self, blocks: u64) -> bool {
         if self.ledger.withdraw(blocks, 0) {
             return true;
@@ -281,8 +281,9 @@ impl Space {
             self.ledger.reserved() >= u64::from(count),
             "{count} blocks are allocated on a reservation that was not made"
         );
-        // Not from a shelf: what lies there is not available, as what is reserved is not, and until
-        // one of the two was given back somebody else would be refused who asks for all the rest.
+        // Not from a magazine: what lies there is not available, as what is reserved is not, and
+        // until one of the two was given back somebody else would be refused who asks for all the
+        // rest.
         let extent = self.allocate_run(count, hint)?;
         self.ledger.use_reserved(u64::from(count));
         Some(extent)
@@ -344,8 +345,8 @@ impl Space {
         self.bounded_searches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Everywhere, across the borders of regions and on shelves, too. Not repeated until something
-    /// is freed.
+    /// Everywhere, across the borders of regions and on magazines, too. Not repeated until
+    /// something is freed.
     #[cold]
     fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
         let is_known = |known: &Fruitless| known.count <= count && known.frees == self.frees();
@@ -434,7 +435,7 @@ impl Space {
         for piece in self.pieces(extent) {
             let Piece { start, count, .. } = piece;
             let given = self.with(piece.group, |group| {
-                let lent = &mut group.regions[piece.region].lent;
+                let lent = &mut group.regions[piece.region].in_magazines;
                 if *lent != 0
                     && let Some(block) = self.find_ready(&piece, lent)
                 {
@@ -491,7 +492,7 @@ impl Space {
         if self.try_mark(extent).is_ok() {
             return Ok(());
         }
-        // What lies on a shelf is free.
+        // What lies on a magazine is free.
         let _drained = self.drain();
         self.try_mark(extent)
     }

@@ -28,5 +28,5 @@ pub use histogram::Histogram;
 pub use measure::Measure;
 pub use recorder::Recorder;
 pub use sampler::Sampled;
-pub use statistics::{IS_OFF, Snapshot, Statistics};
+pub use statistics::{IS_OFF, Statistics, Totals};
 pub use ticker::{Layer, Ticker};

@@ -24,7 +24,7 @@ pub struct Statistics {
 
 #[derive(Debug)]
 struct Baseline {
-    ticks: Snapshot,
+    ticks: Totals,
     histograms: Vec<Histogram>,
 }
 
@@ -94,7 +94,7 @@ impl Statistics {
     }
 
     /// All sums since the last reset, each as of some moment during the call.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Totals {
         let baseline = self.baseline.lock();
         let all = self.totals();
         match &*baseline {
@@ -104,10 +104,10 @@ impl Statistics {
     }
 
     /// All sums since the beginning, whatever was reset.
-    pub fn totals(&self) -> Snapshot {
+    pub fn totals(&self) -> Totals {
         let mut values = [0; TICKERS];
         self.ticks.add_sums(&mut values);
-        Snapshot { values }
+        Totals { values }
     }
 
     /// The histogram of `measure` since the last reset.
@@ -138,11 +138,11 @@ impl Statistics {
 
 /// Sums of all tickers at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Totals {
     values: [u64; TICKERS],
 }
 
-impl Snapshot {
+impl Totals {
     /// The sum of `ticker`.
     pub fn get(&self, ticker: Ticker) -> u64 {
         self.values[ticker as usize]

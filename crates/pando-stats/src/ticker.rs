@@ -130,7 +130,7 @@ tickers! {
         RestartsPessimistic "restarts_pessimistic" "reads" "Reads that took shared latches after they were begun again too often.";
         Splits "splits" "pages" "Pages split in two.";
         PagesRemoved "pages_removed" "pages" "Emptied pages taken out of their tree.";
-        PagesMerged "pages_merged" "pages" "Thin pages whose entries went to a neighbour.";
+        PagesMerged "pages_merged" "pages" "Underfull pages whose entries went to a neighbour.";
         PagesPacked "pages_packed" "pages" "Pages that compaction filled with entries of a neighbour.";
     }
     Pool {

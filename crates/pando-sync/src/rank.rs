@@ -39,8 +39,8 @@ pub enum Rank {
     LowCursor,
     /// 6: the number of blocks.
     SpaceResizing,
-    /// 6: a core's shelf of extents, while it is filled or emptied.
-    ShelfFilling,
+    /// 6: a core's magazine of extents, while it is filled or emptied.
+    MagazineFilling,
     /// 6: one group of blocks.
     BlockGroup,
     /// 7: images of pages whose writes have begun.

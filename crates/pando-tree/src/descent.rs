@@ -11,7 +11,7 @@
 
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
-use crate::approach::{Approach, Freely};
+use crate::access::{Access, OptimisticAccess};
 use crate::node::view::{ChildWord, LEVEL_MAX};
 use crate::tree::{FrameNode, Tree};
 
@@ -65,7 +65,7 @@ impl<'p> Path<'p> {
     }
 
     /// The lowest inner node with two children or more, and how many nodes lie above it.
-    pub(crate) fn fork(&self) -> Option<(usize, Step<'p>)> {
+    pub(crate) fn branching_ancestor(&self) -> Option<(usize, Step<'p>)> {
         let depths = (0..self.len).rev();
         depths
             .zip(self.steps().rev())
@@ -79,16 +79,16 @@ impl Tree {
     pub(crate) fn descend<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         stop: u8,
         choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
     ) -> Attempt<Optimistic<'p>> {
-        let root = self.root(pool, approach)?;
+        let root = self.root(pool, access)?;
         let start = Start {
             node: root,
             level: None,
         };
-        self.descend_from(pool, approach, start, stop, choose)
+        self.descend_from(pool, access, start, stop, choose)
     }
 
     /// The root.
@@ -96,9 +96,9 @@ impl Tree {
     pub(crate) fn root<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
     ) -> Attempt<Optimistic<'p>> {
-        approach.look(pool, self.root, 0)
+        access.look(pool, self.root, 0)
     }
 
     /// Levels of the tree, the leaves included.
@@ -106,7 +106,7 @@ impl Tree {
     /// # Errors
     /// [`Restart`].
     pub fn try_height(&self, pool: &Pool) -> Attempt<u8> {
-        let root = self.root(pool, &mut Freely)?;
+        let root = self.root(pool, &mut OptimisticAccess)?;
         let level = self.node_at(root, None)?.level();
         root.validate()?;
         Ok(level + 1)
@@ -117,7 +117,7 @@ impl Tree {
     pub(crate) fn descend_from<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         start: Start<'p>,
         stop: u8,
         mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
@@ -135,7 +135,7 @@ impl Tree {
             }
             here.touch_inner();
             let index = choose(here, &node);
-            here = step_down(pool, approach, here, &node, index)?;
+            here = step_down(pool, access, here, &node, index)?;
             expected = Some(level - 1);
         }
         here.validate()?;
@@ -146,22 +146,22 @@ impl Tree {
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
-        self.descend_with_path_to(pool, approach, 0, choose)
+        self.descend_with_path_to(pool, access, 0, choose)
     }
 
     /// As [`Tree::descend_with_path`], to the node of level `stop`.
     pub(crate) fn descend_with_path_to<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         stop: u8,
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
     ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
         let mut path = Path::new();
-        let leaf = self.descend(pool, approach, stop, |here, node| {
+        let leaf = self.descend(pool, access, stop, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,
@@ -222,7 +222,7 @@ impl Down {
 #[inline]
 pub(crate) fn step_down<'p>(
     pool: &'p Pool,
-    approach: &mut impl Approach<'p>,
+    access: &mut impl Access<'p>,
     here: Optimistic<'p>,
     node: &FrameNode<'p>,
     index: usize,
@@ -230,19 +230,19 @@ pub(crate) fn step_down<'p>(
     let down = Down::to(node, index);
     // Before the frame's header is looked at, which is a line that has to come, too.
     down.prefetch(pool);
-    acquire_child(pool, approach, here, down)
+    acquire_child(pool, access, here, down)
 }
 
 /// As [`step_down`], when what it reads was asked for before.
 #[inline]
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
-    approach: &mut impl Approach<'p>,
+    access: &mut impl Access<'p>,
     here: Optimistic<'p>,
     down: Down,
 ) -> Attempt<Optimistic<'p>> {
     let word = down.word;
-    let child = match approach.look(pool, word.page(), word.hint()) {
+    let child = match access.look(pool, word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
             // A torn word names any page.

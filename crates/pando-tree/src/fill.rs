@@ -2,14 +2,15 @@
 //! memory, one behind the other and as full as they can be, and written by whoever asked for them;
 //! what lies above them is an ordinary tree in the pool.
 //!
-//! A leaf is hung into the tree in the apply section in which the pool adopts its page, and never
-//! changed here. So whatever checkpoint comes in between, the tree is a whole one; it ends earlier.
+//! A leaf is attached to the tree in the apply section in which the pool adopts its page, and
+//! never changed here. So whatever checkpoint comes in between, the tree is a whole one; it ends
+//! earlier.
 
 use pando_format::page::{HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_format::{PageId, PageSize, TreeId};
 use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::node::course::Course;
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
@@ -178,7 +179,7 @@ impl Tree {
     /// caller makes the pool adopt the page in the same apply section.
     ///
     /// # Errors
-    /// [`Restart`]; the leaf does not hang in the tree then.
+    /// [`Restart`]; the leaf does not attach in the tree then.
     pub fn try_append_leaf(
         &self,
         pool: &Pool,
@@ -201,7 +202,8 @@ impl Tree {
     ) -> Attempt<()> {
         let child = ChildWord::new(page, 0);
         for _ in 0..ROUNDS_MAX {
-            let parent = self.descend(pool, &mut Freely, 1, |_, node| node.count() - 1)?;
+            let parent =
+                self.descend(pool, &mut OptimisticAccess, 1, |_, node| node.count() - 1)?;
             let node = Node::open(parent.words().slice());
             if node.is_leaf() {
                 if node.count() > 0 {

@@ -3,11 +3,11 @@
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Optimistic, Pool};
 
-use crate::approach::{Approach, Freely, Latched, ask_for_record, insist};
+use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
 use crate::finger::Finger;
 use crate::node::search::Spot;
 use crate::node::view::Node;
-use crate::overflow::Description;
+use crate::overflow::OverflowHeader;
 use crate::tree::{FrameNode, Tree, counted, damaged};
 use crate::value::ValueReader;
 
@@ -68,12 +68,12 @@ impl Tree {
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
     ) -> Attempt<Lookup> {
-        insist(pool, |latched| {
+        retry_then_latch(pool, |latched| {
             reader.wanted.clear();
             out.clear();
             let copy = Some((&mut *reader, &mut *out));
             match latched {
-                None => self.get(pool, &mut Freely, key, copy),
+                None => self.get(pool, &mut OptimisticAccess, key, copy),
                 Some(latched) => self.get_latched(pool, latched, key, copy),
             }
         })
@@ -97,7 +97,7 @@ impl Tree {
     #[inline]
     fn get_short(&self, pool: &Pool, key: &[u8], out: &mut Vec<u8>) -> Attempt<Option<Lookup>> {
         out.clear();
-        let (leaf, node, spot) = self.find(pool, &mut Freely, key)?;
+        let (leaf, node, spot) = self.find(pool, &mut OptimisticAccess, key)?;
         if spot.exact {
             let slot = node.slot(spot.index);
             if !slot.is_plain() {
@@ -116,8 +116,8 @@ impl Tree {
     /// # Errors
     /// [`pando_pool::Restart`].
     pub fn try_contains(&self, pool: &Pool, key: &[u8]) -> Attempt<Lookup> {
-        insist(pool, |latched| match latched {
-            None => self.get(pool, &mut Freely, key, None),
+        retry_then_latch(pool, |latched| match latched {
+            None => self.get(pool, &mut OptimisticAccess, key, None),
             Some(latched) => self.get_latched(pool, latched, key, None),
         })
     }
@@ -126,7 +126,7 @@ impl Tree {
     fn get_latched<'p>(
         &self,
         pool: &'p Pool,
-        latched: &mut Latched<'p>,
+        latched: &mut SharedAccess<'p>,
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
@@ -137,11 +137,11 @@ impl Tree {
     pub(crate) fn get<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let (leaf, node, spot) = self.find(pool, approach, key)?;
+        let (leaf, node, spot) = self.find(pool, access, key)?;
         let mut lookup = Lookup::of(&leaf, &node, spot);
         if spot.exact
             && let Some((reader, out)) = copy
@@ -149,10 +149,10 @@ impl Tree {
             let slot = node.slot(spot.index);
             lookup.chunked = slot.is_chunked();
             if slot.is_overflow() {
-                let Some(description) = Description::read(&node, slot) else {
+                let Some(header) = OverflowHeader::read(&node, slot) else {
                     return damaged(&leaf, "describes no overflow pages");
                 };
-                reader.read(pool, self.id, &leaf, &description, out)?;
+                reader.read(pool, self.id, &leaf, &header, out)?;
                 return Ok(lookup);
             }
             node.append_value(slot, out);
@@ -166,10 +166,10 @@ impl Tree {
     fn find<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
-        let leaf = self.descend(pool, approach, 0, |_, node| node.child_for(key))?;
+        let leaf = self.descend(pool, access, 0, |_, node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let candidate = ask_for_record(leaf, &node, key);
         let spot = node.find_at(candidate, key);
@@ -181,8 +181,8 @@ impl Tree {
     /// # Errors
     /// [`pando_pool::Restart`].
     pub fn try_locate(&self, pool: &Pool, key: &[u8]) -> Attempt<Located> {
-        insist(pool, |latched| match latched {
-            None => self.locate(pool, &mut Freely, key),
+        retry_then_latch(pool, |latched| match latched {
+            None => self.locate(pool, &mut OptimisticAccess, key),
             Some(latched) => self.locate(pool, latched, key),
         })
     }
@@ -190,11 +190,11 @@ impl Tree {
     pub(crate) fn locate<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
         let (mut levels, mut is_rightmost) = (1, true);
-        let leaf = self.descend(pool, approach, 0, |_, node| {
+        let leaf = self.descend(pool, access, 0, |_, node| {
             levels += 1;
             let index = node.child_for(key);
             is_rightmost &= index + 1 == node.count();

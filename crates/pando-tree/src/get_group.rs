@@ -9,7 +9,7 @@
 
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
-use crate::approach::{Freely, ask_for_record};
+use crate::access::{OptimisticAccess, ask_for_record};
 use crate::descent::{Down, acquire_child};
 use crate::finger::Finger;
 use crate::get::Lookup;
@@ -96,7 +96,7 @@ impl Tree {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
         let mut all = [Way::Over(Restart::Conflict); GROUP_MAX];
         let ways = &mut all[..keys.len()];
-        let root = self.root(pool, &mut Freely);
+        let root = self.root(pool, &mut OptimisticAccess);
         for (way, key) in ways.iter_mut().zip(keys) {
             *way = over(root.and_then(|root| self.arrive(pool, root, None, key, true)));
         }
@@ -105,7 +105,7 @@ impl Tree {
             for (way, key) in ways.iter_mut().zip(keys) {
                 if let Way::Child(parent, down, is_last) = *way {
                     any = true;
-                    let child = acquire_child(pool, &mut Freely, parent, down);
+                    let child = acquire_child(pool, &mut OptimisticAccess, parent, down);
                     let level = Some(down.level());
                     let arrived =
                         child.and_then(|child| self.arrive(pool, child, level, key, is_last));

@@ -4,7 +4,7 @@ use pando_format::PageId;
 use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool, Restart};
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::finger::Finger;
 use crate::node::course::{Course, course_at};
 use crate::node::cut::is_inline;
@@ -12,7 +12,7 @@ use crate::node::edit::{self, Fit};
 use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::{ChildWord, Node};
-use crate::overflow::{Description, VALUE_BYTES_MAX, collect_ids, read_index};
+use crate::overflow::{OverflowHeader, VALUE_BYTES_MAX, collect_ids, read_index};
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, opened, stamp};
@@ -52,7 +52,7 @@ enum Round {
 
 impl Tree {
     /// Sets the value of `key`. Call it again with the same value after an `Err`, or call
-    /// [`Scratch::abandon`]. After success [`Scratch::take_chunk_list`] has the chunks of the old
+    /// [`Scratch::abandon`]. After success [`Scratch::take_blob_ref`] has the chunks of the old
     /// value.
     ///
     /// # Errors
@@ -118,15 +118,15 @@ impl Tree {
     ) -> Attempt<Inserted> {
         let inline = is_inline(pool.page_size(), key.len(), value.len());
         if !inline {
-            scratch.draft.write(pool, token, self.id, value)?;
+            scratch.staged.write(pool, token, self.id, value)?;
         }
         for _ in 0..ROUNDS_MAX {
             let Scratch {
-                work, draft, old, ..
+                work, staged, old, ..
             } = scratch;
             let record = Record {
                 key,
-                value: if inline { value } else { draft.description() },
+                value: if inline { value } else { staged.header() },
                 flags: flag | if inline { 0 } else { SLOT_OVERFLOW },
                 child: ChildWord(0),
             };
@@ -136,8 +136,8 @@ impl Tree {
             );
             let round = self.insert_once(pool, token, marks, &record, work, old)?;
             if let Round::Done { replaced } = round {
-                draft.finish();
-                scratch.free_doomed(pool, token);
+                staged.finish();
+                scratch.free_old(pool, token);
                 return Ok(Inserted { replaced });
             }
         }
@@ -244,7 +244,7 @@ impl Tree {
             "a key is not where it was put"
         );
         let cut = match work.lost.take() {
-            Some(page) if page == leaf.page() => latch.count_strife(spot.index),
+            Some(page) if page == leaf.page() => latch.count_contention(spot.index),
             _ => None,
         };
         drop(latch);
@@ -271,7 +271,7 @@ impl Tree {
     fn seat<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &mut Nearby) -> Attempt<Seat<'p>> {
         let mut parent = None;
         let mut is_rightmost = true;
-        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
+        let leaf = self.descend(pool, &mut OptimisticAccess, 0, |here, node| {
             let index = node.child_for(key);
             is_rightmost &= index + 1 == node.count();
             parent = Some((here, index));
@@ -333,48 +333,48 @@ impl Tree {
             }
             return Ok(());
         }
-        let Some(description) = Description::read(node, slot) else {
+        let Some(header) = OverflowHeader::read(node, slot) else {
             return damaged(leaf, "describes no overflow pages");
         };
         if slot.is_chunked() {
             let OldValue { reader, list, .. } = &mut *old;
-            let read = reader.read(pool, self.id, leaf, &description, list);
+            let read = reader.read(pool, self.id, leaf, &header, list);
             if old.is_known(read)?.is_none() {
                 old.list.clear();
             }
         }
-        self.collect_pages(pool, leaf, &description, old)
+        self.collect_pages(pool, leaf, &header, old)
     }
 
-    /// Adds the pages of the value behind `description`, index pages included; of those that are
-    /// lost, neither them nor what only they name.
+    /// Adds the pages of the value behind `overflow header`, index pages included; of those that
+    /// are lost, neither them nor what only they name.
     fn collect_pages(
         &self,
         pool: &Pool,
         leaf: &Optimistic<'_>,
-        description: &Description,
+        header: &OverflowHeader,
         old: &mut OldValue,
     ) -> Attempt<()> {
         if old.lost.is_empty() {
-            let collected = collect_ids(pool, self.id, description, &mut old.doomed);
+            let collected = collect_ids(pool, self.id, header, &mut old.to_free);
             let collected = collected.or_else(|restart| {
                 leaf.validate()?;
                 Err(restart)
             });
             return old.is_known(collected).map(drop);
         }
-        let begin = old.doomed.len();
-        old.doomed.extend_from_slice(description.ids());
-        if description.is_indexed() {
-            for index in description.ids() {
-                let read = read_index(pool, self.id, *index, &mut old.doomed);
+        let begin = old.to_free.len();
+        old.to_free.extend_from_slice(header.ids());
+        if header.is_indexed() {
+            for index in header.ids() {
+                let read = read_index(pool, self.id, *index, &mut old.to_free);
                 old.is_known(read)?;
             }
         }
         leaf.validate()?;
-        let OldValue { doomed, lost, .. } = old;
-        let behind: Vec<PageId> = doomed.drain(begin..).collect();
-        doomed.extend(behind.into_iter().filter(|page| !lost.contains(page)));
+        let OldValue { to_free, lost, .. } = old;
+        let behind: Vec<PageId> = to_free.drain(begin..).collect();
+        to_free.extend(behind.into_iter().filter(|page| !lost.contains(page)));
         Ok(())
     }
 }

@@ -6,17 +6,17 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::ApplyToken`] for every change.
 //!
-//! Reading order: [`word`], [`node`], [`tree`], `approach`, `descent`, [`get`], [`overflow`],
+//! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
-//! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`dismantle`], [`summary`].
+//! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 
-mod approach;
+mod access;
 mod descent;
-pub mod dismantle;
 pub mod fill;
 pub mod finger;
+pub mod free_tree;
 pub mod get;
 pub mod get_group;
 pub mod insert;
@@ -38,9 +38,9 @@ pub mod tree;
 pub mod value;
 pub mod word;
 
-pub use dismantle::Dismantled;
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
+pub use free_tree::FreedStep;
 pub use get::{Located, Lookup};
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;

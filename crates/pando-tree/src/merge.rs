@@ -1,4 +1,4 @@
-//! Merges of thin nodes with a neighbour under the same parent (decision 019).
+//! Merges of underfull nodes with a neighbour under the same parent (decision 019).
 //!
 //! ```text
 //!   parent   .. | k1 A | k2 B | ..          .. | k1 A | ..
@@ -6,15 +6,15 @@
 //!                [left] [right]              [left right]     page of B is free
 //! ```
 //! The left page stays and takes all entries, so the parent loses one entry and no key changes. A
-//! node is thin below a quarter of a page, and two are merged only when the result leaves a quarter
-//! free: about as much has to be written before it is split, or removed before it is thin, again.
-//! Parent, left and right are latched together and none is released before all are changed, as in
-//! a split; readers of the right page find its version changed and begin again.
+//! node is underfull below a quarter of a page, and two are merged only when the result leaves a
+//! quarter free: about as much has to be written before it is split, or removed before it is
+//! underfull, again. Parent, left and right are latched together and none is released before all
+//! are changed, as in a split; readers of the right page find its version changed and begin again.
 
 use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool};
 use pando_stats::Ticker;
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::descent::step_down;
 use crate::node::edit;
 use crate::node::view::{self, Node};
@@ -27,7 +27,7 @@ use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, opened, sta
 enum Look {
     /// It is merged with a neighbour.
     Merged,
-    /// It is not thin, or no neighbour has room for it.
+    /// It is not underfull, or no neighbour has room for it.
     ApplySections,
     /// The root is not above this level.
     Top,
@@ -45,7 +45,8 @@ pub(crate) struct Pair<'p> {
 
 impl Tree {
     /// Merges the leaf that covers `key`, and the nodes above it, with neighbours as long as they
-    /// are thin and fit; a root with one child takes its content. Returns how many pages it freed.
+    /// are underfull and fit; a root with one child takes its content. Returns how many pages it
+    /// freed.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what was merged before it stays merged, and the tree is whole.
@@ -97,7 +98,7 @@ impl Tree {
         work: &mut Work,
     ) -> Attempt<Look> {
         let mut parent = None;
-        let here = self.descend(pool, &mut Freely, level, |here, node| {
+        let here = self.descend(pool, &mut OptimisticAccess, level, |here, node| {
             let index = node.child_for(key);
             parent = Some((here, index));
             index
@@ -106,9 +107,9 @@ impl Tree {
             here.validate()?;
             return Ok(Look::Top);
         };
-        let thin = Node::open(here.words().slice()).is_thin();
+        let underfull = Node::open(here.words().slice()).is_underfull();
         here.validate()?;
-        if !thin {
+        if !underfull {
             return Ok(Look::ApplySections);
         }
         let node = Node::open(parent.words().slice());
@@ -140,7 +141,7 @@ impl Tree {
         index: usize,
     ) -> Attempt<Optimistic<'p>> {
         let level = node.level().saturating_sub(1);
-        let child = step_down(pool, &mut Freely, here, node, index)?;
+        let child = step_down(pool, &mut OptimisticAccess, here, node, index)?;
         self.node_at(child, Some(level))?;
         Ok(child)
     }

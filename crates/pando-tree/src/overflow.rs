@@ -37,7 +37,7 @@ fn ids_per_index(page_size: PageSize) -> usize {
 
 /// What a leaf says about a value in overflow pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Description {
+pub struct OverflowHeader {
     /// Bytes of the value.
     pub value_bytes: usize,
     /// Number of overflow pages.
@@ -46,8 +46,8 @@ pub struct Description {
     ids_count: usize,
 }
 
-impl Description {
-    /// Reads the description behind `slot`; `None` when it is none.
+impl OverflowHeader {
+    /// Reads the overflow header behind `slot`; `None` when it is none.
     pub fn read<W: Word>(node: &Node<'_, W>, slot: Slot) -> Option<Self> {
         let words = node.words();
         let page_size = PageSize::new(words.len() * 8)?;
@@ -123,17 +123,17 @@ pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>
 pub fn collect_ids(
     pool: &Pool,
     tree: TreeId,
-    description: &Description,
+    header: &OverflowHeader,
     out: &mut Vec<PageId>,
 ) -> Attempt<()> {
-    out.extend_from_slice(description.ids());
-    if description.is_indexed() {
+    out.extend_from_slice(header.ids());
+    if header.is_indexed() {
         let before = out.len();
-        for index in description.ids() {
+        for index in header.ids() {
             read_index(pool, tree, *index, out)?;
         }
-        if out.len() - before != description.pages {
-            let page = description.ids()[0];
+        if out.len() - before != header.pages {
+            let page = header.ids()[0];
             return Err(Restart::Damaged(page, "indexes too few or too many pages"));
         }
     }
@@ -142,13 +142,13 @@ pub fn collect_ids(
 
 /// Pages of a value that no leaf names yet. Survives restarts of the insertion.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct StagedPages {
     pages: Vec<PageId>,
     index: Vec<PageId>,
-    description: Vec<u8>,
+    header: Vec<u8>,
 }
 
-impl Draft {
+impl StagedPages {
     /// Writes what is not yet written of `value`; it is the same in every call until
     /// [`Self::finish`] or [`Self::abandon`].
     ///
@@ -183,39 +183,39 @@ impl Draft {
         let Self {
             pages,
             index,
-            description,
+            header,
         } = self;
         assert_eq!(
             pages.len(),
             value.len().div_ceil(payload_bytes_max(page_size)),
             "pages of another value"
         );
-        describe(value.len(), pages, index, description);
+        describe(value.len(), pages, index, header);
         assert_eq!(
-            description.len(),
-            description_bytes(page_size, value.len()),
-            "a description of another length"
+            header.len(),
+            overflow_header_bytes(page_size, value.len()),
+            "a header of another length"
         );
         Ok(())
     }
 
     /// What the leaf is to say, once all is written.
-    pub fn description(&self) -> &[u8] {
-        &self.description
+    pub fn header(&self) -> &[u8] {
+        &self.header
     }
 
     /// Forgets the pages: a leaf names them now.
     pub fn finish(&mut self) {
         self.pages.clear();
         self.index.clear();
-        self.description.clear();
+        self.header.clear();
     }
 
-    /// Forgets the pages and adds them to `doomed`: no leaf will name them.
-    pub fn abandon(&mut self, doomed: &mut Vec<PageId>) {
-        doomed.append(&mut self.pages);
-        doomed.append(&mut self.index);
-        self.description.clear();
+    /// Forgets the pages and adds them to `to be freed`: no leaf will name them.
+    pub fn abandon(&mut self, to_free: &mut Vec<PageId>) {
+        to_free.append(&mut self.pages);
+        to_free.append(&mut self.index);
+        self.header.clear();
     }
 }
 
@@ -232,14 +232,14 @@ fn index_pages(pages: usize, per_index: usize) -> usize {
     }
 }
 
-/// Replaces `description` by what a leaf says of a value.
-fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], description: &mut Vec<u8>) {
+/// Replaces `overflow header` by what a leaf says of a value.
+fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], header: &mut Vec<u8>) {
     let named = if index.is_empty() { pages } else { index };
-    description.clear();
+    header.clear();
     for size in [value_bytes as u32, pages.len() as u32] {
-        description.extend_from_slice(&size.to_le_bytes());
+        header.extend_from_slice(&size.to_le_bytes());
     }
-    description.extend_from_slice(&id_bytes(named));
+    header.extend_from_slice(&id_bytes(named));
 }
 
 fn put_payload<P: Store + ?Sized>(page: &mut P, payload: &[u8]) {
@@ -252,7 +252,7 @@ fn put_payload<P: Store + ?Sized>(page: &mut P, payload: &[u8]) {
 }
 
 /// Bytes that a leaf says of a value of so many bytes in overflow pages.
-pub fn description_bytes(page_size: PageSize, value_bytes: usize) -> usize {
+pub fn overflow_header_bytes(page_size: PageSize, value_bytes: usize) -> usize {
     let pages = value_bytes.div_ceil(payload_bytes_max(page_size));
     let named = match index_pages(pages, ids_per_index(page_size)) {
         0 => pages,
@@ -261,8 +261,8 @@ pub fn description_bytes(page_size: PageSize, value_bytes: usize) -> usize {
     8 + 4 * named
 }
 
-/// Lays out the pages of a value that are written outside of a pool, and replaces `description` by
-/// what its leaf is to say. `place` writes one page with that payload and says which it is.
+/// Lays out the pages of a value that are written outside of a pool, and replaces `overflow header`
+/// by what its leaf is to say. `place` writes one page with that payload and says which it is.
 ///
 /// # Errors
 /// The first one of `place`.
@@ -272,7 +272,7 @@ pub fn description_bytes(page_size: PageSize, value_bytes: usize) -> usize {
 pub fn lay_out<E>(
     page_size: PageSize,
     value: &[u8],
-    description: &mut Vec<u8>,
+    header: &mut Vec<u8>,
     mut place: impl FnMut(PageKind, &[u8]) -> Result<PageId, E>,
 ) -> Result<(), E> {
     assert!(value.len() <= VALUE_BYTES_MAX, "value length");
@@ -288,11 +288,11 @@ pub fn lay_out<E>(
             .map(|ids| place(PageKind::OverflowIndex, &id_bytes(ids)))
             .collect::<Result<_, E>>()?,
     };
-    describe(value.len(), &pages, &index, description);
+    describe(value.len(), &pages, &index, header);
     assert_eq!(
-        description.len(),
-        description_bytes(page_size, value.len()),
-        "a description of another length"
+        header.len(),
+        overflow_header_bytes(page_size, value.len()),
+        "a header of another length"
     );
     Ok(())
 }

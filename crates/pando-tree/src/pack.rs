@@ -11,13 +11,13 @@
 //! reader that has copied either page goes on at a key, and finds there what it has not seen.
 //!
 //! A node takes a part of its neighbour only where that spares a page soon: where the next few
-//! nodes together have as much room. Else one sparse leaf in a dense tree would shift the records
-//! of all leaves behind it. So a tree that is packed already is only read.
+//! nodes together have as much room. Else one underfull leaf in a dense tree would shift the
+//! records of all leaves behind it. So a tree that is packed already is only read.
 
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::merge::Pair;
 use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
@@ -83,7 +83,7 @@ impl Tree {
     ) -> Attempt<Packed> {
         let mut parent = None;
         let mut has_next = false;
-        let here = self.descend(pool, &mut Freely, level, |here, node| {
+        let here = self.descend(pool, &mut OptimisticAccess, level, |here, node| {
             let index = node.child_for(key);
             if index + 1 < node.count() {
                 node.copy_key(index + 1, next);
@@ -176,7 +176,7 @@ impl Tree {
     ) -> Attempt<()> {
         out.clear();
         next.clear();
-        let here = self.descend(pool, &mut Freely, 1, |_, node| {
+        let here = self.descend(pool, &mut OptimisticAccess, 1, |_, node| {
             let index = node.child_for(key);
             if index + 1 < node.count() {
                 node.copy_key(index + 1, next);

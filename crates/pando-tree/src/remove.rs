@@ -2,7 +2,7 @@
 
 use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::node::edit;
 use crate::node::view::Node;
 use crate::scratch::Scratch;
@@ -14,7 +14,7 @@ pub enum LeafFill {
     /// Nothing to do, or nothing that was not said before.
     Enough,
     /// Less than a quarter of the page, or an eighth, for the first time: see [`Tree::try_merge`].
-    Thin,
+    Underfull,
     /// No records: see [`Tree::try_remove_empty`].
     Empty,
 }
@@ -53,7 +53,9 @@ impl Tree {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let leaf = self.descend(pool, &mut Freely, 0, |_, node| node.child_for(key))?;
+        let leaf = self.descend(pool, &mut OptimisticAccess, 0, |_, node| {
+            node.child_for(key)
+        })?;
         let node = Node::open(leaf.words().slice());
         let spot = node.find(key);
         if !spot.exact {
@@ -75,13 +77,13 @@ impl Tree {
             let left = Node::open(leaf.words().slice());
             debug_assert_eq!(left.count() + 1, node.count(), "a removal takes one record");
             debug_assert!(!left.find(key).exact, "a key that was removed is there");
-            if left.is_thin() && leaf.page() != self.root {
+            if left.is_underfull() && leaf.page() != self.root {
                 fill_below(&node, &left)
             } else {
                 LeafFill::Enough
             }
         };
-        scratch.free_doomed(pool, token);
+        scratch.free_old(pool, token);
         Ok(Removed {
             existed: true,
             leaf_fill,
@@ -89,14 +91,14 @@ impl Tree {
     }
 }
 
-/// What to say of a thin leaf that was `before` and is `left`. Each eighth of the page that it
-/// falls below is told once, or every removal from a leaf with full neighbours would be.
+/// What to say of an underfull leaf that was `before` and is `left`. Each eighth of the page that
+/// it falls below is told once, or every removal from a leaf with full neighbours would be.
 #[cold]
 fn fill_below(before: &FrameNode<'_>, left: &FrameNode<'_>) -> LeafFill {
     let eighths = |used_bytes: usize| used_bytes / left.words().len();
     match left.count() {
         0 => LeafFill::Empty,
-        _ if eighths(left.used_bytes()) < eighths(before.used_bytes()) => LeafFill::Thin,
+        _ if eighths(left.used_bytes()) < eighths(before.used_bytes()) => LeafFill::Underfull,
         _ => LeafFill::Enough,
     }
 }

@@ -1,17 +1,17 @@
 //! Taking an empty leaf out of its tree.
 //!
-//! The lowest ancestor with two children or more, the *fork*, loses the child that leads to the
-//! leaf, with all inner nodes between. The range goes to the left neighbour below the fork, or to
-//! the right one for the first child; its leaf next to the range is latched too and inherits the
-//! marks: whoever asks it later learns that something was there. Readers that had passed the fork
-//! find the version of a freed page changed.
+//! The lowest ancestor with two children or more, the *ancestor*, loses the child that leads to the
+//! leaf, with all inner nodes between. The range goes to the left neighbour below the ancestor, or
+//! to the right one for the first child; its leaf next to the range is latched too and inherits the
+//! marks: whoever asks it later learns that something was there. Readers that had passed the
+//! ancestor find the version of a freed page changed.
 
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_HEAP, WORD_PREFIX};
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::descent::{Path, Start, Step, step_down};
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
@@ -19,7 +19,7 @@ use crate::postcondition::assert_inherits;
 use crate::tree::{Tree, counted, free, marks_of, opened, stamp};
 use crate::word::{Store, load};
 
-/// Exclusive latches of the pages between a fork and its leaf, and of the leaf.
+/// Exclusive latches of the pages between a ancestor and its leaf, and of the leaf.
 pub(crate) struct Chain<'p> {
     latches: [Option<Exclusive<'p>>; LEVEL_MAX as usize + 1],
 }
@@ -41,7 +41,7 @@ impl<'p> Chain<'p> {
         Ok(Self { latches })
     }
 
-    /// Frees them; how many they were: none if what was lost hangs in the fork itself.
+    /// Frees them; how many they were: none if what was lost attaches in the ancestor itself.
     pub(crate) fn free(self, pool: &Pool, token: &ApplyToken<'_>) -> u32 {
         let mut count = 0;
         for latch in self.latches.into_iter().flatten() {
@@ -78,19 +78,20 @@ impl Tree {
         marks: Marks,
         key: &[u8],
     ) -> Attempt<bool> {
-        let (path, leaf) = self.descend_with_path(pool, &mut Freely, |node| node.child_for(key))?;
+        let (path, leaf) =
+            self.descend_with_path(pool, &mut OptimisticAccess, |node| node.child_for(key))?;
         let node = Node::open(leaf.words().slice());
         let empty = node.count() == 0;
         leaf.validate()?;
         if !empty || path.steps().next().is_none() {
             return Ok(false);
         }
-        let Some((depth, fork)) = path.fork() else {
+        let Some((depth, ancestor)) = path.branching_ancestor() else {
             // Every node has one child: the root takes the leaf's place.
             while self.collapse_root(pool, token)? {}
             return Ok(true);
         };
-        self.give_range_away(pool, token, marks, &path, (depth, fork), leaf)?;
+        self.give_range_away(pool, token, marks, &path, (depth, ancestor), leaf)?;
         if depth == 0 {
             // The tree is whole either way; a root with one child costs one step, no more.
             while let Ok(true) = self.collapse_root(pool, token) {}
@@ -104,51 +105,51 @@ impl Tree {
         token: &ApplyToken<'_>,
         marks: Marks,
         path: &Path<'_>,
-        (depth, fork): (usize, Step<'_>),
+        (depth, ancestor): (usize, Step<'_>),
         leaf: Optimistic<'_>,
     ) -> Attempt<()> {
-        let heir = self.heir(pool, &fork)?;
-        let mut fork_latch = fork.node.upgrade()?;
+        let absorber = self.absorbing_leaf(pool, &ancestor)?;
+        let mut ancestor_latch = ancestor.node.upgrade()?;
         // Latches are only ever tried, so their order cannot matter to a deadlock.
-        let (chain, mut heir_latch) = if fork.index == 0 {
+        let (chain, mut absorber_latch) = if ancestor.index == 0 {
             let chain = Chain::latch(path, depth + 1, leaf, token)?;
-            (chain, heir.upgrade()?)
+            (chain, absorber.upgrade()?)
         } else {
-            let heir_latch = heir.upgrade()?;
-            (Chain::latch(path, depth + 1, leaf, token)?, heir_latch)
+            let absorber_latch = absorber.upgrade()?;
+            (Chain::latch(path, depth + 1, leaf, token)?, absorber_latch)
         };
-        let mut fork_page = fork_latch.rebuild(token)?;
-        let mut heir_page = heir_latch.modify(token)?;
+        let mut ancestor_page = ancestor_latch.rebuild(token)?;
+        let mut absorber_page = absorber_latch.modify(token)?;
         let (lsn_max, multi_lsn) = marks_of(&Node::open(leaf.words().slice()));
-        view::raise_marks(&mut heir_page, lsn_max, multi_lsn);
-        stamp(&mut heir_page, marks);
-        edit::remove(&mut fork_page, fork.index);
-        assert_inherits(&opened(&heir_latch), (lsn_max, multi_lsn));
+        view::raise_marks(&mut absorber_page, lsn_max, multi_lsn);
+        stamp(&mut absorber_page, marks);
+        edit::remove(&mut ancestor_page, ancestor.index);
+        assert_inherits(&opened(&absorber_latch), (lsn_max, multi_lsn));
         assert_eq!(
             Node::open(leaf.words().slice()).count(),
             0,
             "a leaf with records is taken out"
         );
-        let left = opened(&fork_latch).count();
-        assert!(left > 0, "a fork without children");
-        assert_eq!(left + 1, fork.count, "a fork loses one child");
+        let left = opened(&ancestor_latch).count();
+        assert!(left > 0, "a ancestor without children");
+        assert_eq!(left + 1, ancestor.count, "a ancestor loses one child");
         let count = chain.free(pool, token);
         assert!(count > 0, "the leaf itself is taken out");
         Ok(())
     }
 
-    /// The leaf that will cover the range of the child that the fork loses.
-    fn heir<'p>(&self, pool: &'p Pool, fork: &Step<'p>) -> Attempt<Optimistic<'p>> {
-        let node = Node::open(fork.node.words().slice());
-        let leftwards = fork.index > 0;
-        let neighbour = if leftwards { fork.index - 1 } else { 1 };
-        let child = step_down(pool, &mut Freely, fork.node, &node, neighbour)?;
+    /// The leaf that will cover the range of the child that the ancestor loses.
+    fn absorbing_leaf<'p>(&self, pool: &'p Pool, ancestor: &Step<'p>) -> Attempt<Optimistic<'p>> {
+        let node = Node::open(ancestor.node.words().slice());
+        let leftwards = ancestor.index > 0;
+        let neighbour = if leftwards { ancestor.index - 1 } else { 1 };
+        let child = step_down(pool, &mut OptimisticAccess, ancestor.node, &node, neighbour)?;
         let level = node.level().saturating_sub(1);
         let start = Start {
             node: child,
             level: Some(level),
         };
-        self.descend_from(pool, &mut Freely, start, 0, |_, node| {
+        self.descend_from(pool, &mut OptimisticAccess, start, 0, |_, node| {
             if leftwards {
                 node.count().saturating_sub(1)
             } else {
@@ -167,7 +168,7 @@ impl Tree {
         if !single {
             return Ok(false);
         }
-        let child = match step_down(pool, &mut Freely, root, &node, 0) {
+        let child = match step_down(pool, &mut OptimisticAccess, root, &node, 0) {
             Err(Restart::Fault(_)) => return Ok(false),
             result => result?,
         };

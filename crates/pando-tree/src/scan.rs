@@ -10,9 +10,9 @@ use std::ops::Bound;
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Marks, Pool};
 
-use crate::approach::{Approach, Freely, insist};
+use crate::access::{Access, OptimisticAccess, retry_then_latch};
 use crate::node::view::Node;
-use crate::overflow::Description;
+use crate::overflow::OverflowHeader;
 use crate::tree::{FrameNode, Tree, damaged};
 
 /// A step ends early behind so many bytes: keys are copied whole, however long their prefix.
@@ -191,7 +191,7 @@ impl LeafCopy {
         } else {
             if slot.is_overflow() {
                 // A torn one is noticed here, not by whoever reads it.
-                Description::read(node, slot)?;
+                OverflowHeader::read(node, slot)?;
             }
             node.append_suffix(slot, &mut self.bytes);
             let end = self.bytes.len();
@@ -242,8 +242,8 @@ impl Tree {
         direction: Direction,
         page: &mut LeafCopy,
     ) -> Attempt<()> {
-        insist(pool, |latched| match latched {
-            None => self.scan_leaf(pool, &mut Freely, bound, direction, page),
+        retry_then_latch(pool, |latched| match latched {
+            None => self.scan_leaf(pool, &mut OptimisticAccess, bound, direction, page),
             Some(latched) => self.scan_leaf(pool, latched, bound, direction, page),
         })
     }
@@ -251,13 +251,13 @@ impl Tree {
     pub(crate) fn scan_leaf<'p>(
         &self,
         pool: &'p Pool,
-        approach: &mut impl Approach<'p>,
+        access: &mut impl Access<'p>,
         bound: ScanBound<'_>,
         direction: Direction,
         page: &mut LeafCopy,
     ) -> Attempt<()> {
         page.clear();
-        let (path, leaf) = self.descend_with_path(pool, approach, |node| {
+        let (path, leaf) = self.descend_with_path(pool, access, |node| {
             let index = child_towards(node, bound, direction);
             match direction {
                 Direction::Forward if index + 1 < node.count() => {
@@ -326,7 +326,7 @@ impl Tree {
             skip,
             most,
         } = ahead;
-        let parent = self.descend(pool, &mut Freely, 1, |_, node| {
+        let parent = self.descend(pool, &mut OptimisticAccess, 1, |_, node| {
             child_towards(node, from, direction)
         })?;
         let node = Node::open(parent.words().slice());

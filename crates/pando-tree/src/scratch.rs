@@ -5,7 +5,7 @@ use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
 use crate::finger::Finger;
 use crate::node::list::RecordList;
-use crate::overflow::Draft;
+use crate::overflow::StagedPages;
 use crate::value::ValueReader;
 
 /// Working memory of changes to the trees of one pool; one for each thread that makes them, reused
@@ -16,7 +16,7 @@ use crate::value::ValueReader;
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) work: Work,
-    pub(crate) draft: Draft,
+    pub(crate) staged: StagedPages,
     pub(crate) old: OldValue,
     pub(crate) pending_frees: Vec<PageId>,
     /// Values, or parts of trees, that were given up since nobody could read which pages they have.
@@ -27,7 +27,7 @@ pub struct Scratch {
 #[derive(Debug, Default)]
 pub(crate) struct OldValue {
     /// Its overflow pages.
-    pub(crate) doomed: Vec<PageId>,
+    pub(crate) to_free: Vec<PageId>,
     /// Its list of chunks; empty when it has none.
     pub(crate) list: Vec<u8>,
     pub(crate) reader: ValueReader,
@@ -41,7 +41,7 @@ pub(crate) struct OldValue {
 
 impl OldValue {
     pub(crate) fn clear(&mut self) {
-        self.doomed.clear();
+        self.to_free.clear();
         self.list.clear();
         self.blamed = None;
         self.is_leaking = false;
@@ -113,7 +113,7 @@ impl Scratch {
 
     /// True when an apply section may end: nothing written or freed half-way.
     pub fn is_finished(&self) -> bool {
-        self.pending_frees.is_empty() && self.draft.description().is_empty()
+        self.pending_frees.is_empty() && self.staged.header().is_empty()
     }
 
     /// Forgets where the last insertion was: the next one may be made to another pool.
@@ -137,7 +137,7 @@ impl Scratch {
 
     /// The list of the chunks of the value that the last change has replaced or removed; empty
     /// when it had none. Nothing names these chunks any more: they are the caller's to free.
-    pub fn take_chunk_list(&mut self) -> Vec<u8> {
+    pub fn take_blob_ref(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.old.list)
     }
 
@@ -164,10 +164,10 @@ impl Scratch {
         self.old.lost.clear();
     }
 
-    /// The doomed pages are named by nothing any more.
-    pub(crate) fn free_doomed(&mut self, pool: &Pool, token: &ApplyToken<'_>) {
+    /// The to be freed pages are named by nothing any more.
+    pub(crate) fn free_old(&mut self, pool: &Pool, token: &ApplyToken<'_>) {
         self.end_old();
-        self.pending_frees.append(&mut self.old.doomed);
+        self.pending_frees.append(&mut self.old.to_free);
         // What has to wait is freed by the caller's try_finish.
         let _later = self.try_finish(pool, token);
     }
@@ -195,7 +195,7 @@ impl Scratch {
     pub fn abandon(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         self.old.clear();
         self.old.lost.clear();
-        self.draft.abandon(&mut self.pending_frees);
+        self.staged.abandon(&mut self.pending_frees);
         self.try_finish(pool, token)
     }
 }

@@ -8,7 +8,7 @@ use pando_format::page::PageKind;
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::node::course::Course;
 use crate::node::edit::{self, Fit};
 use crate::node::list::{Record, RecordList};
@@ -210,7 +210,7 @@ impl Tree {
         work: &mut Work,
     ) -> Attempt<()> {
         let mut parent = None;
-        let leaf = self.descend(pool, &mut Freely, 0, |here, node| {
+        let leaf = self.descend(pool, &mut OptimisticAccess, 0, |here, node| {
             let index = node.child_for(key);
             parent = Some((here, index));
             index
@@ -269,7 +269,7 @@ impl Tree {
     ) -> Attempt<SplitEnd> {
         let key = &work.pending;
         let mut parent = None;
-        let here = self.descend(pool, &mut Freely, level, |here, node| {
+        let here = self.descend(pool, &mut OptimisticAccess, level, |here, node| {
             let index = node.child_for(key);
             parent = Some((here, index));
             index

@@ -6,7 +6,7 @@ use pando_pool::{Attempt, Pool};
 
 use crate::node::check::check_node;
 use crate::node::view::Node;
-use crate::overflow::{Description, collect_ids};
+use crate::overflow::{OverflowHeader, collect_ids};
 use crate::tree::{Tree, counted, damaged};
 
 /// A leaf or inner node, copied out.
@@ -43,19 +43,19 @@ pub struct NodeSummary {
 /// A value in overflow pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverflowRef {
-    description: Description,
+    header: OverflowHeader,
 }
 
 impl OverflowRef {
     /// Bytes of the value.
     pub fn value_bytes(&self) -> usize {
-        self.description.value_bytes
+        self.header.value_bytes
     }
 
     /// Index pages, if it has any.
     pub fn index_pages(&self) -> &[PageId] {
-        if self.description.is_indexed() {
-            self.description.ids()
+        if self.header.is_indexed() {
+            self.header.ids()
         } else {
             &[]
         }
@@ -109,11 +109,11 @@ impl Tree {
             }
             if inner {
                 summary.children.push(node.child(index).page());
-            } else if let Some(description) = Some(node.slot(index))
+            } else if let Some(header) = Some(node.slot(index))
                 .filter(|slot| slot.is_overflow())
-                .and_then(|slot| Description::read(&node, slot))
+                .and_then(|slot| OverflowHeader::read(&node, slot))
             {
-                summary.overflow.push(OverflowRef { description });
+                summary.overflow.push(OverflowRef { header });
             }
         }
         seen.validate()?;
@@ -127,10 +127,7 @@ impl Tree {
     /// [`pando_pool::Restart`].
     pub fn try_overflow_ids(&self, pool: &Pool, value: &OverflowRef) -> Attempt<Vec<PageId>> {
         let mut ids = Vec::new();
-        counted(
-            pool,
-            collect_ids(pool, self.id, &value.description, &mut ids),
-        )?;
+        counted(pool, collect_ids(pool, self.id, &value.header, &mut ids))?;
         Ok(ids)
     }
 }

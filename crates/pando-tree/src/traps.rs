@@ -1,6 +1,6 @@
 //! What can happen between two steps of a reader: each trap at every step, one at a time.
 //!
-//! A reader comes by its nodes through an [`Approach`]; the one of these tests does something to
+//! A reader comes by its nodes through an [`Access`]; the one of these tests does something to
 //! the tree just before or just after a node is looked up. The reader may answer as of before or
 //! after it, or start again; it never finds damage, and never panics.
 
@@ -21,7 +21,7 @@ use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::gate::GateGuard;
 
-use crate::approach::{Approach, Freely};
+use crate::access::{Access, OptimisticAccess};
 use crate::node::check::{check_page, prepare_image};
 use crate::node::view::Node;
 use crate::remove::LeafFill;
@@ -125,10 +125,10 @@ impl Rig {
         }
     }
 
-    fn get<'p>(&'p self, approach: &mut impl Approach<'p>, key: &[u8]) -> Attempt<Option<Vec<u8>>> {
+    fn get<'p>(&'p self, access: &mut impl Access<'p>, key: &[u8]) -> Attempt<Option<Vec<u8>>> {
         let (mut reader, mut out) = (ValueReader::new(), Vec::new());
         let copy = Some((&mut reader, &mut out));
-        let lookup = self.tree.get(&self.pool, approach, key, copy)?;
+        let lookup = self.tree.get(&self.pool, access, key, copy)?;
         Ok(lookup.found.then_some(out))
     }
 
@@ -188,7 +188,7 @@ impl<F> Meddling<F> {
     }
 }
 
-impl<'p, F: FnMut(PageId)> Approach<'p> for Meddling<F> {
+impl<'p, F: FnMut(PageId)> Access<'p> for Meddling<F> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let now = self.looks.get() == self.at;
         self.looks.set(self.looks.get() + 1);
@@ -209,8 +209,8 @@ fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
     for at in 0..LEVELS {
         for before in [true, false] {
             let rig = Rig::new();
-            let mut approach = Meddling::new(at, before, |_| what(&rig));
-            match rig.get(&mut approach, wanted) {
+            let mut access = Meddling::new(at, before, |_| what(&rig));
+            match rig.get(&mut access, wanted) {
                 Ok(found) => assert!(
                     answers.contains(&found.as_deref()),
                     "look-up {at}: {} bytes",
@@ -220,7 +220,7 @@ fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
                 Err(other) => panic!("look-up {at}: {other:?}"),
             }
             // The next attempt answers.
-            let now = rig.get(&mut Freely, wanted).unwrap();
+            let now = rig.get(&mut OptimisticAccess, wanted).unwrap();
             assert_eq!(now.as_deref(), answers[1]);
         }
     }
@@ -248,7 +248,7 @@ fn a_tree_that_is_emptied_and_grown_again_is_read_as_it_was_or_is() {
         for number in 0..KEYS {
             rig.remove(&key(number));
         }
-        assert!(rig.get(&mut Freely, &key(211)).unwrap().is_none());
+        assert!(rig.get(&mut OptimisticAccess, &key(211)).unwrap().is_none());
         rig.fill();
     });
 }
@@ -394,29 +394,32 @@ fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
         let page = [rig.tree.root, rig.leaf_of(&wanted)][at];
         let sound = rig.words(page);
         let words = torn(&sound, &mut random);
-        let mut approach = Meddling::new(at, false, |seen| {
+        let mut access = Meddling::new(at, false, |seen| {
             assert_eq!(seen, page);
             rig.overwrite(page, &words);
         });
         let bound = Bound::Included(&wanted[..]);
         let result = match round % 4 {
-            0 => rig.get(&mut approach, &wanted).map(drop),
-            1 => rig.tree.locate(&rig.pool, &mut approach, &wanted).map(drop),
+            0 => rig.get(&mut access, &wanted).map(drop),
+            1 => rig.tree.locate(&rig.pool, &mut access, &wanted).map(drop),
             2 => {
                 let forward = Direction::Forward;
                 rig.tree
-                    .scan_leaf(&rig.pool, &mut approach, bound, forward, &mut copy)
+                    .scan_leaf(&rig.pool, &mut access, bound, forward, &mut copy)
             }
             _ => {
                 let backward = Direction::Backward;
                 rig.tree
-                    .scan_leaf(&rig.pool, &mut approach, bound, backward, &mut copy)
+                    .scan_leaf(&rig.pool, &mut access, bound, backward, &mut copy)
             }
         };
         assert_eq!(result, Err(Restart::Conflict), "round {round}");
         rig.overwrite(page, &sound);
     }
     for number in 0..KEYS {
-        assert_eq!(rig.get(&mut Freely, &key(number)), Ok(Some(value(number))));
+        assert_eq!(
+            rig.get(&mut OptimisticAccess, &key(number)),
+            Ok(Some(value(number)))
+        );
     }
 }

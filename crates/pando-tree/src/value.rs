@@ -1,7 +1,7 @@
 //! Reading a value in overflow pages, piece by piece, over restarts.
 //!
 //! What was copied counts as long as the leaf is unchanged: same page, frame and version, same
-//! description. The leaf is validated last.
+//! overflow header. The leaf is validated last.
 
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, TreeId};
@@ -9,7 +9,7 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::node::text;
 use crate::node::view::Node;
-use crate::overflow::{Description, payload_bytes_max, read_index};
+use crate::overflow::{OverflowHeader, payload_bytes_max, read_index};
 use crate::word::load;
 
 /// Most pages that are asked for at once.
@@ -33,7 +33,7 @@ struct Source {
     leaf: PageId,
     frame_hint: u32,
     version: u64,
-    description: Description,
+    header: OverflowHeader,
 }
 
 impl ValueReader {
@@ -42,25 +42,25 @@ impl ValueReader {
         Self::default()
     }
 
-    /// Replaces `out` by the value that `description`, read from `leaf`, stands for.
+    /// Replaces `out` by the value that `overflow header`, read from `leaf`, stands for.
     pub(crate) fn read(
         &mut self,
         pool: &Pool,
         tree: TreeId,
         leaf: &Optimistic<'_>,
-        description: &Description,
+        header: &OverflowHeader,
         out: &mut Vec<u8>,
     ) -> Attempt<()> {
-        self.begin(leaf, description)?;
+        self.begin(leaf, header)?;
         let result = self
-            .read_ids(pool, tree, description)
-            .and_then(|()| self.copy_pages(pool, tree, description));
+            .read_ids(pool, tree, header)
+            .and_then(|()| self.copy_pages(pool, tree, header));
         // Whatever went wrong counts only if the leaf still names these pages.
         leaf.validate()?;
         result?;
         debug_assert_eq!(
             self.buffer.len(),
-            description.value_bytes,
+            header.value_bytes,
             "a value of another length"
         );
         std::mem::swap(out, &mut self.buffer);
@@ -68,13 +68,13 @@ impl ValueReader {
         Ok(())
     }
 
-    fn begin(&mut self, leaf: &Optimistic<'_>, description: &Description) -> Attempt<()> {
+    fn begin(&mut self, leaf: &Optimistic<'_>, header: &OverflowHeader) -> Attempt<()> {
         self.wanted.clear();
         let source = Source {
             leaf: leaf.page(),
             frame_hint: leaf.hint(),
             version: leaf.version(),
-            description: *description,
+            header: *header,
         };
         if self.source != Some(source) {
             // Lengths are trusted from here on.
@@ -83,32 +83,31 @@ impl ValueReader {
             self.ids.clear();
             self.pages_copied = 0;
             self.buffer.clear();
-            self.buffer
-                .reserve(description.value_bytes.next_multiple_of(8));
+            self.buffer.reserve(header.value_bytes.next_multiple_of(8));
         }
         Ok(())
     }
 
-    fn read_ids(&mut self, pool: &Pool, tree: TreeId, description: &Description) -> Attempt<()> {
-        if self.ids.len() == description.pages {
+    fn read_ids(&mut self, pool: &Pool, tree: TreeId, header: &OverflowHeader) -> Attempt<()> {
+        if self.ids.len() == header.pages {
             return Ok(());
         }
         self.ids.clear();
-        if !description.is_indexed() {
-            self.ids.extend_from_slice(description.ids());
+        if !header.is_indexed() {
+            self.ids.extend_from_slice(header.ids());
             return Ok(());
         }
-        for page in description.ids() {
+        for page in header.ids() {
             match read_index(pool, tree, *page, &mut self.ids) {
                 Err(Restart::Fault(page)) => self.wanted.push(page),
                 result => result?,
             }
         }
         self.fault()?;
-        if self.ids.len() == description.pages {
+        if self.ids.len() == header.pages {
             Ok(())
         } else {
-            let page = description.ids()[0];
+            let page = header.ids()[0];
             Err(Restart::Damaged(page, "indexes too few or too many pages"))
         }
     }
@@ -120,9 +119,9 @@ impl ValueReader {
         }
     }
 
-    fn copy_pages(&mut self, pool: &Pool, tree: TreeId, description: &Description) -> Attempt<()> {
+    fn copy_pages(&mut self, pool: &Pool, tree: TreeId, header: &OverflowHeader) -> Attempt<()> {
         let capacity = payload_bytes_max(pool.page_size());
-        while self.pages_copied < description.pages {
+        while self.pages_copied < header.pages {
             let page = self.ids[self.pages_copied];
             let seen = match pool.optimistic(page, 0) {
                 Err(Restart::Fault(page)) => {
@@ -132,7 +131,7 @@ impl ValueReader {
                 result => result?,
             };
             let begin = self.pages_copied * capacity;
-            let expected = capacity.min(description.value_bytes - begin);
+            let expected = capacity.min(header.value_bytes - begin);
             let words = seen.words().slice();
             let node = Node::open(words);
             let payload = (load(words, WORD_PAYLOAD) & 0xFFFF_FFFF) as usize;

@@ -22,8 +22,8 @@ use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
 use crate::state::loads::Loads;
 use crate::state::read_bounds::ReadBounds;
-use crate::state::sparse_leaves::SparseLeaves;
-use crate::state::wishes::Reads;
+use crate::state::read_requests::Reads;
+use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
 
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     pub(crate) stripes: Stripes,
     pub(crate) pin_budget: PinBudget,
     pub(crate) jobs: Jobs,
-    pub(crate) sparse_leaves: SparseLeaves,
+    pub(crate) underfull_leaves: UnderfullLeaves,
     pub(crate) checkpoint: CheckpointState,
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
@@ -99,7 +99,7 @@ impl Engine {
             stripes: Stripes::new(hash_key[0]),
             pin_budget: PinBudget::new(store.pool.frames()),
             jobs: Jobs::default(),
-            sparse_leaves: SparseLeaves::default(),
+            underfull_leaves: UnderfullLeaves::default(),
             read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
             compacting: Mutex::new(Rank::Compacting, ()),
             fetchers: Fetchers::default(),

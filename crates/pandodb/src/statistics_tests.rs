@@ -11,7 +11,7 @@ use pando_format::page::PageKind;
 use pando_format::{Extent, FrameIndex, Lsn, PageId};
 use pando_pool::{Resource, Restart};
 use pando_space::{Space, SpaceOptions};
-use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
+use pando_stats::{Layer, Measure, Statistics, Ticker, Totals};
 use pando_sync::{Arc, thread, time};
 use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
@@ -89,7 +89,7 @@ fn cold() -> Place {
     cold_with(b"value", &options())
 }
 
-fn counts(db: &Db) -> (Snapshot, Vec<u64>) {
+fn counts(db: &Db) -> (Totals, Vec<u64>) {
     let count = |measure: &Measure| db.histogram(*measure).count();
     (db.statistics(), Measure::ALL.iter().map(count).collect())
 }

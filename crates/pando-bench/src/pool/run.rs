@@ -52,7 +52,7 @@ fn run_one(
         rate: None,
         call_ops: 1,
     };
-    let statistics = || pages.pool.statistics().snapshot();
+    let statistics = || pages.pool.statistics().totals();
     let mut before = statistics();
     let mut measuring = || before = statistics();
     let depth = options.queue_depth;

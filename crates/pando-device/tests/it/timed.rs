@@ -6,7 +6,7 @@ use pando_device::{
     AnyDevice, AnyFile, Channel, ChannelOptions, Completion, Create, Device, File, InjectorDevice,
     IoBuf, MemoryDevice, OpenOptions,
 };
-use pando_stats::{Layer, Measure, Snapshot, Statistics, Ticker};
+use pando_stats::{Layer, Measure, Statistics, Ticker, Totals};
 use pando_sync::Arc;
 
 struct Rig {
@@ -34,7 +34,7 @@ fn rig() -> Rig {
 
 impl Rig {
     /// What `run` counts, and how many values it adds to each measure.
-    fn counted(&self, run: impl FnOnce(&Self)) -> (Snapshot, Vec<u64>) {
+    fn counted(&self, run: impl FnOnce(&Self)) -> (Totals, Vec<u64>) {
         let measured = || -> Vec<u64> {
             let of = |measure: &Measure| self.statistics.histogram(*measure).count();
             Measure::ALL.iter().map(of).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pando_stats::{Snapshot, Ticker};
+use pando_stats::{Ticker, Totals};
 use pando_sync::time::Instant;
 
 /// Moments that are remembered; two neighbours are at least half a second apart.
@@ -41,7 +41,7 @@ impl Default for Rates {
 
 impl Rates {
     /// Remembers `totals`, the counts at `at`, in place of the oldest ones.
-    pub(crate) fn remember(&mut self, at: Instant, totals: &Snapshot) {
+    pub(crate) fn remember(&mut self, at: Instant, totals: &Totals) {
         if self.moments.len() == MOMENTS {
             self.moments.pop_front();
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pando_stats::{Snapshot, Statistics, Ticker};
+use pando_stats::{Statistics, Ticker, Totals};
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Instant;
 use pando_sync::{Mutex, Rank};
@@ -42,7 +42,7 @@ impl ServerStatistics {
     }
 
     /// Counts since the last reset.
-    pub(crate) fn counts(&self) -> Snapshot {
+    pub(crate) fn counts(&self) -> Totals {
         self.counts.snapshot()
     }
 

@@ -114,7 +114,7 @@ fn what_is_kept_ready_is_free_to_all_who_need_it() {
 }
 
 #[test]
-fn a_run_on_a_shelf_is_found_when_there_is_no_other() {
+fn a_run_on_a_magazine_is_found_when_there_is_no_other() {
     let space = space(100_000, 1);
     assert_eq!(space.allocate(1, None), Some(extent(0, 1)));
     let ready = space.ready_blocks() as u32;

@@ -103,9 +103,9 @@ fn no_block_has_two_owners_without_room() {
     check(700, 2, 8, 20_000);
 }
 
-/// Single blocks come from shelves, and are taken back from there at the end.
+/// Single blocks come from magazines, and are taken back from there at the end.
 #[test]
-fn no_block_is_lost_or_owned_twice_on_shelves() {
+fn no_block_is_lost_or_owned_twice_on_magazines() {
     let blocks = 5 * REGION_BLOCKS + 77;
     let space = Space::new(u64::from(blocks), SpaceOptions::default());
     let oracle = Oracle::new(blocks);

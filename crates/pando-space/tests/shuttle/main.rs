@@ -1,5 +1,6 @@
-//! Shelves under random schedules, with more threads and longer runs than the models of loom have:
-//! build with `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to it.
+//! Magazines under random schedules, with more threads and longer runs than the models of loom
+//! have: build with `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to
+//! it.
 
 #![cfg(pando_shuttle)]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -83,8 +84,8 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(test, SCHEDULES);
 }
 
-/// They never hold all of it, so each single block that is asked for is there: on the shelf of one
-/// of two cores, on its way there or back, or in the bitmap.
+/// They never hold all of it, so each single block that is asked for is there: on the magazine of
+/// one of two cores, on its way there or back, or in the bitmap.
 #[test]
 fn no_block_is_refused_while_one_is_left() {
     check(|| {
@@ -144,7 +145,7 @@ fn all_blocks_are_taken_before_one_is_refused() {
     });
 }
 
-/// A reservation is kept though others fill shelves from what is left.
+/// A reservation is kept though others fill magazines from what is left.
 #[test]
 fn what_is_reserved_is_there() {
     check(|| {

@@ -1,7 +1,7 @@
 //! What a page that came from the device must satisfy before anything descends through it, and
 //! what its image on the way there must not hold.
 
-use pando_format::chunks::ChunkList;
+use pando_format::chunks::BlobRef;
 use pando_format::page::{
     HEADER_BYTES, HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW, WORD_KIND,
     WORD_PAYLOAD,
@@ -12,7 +12,7 @@ use pando_pool::ImageFacts;
 use super::search::compare_slots;
 use super::slot::Slot;
 use super::view::{LEVEL_MAX, Node};
-use crate::overflow::Description;
+use crate::overflow::OverflowHeader;
 use crate::word::{Word, load};
 
 /// Words of the largest page, as bits.
@@ -115,8 +115,8 @@ fn check_entries<W: Word>(
             return Err("has keys out of order");
         }
         last = Some(slot);
-        if slot.is_overflow() && Description::read(node, slot).is_none() {
-            return Err("has an impossible description of overflow pages");
+        if slot.is_overflow() && OverflowHeader::read(node, slot).is_none() {
+            return Err("has an impossible header of overflow pages");
         }
         if slot.is_chunked() && !slot.is_overflow() {
             check_list(node, slot)?;
@@ -130,7 +130,7 @@ fn check_entries<W: Word>(
 fn check_list<W: Word>(node: &Node<'_, W>, slot: Slot) -> Result<(), &'static str> {
     let mut list = Vec::new();
     node.append_value(slot, &mut list);
-    match ChunkList::decode(&list) {
+    match BlobRef::decode(&list) {
         Ok(_) => Ok(()),
         Err(_) => Err("has an impossible list of chunks"),
     }

@@ -16,7 +16,7 @@ use crate::word::{Store, Word};
 pub struct Record<'a> {
     /// Its whole key.
     pub key: &'a [u8],
-    /// Its value, or the description of its overflow pages; empty in inner nodes.
+    /// Its value, or the overflow header of its overflow pages; empty in inner nodes.
     pub value: &'a [u8],
     /// Flags of the slot.
     pub flags: u64,

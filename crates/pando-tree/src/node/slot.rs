@@ -79,7 +79,7 @@ impl Slot {
         self.0 & SLOT_CHUNKED != 0
     }
 
-    /// True when the record holds the value itself: no description of overflow pages, no list.
+    /// True when the record holds the value itself: no overflow header of overflow pages, no list.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.0 & (SLOT_OVERFLOW | SLOT_CHUNKED) == 0

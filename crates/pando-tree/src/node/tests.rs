@@ -15,7 +15,7 @@ use super::edit::{self, Fit};
 use super::list::{Record, RecordList};
 use super::search::{Spot, compare_slots};
 use super::view::{self, ChildWord, Node};
-use crate::overflow::Description;
+use crate::overflow::OverflowHeader;
 use crate::word::Store;
 
 const PAGE_SIZES: [usize; 3] = [4096, 16384, 65536];
@@ -359,7 +359,7 @@ fn exercise(words: &[u64], random: &mut Rng) {
         out.clear();
         node.append_value(slot, &mut out);
         assert!(out.len() <= words.len() * 8);
-        let _none = Description::read(&node, slot);
+        let _none = OverflowHeader::read(&node, slot);
     }
     let mut bytes = image(words);
     let _wrong = check_page(&bytes);
@@ -449,8 +449,8 @@ fn images_hold_no_hints_and_tell_what_they_name() {
     assert!(prepare_image(&mut image(&leaf)).names_pages);
     assert_eq!(check_page(&image(&leaf)), Ok(()));
     let node = Node::open(&leaf);
-    let description = Description::read(&node, node.slot(1)).unwrap();
-    assert_eq!(description.ids(), [PageId(8), PageId(9)]);
+    let header = OverflowHeader::read(&node, node.slot(1)).unwrap();
+    assert_eq!(header.ids(), [PageId(8), PageId(9)]);
     // 5000 bytes need two pages of 4 KiB, not one.
     let mut wrong = leaf.clone();
     wrong[..].store(node.slot(1).value_start(), 5000 | 1 << 32);
@@ -521,9 +521,7 @@ fn every_kind_of_damage_is_refused() {
     refuse("key that is too long", &|page| page[slot(1)] |= 0xFFFF);
     refuse("reserved flags", &|page| page[slot(1)] |= 1 << 16);
     refuse("list of chunks", &|page| page[slot(1)] |= 1 << 18);
-    refuse("description of overflow", &|page| {
-        page[slot(1)] |= SLOT_OVERFLOW
-    });
+    refuse("header of overflow", &|page| page[slot(1)] |= SLOT_OVERFLOW);
     let bytes = image(&sound);
     assert!(check_page(&bytes[..4000]).is_err());
 }

@@ -160,7 +160,7 @@ impl<'a, W: Word> Node<'a, W> {
 
     /// True when less than a quarter of the page is in use: it may be merged with a neighbour.
     #[inline]
-    pub fn is_thin(&self) -> bool {
+    pub fn is_underfull(&self) -> bool {
         self.free_bytes() > self.words.len() * 6
     }
 
@@ -194,7 +194,7 @@ impl<'a, W: Word> Node<'a, W> {
         ChildWord(load(self.words, self.slot_word(index) + 1))
     }
 
-    /// Bytes of the value behind `slot` (of its description, when it overflows).
+    /// Bytes of the value behind `slot` (of its overflow header, when it overflows).
     #[inline]
     pub fn value_bytes(&self, slot: Slot) -> usize {
         if self.is_inner() {

@@ -313,7 +313,7 @@ fn a_tree_larger_than_its_pool_holds_what_a_map_holds() {
         .drive(|| {
             let scratch = &mut session.scratch;
             rig.tree
-                .try_dismantle(&rig.pool, &rig.pool.apply_token(&enter(&rig.pool)), scratch)
+                .try_free_leftmost(&rig.pool, &rig.pool.apply_token(&enter(&rig.pool)), scratch)
         })
         .done
     {
@@ -475,7 +475,7 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
         leaves += 1;
     };
     for (key, value) in entries {
-        let mut description = Vec::new();
+        let mut header = Vec::new();
         let filling = if filler.takes(key.len(), value.len()) {
             if !filler.has_room(key, value.len()) {
                 end_leaf(&mut filler, &mut session, &mut ids);
@@ -483,10 +483,10 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
             Filling::Value(value)
         } else {
             let page_size = rig.pool.page_size();
-            if !filler.has_room(key, overflow::description_bytes(page_size, value.len())) {
+            if !filler.has_room(key, overflow::overflow_header_bytes(page_size, value.len())) {
                 end_leaf(&mut filler, &mut session, &mut ids);
             }
-            overflow::lay_out(page_size, value, &mut description, |kind, payload| {
+            overflow::lay_out(page_size, value, &mut header, |kind, payload| {
                 let lay_out = |bytes: &mut [[u8; 8]], page| {
                     overflow::fill_page(bytes, page, rig.tree.id, kind, payload);
                 };
@@ -494,10 +494,10 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
             })
             .unwrap();
             assert_eq!(
-                description.len(),
-                overflow::description_bytes(page_size, value.len())
+                header.len(),
+                overflow::overflow_header_bytes(page_size, value.len())
             );
-            Filling::Overflow(&description)
+            Filling::Overflow(&header)
         };
         assert!(filler.try_push(key, filling));
     }
@@ -512,7 +512,7 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let token = rig.pool.apply_token(&inside);
     loop {
         let scratch = &mut session.scratch;
-        let step = rig.drive(|| rig.tree.try_dismantle(&rig.pool, &token, scratch));
+        let step = rig.drive(|| rig.tree.try_free_leftmost(&rig.pool, &token, scratch));
         rig.drive(|| session.scratch.try_finish(&rig.pool, &token));
         if step.done {
             break;

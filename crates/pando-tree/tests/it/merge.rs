@@ -1,4 +1,4 @@
-//! Thin nodes and their neighbours.
+//! Underfull nodes and their neighbours.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -122,11 +122,11 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
         rig.insert(&mut session, &key, &value);
         model.insert(key, value);
     }
-    let mut doomed: Vec<_> = model.keys().cloned().collect();
-    random.shuffle(&mut doomed);
-    doomed.truncate(2700);
+    let mut to_free: Vec<_> = model.keys().cloned().collect();
+    random.shuffle(&mut to_free);
+    to_free.truncate(2700);
     let mut noted = Vec::new();
-    for key in &doomed {
+    for key in &to_free {
         model.remove(key);
         if remove(&rig, &mut session, key) != LeafFill::Enough {
             noted.push(key);
@@ -281,7 +281,7 @@ fn two_leaves_that_would_fill_more_than_three_quarters_stay_apart() {
         .collect();
     assert_eq!(
         notes,
-        [LeafFill::Thin; 2],
+        [LeafFill::Underfull; 2],
         "below a quarter, below an eighth"
     );
     assert_eq!(check_tree(&rig).leaves, 2);
@@ -306,7 +306,7 @@ fn a_root_is_never_called_thin() {
 }
 
 #[test]
-fn one_look_goes_on_until_the_leaf_is_thin_no_more() {
+fn one_look_goes_on_until_the_leaf_is_underfull_no_more() {
     let rig = Rig::new(4096, 256);
     let mut session = Session::default();
     for n in 0..600u32 {

@@ -232,7 +232,7 @@ fn a_dropped_tree_gives_all_its_pages_back() {
     loop {
         let step = rig.change(|token| {
             rig.tree
-                .try_dismantle(&rig.pool, token, &mut session.scratch)
+                .try_free_leftmost(&rig.pool, token, &mut session.scratch)
         });
         rig.change(|token| session.scratch.try_finish(&rig.pool, token));
         freed += step.pages_freed as usize;
@@ -393,7 +393,7 @@ fn a_leaf_with_keys_of_another_place_is_not_split() {
 }
 
 #[test]
-fn thin_leaves_in_each_others_place_are_not_merged() {
+fn underfull_leaves_in_each_others_place_are_not_merged() {
     let (rig, mut session) = with_swapped_leaves(&[9, 10, 11, 13, 14, 15], 8, 12);
     let (inside, scratch) = (enter(&rig.pool), &mut session.scratch);
     let token = rig.pool.apply_token(&inside);
@@ -426,7 +426,7 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
     while rig.pages_used() > 2 {
         rig.change(|token| {
             rig.tree
-                .try_dismantle(&rig.pool, token, &mut session.scratch)
+                .try_free_leftmost(&rig.pool, token, &mut session.scratch)
         });
         rig.change(|token| session.scratch.try_finish(&rig.pool, token));
     }
@@ -437,10 +437,10 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
     assert_eq!(images.len(), 2);
     let last = rig.change(|token| {
         rig.tree
-            .try_dismantle(&rig.pool, token, &mut session.scratch)
+            .try_free_leftmost(&rig.pool, token, &mut session.scratch)
     });
     assert!(last.done);
-    // A note of a sparse leaf, or a compaction, may come later than this.
+    // A note of an underfull leaf, or a compaction, may come later than this.
     let marks = Marks {
         lsn: Lsn(0),
         multi_lsn: Lsn(0),

@@ -394,7 +394,7 @@ fn leaves_to_merge() -> Arc<Rig> {
 }
 
 #[test]
-fn keys_are_neither_lost_nor_seen_twice_while_thin_leaves_are_merged() {
+fn keys_are_neither_lost_nor_seen_twice_while_underfull_leaves_are_merged() {
     check(|| {
         let rig = leaves_to_merge();
         let (remover, writer, reader) = (rig.clone(), rig.clone(), rig.clone());

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use pando_device::AnyDevice;
 use pando_format::{Epoch, Lsn};
-use pando_stats::{Histogram, Measure, Sampled, Snapshot};
+use pando_stats::{Histogram, Measure, Sampled, Totals};
 use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank, time};
 use pando_wal::Acknowledge;
@@ -336,7 +336,7 @@ impl Db {
     }
 
     /// All counters since the store was opened, or since [`Db::reset_statistics`].
-    pub fn statistics(&self) -> Snapshot {
+    pub fn statistics(&self) -> Totals {
         self.engine().store.statistics.snapshot()
     }
 

@@ -262,7 +262,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
             (&end.bound, table.state.tree())
     {
         // Perhaps emptied before a crash, when nobody could take it out any more.
-        if engine.sparse_leaves.push(tree, key, LeafFill::Empty) {
+        if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
             engine.store.space.growth.notify_all();
         }
     }

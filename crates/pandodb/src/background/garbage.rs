@@ -80,7 +80,7 @@ impl Engine {
             };
             let ended = match garbage {
                 Garbage::Tree(tree) => {
-                    let done = self.dismantle(tree, &key, scratch)?;
+                    let done = self.free_leftmost(tree, &key, scratch)?;
                     if done {
                         self.loads.forget(tree.id);
                     }
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
-    fn dismantle(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+    fn free_leftmost(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
         // In the gate: a batch that drops a table makes the row first.
         let is_named = self.in_gate(0, |engine, _| {
             Ok(engine.store.tables.of_tree(tree.id).is_some())
@@ -122,7 +122,7 @@ impl Engine {
             if !self.has_room() {
                 return Ok(false);
             }
-            if self.dismantle_step(tree, key, scratch)? {
+            if self.free_tree_step(tree, key, scratch)? {
                 return Ok(true);
             }
         }
@@ -131,10 +131,10 @@ impl Engine {
 
     /// Frees one leaf of `tree`, or one value in chunks; with the last leaf its row. True if
     /// nothing is left.
-    fn dismantle_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+    fn free_tree_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
         let (mut lost, mut tries) = (None, 0);
         loop {
-            let step = self.dismantle_once(tree, key, lost, scratch);
+            let step = self.free_tree_once(tree, key, lost, scratch);
             let page = match &step {
                 Err(Error::CorruptPage { page, .. }) if lost.is_none() => *page,
                 _ => return step,
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    fn dismantle_once(
+    fn free_tree_once(
         &self,
         tree: Tree,
         key: &[u8],
@@ -162,8 +162,8 @@ impl Engine {
     ) -> Result<bool> {
         self.in_gate(STEP_PAGES, |engine, token| {
             let step = match lost {
-                None => tree.try_dismantle(&engine.store.pool, token, scratch)?,
-                Some(lost) => tree.try_dismantle_lost(&engine.store.pool, token, lost, scratch)?,
+                None => tree.try_free_leftmost(&engine.store.pool, token, scratch)?,
+                Some(lost) => tree.try_free_lost(&engine.store.pool, token, lost, scratch)?,
             };
             engine
                 .store
@@ -255,7 +255,7 @@ impl Engine {
     fn note_row(&self, key: &[u8], fill: LeafFill) {
         if fill != LeafFill::Enough {
             // The thread that is woken for it is this one.
-            let _wake = self.sparse_leaves.push(GARBAGE, key, fill);
+            let _wake = self.underfull_leaves.push(GARBAGE, key, fill);
         }
     }
 
@@ -389,7 +389,7 @@ mod tests {
         let (engine, tree) = (db.engine(), table.state.tree().unwrap());
         let free = || {
             let key = garbage_key(engine.log.applied(), 0);
-            engine.dismantle(tree, &key, &mut Scratch::new())
+            engine.free_leftmost(tree, &key, &mut Scratch::new())
         };
         assert!(free().unwrap_err().is_corruption());
         assert_eq!(table.get(b"key").unwrap().unwrap(), b"value");

@@ -1,4 +1,4 @@
-//! Background work on trees: sparse leaves are taken out or merged with a neighbour, garbage is
+//! Background work on trees: underfull leaves are taken out or merged with a neighbour, garbage is
 //! freed (see `garbage`), the data file grows. A step is one apply section; nothing of it is
 //! logged.
 
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::pages::store::pause;
 use crate::space::reservations::BlockReservation;
 
-/// Sparse leaves that are looked at before the thread looks for other work.
-const SPARSE_STEPS: usize = 256;
+/// Underfull leaves that are looked at before the thread looks for other work.
+const UNDERFULL_STEPS: usize = 256;
 /// Pages that the removal of an empty leaf makes dirty at most: the node that loses a child and
 /// the heir of the leaf; and as many to spare.
 const REMOVAL_PAGES: u64 = 4;
@@ -74,7 +74,7 @@ impl Engine {
             self.store.space.growth.register(&thread_waker());
             self.store.registry.work.register(&thread_waker());
             // Once more, for what came between the last look and the registration.
-            let came = !self.sparse_leaves.is_empty() && self.store.check_poison().is_ok()
+            let came = !self.underfull_leaves.is_empty() && self.store.check_poison().is_ok()
                 || self.store.registry.is_wanted()
                     && (idle || self.store.registry.wanted() != wanted)
                 || self.store.space.is_wanted();
@@ -85,21 +85,21 @@ impl Engine {
         }
     }
 
-    /// Takes sparse leaves out that are noted, or merges them, a number at a time. True if there
+    /// Takes underfull leaves out that are noted, or merges them, a number at a time. True if there
     /// may be more.
     fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
-        for step in 0..SPARSE_STEPS {
+        for step in 0..UNDERFULL_STEPS {
             // One at least, however often writers want blocks.
             if step > 0 && self.store.space.is_wanted() {
                 return Ok(true);
             }
-            let Some((tree, key)) = self.sparse_leaves.pop() else {
+            let Some((tree, key)) = self.underfull_leaves.pop() else {
                 return Ok(false);
             };
             let room = match self.wait_for_room_to_remove() {
                 RemovalRoom::Reserved(room) => room,
                 RemovalRoom::Later => {
-                    self.sparse_leaves.put_back((tree, key));
+                    self.underfull_leaves.put_back((tree, key));
                     return Ok(true);
                 }
                 // The leaf stays as it is; who scans it notes it again.
@@ -113,7 +113,7 @@ impl Engine {
                 continue;
             }
             let Some(_reservation) = self.wait_for_room_to_merge() else {
-                self.sparse_leaves.put_back((tree, key));
+                self.underfull_leaves.put_back((tree, key));
                 return Ok(true);
             };
             self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, token| {
@@ -127,7 +127,7 @@ impl Engine {
     fn leave_damaged<T>(&self, worked: Result<T>) -> Result<Option<T>> {
         match worked {
             Err(error) if error.is_corruption() => {
-                tracing::error!(%error, "sparse leaves beside it stay as they are");
+                tracing::error!(%error, "underfull leaves beside it stay as they are");
                 Ok(None)
             }
             other => other.map(Some),
@@ -142,7 +142,7 @@ impl Engine {
             Restart::Fault(_) => Ok(()),
             other => Err(other),
         };
-        while let Some((tree, key)) = self.sparse_leaves.pop() {
+        while let Some((tree, key)) = self.underfull_leaves.pop() {
             let Some(_room) = self.room_to_remove() else {
                 return Ok(());
             };

@@ -1,16 +1,19 @@
 //! Who reads chunks, and which; and whether there is something to free (decision 052).
 //!
-//! A reader registers the LSN up to which everything is applied, takes the list from its leaf, and
-//! names the chunks of the list in place of the LSN: from then on it keeps those and nothing else.
-//! A row of the garbage table with LSN r names chunks of a list that the batch of r replaced, in
-//! the same apply section and before it made the row. The task that frees reads the row first,
-//! then what is here. It leaves the row if somebody who looks has registered before r, and the
-//! chunks that somebody has named:
+//! A reader registers the LSN up to which everything is applied, takes the blob reference from its
+//! leaf, and names the chunks of the blob reference in place of the LSN: from then on it keeps
+//! those and nothing else. A row of the garbage table with LSN r names chunks of a blob reference
+//! that the batch of r replaced, in the same apply section and before it made the row. The task
+//! that frees reads the row first, then what is here. It leaves the row if somebody who looks has
+//! registered before r, and the chunks that somebody has named:
 //!
-//! - A reader that registers behind this finds a leaf that does not name the list any more.
+//! - A reader that registers behind this finds a leaf that does not name the blob reference any
+//!   more.
 //! - A reader that registered before it, at A >= r, looked at its leaf when r was applied.
-//! - One that registered at A < r and is still looking may find the list, and keeps the row.
-//! - One that has its list has named the chunks, under the lock under which it ceased to look.
+//! - One that registered at A < r and is still looking may find the blob reference, and keeps the
+//!   row.
+//! - One that has its blob reference has named the chunks, under the lock under which it ceased to
+//!   look.
 //!
 //! The same holds for rows that are made when a dropped tree is taken apart: their LSN is at least
 //! that of the drop, which readers at or behind it notice.
@@ -30,7 +33,7 @@ use rapidhash::fast::RandomState;
 /// Readers of chunks, and the counts that tell the maintenance thread of work.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    /// Guarded by its lock, which is held for one list or one row.
+    /// Guarded by its lock, which is held for one blob reference or one row.
     readers: Mutex<Readers>,
     /// How often something became garbage, or could be freed since a reader has gone.
     wanted: AtomicU64,
@@ -56,7 +59,7 @@ enum Name {
 
 #[derive(Debug, Default)]
 struct Readers {
-    /// How many look for a list, by the LSN at which they began.
+    /// How many look for a blob reference, by the LSN at which they began.
     looking: BTreeMap<Lsn, u32>,
     /// A row was left since somebody looked.
     is_look_awaited: bool,
@@ -298,7 +301,8 @@ impl Readers {
 }
 
 impl Look {
-    /// The look has found a list of these chunks: they are kept from here on, and nothing else.
+    /// The look has found a blob reference of these chunks: they are kept from here on, and nothing
+    /// else.
     pub(crate) fn read(self, pages: impl Iterator<Item = PageId>) -> Registration {
         let names: Box<[Name]> = pages.map(Name::Page).collect();
         self.registry.readers.lock().name(&names);

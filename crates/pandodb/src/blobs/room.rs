@@ -39,8 +39,8 @@ struct Waiting {
 }
 
 impl State {
-    /// Those whose turn it is now are taken off the list. One alone has its turn however large its
-    /// buffer is.
+    /// Those whose turn it is now are taken off the list. One alone has its turn however
+    /// large its buffer is.
     fn admit(&mut self, bytes_max: u64) -> Vec<Waker> {
         let mut admitted = Vec::new();
         while let Some(first) = self.waiting.first_entry() {

@@ -2,7 +2,7 @@
 //! which gives them back when it fails or is dropped; from the moment a record names them they
 //! belong to the log and to the pages of the batch.
 
-use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape, NewChunk};
+use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape, NewChunk};
 use pando_format::{Extent, StoredPage};
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::space::keeper::SpaceKeeper;
 
 /// The chunks of a value so far.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct StagedBlob {
     space: Arc<SpaceKeeper>,
     pub(crate) shape: ChunkShape,
     pub(crate) parts: Vec<ChunkPart>,
@@ -24,7 +24,7 @@ pub(crate) struct Draft {
     named: AtomicBool,
 }
 
-impl Draft {
+impl StagedBlob {
     pub(crate) fn new(space: &Arc<SpaceKeeper>, shape: ChunkShape) -> Self {
         Self {
             space: space.clone(),
@@ -87,13 +87,13 @@ impl Draft {
         self.kept.is_empty()
     }
 
-    /// True if `list` has all chunks that are to stay, each in its place.
-    pub(crate) fn fits(&self, list: &ChunkList) -> bool {
+    /// True if `blob` has all chunks that are to stay, each in its place.
+    pub(crate) fn fits(&self, blob: &BlobRef) -> bool {
         let stays = |index: usize, chunk: &ChunkRef| {
-            list.shape.bytes_of(index) == self.shape.bytes_of(index)
-                && list.chunks.get(index) == Some(chunk)
+            blob.shape.bytes_of(index) == self.shape.bytes_of(index)
+                && blob.chunks.get(index) == Some(chunk)
         };
-        list.shape.chunk_bytes == self.shape.chunk_bytes
+        blob.shape.chunk_bytes == self.shape.chunk_bytes
             && self.kept.iter().all(|(index, chunk)| stays(*index, chunk))
     }
 
@@ -128,7 +128,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for StagedBlob {
     fn drop(&mut self) {
         if self.is_named() {
             return;

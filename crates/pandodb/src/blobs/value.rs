@@ -5,7 +5,7 @@ use pando_format::chunks::{ChunkPart, HEAD_BYTES_MAX};
 use pando_format::log::BatchWriter;
 use pando_sync::Arc;
 
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::error::{Error, Result};
 
 /// A value whose bytes are durable and which no key has yet: see
@@ -13,14 +13,14 @@ use crate::error::{Error, Result};
 /// [`crate::ValueWriter::finish`] alone: no record names what was not synced.
 #[derive(Debug, Clone)]
 pub struct LargeValue {
-    pub(crate) draft: Arc<Draft>,
+    pub(crate) staged: Arc<StagedBlob>,
     pub(crate) head: Vec<u8>,
 }
 
 impl LargeValue {
     /// Bytes of the value, head included.
     pub fn len(&self) -> u64 {
-        self.head.len() as u64 + self.draft.shape.bytes
+        self.head.len() as u64 + self.staged.shape.bytes
     }
 
     /// Always false: a value in chunks has a byte at least.
@@ -39,30 +39,30 @@ impl LargeValue {
                 limit: HEAD_BYTES_MAX,
             });
         }
-        let draft = self.draft.clone();
-        Ok(Self { draft, head })
+        let staged = self.staged.clone();
+        Ok(Self { staged, head })
     }
 
     /// Bytes of memory that it takes.
     pub fn idle_bytes(&self) -> usize {
         let part = size_of::<ChunkPart>();
-        size_of::<Draft>() + self.head.len() + self.draft.parts.len() * part
+        size_of::<StagedBlob>() + self.head.len() + self.staged.parts.len() * part
     }
 
     /// Number of chunks that are new.
     pub(crate) fn new_chunks(&self) -> u64 {
         let is_new = |part: &&ChunkPart| **part != ChunkPart::Kept;
-        self.draft.parts.iter().filter(is_new).count() as u64
+        self.staged.parts.iter().filter(is_new).count() as u64
     }
 
-    /// Bytes of the list that a leaf is going to hold.
-    pub(crate) fn list_bytes(&self) -> usize {
-        pando_format::chunks::list_bytes(self.draft.shape, self.head.len())
+    /// Bytes of the blob reference that a leaf is going to hold.
+    pub(crate) fn blob_ref_bytes(&self) -> usize {
+        pando_format::chunks::blob_ref_bytes(self.staged.shape, self.head.len())
     }
 
     /// Appends the put of it to a record.
     pub(crate) fn append_to(&self, record: &mut BatchWriter, tree: TreeId, key: &[u8]) {
-        let draft = &self.draft;
-        record.put_chunks(tree, key, &self.head, draft.shape, &draft.parts);
+        let staged = &self.staged;
+        record.put_chunks(tree, key, &self.head, staged.shape, &staged.parts);
     }
 }

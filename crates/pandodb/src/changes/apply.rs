@@ -1,7 +1,7 @@
 //! Applying a write to the pages of its tree, in the gate: what commits and replay do alike.
 
 use pando_format::Lsn;
-use pando_format::chunks::ChunkList;
+use pando_format::chunks::BlobRef;
 use pando_format::lost::AsideChange;
 use pando_pool::{ApplyToken, Marks};
 use pando_stats::Ticker;
@@ -71,12 +71,12 @@ impl Store {
         token: &ApplyToken<'_>,
         tree: Tree,
         lsn: Lsn,
-        new: Option<&ChunkList>,
+        new: Option<&BlobRef>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         self.drive(|| scratch.try_finish(&self.pool, token))?;
         let leaks = scratch.take_leaks();
-        self.bury(token, lsn, new, scratch)?;
+        self.enqueue_garbage(token, lsn, new, scratch)?;
         self.note_leaks(token, tree.id, leaks, scratch)
     }
 }

@@ -1,9 +1,9 @@
-//! Step 4 of a commit for values in chunks, which replay does as well: ids for new chunks, the list
-//! for the leaf, garbage rows for chunks that nothing names any more. And step 0 of recovery: the
-//! extents that the log names are taken.
+//! Step 4 of a commit for values in chunks, which replay does as well: ids for new chunks, the blob
+//! reference for the leaf, garbage rows for chunks that nothing names any more. And step 0 of
+//! recovery: the extents that the log names are taken.
 
 use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key};
-use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
 use pando_format::lost::AsideChange;
@@ -19,9 +19,9 @@ use crate::space::reservations::IdReservation;
 use crate::tables::state::GARBAGE;
 
 /// Pages that the garbage rows of one value may make dirty, at worst.
-const BURIAL_PAGES_MAX: u64 = 40;
+const GARBAGE_PAGES_MAX: u64 = 40;
 /// Pages for rows that fill none.
-const BURIAL_PAGES_LEAST: u64 = 8;
+const GARBAGE_PAGES_LEAST: u64 = 8;
 
 /// A value in chunks that is being put.
 #[derive(Debug, Clone, Copy)]
@@ -35,14 +35,14 @@ pub(crate) struct NewValue<'a> {
 
 impl Store {
     /// Pages that garbage rows may make dirty when `writes` values are replaced or removed.
-    pub(crate) fn burial_pages(&self, writes: u64) -> u64 {
+    pub(crate) fn garbage_pages(&self, writes: u64) -> u64 {
         let chunks = self.pool.chunks();
         if chunks == 0 {
             return 0;
         }
         // 4 bytes each, in pages that are half full at least.
         let of_all = chunks * 16 / self.pool.page_size().bytes() as u64;
-        (writes * BURIAL_PAGES_MAX).min(of_all + BURIAL_PAGES_LEAST)
+        (writes * GARBAGE_PAGES_MAX).min(of_all + GARBAGE_PAGES_LEAST)
     }
 
     /// Puts a value in chunks. Returns as [`Store::apply`] does.
@@ -56,7 +56,7 @@ impl Store {
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
         let old = match value.parts.contains(&ChunkPart::Kept) {
-            true => match self.old_list(token, tree, key)? {
+            true => match self.old_blob(token, tree, key)? {
                 Ok(old) => old,
                 Err(error) => {
                     let change = (key, AsideChange::PutUnknown);
@@ -66,7 +66,7 @@ impl Store {
             },
             false => None,
         };
-        let mut list = ChunkList {
+        let mut blob = BlobRef {
             shape: value.shape,
             chunks: Vec::with_capacity(value.parts.len()),
             head: value.head.to_vec(),
@@ -86,15 +86,15 @@ impl Store {
                     }
                 }
             };
-            list.chunks.push(chunk);
+            blob.chunks.push(chunk);
         }
         assert_eq!(
-            list.chunks.len(),
+            blob.chunks.len(),
             value.shape.count(),
-            "the list has all chunks of the value"
+            "the blob has all chunks of the value"
         );
         let mut bytes = Vec::new();
-        list.encode(&mut bytes);
+        blob.encode(&mut bytes);
         self.statistics.tick(Ticker::Puts, 1);
         let inserted = loop {
             let inserted = self.change(scratch, |scratch| {
@@ -110,21 +110,21 @@ impl Store {
                 return Ok((0, LeafFill::Enough));
             }
         };
-        self.end_change(token, tree, marks.lsn, Some(&list), scratch)?;
+        self.end_change(token, tree, marks.lsn, Some(&blob), scratch)?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
 
-    /// The list of the value that `key` has, of which chunks are kept; what stands in the way of
-    /// reading it for good.
-    fn old_list(
+    /// The blob reference of the value that `key` has, of which chunks are kept; what stands in the
+    /// way of reading it for good.
+    fn old_blob(
         &self,
         token: &ApplyToken<'_>,
         tree: Tree,
         key: &[u8],
-    ) -> Result<std::result::Result<Option<ChunkList>, Error>> {
+    ) -> Result<std::result::Result<Option<BlobRef>, Error>> {
         loop {
             let error = match self.list_of(tree, key) {
-                Ok(list) => return Ok(Ok(list)),
+                Ok(blob) => return Ok(Ok(blob)),
                 Err(error) => error,
             };
             if self.give_page_up(token, tree, &error)? {
@@ -133,41 +133,41 @@ impl Store {
         }
     }
 
-    /// The list of the value that `key` has in `tree`, if it lies in chunks.
-    pub(crate) fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<ChunkList>> {
+    /// The blob reference of the value that `key` has in `tree`, if it lies in chunks.
+    pub(crate) fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<BlobRef>> {
         let mut reader = ValueReader::new();
         let mut bytes = Vec::new();
         let found = self.drive(|| tree.try_get(&self.pool, key, &mut reader, &mut bytes))?;
-        found.chunked.then(|| decode_list(&bytes)).transpose()
+        found.chunked.then(|| decode_blob_ref(&bytes)).transpose()
     }
 
     /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
     /// replaced or removed, but for those that `new` goes on naming. The leaf names them no
     /// more.
-    pub(crate) fn bury(
+    pub(crate) fn enqueue_garbage(
         &self,
         token: &ApplyToken<'_>,
         lsn: Lsn,
-        new: Option<&ChunkList>,
+        new: Option<&BlobRef>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let bytes = scratch.take_chunk_list();
+        let bytes = scratch.take_blob_ref();
         if bytes.is_empty() {
             return Ok(());
         }
-        let buried = self.bury_list(token, lsn, &bytes, new, scratch);
-        unless_damaged(buried, "chunks of a value that is gone are leaked")
+        let enqueued = self.enqueue_blob(token, lsn, &bytes, new, scratch);
+        unless_damaged(enqueued, "chunks of a value that is gone are leaked")
     }
 
-    fn bury_list(
+    fn enqueue_blob(
         &self,
         token: &ApplyToken<'_>,
         lsn: Lsn,
         bytes: &[u8],
-        new: Option<&ChunkList>,
+        new: Option<&BlobRef>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let old = decode_list(bytes)?;
+        let old = decode_blob_ref(bytes)?;
         let is_kept = |index: usize, chunk: &ChunkRef| {
             new.is_some_and(|new| new.chunks.get(index).is_some_and(|new| new == chunk))
         };
@@ -247,7 +247,7 @@ pub(crate) fn new_extents(
 }
 
 /// The chunk that stays at `index`.
-fn kept(old: Option<&ChunkList>, shape: ChunkShape, index: usize) -> Result<ChunkRef> {
+fn kept(old: Option<&BlobRef>, shape: ChunkShape, index: usize) -> Result<ChunkRef> {
     let known = old.filter(|old| {
         old.shape.chunk_bytes == shape.chunk_bytes
             && old.shape.bytes_of(index) == shape.bytes_of(index)
@@ -261,9 +261,9 @@ fn kept(old: Option<&ChunkList>, shape: ChunkShape, index: usize) -> Result<Chun
     })
 }
 
-/// Reads the list of a leaf.
-pub(crate) fn decode_list(bytes: &[u8]) -> Result<ChunkList> {
-    ChunkList::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
+/// Reads the blob reference of a leaf.
+pub(crate) fn decode_blob_ref(bytes: &[u8]) -> Result<BlobRef> {
+    BlobRef::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Store {
         };
         let tree = match change.filled {
             Some(filled) => {
-                self.unbury_filled(token, filled, marks, scratch)?;
+                self.dequeue_filled(token, filled, marks, scratch)?;
                 // A root that cannot be read is told to whoever reads the table, not to all others.
                 let _ = self.wire_root(filled.tree);
                 filled.tree
@@ -122,7 +122,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when there is no such tree.
-    pub(crate) fn unbury_filled(
+    pub(crate) fn dequeue_filled(
         &self,
         token: &ApplyToken<'_>,
         filled: Filled,

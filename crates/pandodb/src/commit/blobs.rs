@@ -19,18 +19,18 @@ impl Engine {
             let Some(Value::Chunks(value)) = value else {
                 continue;
             };
-            if !Arc::ptr_eq(value.draft.space(), &self.store.space) {
+            if !Arc::ptr_eq(value.staged.space(), &self.store.space) {
                 return Err(wrong("was handed over to another store"));
             }
-            if value.draft.is_new() {
+            if value.staged.is_new() {
                 continue;
             }
             let tree = set.tables[table].tree.filter(|_| !set.changes_table(table));
-            let list = match tree {
+            let blob = match tree {
                 Some(tree) => self.store.list_of(tree, key)?,
                 None => None,
             };
-            if !list.is_some_and(|list| value.draft.fits(&list)) {
+            if !blob.is_some_and(|blob| value.staged.fits(&blob)) {
                 return Err(wrong("it keeps chunks that its key does not have"));
             }
         }

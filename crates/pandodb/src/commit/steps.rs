@@ -206,7 +206,7 @@ impl Engine {
         let reserved = reserved?;
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
-        if reserved.garbage < self.store.burial_pages(set.len() as u64) {
+        if reserved.garbage < self.store.garbage_pages(set.len() as u64) {
             // Values in chunks came since the reservation. What the keys have now cannot change any
             // more, so a reservation that is made now holds.
             return Err(WaitReason::Gate.into());
@@ -276,7 +276,7 @@ impl Engine {
         scratch: &mut CommitScratch,
         lent: Option<u64>,
     ) -> Step<Reserved<'_>> {
-        if !self.sparse_leaves.has_room() {
+        if !self.underfull_leaves.has_room() {
             self.store.space.growth.notify_all();
             return Err(Restart::Conflict.into());
         }
@@ -290,7 +290,7 @@ impl Engine {
             Ok(None) => return Err(WaitReason::LogSpace(bytes).into()),
             Err(error) => return Err(self.log_failed(error).into()),
         };
-        let garbage = self.store.burial_pages(set.len() as u64);
+        let garbage = self.store.garbage_pages(set.len() as u64);
         let pages = self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
@@ -462,8 +462,8 @@ impl Engine {
             Some(Value::Chunks(value)) => {
                 let value = NewValue {
                     head: &value.head,
-                    shape: value.draft.shape,
-                    parts: &value.draft.parts,
+                    shape: value.staged.shape,
+                    parts: &value.staged.parts,
                     ids: Some(ids),
                 };
                 self.store
@@ -478,7 +478,7 @@ impl Engine {
         if entries != 0 {
             self.store.tables.add(state, entries);
         }
-        if fill != LeafFill::Enough && self.sparse_leaves.push(tree, key, fill) {
+        if fill != LeafFill::Enough && self.underfull_leaves.push(tree, key, fill) {
             self.store.space.growth.notify_all();
         }
         Ok(())

@@ -80,7 +80,7 @@ impl Engine {
                 limit,
             });
         }
-        let garbage = self.store.burial_pages(set.len() as u64);
+        let garbage = self.store.garbage_pages(set.len() as u64);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         if self.store.life.is_short() && !set.only_deletes() {

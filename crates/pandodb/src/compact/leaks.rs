@@ -16,7 +16,7 @@ use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{ApplyToken, Marks};
 use pando_tree::{Direction, LeafCopy, ScanValue, Scratch, Tree, ValueReader};
 
-use crate::changes::blobs::decode_list;
+use crate::changes::blobs::decode_blob_ref;
 use crate::compact::progress::CompactProgress;
 use crate::compact::run::{Compaction, Part};
 use crate::error::{Error, Result};
@@ -178,8 +178,8 @@ impl<'a> Named<'a> {
     fn mark_aside(&mut self, bytes: &[u8]) -> Result<()> {
         let write =
             AsideWrite::decode(bytes).map_err(|damage| Error::corrupt("garbage table", damage))?;
-        if let AsideChange::PutChunks(list) = write.change {
-            let chunks = decode_list(list)?.chunks;
+        if let AsideChange::PutChunks(blob) = write.change {
+            let chunks = decode_blob_ref(blob)?.chunks;
             chunks.iter().for_each(|chunk| self.mark(chunk.page));
         }
         Ok(())
@@ -212,11 +212,11 @@ impl<'a> Named<'a> {
             let ids = store.drive(|| tree.try_overflow_ids(&store.pool, value))?;
             ids.into_iter().for_each(|page| self.mark(page));
         }
-        let (mut reader, mut list) = (ValueReader::new(), Vec::new());
+        let (mut reader, mut blob) = (ValueReader::new(), Vec::new());
         for index in node.chunked {
             let key = &node.keys[index];
-            store.drive(|| tree.try_get(&store.pool, key, &mut reader, &mut list))?;
-            let chunks = decode_list(&list)?.chunks;
+            store.drive(|| tree.try_get(&store.pool, key, &mut reader, &mut blob))?;
+            let chunks = decode_blob_ref(&blob)?.chunks;
             chunks.iter().for_each(|chunk| self.mark(chunk.page));
         }
         Ok(())

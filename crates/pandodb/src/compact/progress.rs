@@ -7,7 +7,7 @@ use pando_sync::time::Duration;
 pub enum CompactPhase {
     /// Space of dropped tables and of large values that are gone is freed.
     Garbage,
-    /// Records of sparse leaves go to their neighbours.
+    /// Records of underfull leaves go to their neighbours.
     Pack,
     /// Pages and chunks at the end of the data file go to its front.
     Move,

@@ -12,7 +12,7 @@ pub struct Occupancy {
     /// Pages that were claimed and whose read has not ended.
     pub reads: u64,
     /// Pages that somebody has asked the read thread for.
-    pub wishes: u64,
+    pub read_requests: u64,
     /// Operations of futures and streams that a helper has taken over.
     pub helped: u64,
     /// Channels that blocking calls have borrowed.
@@ -31,7 +31,7 @@ impl Engine {
         assert_eq!(idle_reads, 0, "a channel that nobody has reads");
         Occupancy {
             reads: counters.get(Ticker::Faults).saturating_sub(ended),
-            wishes: self.reads.pending() as u64,
+            read_requests: self.reads.pending() as u64,
             helped: (self.helper.pending() + self.streams.pending()) as u64,
             channels: channels as u64,
             pin_frames: self.pin_budget.taken(),

@@ -94,7 +94,7 @@ fn look_up(
                 engine.count_miss(unfinished, missed);
                 // The first one is the one that is waited for.
                 for page in reader.wanted.drain(..).skip(1) {
-                    engine.reads.wish(page);
+                    engine.reads.request(page);
                 }
             })
     })

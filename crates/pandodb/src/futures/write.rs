@@ -174,7 +174,7 @@ impl PendingWrite {
                     }
                     let step = work.step(&self.engine, None);
                     for page in work.scratch.wanted.drain(..) {
-                        self.engine.reads.wish(page);
+                        self.engine.reads.request(page);
                     }
                     match step {
                         Ok(Some(end)) => end,

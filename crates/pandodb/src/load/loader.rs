@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use pando_format::PageId;
-use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, list_bytes};
+use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, blob_ref_bytes};
 use pando_stats::Ticker;
-use pando_tree::overflow::{description_bytes, fill_page, lay_out};
+use pando_tree::overflow::{fill_page, lay_out, overflow_header_bytes};
 use pando_tree::{Filling, LeafFiller};
 
 use crate::api::table::Table;
@@ -14,7 +14,7 @@ use crate::load::stream::PageStream;
 use crate::load::tree::{HiddenTree, Leaf, NewChunks};
 use crate::streams::writer::ValueWriter;
 
-/// A leaf that names so many pages and chunks is full: what is hung in one apply section is
+/// A leaf that names so many pages and chunks is full: what is attached in one apply section is
 /// bounded.
 const NAMED_MAX: usize = 2048;
 
@@ -46,7 +46,7 @@ pub struct Loader<'a> {
     filler: LeafFiller,
     // Dropped before the tree, whose pages may have been those of the stream.
     stream: PageStream,
-    /// Leaves that are not hung into the tree yet, in order.
+    /// Leaves that are not attached to the tree yet, in order.
     leaves: VecDeque<Leaf>,
     /// From the first page on.
     tree: Option<HiddenTree>,
@@ -58,9 +58,9 @@ pub struct Loader<'a> {
     chunks: Vec<NewChunks>,
     /// Pages and chunks that it names.
     named: usize,
-    /// What a leaf is to say of a value, and the list of its chunks.
-    description: Vec<u8>,
-    list: Vec<u8>,
+    /// What a leaf is to say of a value, and the blob reference of its chunks.
+    header: Vec<u8>,
+    blob: Vec<u8>,
     /// Entries, and bytes of them, in the leaf that is being filled.
     leaf_entries: u64,
     leaf_bytes: u64,
@@ -152,21 +152,21 @@ impl Loader<'_> {
     /// Puts a value in overflow pages.
     fn put_long(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let page_size = self.table.db().engine().store.pool.page_size();
-        let bytes = description_bytes(page_size, value.len());
+        let bytes = overflow_header_bytes(page_size, value.len());
         self.make_room(key, bytes, value.len() / page_size.bytes() + 1)?;
         self.write_long(value)?;
-        let description = std::mem::take(&mut self.description);
-        self.push(key, Filling::Overflow(&description));
-        self.description = description;
+        let header = std::mem::take(&mut self.header);
+        self.push(key, Filling::Overflow(&header));
+        self.header = header;
         Ok(())
     }
 
-    /// Writes overflow pages of `value`, and notes in `description` what the leaf is to say.
+    /// Writes overflow pages of `value`, and notes in `header` what the leaf is to say.
     fn write_long(&mut self, value: &[u8]) -> Result<()> {
         let tree = self.tree()?.id();
         let page_size = self.table.db().engine().store.pool.page_size();
         let (stream, mut ids) = (&mut self.stream, Vec::new());
-        let written = lay_out(page_size, value, &mut self.description, |kind, payload| {
+        let written = lay_out(page_size, value, &mut self.header, |kind, payload| {
             let lay_out = |page: &mut [_], id| fill_page(page, id, tree, kind, payload);
             let id = stream.push(lay_out)?;
             ids.push(id);
@@ -186,38 +186,42 @@ impl Loader<'_> {
         let page_size = engine.store.pool.page_size();
         let mut writer = ValueWriter::new(&engine, value.len() as u64)?;
         writer.write(value)?;
-        let draft = writer.into_draft()?;
-        let count = draft.shape.count();
-        let list_bytes = list_bytes(draft.shape, 0);
-        let is_inline = self.filler.takes(key.len(), list_bytes);
+        let staged = writer.into_staged()?;
+        let count = staged.shape.count();
+        let blob_ref_bytes = blob_ref_bytes(staged.shape, 0);
+        let is_inline = self.filler.takes(key.len(), blob_ref_bytes);
         let bytes = match is_inline {
-            true => list_bytes,
-            false => description_bytes(page_size, list_bytes),
+            true => blob_ref_bytes,
+            false => overflow_header_bytes(page_size, blob_ref_bytes),
         };
-        self.make_room(key, bytes, count + list_bytes / page_size.bytes() + 1)?;
+        self.make_room(key, bytes, count + blob_ref_bytes / page_size.bytes() + 1)?;
         let mut new = NewChunks {
             engine: self.table.db().engine().clone(),
-            draft,
+            staged,
             ids: Vec::with_capacity(count),
         };
         for _ in 0..count {
             let id = self.stream.reserve_id()?;
             new.ids.push(id);
         }
-        self.list.clear();
-        new.list().encode(&mut self.list);
-        assert_eq!(self.list.len(), list_bytes, "the leaf has room for so much");
-        let list = std::mem::take(&mut self.list);
+        self.blob.clear();
+        new.blob_ref().encode(&mut self.blob);
+        assert_eq!(
+            self.blob.len(),
+            blob_ref_bytes,
+            "the leaf has room for so much"
+        );
+        let blob = std::mem::take(&mut self.blob);
         if is_inline {
-            self.push(key, Filling::Chunks(&list));
+            self.push(key, Filling::Chunks(&blob));
         } else {
-            self.write_long(&list)?;
-            let description = std::mem::take(&mut self.description);
-            self.push(key, Filling::OverflowChunks(&description));
-            self.description = description;
+            self.write_long(&blob)?;
+            let header = std::mem::take(&mut self.header);
+            self.push(key, Filling::OverflowChunks(&header));
+            self.header = header;
         }
         self.chunks.push(new);
-        self.list = list;
+        self.blob = blob;
         Ok(())
     }
 
@@ -257,11 +261,11 @@ impl Loader<'_> {
         let statistics = &self.table.db().engine().store.statistics;
         statistics.tick(Ticker::Puts, std::mem::take(&mut self.leaf_entries));
         statistics.tick(Ticker::WriteBytes, std::mem::take(&mut self.leaf_bytes));
-        self.hang()
+        self.attach()
     }
 
     /// Hangs the leaves into the tree whose pages were written: those of a run, which come at once.
-    fn hang(&mut self) -> Result<()> {
+    fn attach(&mut self) -> Result<()> {
         let written = self.stream.written()?;
         let mut pages = written.len();
         let whole = |leaf: &&Leaf| {
@@ -273,7 +277,7 @@ impl Loader<'_> {
             return Ok(());
         }
         let tree = self.tree.as_mut().expect("it begins with its first page");
-        tree.hang(&mut self.leaves, written, count)
+        tree.attach(&mut self.leaves, written, count)
     }
 
     /// Makes all entries those of the table, and durable; returns how many they are. Blocks, also
@@ -291,7 +295,7 @@ impl Loader<'_> {
         }
         self.end_leaf()?;
         self.stream.drain()?;
-        self.hang()?;
+        self.attach()?;
         assert!(self.leaves.is_empty(), "all pages were written");
         assert_eq!(self.leaf_entries, 0, "entries of a leaf that was not ended");
         let tree = self.tree.take().expect("it begins with its first page");
@@ -301,15 +305,15 @@ impl Loader<'_> {
 }
 
 impl NewChunks {
-    /// The list of the chunks, by their ids.
-    fn list(&self) -> ChunkList {
-        assert!(self.draft.is_new(), "a load keeps chunks of nothing");
+    /// The blob reference of the chunks, by their ids.
+    fn blob_ref(&self) -> BlobRef {
+        assert!(self.staged.is_new(), "a load keeps chunks of nothing");
         assert_eq!(
             self.ids.len(),
-            self.draft.parts.len(),
+            self.staged.parts.len(),
             "an id for each chunk"
         );
-        let new = self.draft.parts.iter().filter_map(|part| match part {
+        let new = self.staged.parts.iter().filter_map(|part| match part {
             ChunkPart::New(chunk) => Some(chunk.checksum),
             ChunkPart::Kept => None,
         });
@@ -317,8 +321,8 @@ impl NewChunks {
             page: *page,
             checksum,
         };
-        ChunkList {
-            shape: self.draft.shape,
+        BlobRef {
+            shape: self.staged.shape,
             chunks: self.ids.iter().zip(new).map(named).collect(),
             head: Vec::new(),
         }
@@ -349,8 +353,8 @@ impl Table {
             lost: Vec::new(),
             chunks: Vec::new(),
             named: 0,
-            description: Vec::new(),
-            list: Vec::new(),
+            header: Vec::new(),
+            blob: Vec::new(),
             leaf_entries: 0,
             leaf_bytes: 0,
             count: 0,

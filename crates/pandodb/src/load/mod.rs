@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! entries -> leaf in private memory -> run of sealed pages -> device      (loader, stream)
-//!                                                               `-> hung into a hidden tree (tree)
+//!                                                           `-> attached to a hidden tree (tree)
 //! finish: checkpoint -> one record: the table takes the tree
 //! ```
 //! The hidden tree has a row in the garbage table from its first page on, and is a whole tree in
-//! every checkpoint: what a crash leaves of it is freed like a dropped one. What is not hung yet no
-//! checkpoint knows.
+//! every checkpoint: what a crash leaves of it is freed like a dropped one. What is not attached
+//! yet no checkpoint knows.
 //!
 //! Reading order: [`stream`], [`tree`], [`loader`].
 
@@ -26,7 +26,7 @@ mod tests {
     use crate::Db;
     use crate::files::mapping::DATA;
 
-    /// Those of pages that are in flight or hang nowhere, and those of chunks.
+    /// Those of pages that are in flight or attach nowhere, and those of chunks.
     #[test]
     fn page_ids_of_a_load_that_comes_to_nothing_are_free_again() {
         let options = Db::builder().max_memory(16 << 20).chunk_size(4096);

@@ -1,10 +1,10 @@
 //! The hidden tree of a load: created with a row in the garbage table, grown leaf by leaf, and in
 //! the end taken by its table, or given up.
 //!
-//! An apply section hangs leaves into the tree and makes the pool adopt their pages, so that each
-//! checkpoint has a whole tree. Rows of hidden trees of this life are left alone by those who look
-//! for garbage: a load says itself when it gives its tree up. Rows of an earlier life, whose loads
-//! have ended with it, are garbage like any other.
+//! An apply section attaches leaves to the tree and makes the pool adopt their pages, so that
+//! each checkpoint has a whole tree. Rows of hidden trees of this life are left alone by those who
+//! look for garbage: a load says itself when it gives its tree up. Rows of an earlier life, whose
+//! loads have ended with it, are garbage like any other.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use pando_sync::Arc;
 use pando_tree::{Scratch, Tree};
 
 use crate::api::db::Db;
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::space::reservations::BlockReservation;
@@ -25,7 +25,7 @@ use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::JobEnd;
 use crate::writes::set::{TableChange, WriteSet};
 
-/// Leaves that an apply section hangs at most.
+/// Leaves that an apply section attaches at most.
 const LEAVES_PER_SECTION: usize = 32;
 /// Pages that it may make dirty: the last ones of all levels, and new ones. Separators are a
 /// quarter of a page at most, so that a node which has been split off is full after three more: of
@@ -40,14 +40,14 @@ const EPOCHS_LONG: usize = 2;
 #[derive(Debug)]
 pub(super) struct NewChunks {
     pub(super) engine: Shared,
-    pub(super) draft: Draft,
+    pub(super) staged: StagedBlob,
     pub(super) ids: Vec<PageId>,
 }
 
 impl NewChunks {
     /// Each chunk and its place.
     fn stored(&self) -> impl Iterator<Item = (PageId, StoredPage)> {
-        self.ids.iter().copied().zip(self.draft.stored())
+        self.ids.iter().copied().zip(self.staged.stored())
     }
 }
 
@@ -59,7 +59,7 @@ impl Drop for NewChunks {
     }
 }
 
-/// A leaf that waits to be hung into the tree.
+/// A leaf that waits to be attached to the tree.
 #[derive(Debug)]
 pub(super) struct Leaf {
     /// The least key that it covers.
@@ -126,8 +126,8 @@ impl HiddenTree {
     }
 
     /// Hangs leaves into the tree, as many as are given; their pages are the first of `written`.
-    /// Those that were hung are taken out of both, also when it fails. Blocks.
-    pub(super) fn hang(
+    /// Those that were attached are taken out of both, also when it fails. Blocks.
+    pub(super) fn attach(
         &mut self,
         leaves: &mut VecDeque<Leaf>,
         written: &mut VecDeque<(PageId, StoredPage)>,
@@ -194,7 +194,7 @@ impl Drop for HiddenTree {
 }
 
 impl Leaf {
-    /// The leaf hangs in the tree: its pages and chunks, which nothing knew, are those of the
+    /// The leaf attaches in the tree: its pages and chunks, which nothing knew, are those of the
     /// store. Returns how many they are.
     fn adopt(
         mut self,
@@ -204,7 +204,7 @@ impl Leaf {
     ) -> usize {
         assert!(
             self.lost.len() < self.pages && !self.lost.contains(&self.page),
-            "the leaf itself hangs in the tree"
+            "the leaf itself attaches in the tree"
         );
         let mut count = 0;
         let mut last = PageId::NONE;
@@ -228,7 +228,7 @@ impl Leaf {
                 engine.store.pool.adopt(token, page, stored);
             }
             count += value.ids.len();
-            let named = value.draft.name();
+            let named = value.staged.name();
             assert!(named, "the chunks of a load are named once");
             value.ids.clear();
         }

@@ -66,7 +66,7 @@ pub(crate) struct Fetcher {
     completions: Vec<Completion>,
 }
 
-/// What became of a wish for a page.
+/// What became of a read request for a page.
 #[derive(Debug)]
 pub(crate) enum Started {
     /// Its read was submitted with this tag.

@@ -1,13 +1,15 @@
-//! Read-ahead of scans: the leaves that come next are wished for while the scan uses this one.
+//! Read-ahead of scans: the leaves that come next are asked for while the scan uses this one.
 //!
-//! A scan that faults on two leaves in a row asks for the next two, then for more and more, up to
-//! a bound; it asks again when half of them are used. It stops where all that it looks at is in
-//! memory, so a cached scan does none of this. Wishes whose reads have not begun when the scan ends
-//! are dropped. It looks no further than the parent of the leaf, and not behind the scan's end.
+//! A scan that faults on two leaves in a row asks for the next two, then for more and more, up to a
+//! bound; it asks again when half of them are used. It stops where all that it looks at is in
+//! memory, so a cached scan does none of this. Read requests whose reads have not begun when the
+//! scan ends are dropped. It looks no further than the parent of the leaf, and not behind the
+//! scan's end.
 //!
 //! A scan that overtakes the read thread comes to leaves whose reads have not begun, and reads them
-//! itself. Then all its wishes are dropped, and it begins anew: they would be served when the scan
-//! has long passed, and what it left has made room for others, whom the reads would drive out.
+//! itself. Then all its read requests are dropped, and it begins anew: they would be served when
+//! the scan has long passed, and what it left has made room for others, whom the reads would drive
+//! out.
 
 use std::ops::Bound;
 
@@ -15,7 +17,7 @@ use pando_format::PageId;
 use pando_tree::{Ahead, Direction};
 
 use crate::engine::Engine;
-use crate::state::wishes::ScanTicket;
+use crate::state::read_requests::ScanTicket;
 use crate::tables::state::TableState;
 
 /// Leaves that are asked for first.
@@ -49,7 +51,7 @@ impl ReadAhead {
     /// The page that comes next is missing, and about to be read; or its read has not ended.
     pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
         if self.asked > 0 && engine.store.pool.is_on_disk(page) {
-            self.drop_wishes(engine);
+            self.drop_requests(engine);
         } else if self.is_under_way && self.asked == 0 {
             self.grow(engine, at);
             // The leaf itself will be taken off.
@@ -94,17 +96,17 @@ impl ReadAhead {
         }
         let scan = *self.scan.get_or_insert_with(|| engine.reads.begin_scan());
         for page in self.pages.drain(..) {
-            engine.reads.wish_for(scan, page);
+            engine.reads.request_for(scan, page);
         }
         self.asked += looked;
     }
 
     /// The scan has ended.
     pub(crate) fn end(&mut self, engine: &Engine) {
-        self.drop_wishes(engine);
+        self.drop_requests(engine);
     }
 
-    fn drop_wishes(&mut self, engine: &Engine) {
+    fn drop_requests(&mut self, engine: &Engine) {
         if let Some(scan) = self.scan.take() {
             engine.reads.end_scan(scan);
         }

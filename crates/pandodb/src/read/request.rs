@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
 impl Store {
-    /// Ends a wish that leads to no read.
-    pub(crate) fn end_wish(&self, page: PageId, error: Option<Error>) {
+    /// Ends a read request that leads to no read.
+    pub(crate) fn end_request(&self, page: PageId, error: Option<Error>) {
         if let Some(error) = error {
             let waiting = self.pool.waiting_for_load(page);
             self.failed_reads.post(page, error, waiting);
@@ -34,10 +34,10 @@ impl Engine {
             LoadWait::Over => return Ok(true),
             LoadWait::OnDisk => {}
         }
-        if !self.reads.wishes.push(u64::from(page.0)) {
+        if !self.reads.requests.push(u64::from(page.0)) {
             self.reads.crowded.register(waker);
             // Room that came before the registration has told nobody.
-            return Ok(self.reads.wishes.len() < self.reads.wishes.capacity());
+            return Ok(self.reads.requests.len() < self.reads.requests.capacity());
         }
         if self.reads.is_closed() {
             return Err(Error::Closed);

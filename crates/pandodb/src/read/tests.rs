@@ -1,4 +1,4 @@
-//! Wishes of those who go away, errors for all who wait, and the end with reads in flight.
+//! Read requests of those who go away, errors for all who wait, and the end with reads in flight.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -69,7 +69,7 @@ fn rest(db: &Db) {
 }
 
 #[test]
-fn a_wish_is_served_for_somebody_who_went_away() {
+fn a_request_is_served_for_somebody_who_went_away() {
     let place = tempfile::tempdir().unwrap();
     let db = options().open(place.path()).unwrap();
     fill(&db);
@@ -85,7 +85,7 @@ fn a_wish_is_served_for_somebody_who_went_away() {
 }
 
 #[test]
-fn ten_thousand_wishes_on_a_small_pool_all_end_and_hold_nothing() {
+fn ten_thousand_requests_on_a_small_pool_all_end_and_hold_nothing() {
     let place = tempfile::tempdir().unwrap();
     let db = options().open(place.path()).unwrap();
     fill(&db);
@@ -96,7 +96,8 @@ fn ten_thousand_wishes_on_a_small_pool_all_end_and_hold_nothing() {
         let page = pages[turn % pages.len()];
         // A waker of its own each time, as of a task of its own.
         let own = Arc::new(Count(AtomicU64::new(0), Waker::from(count.clone())));
-        // A wish that is over when it is made may be woken all the same, by the read that it met.
+        // A read request that is over when it is made may be woken all the same, by the read that
+        // it met.
         if !db.engine().request_page(page, &own.clone().into()).unwrap() {
             waiting.push(own);
         }
@@ -114,7 +115,7 @@ fn ten_thousand_wishes_on_a_small_pool_all_end_and_hold_nothing() {
 }
 
 #[test]
-fn closing_with_wishes_and_reads_in_flight_wakes_everybody() {
+fn closing_with_requests_and_reads_in_flight_wakes_everybody() {
     for turn in 0..10 {
         let place = tempfile::tempdir().unwrap();
         let db = options().open(place.path()).unwrap();
@@ -146,7 +147,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     let engine = db.engine();
     // A leaf: the engine's threads look at roots of their own tables.
     let page = *cold(&db).last().unwrap();
-    // Wishes: one read fails for all.
+    // Read requests: one read fails for all.
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
     let count = Count::new();
     let parent = || {
@@ -239,7 +240,7 @@ fn what_a_scan_has_passed_is_not_read_for_it_any_more() {
             true => entries.next_back(),
         });
         assert_eq!(entries.count(), 2000);
-        // The wishes of the next scan are what the read thread finds, too.
+        // The read requests of the next scan are what the read thread finds, too.
         let mut next = table.iter();
         next.nth(20).unwrap().unwrap();
         let by_itself = count() - before;

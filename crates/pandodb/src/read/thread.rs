@@ -1,8 +1,8 @@
-//! The read thread: starts the reads of wishes, takes their completions, sleeps in between.
+//! The read thread: starts the reads of read requests, takes their completions, sleeps in between.
 //!
 //! It sleeps in its channel while reads are in flight, and parks when there are none; the queue of
-//! wishes gets the waker that ends either. It runs no code of the user but wakers, waits for no
-//! frame, and never writes.
+//! read requests gets the waker that ends either. It runs no code of the user but wakers, waits for
+//! no frame, and never writes.
 
 use pando_device::ChannelOptions;
 use pando_format::PageId;
@@ -37,9 +37,9 @@ impl Engine {
 /// The read thread's own state.
 struct ReadThread<'a> {
     engine: &'a Engine,
-    /// Made with the first wish.
+    /// Made with the first read request.
     fetcher: Option<Fetcher>,
-    /// A wish for which there was no frame.
+    /// A read request for which there was no frame.
     waiting: Option<PageId>,
 }
 
@@ -69,10 +69,10 @@ impl ReadThread<'_> {
     fn pop(&self) -> Option<PageId> {
         let reads = &self.engine.reads;
         loop {
-            let wish = reads.wishes.pop()?;
+            let request = reads.requests.pop()?;
             reads.crowded.notify_all();
-            // Nobody waits for a wish of a scan: who needs the page wishes for it again.
-            if let Some(page) = reads.page_of(wish) {
+            // Nobody waits for a read request of a scan: who needs the page asks for it again.
+            if let Some(page) = reads.page_of(request) {
                 return Some(page);
             }
         }
@@ -99,7 +99,7 @@ impl ReadThread<'_> {
         ChannelOptions::new(engine.fetch_depth())
     }
 
-    /// False if the wish has to wait for a frame, or for room.
+    /// False if the read request has to wait for a frame, or for room.
     fn start(&mut self, page: PageId) -> bool {
         let engine = self.engine;
         let fetcher = match &mut self.fetcher {
@@ -109,7 +109,7 @@ impl ReadThread<'_> {
                 Err(_) => {
                     // Without a channel pages are read one by one.
                     let error = engine.store.fetch(page).err();
-                    engine.store.end_wish(page, error);
+                    engine.store.end_request(page, error);
                     return true;
                 }
             },
@@ -117,12 +117,12 @@ impl ReadThread<'_> {
         match fetcher.start(&engine.store, page) {
             // The end of the read wakes.
             Ok(Started::Reading(_) | Started::Loading) => {}
-            Ok(Started::Done) => engine.store.end_wish(page, None),
+            Ok(Started::Done) => engine.store.end_request(page, None),
             Ok(Started::Refused(Restart::Conflict) | Started::Crowded) => return false,
             Ok(Started::Refused(_)) => match engine.store.check_poison() {
                 Ok(()) => return false,
                 // No dirty page is written any more: perhaps no frame comes free.
-                Err(error) => engine.store.end_wish(page, Some(error)),
+                Err(error) => engine.store.end_request(page, Some(error)),
             },
             // Posted, and all who wait were woken.
             Err(_) => {}
@@ -130,7 +130,7 @@ impl ReadThread<'_> {
         true
     }
 
-    /// Sleeps until a completion, a wish, or a frame comes.
+    /// Sleeps until a completion, a read request, or a frame comes.
     fn sleep(&mut self) {
         let engine = self.engine;
         let room = self
@@ -146,9 +146,9 @@ impl ReadThread<'_> {
             .as_mut()
             .map_or_else(thread_waker, |fetcher| fetcher.waker());
         let mut timeout = None;
-        // A wish for which there is no room does not have to wake anybody.
+        // A read request for which there is no room does not have to wake anybody.
         let hears = room && self.waiting.is_none();
-        let mut awake = hears && engine.reads.wishes.register(&waker);
+        let mut awake = hears && engine.reads.requests.register(&waker);
         if self.waiting.is_some() {
             engine.store.pool.frame_waiters().register(&waker);
             engine.store.pool.work().notify_all();
@@ -164,7 +164,7 @@ impl ReadThread<'_> {
                 (None, None) => park(),
             }
         }
-        engine.reads.wishes.forget_waiters();
+        engine.reads.requests.forget_waiters();
     }
 
     /// Ends what has begun; what has not is left to those who wait.
@@ -172,11 +172,11 @@ impl ReadThread<'_> {
         if let Some(fetcher) = &mut self.fetcher {
             fetcher.drain(&self.engine.store, |_, _, _| ());
         }
-        // SeqCst: pairs with the fence at the end of a push. A wish that is not seen here was
-        // pushed by somebody who sees that the queue is closed.
+        // SeqCst: pairs with the fence at the end of a push. A read request that is not seen here
+        // was pushed by somebody who sees that the queue is closed.
         fence(Ordering::SeqCst);
         while let Some(page) = self.waiting.take().or_else(|| self.pop()) {
-            self.engine.store.end_wish(page, None);
+            self.engine.store.end_request(page, None);
         }
         self.note();
     }

@@ -302,7 +302,7 @@ fn finish(
     let engine = Engine::new(store, log, CheckpointState::new(files), settings, recovered);
     for (tree, key, fill) in replayed.sparse {
         // The thread is not there yet; it looks before it sleeps.
-        let _wake = engine.sparse_leaves.push(tree, &key, fill);
+        let _wake = engine.underfull_leaves.push(tree, &key, fill);
     }
     engine.garbage_wanted();
     Ok(engine)

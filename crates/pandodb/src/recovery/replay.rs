@@ -138,7 +138,7 @@ impl<'a> Replay<'a> {
     fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
         let of_values = bytes / (store.pool.page_size().bytes() / 2);
-        let garbage = store.burial_pages(operations.into());
+        let garbage = store.garbage_pages(operations.into());
         let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
         store.space.want(pages * u64::from(store.page_blocks()));
         store.space.grow_if_wanted(store.committed_blocks());

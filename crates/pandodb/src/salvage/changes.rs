@@ -8,7 +8,7 @@ use pando_format::lost::{AsideChange, AsideWrite};
 use pando_format::{Extent, Lsn, TreeId};
 use pando_tree::Tree;
 
-use crate::changes::blobs::decode_list;
+use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::recovery::open::log_behind;
 use crate::salvage::SalvageReport;
@@ -67,8 +67,8 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         match change {
             AsideChange::Put(value) => self.copier.put(tree, key, value)?,
             AsideChange::Delete => self.copier.delete(tree, key)?,
-            AsideChange::PutChunks(list) => match decode_list(list) {
-                Ok(list) => self.copier.put_list(tree, key, &list)?,
+            AsideChange::PutChunks(blob) => match decode_blob_ref(blob) {
+                Ok(blob) => self.copier.put_blob(tree, key, &blob)?,
                 Err(error) => self.copier.lose(tree, key, error.to_string())?,
             },
             AsideChange::PutUnknown => {

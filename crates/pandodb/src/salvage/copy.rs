@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pando_format::TreeId;
-use pando_format::chunks::{ChunkList, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkShape};
 use pando_tree::Tree;
 
 use crate::api::batch::Batch;
@@ -92,7 +92,7 @@ impl<'a> Copier<'a> {
     fn row(&mut self, tree: TreeId, key: &[u8], value: RowValue<'_>) -> Result<()> {
         match value {
             RowValue::Bytes(value) => self.put(tree, key, value),
-            RowValue::Chunks(list) => self.put_list(tree, key, &list),
+            RowValue::Chunks(blob) => self.put_blob(tree, key, &blob),
             RowValue::Lost(why) => self.lose(tree, key, why),
         }
     }
@@ -112,12 +112,12 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Puts the value that lies in the chunks of `list`.
-    pub(super) fn put_list(&mut self, tree: TreeId, key: &[u8], list: &ChunkList) -> Result<()> {
+    /// Puts the value that lies in the chunks of `blob reference`.
+    pub(super) fn put_blob(&mut self, tree: TreeId, key: &[u8], blob: &BlobRef) -> Result<()> {
         let source = self.source;
-        let mut buffer = source.chunk_buffer(list.shape);
-        self.put_chunks(tree, key, &list.head, list.shape, |index, take| {
-            source.read_chunk(list, index, &mut buffer)?;
+        let mut buffer = source.chunk_buffer(blob.shape);
+        self.put_chunks(tree, key, &blob.head, blob.shape, |index, take| {
+            source.read_chunk(blob, index, &mut buffer)?;
             take(&buffer)
         })
     }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pando_format::chunks::ChunkList;
+use pando_format::chunks::BlobRef;
 use pando_format::page::PageKind;
 use pando_format::{PageId, TreeId};
 use pando_tree::{Direction, LeafCopy, ScanValue, Tree, ValueReader};
 
-use crate::changes::blobs::decode_list;
+use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
@@ -43,7 +43,7 @@ pub(super) struct Gap {
 /// What a row holds; else why that cannot be read.
 pub(super) enum RowValue<'a> {
     Bytes(&'a [u8]),
-    Chunks(ChunkList),
+    Chunks(BlobRef),
     Lost(String),
 }
 
@@ -230,13 +230,13 @@ impl<'a> Walker<'a> {
         let read = self
             .store
             .drive(|| leaf.try_get(&self.store.pool, key, reader, value));
-        let list = match read {
-            Ok(found) if found.chunked => decode_list(value),
+        let blob = match read {
+            Ok(found) if found.chunked => decode_blob_ref(value),
             Ok(_) => return Ok(RowValue::Bytes(value)),
             Err(error) => Err(error),
         };
-        match list {
-            Ok(list) => Ok(RowValue::Chunks(list)),
+        match blob {
+            Ok(blob) => Ok(RowValue::Chunks(blob)),
             Err(error) if error.is_corruption() => Ok(RowValue::Lost(error.to_string())),
             Err(error) => Err(error),
         }

@@ -13,12 +13,12 @@ const FETCHERS_MAX: usize = 16;
 /// The fetchers of one engine that are lent.
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers {
-    shelf: Mutex<Shelf>,
+    magazine: Mutex<Magazine>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct Magazine {
     idle: Vec<Fetcher>,
     /// Made, and not dropped since.
     made: usize,
@@ -27,13 +27,13 @@ struct Shelf {
 impl Fetchers {
     /// Those that are lent now, and the reads that idle ones have in flight: both zero at rest.
     pub(crate) fn occupancy(&self) -> (usize, usize) {
-        let shelf = self.shelf.lock();
-        let reads = shelf.idle.iter().map(Fetcher::in_flight).sum();
+        let magazine = self.magazine.lock();
+        let reads = magazine.idle.iter().map(Fetcher::in_flight).sum();
         assert!(
-            shelf.idle.len() <= shelf.made,
+            magazine.idle.len() <= magazine.made,
             "more are idle than were made"
         );
-        (shelf.made - shelf.idle.len(), reads)
+        (magazine.made - magazine.idle.len(), reads)
     }
 
     /// An idle one, or a new one that `make` makes when there are fewer than there may be. Blocks
@@ -43,35 +43,35 @@ impl Fetchers {
     /// That of `make`.
     pub(crate) fn take(&self, make: impl FnOnce() -> Result<Fetcher>) -> Result<Fetcher> {
         let most = core_count().clamp(FETCHERS_MIN, FETCHERS_MAX);
-        let mut shelf = self.shelf.lock();
+        let mut magazine = self.magazine.lock();
         loop {
-            if let Some(fetcher) = shelf.idle.pop() {
+            if let Some(fetcher) = magazine.idle.pop() {
                 return Ok(fetcher);
             }
-            if shelf.made < most {
-                shelf.made += 1;
-                assert!(shelf.made <= most, "more fetchers than there may be");
-                drop(shelf);
+            if magazine.made < most {
+                magazine.made += 1;
+                assert!(magazine.made <= most, "more fetchers than there may be");
+                drop(magazine);
                 return make().inspect_err(|_| {
-                    self.shelf.lock().made -= 1;
+                    self.magazine.lock().made -= 1;
                     // Who waits may find no fetcher, but it may make one.
                     self.returned.notify_one();
                 });
             }
-            shelf = self.returned.wait(shelf);
+            magazine = self.returned.wait(magazine);
         }
     }
 
     /// Takes an empty one back.
     pub(crate) fn give_back(&self, fetcher: Fetcher) {
         assert_eq!(fetcher.in_flight(), 0, "a fetcher comes back empty");
-        let mut shelf = self.shelf.lock();
+        let mut magazine = self.magazine.lock();
         assert!(
-            shelf.idle.len() < shelf.made,
+            magazine.idle.len() < magazine.made,
             "a fetcher that nobody has made"
         );
-        shelf.idle.push(fetcher);
-        drop(shelf);
+        magazine.idle.push(fetcher);
+        drop(magazine);
         self.returned.notify_one();
     }
 }

@@ -9,5 +9,5 @@ pub(crate) mod helper;
 pub(crate) mod key_buffers;
 pub(crate) mod loads;
 pub(crate) mod read_bounds;
-pub(crate) mod sparse_leaves;
-pub(crate) mod wishes;
+pub(crate) mod read_requests;
+pub(crate) mod underfull_leaves;

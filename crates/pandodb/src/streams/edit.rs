@@ -50,9 +50,9 @@ impl Engine {
         let (head, bytes) = match found {
             Found::Nothing => (Vec::new(), OldBytes::Value(Vec::new())),
             Found::Value => (Vec::new(), OldBytes::Value(value)),
-            Found::Chunks(mut list, registration) => {
-                let head = std::mem::take(&mut list.head);
-                (head, OldBytes::Chunks(list, registration))
+            Found::Chunks(mut blob, registration) => {
+                let head = std::mem::take(&mut blob.head);
+                (head, OldBytes::Chunks(blob, registration))
             }
         };
         Ok(Old { head, bytes, stamp })
@@ -78,8 +78,8 @@ impl Engine {
         match found {
             Found::Nothing => Ok(false),
             Found::Value => Ok(true),
-            Found::Chunks(list, _registration) => {
-                self.store.read_list(&list, out)?;
+            Found::Chunks(blob, _registration) => {
+                self.store.read_blob(&blob, out)?;
                 Ok(true)
             }
         }
@@ -308,9 +308,9 @@ impl NewBytes {
             Self::Bytes(bytes) => writer.write(bytes),
             Self::Large(value) => {
                 writer.write(&value.head)?;
-                let mut buffer = engine.store.chunk_buffer(value.draft.shape);
-                for index in 0..value.draft.parts.len() {
-                    engine.store.read_part(&value.draft, index, &mut buffer)?;
+                let mut buffer = engine.store.chunk_buffer(value.staged.shape);
+                for index in 0..value.staged.parts.len() {
+                    engine.store.read_part(&value.staged, index, &mut buffer)?;
                     writer.write(&buffer)?;
                 }
                 Ok(())

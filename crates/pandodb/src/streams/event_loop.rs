@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::task::{Poll, Waker};
 
 use pando_format::Lsn;
-use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -45,8 +45,8 @@ impl Opened {
                 Self::Absent
             }
             Found::Value => Self::Value,
-            Found::Chunks(list, registration) => {
-                let stream = ValueStream::of_chunks(engine, list, registration);
+            Found::Chunks(blob, registration) => {
+                let stream = ValueStream::of_chunks(engine, blob, registration);
                 out.clear();
                 out.extend_from_slice(stream.head());
                 Self::Large(stream)
@@ -331,7 +331,7 @@ pub struct Fingerprint(Identity);
 enum Identity {
     Stored(ChunkShape, Vec<ChunkRef>),
     /// It lives as long as somebody compares: no other one gets its address.
-    Handed(Arc<Draft>),
+    Handed(Arc<StagedBlob>),
 }
 
 impl PartialEq for Fingerprint {
@@ -340,7 +340,7 @@ impl PartialEq for Fingerprint {
             (Identity::Stored(shape, chunks), Identity::Stored(of, others)) => {
                 shape == of && chunks == others
             }
-            (Identity::Handed(draft), Identity::Handed(other)) => Arc::ptr_eq(draft, other),
+            (Identity::Handed(staged), Identity::Handed(other)) => Arc::ptr_eq(staged, other),
             _ => false,
         }
     }
@@ -351,11 +351,11 @@ impl Eq for Fingerprint {}
 impl ValueStream {
     /// The fingerprint of a large value, its head left out.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        if let Some(draft) = self.handed() {
-            return Some(Fingerprint(Identity::Handed(draft.clone())));
+        if let Some(staged) = self.handed() {
+            return Some(Fingerprint(Identity::Handed(staged.clone())));
         }
-        let stored = |list: &ChunkList| Identity::Stored(list.shape, list.chunks.clone());
-        self.list().map(stored).map(Fingerprint)
+        let stored = |blob: &BlobRef| Identity::Stored(blob.shape, blob.chunks.clone());
+        self.blob_ref().map(stored).map(Fingerprint)
     }
 
     /// A large value of the same chunks behind another head, for the same key.
@@ -363,24 +363,24 @@ impl ValueStream {
     /// # Errors
     /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] when it is no large value.
     pub fn with_head(&self, head: Vec<u8>) -> Result<LargeValue> {
-        if let Some(draft) = self.handed() {
+        if let Some(staged) = self.handed() {
             let value = LargeValue {
-                draft: draft.clone(),
+                staged: staged.clone(),
                 head: Vec::new(),
             };
             return value.with_head(head);
         }
-        let (Some(list), Some(registration)) = (self.list(), self.registration()) else {
+        let (Some(blob), Some(registration)) = (self.blob_ref(), self.registration()) else {
             return Err(Error::InvalidValue {
                 what: "it is no large value".into(),
             });
         };
-        let mut draft = Draft::new(&self.engine().store.space, list.shape);
-        for chunk in &list.chunks {
-            draft.keep(*chunk, registration);
+        let mut staged = StagedBlob::new(&self.engine().store.space, blob.shape);
+        for chunk in &blob.chunks {
+            staged.keep(*chunk, registration);
         }
         let value = LargeValue {
-            draft: Arc::new(draft),
+            staged: Arc::new(staged),
             head: Vec::new(),
         };
         value.with_head(head)

@@ -1,12 +1,12 @@
 //! Opening a value for reading, whatever its length: what lies in pages is copied, what lies in
 //! chunks is registered for.
 
-use pando_format::chunks::ChunkList;
+use pando_format::chunks::BlobRef;
 use pando_tree::{Lookup, ValueReader};
 
 use crate::blobs::readers::Registration;
 use crate::blobs::readers::Registry;
-use crate::changes::blobs::decode_list;
+use crate::changes::blobs::decode_blob_ref;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::read::point::{Copied, no_such_table, on_tree};
@@ -21,8 +21,8 @@ pub(crate) enum Found {
     Nothing,
     /// The value was copied.
     Value,
-    /// A list, and what keeps its chunks.
-    Chunks(ChunkList, Registration),
+    /// A blob reference, and what keeps its chunks.
+    Chunks(BlobRef, Registration),
 }
 
 impl Engine {
@@ -51,9 +51,9 @@ impl Engine {
             (false, _) => Found::Nothing,
             (true, false) => Found::Value,
             (true, true) => {
-                let list = decode_list(out)?;
-                let registration = look.read(list.chunks.iter().map(|chunk| chunk.page));
-                Found::Chunks(list, registration)
+                let blob = decode_blob_ref(out)?;
+                let registration = look.read(blob.chunks.iter().map(|chunk| chunk.page));
+                Found::Chunks(blob, registration)
             }
         };
         Ok((found, debt))
@@ -118,8 +118,8 @@ impl Engine {
                 Ok(false)
             }
             Found::Value => Ok(true),
-            Found::Chunks(list, _registration) => {
-                self.store.read_list(&list, out)?;
+            Found::Chunks(blob, _registration) => {
+                self.store.read_blob(&blob, out)?;
                 Ok(true)
             }
         }

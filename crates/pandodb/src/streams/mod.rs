@@ -2,9 +2,9 @@
 //! frame and are streamed in and out.
 //!
 //! ```text
-//! write   extents -> bytes -> sync -> [gate: log record names extents -> ids, list in the leaf]
-//! read    register -> list from the leaf -> extents of its chunks, one at a time -> unregister
-//! free    list replaced -> row of the garbage table -> nobody registered before it -> free
+//! write   extents -> bytes -> sync -> [gate: record names extents -> ids, reference in the leaf]
+//! read    register -> reference from the leaf -> its chunks, one at a time -> unregister
+//! free    reference replaced -> row of the garbage table -> nobody registered before it -> free
 //! ```
 //! Until a record names them, extents belong to the operation that wrote them (`blobs::staged`): it
 //! gives them back when it fails or is dropped. From then on a chunk is a page with an id and a

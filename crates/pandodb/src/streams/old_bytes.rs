@@ -1,10 +1,10 @@
 //! Where a value that is being changed takes its unchanged bytes from.
 
-use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::blobs::readers::Registration;
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::error::Result;
 use crate::pages::store::Store;
 
@@ -13,11 +13,11 @@ use crate::pages::store::Store;
 pub(crate) enum OldBytes {
     /// A value in pages, or none.
     Value(Vec<u8>),
-    Chunks(ChunkList, Registration),
+    Chunks(BlobRef, Registration),
     /// A value that was handed over and that no leaf has yet: what it keeps of another one can
     /// stay, what is new of it is copied.
     Handed(
-        Arc<Draft>,
+        Arc<StagedBlob>,
         #[expect(dead_code, reason = "it keeps the chunks")] Registration,
     ),
 }
@@ -27,8 +27,8 @@ impl OldBytes {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Value(value) => value.len() as u64,
-            Self::Chunks(list, _) => list.shape.bytes,
-            Self::Handed(draft, _) => draft.shape.bytes,
+            Self::Chunks(blob, _) => blob.shape.bytes,
+            Self::Handed(staged, _) => staged.shape.bytes,
         }
     }
 
@@ -36,8 +36,8 @@ impl OldBytes {
     pub(crate) fn has_chunk(&self, shape: ChunkShape, index: usize) -> bool {
         let old = match self {
             Self::Value(_) => return false,
-            Self::Chunks(list, _) => list.shape,
-            Self::Handed(draft, _) if draft.kept_at(index).is_some() => draft.shape,
+            Self::Chunks(blob, _) => blob.shape,
+            Self::Handed(staged, _) if staged.kept_at(index).is_some() => staged.shape,
             Self::Handed(..) => return false,
         };
         old.chunk_bytes == shape.chunk_bytes && old.bytes_of(index) == shape.bytes_of(index)
@@ -46,10 +46,10 @@ impl OldBytes {
     /// Chunk `index`, which can stay, and what keeps it.
     pub(crate) fn chunk(&self, index: usize) -> (ChunkRef, &Registration) {
         match self {
-            Self::Chunks(list, registration) => (list.chunks[index], registration),
-            Self::Handed(draft, _) => {
-                let chunk = draft.kept_at(index).expect("it can stay");
-                (chunk, draft.base().expect("something keeps what stays"))
+            Self::Chunks(blob, registration) => (blob.chunks[index], registration),
+            Self::Handed(staged, _) => {
+                let chunk = staged.kept_at(index).expect("it can stay");
+                (chunk, staged.base().expect("something keeps what stays"))
             }
             Self::Value(_) => unreachable!("a value in pages has no chunk that could stay"),
         }
@@ -59,8 +59,8 @@ impl OldBytes {
     pub(crate) fn chunk_bytes(&self) -> Option<u32> {
         match self {
             Self::Value(_) => None,
-            Self::Chunks(list, _) => Some(list.shape.chunk_bytes),
-            Self::Handed(draft, _) => Some(draft.shape.chunk_bytes),
+            Self::Chunks(blob, _) => Some(blob.shape.chunk_bytes),
+            Self::Handed(staged, _) => Some(staged.shape.chunk_bytes),
         }
     }
 
@@ -75,8 +75,8 @@ impl OldBytes {
             }
             Self::Chunks(..) | Self::Handed(..) => {
                 let shape = match self {
-                    Self::Chunks(list, _) => list.shape,
-                    Self::Handed(draft, _) => draft.shape,
+                    Self::Chunks(blob, _) => blob.shape,
+                    Self::Handed(staged, _) => staged.shape,
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 };
                 let chunk_bytes = u64::from(shape.chunk_bytes);
@@ -87,8 +87,8 @@ impl OldBytes {
                 }
                 let mut buffer = store.chunk_buffer(shape);
                 match self {
-                    Self::Chunks(list, _) => store.read_chunk(list, index, &mut buffer)?,
-                    Self::Handed(draft, _) => store.read_part(draft, index, &mut buffer)?,
+                    Self::Chunks(blob, _) => store.read_chunk(blob, index, &mut buffer)?,
+                    Self::Handed(staged, _) => store.read_part(staged, index, &mut buffer)?,
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 }
                 let from = buffer

@@ -19,8 +19,8 @@ impl Table {
         Ok(match engine.look(&self.state, key, &mut value)? {
             Found::Nothing => None,
             Found::Value => Some(ValueStream::of_value(engine, value)),
-            Found::Chunks(list, registration) => {
-                Some(ValueStream::of_chunks(engine, list, registration))
+            Found::Chunks(blob, registration) => {
+                Some(ValueStream::of_chunks(engine, blob, registration))
             }
         })
     }

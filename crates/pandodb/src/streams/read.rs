@@ -2,11 +2,11 @@
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
-use pando_format::chunks::{ChunkList, ChunkPart, ChunkRef, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
 
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
@@ -22,15 +22,15 @@ impl Store {
         IoBuf::new(self.chunk_buffer_bytes(shape) as usize)
     }
 
-    /// Reads chunk `index` of `list` and checks it; `buffer` holds its bytes then. The caller is
-    /// registered. Blocks.
+    /// Reads chunk `index` of `blob` and checks it; `buffer` holds its bytes then. The
+    /// caller is registered. Blocks.
     pub(crate) fn read_chunk(
         &self,
-        list: &ChunkList,
+        blob: &BlobRef,
         index: usize,
         buffer: &mut IoBuf,
     ) -> Result<()> {
-        self.read_named(list.shape, index, list.chunks[index], buffer)
+        self.read_named(blob.shape, index, blob.chunks[index], buffer)
     }
 
     /// Reads `chunk`, the one at `index` of a value of `shape`.
@@ -49,11 +49,11 @@ impl Store {
         let blocks = shape.blocks_of(index, self.space.block_bytes());
         loop {
             let Some(stored) = self.pool.chunk(chunk.page) else {
-                return Err(damaged(None, "a list names it, and it is no chunk".into()));
+                return Err(damaged(None, "a blob names it, and it is no chunk".into()));
             };
             if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
                 let what = format!(
-                    "its list expects {blocks} blocks and {:#010x}",
+                    "its blob expects {blocks} blocks and {:#010x}",
                     chunk.checksum
                 );
                 return Err(damaged(Some(stored.extent), what));
@@ -69,16 +69,21 @@ impl Store {
 
     /// Reads chunk `index` of a value that was handed over. Whoever does so when a record may name
     /// its extents is registered since before. Blocks.
-    pub(crate) fn read_part(&self, draft: &Draft, index: usize, buffer: &mut IoBuf) -> Result<()> {
-        let ChunkPart::New(chunk) = draft.parts[index] else {
-            let kept = draft.kept_at(index).expect("it is known by its place");
-            return self.read_named(draft.shape, index, kept, buffer);
+    pub(crate) fn read_part(
+        &self,
+        staged: &StagedBlob,
+        index: usize,
+        buffer: &mut IoBuf,
+    ) -> Result<()> {
+        let ChunkPart::New(chunk) = staged.parts[index] else {
+            let kept = staged.kept_at(index).expect("it is known by its place");
+            return self.read_named(staged.shape, index, kept, buffer);
         };
         let extent = Extent {
             block: chunk.block,
-            blocks: draft.shape.blocks_of(index, self.space.block_bytes()),
+            blocks: staged.shape.blocks_of(index, self.space.block_bytes()),
         };
-        let bytes = draft.shape.bytes_of(index);
+        let bytes = staged.shape.bytes_of(index);
         let read = self.read_extent(extent, bytes, chunk.checksum, buffer);
         read.map_err(|what| Error::corrupt(format!("chunk at {extent:?}"), what))
     }
@@ -112,18 +117,18 @@ impl Store {
     }
 
     /// Replaces `out` by a whole value. Blocks.
-    pub(crate) fn read_list(&self, list: &ChunkList, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read_blob(&self, blob: &BlobRef, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        out.reserve_exact(list.value_bytes() as usize);
-        out.extend_from_slice(&list.head);
-        let mut buffer = self.chunk_buffer(list.shape);
-        for index in 0..list.chunks.len() {
-            self.read_chunk(list, index, &mut buffer)?;
+        out.reserve_exact(blob.value_bytes() as usize);
+        out.extend_from_slice(&blob.head);
+        let mut buffer = self.chunk_buffer(blob.shape);
+        for index in 0..blob.chunks.len() {
+            self.read_chunk(blob, index, &mut buffer)?;
             out.extend_from_slice(&buffer);
         }
         assert_eq!(
             out.len() as u64,
-            list.value_bytes(),
+            blob.value_bytes(),
             "its chunks add up to the value"
         );
         Ok(())

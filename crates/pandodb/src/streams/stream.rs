@@ -4,20 +4,20 @@ use std::io;
 use std::task::Waker;
 
 use pando_device::IoBuf;
-use pando_format::chunks::{ChunkList, ChunkRef, ChunkShape};
+use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
 use crate::blobs::readers::{Registration, Registry};
 use crate::blobs::room::{ChunkRoom, ChunkTurn};
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::pages::store::Store;
 use crate::streams::old_bytes::OldBytes;
 
-/// Memory that a chunk takes in the list of a value that is open, and where it is kept from being
-/// freed.
+/// Memory that a chunk takes in the blob reference of a value that is open, and where it is kept
+/// from being freed.
 const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
 
 /// A value as it was when it was opened, whatever happens to its key since: see
@@ -47,26 +47,26 @@ struct Chunks {
 /// Where chunks are found.
 #[derive(Debug)]
 enum Source {
-    /// By the list of a leaf.
-    Stored(ChunkList, Registration),
+    /// By the blob reference of a leaf.
+    Stored(BlobRef, Registration),
     /// In a value that was handed over. Registered since before any record named its extents, by
     /// their places: they are not freed as long as this lives, and nobody moves them. What stays of
-    /// another value is kept by the draft.
-    Handed(Arc<Draft>, Registration),
+    /// another value is kept by the staged.
+    Handed(Arc<StagedBlob>, Registration),
 }
 
 impl Source {
     fn shape(&self) -> ChunkShape {
         match self {
-            Self::Stored(list, _) => list.shape,
-            Self::Handed(draft, _) => draft.shape,
+            Self::Stored(blob, _) => blob.shape,
+            Self::Handed(staged, _) => staged.shape,
         }
     }
 
     fn read(&self, store: &Store, index: usize, buffer: &mut IoBuf) -> Result<()> {
         match self {
-            Self::Stored(list, _) => store.read_chunk(list, index, buffer),
-            Self::Handed(draft, _) => store.read_part(draft, index, buffer),
+            Self::Stored(blob, _) => store.read_chunk(blob, index, buffer),
+            Self::Handed(staged, _) => store.read_part(staged, index, buffer),
         }
     }
 }
@@ -83,19 +83,19 @@ impl ValueStream {
 
     pub(crate) fn of_chunks(
         engine: &Shared,
-        mut list: ChunkList,
+        mut blob: BlobRef,
         registration: Registration,
     ) -> Self {
-        let head = std::mem::take(&mut list.head);
-        Self::of_source(engine, head, Source::Stored(list, registration))
+        let head = std::mem::take(&mut blob.head);
+        Self::of_source(engine, head, Source::Stored(blob, registration))
     }
 
     /// The bytes of a value that was handed over and is not put yet: whoever replaces it afterwards
     /// leaves its chunks to this.
     pub(crate) fn of_handed(engine: &Shared, value: &LargeValue) -> Self {
-        let draft = value.draft.clone();
-        let registration = Registry::read_by_place(&engine.store.registry, draft.new_blocks());
-        let source = Source::Handed(draft, registration);
+        let staged = value.staged.clone();
+        let registration = Registry::read_by_place(&engine.store.registry, staged.new_blocks());
+        let source = Source::Handed(staged, registration);
         Self::of_source(engine, value.head.clone(), source)
     }
 
@@ -117,12 +117,12 @@ impl ValueStream {
     pub fn reopen(&self) -> Self {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             None => Self::of_value(&self.engine, self.head.clone()),
-            Some(Source::Stored(list, registration)) => {
-                let source = Source::Stored(list.clone(), registration.again());
+            Some(Source::Stored(blob, registration)) => {
+                let source = Source::Stored(blob.clone(), registration.again());
                 Self::of_source(&self.engine, self.head.clone(), source)
             }
-            Some(Source::Handed(draft, registration)) => {
-                let source = Source::Handed(draft.clone(), registration.again());
+            Some(Source::Handed(staged, registration)) => {
+                let source = Source::Handed(staged.clone(), registration.again());
                 Self::of_source(&self.engine, self.head.clone(), source)
             }
         }
@@ -130,9 +130,9 @@ impl ValueStream {
 
     /// Bytes of memory that it takes while no piece of it is loaded.
     pub fn idle_bytes(&self) -> usize {
-        let list = self.list().map_or(0, |list| list.chunks.len());
+        let blob = self.blob_ref().map_or(0, |blob| blob.chunks.len());
         let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<Chunks>());
-        size_of::<Self>() + self.head.len() + chunks + list * CHUNK_BYTES
+        size_of::<Self>() + self.head.len() + chunks + blob * CHUNK_BYTES
     }
 
     /// Bytes of the value.
@@ -160,18 +160,18 @@ impl ValueStream {
         &self.engine
     }
 
-    /// The list of a large value that a leaf names, its head left out.
-    pub(crate) fn list(&self) -> Option<&ChunkList> {
+    /// The blob reference of a large value that a leaf names, its head left out.
+    pub(crate) fn blob_ref(&self) -> Option<&BlobRef> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
-            Some(Source::Stored(list, _)) => Some(list),
+            Some(Source::Stored(blob, _)) => Some(blob),
             _ => None,
         }
     }
 
     /// The chunks of a value that was handed over.
-    pub(crate) fn handed(&self) -> Option<&Arc<Draft>> {
+    pub(crate) fn handed(&self) -> Option<&Arc<StagedBlob>> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
-            Some(Source::Handed(draft, _)) => Some(draft),
+            Some(Source::Handed(staged, _)) => Some(staged),
             _ => None,
         }
     }
@@ -215,8 +215,8 @@ impl ValueStream {
     /// The value as what another one is made of, its head left out.
     pub(crate) fn into_old(self) -> OldBytes {
         match self.chunks.map(|chunks| chunks.source) {
-            Some(Source::Stored(list, registration)) => OldBytes::Chunks(list, registration),
-            Some(Source::Handed(draft, registration)) => OldBytes::Handed(draft, registration),
+            Some(Source::Stored(blob, registration)) => OldBytes::Chunks(blob, registration),
+            Some(Source::Handed(staged, registration)) => OldBytes::Handed(staged, registration),
             None => OldBytes::Value(self.head),
         }
     }

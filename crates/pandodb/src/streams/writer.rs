@@ -12,7 +12,7 @@ use pando_stats::Ticker;
 use pando_sync::Arc;
 
 use crate::blobs::room::{ChunkRoom, ChunkTurn};
-use crate::blobs::staged::Draft;
+use crate::blobs::staged::StagedBlob;
 use crate::blobs::value::LargeValue;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ const CHUNK_BYTES_LEAST: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct ValueWriter {
     engine: Shared,
-    draft: Draft,
+    staged: StagedBlob,
     /// The chunk that is being filled; as long as the longest. Empty until the first bytes come.
     buffer: IoBuf,
     /// Room for it.
@@ -69,7 +69,7 @@ impl ValueWriter {
         };
         Ok(Self {
             engine: engine.clone(),
-            draft: Draft::new(&engine.store.space, shape),
+            staged: StagedBlob::new(&engine.store.space, shape),
             buffer: IoBuf::default(),
             turn: None,
             filled: 0,
@@ -79,19 +79,19 @@ impl ValueWriter {
 
     /// Bytes of the value so far.
     fn position(&self) -> u64 {
-        let stored = self.draft.parts.len() as u64 * u64::from(self.draft.shape.chunk_bytes);
+        let stored = self.staged.parts.len() as u64 * u64::from(self.staged.shape.chunk_bytes);
         // Behind the last chunk, which may be shorter.
-        (stored + self.filled as u64).min(self.draft.shape.bytes)
+        (stored + self.filled as u64).min(self.staged.shape.bytes)
     }
 
     /// Bytes of the value that are still missing.
     pub fn missing(&self) -> u64 {
-        self.draft.shape.bytes - self.position()
+        self.staged.shape.bytes - self.position()
     }
 
     /// Bytes that the chunk that is being filled still takes.
     fn room(&self) -> usize {
-        self.draft.shape.bytes_of(self.draft.parts.len()) - self.filled
+        self.staged.shape.bytes_of(self.staged.parts.len()) - self.filled
     }
 
     /// True if a chunk is whole and waits for [`ValueWriter::store`].
@@ -105,7 +105,7 @@ impl ValueWriter {
             return true;
         }
         let engine = &self.engine;
-        let bytes = engine.store.chunk_buffer_bytes(self.draft.shape);
+        let bytes = engine.store.chunk_buffer_bytes(self.staged.shape);
         let turn = self
             .turn
             .get_or_insert_with(|| ChunkRoom::ask(&engine.incoming, bytes, waker));
@@ -116,10 +116,10 @@ impl ValueWriter {
     fn prepare(&mut self) {
         if self.buffer.is_empty() {
             let engine = &self.engine;
-            let bytes = engine.store.chunk_buffer_bytes(self.draft.shape);
+            let bytes = engine.store.chunk_buffer_bytes(self.staged.shape);
             self.turn
                 .get_or_insert_with(|| ChunkRoom::count(&engine.incoming, bytes));
-            self.buffer = engine.store.chunk_buffer(self.draft.shape);
+            self.buffer = engine.store.chunk_buffer(self.staged.shape);
         }
     }
 
@@ -162,8 +162,8 @@ impl ValueWriter {
     /// Writes the chunk that is whole. Blocks.
     pub(crate) fn store(&mut self) -> Result<()> {
         let whole = std::mem::take(&mut self.filled);
-        let index = self.draft.parts.len();
-        assert_eq!(whole, self.draft.shape.bytes_of(index), "a chunk is whole");
+        let index = self.staged.parts.len();
+        assert_eq!(whole, self.staged.shape.bytes_of(index), "a chunk is whole");
         let checksum = crc32c(&self.buffer[..whole]);
         let block_bytes = self.engine.store.space.block_bytes();
         let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
@@ -178,12 +178,12 @@ impl ValueWriter {
     fn write_chunk(&mut self, stored: usize, checksum: u32) -> Result<()> {
         let engine = &self.engine;
         let block_bytes = engine.store.space.block_bytes();
-        let (shape, index) = (self.draft.shape, self.draft.parts.len());
+        let (shape, index) = (self.staged.shape, self.staged.parts.len());
         let blocks = shape.blocks_of(index, block_bytes);
         assert_eq!(stored as u64, u64::from(blocks) * block_bytes);
         let extent = engine.run_of_blocks(blocks)?;
         assert_eq!(extent.blocks, blocks, "a run of another length");
-        self.draft.push(extent.block, checksum);
+        self.staged.push(extent.block, checksum);
         let place = u64::from(extent.block) * block_bytes;
         let written = engine.store.data.write_at(&self.buffer[..stored], place);
         written.map_err(Error::io("writing a chunk"))?;
@@ -207,20 +207,23 @@ impl ValueWriter {
     /// Takes the bytes up to `until` from the value that is being replaced, zeros behind its end.
     /// Chunks that stay as they are are not read. Blocks.
     pub(crate) fn copy_old(&mut self, old: &OldBytes, until: u64) -> Result<()> {
-        assert!(until <= self.draft.shape.bytes, "a value of another length");
-        let chunk_bytes = u64::from(self.draft.shape.chunk_bytes);
+        assert!(
+            until <= self.staged.shape.bytes,
+            "a value of another length"
+        );
+        let chunk_bytes = u64::from(self.staged.shape.chunk_bytes);
         while self.position() < until {
             let position = self.position();
-            let index = self.draft.parts.len();
+            let index = self.staged.parts.len();
             let start = index as u64 * chunk_bytes;
-            let end = start + self.draft.shape.bytes_of(index) as u64;
+            let end = start + self.staged.shape.bytes_of(index) as u64;
             assert!(
                 (start..end).contains(&position),
                 "a position in another chunk"
             );
-            if position == start && end <= until && old.has_chunk(self.draft.shape, index) {
+            if position == start && end <= until && old.has_chunk(self.staged.shape, index) {
                 let (chunk, base) = old.chunk(index);
-                self.draft.keep(chunk, base);
+                self.staged.keep(chunk, base);
                 continue;
             }
             let count = (end.min(until) - position) as usize;
@@ -249,15 +252,15 @@ impl ValueWriter {
     /// As [`ValueWriter::finish`]; [`Error::ValueTooLong`] for a head of more than 64 KiB.
     pub fn finish_with_head(self, head: Vec<u8>) -> Result<LargeValue> {
         let engine = self.engine.clone();
-        let draft = self.into_draft()?;
-        let any_new = draft.parts.iter().any(|part| *part != ChunkPart::Kept);
+        let staged = self.into_staged()?;
+        let any_new = staged.parts.iter().any(|part| *part != ChunkPart::Kept);
         if any_new {
             engine.check_writable()?;
             let synced = engine.store.sync_data("syncing chunks");
             synced.map_err(|error| engine.poisoned_by(&error))?;
         }
         let value = LargeValue {
-            draft: Arc::new(draft),
+            staged: Arc::new(staged),
             head: Vec::new(),
         };
         value.with_head(head)
@@ -267,7 +270,7 @@ impl ValueWriter {
     ///
     /// # Errors
     /// [`Error::InvalidValue`] when bytes are missing, or a part could not be written.
-    pub(crate) fn into_draft(self) -> Result<Draft> {
+    pub(crate) fn into_staged(self) -> Result<StagedBlob> {
         self.check_failed()?;
         if self.missing() > 0 {
             return Err(Error::InvalidValue {
@@ -276,10 +279,10 @@ impl ValueWriter {
         }
         assert_eq!(self.filled, 0, "the last bytes were not stored");
         assert_eq!(
-            self.draft.parts.len(),
-            self.draft.shape.count(),
+            self.staged.parts.len(),
+            self.staged.shape.count(),
             "the value has all of its chunks"
         );
-        Ok(self.draft)
+        Ok(self.staged)
     }
 }

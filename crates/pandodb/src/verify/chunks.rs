@@ -1,6 +1,6 @@
-//! The part of `verify` that looks at values in chunks: every chunk has one owner (a list, or a row
-//! of the garbage table), lies where its page word says, and holds what its checksum says; extents
-//! that the log names are nobody else's and hold what the record says.
+//! The part of `verify` that looks at values in chunks: every chunk has one owner (a blob
+//! reference, or a row of the garbage table), lies where its page word says, and holds what its
+//! checksum says; extents that the log names are nobody else's and hold what the record says.
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
@@ -9,7 +9,7 @@ use pando_format::log::{ChunkedValue, Operation};
 use pando_format::{Extent, Lsn, PageId};
 use pando_tree::{NodeSummary, Tree, ValueReader};
 
-use crate::changes::blobs::{decode_list, new_extents};
+use crate::changes::blobs::{decode_blob_ref, new_extents};
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::verify::stat::TableStat;
@@ -43,17 +43,17 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         let mut reader = ValueReader::new();
         let mut bytes = Vec::new();
         store.drive(|| tree.try_get(&store.pool, key, &mut reader, &mut bytes))?;
-        let list = decode_list(&bytes)?;
-        let mut buffer = store.chunk_buffer(list.shape);
+        let blob = decode_blob_ref(&bytes)?;
+        let mut buffer = store.chunk_buffer(blob.shape);
         stat.large_values += 1;
-        for (index, chunk) in list.chunks.iter().enumerate() {
+        for (index, chunk) in blob.chunks.iter().enumerate() {
             if !self.own(chunk.page, name) {
                 continue;
             }
             stat.chunks += 1;
-            let blocks = list.shape.blocks_of(index, store.space.block_bytes());
+            let blocks = blob.shape.blocks_of(index, store.space.block_bytes());
             stat.chunk_bytes += u64::from(blocks) * store.space.block_bytes();
-            if let Err(error) = store.read_chunk(&list, index, &mut buffer) {
+            if let Err(error) = store.read_chunk(&blob, index, &mut buffer) {
                 self.damage(chunk.page.to_string(), error.to_string());
             }
         }

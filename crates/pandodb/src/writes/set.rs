@@ -39,7 +39,7 @@ impl Value<'_> {
     pub(crate) fn stored_bytes(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            Self::Chunks(value) => value.list_bytes(),
+            Self::Chunks(value) => value.blob_ref_bytes(),
         }
     }
 }
@@ -283,7 +283,7 @@ impl WriteSet {
 
     fn measure_large(&mut self, value: &LargeValue) {
         self.has_large = true;
-        self.stored_bytes_max = self.stored_bytes_max.max(value.list_bytes());
+        self.stored_bytes_max = self.stored_bytes_max.max(value.blob_ref_bytes());
     }
 
     /// The values in chunks.
@@ -310,10 +310,10 @@ impl WriteSet {
     /// is named then.
     pub(crate) fn name_chunks(&self) -> Result<()> {
         for (index, value) in self.large().enumerate() {
-            if !value.draft.name() {
+            if !value.staged.name() {
                 // One that two keys have is among those before, once.
                 for named in self.large().take(index) {
-                    named.draft.take_back_name();
+                    named.staged.take_back_name();
                 }
                 return Err(Error::InvalidValue {
                     what: "was put before".into(),

@@ -267,7 +267,7 @@ fn a_damaged_table_can_be_dropped() {
     }
 }
 
-/// Sparse leaves beside a damaged one stay as they are.
+/// Underfull leaves beside a damaged one stay as they are.
 #[test]
 fn leaves_beside_a_damaged_one_can_become_sparse() {
     const ROWS: u32 = 3000;

@@ -256,7 +256,7 @@ fn a_get_whose_pages_always_leave_in_time_ends_by_the_helper() {
 }
 
 fn rest_of_reads(db: &Db) {
-    while db.occupancy().wishes > 0 {
+    while db.occupancy().read_requests > 0 {
         thread::yield_now();
     }
 }

@@ -111,7 +111,7 @@ fn leaves_are_merged_while_the_store_is_open() {
 }
 
 #[test]
-fn a_few_thin_leaves_are_merged_at_close_at_the_latest() {
+fn a_few_underfull_leaves_are_merged_at_close_at_the_latest() {
     let directory = tempfile::tempdir().unwrap();
     let options = Db::builder().max_memory(16 << 20);
     let db = options.open(directory.path()).unwrap();

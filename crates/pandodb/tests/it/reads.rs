@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use pando_sync::thread;
-use pandodb::statistics::{Snapshot, Ticker};
+use pandodb::statistics::{Ticker, Totals};
 use pandodb::{Builder, Db, IoBackend, Occupancy, Table};
 
 use crate::fixture::{fill, padded_key};
@@ -35,7 +35,7 @@ fn numbers(seed: u64) -> impl Iterator<Item = u32> {
     std::iter::repeat_with(move || random.u32(..KEYS))
 }
 
-fn counted(db: &Db, gets: impl FnOnce()) -> Snapshot {
+fn counted(db: &Db, gets: impl FnOnce()) -> Totals {
     let before = db.statistics();
     gets();
     db.statistics().since(&before)
@@ -193,7 +193,7 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
 }
 
 #[test]
-fn a_cached_scan_wishes_for_nothing() {
+fn a_cached_scan_asks_for_nothing() {
     let (db, table) = filled(options(9_000));
     let counted = counted(&db, || {
         assert_eq!(table.iter().count(), KEYS as usize);

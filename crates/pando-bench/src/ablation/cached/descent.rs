@@ -30,9 +30,9 @@ pub(super) trait Way<'p>: Sized {
 
 /// Under no latch: writes nothing.
 #[derive(Debug)]
-pub(super) struct Freely;
+pub(super) struct OptimisticAccess;
 
-impl<'p> Way<'p> for Freely {
+impl<'p> Way<'p> for OptimisticAccess {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)

@@ -7,7 +7,7 @@ use pando_tree::ValueReader;
 
 use super::coupled::Coupled;
 use super::cursors::{Cursors, LocalLists, SharedList};
-use super::descent::{self, Freely, Way};
+use super::descent::{self, OptimisticAccess, Way};
 use super::rig::{ENTRY_BYTES, Rig, is_value_of, retry};
 use super::snapshot::{FromHint, FromSnapshot, RootSnapshot};
 use crate::ablation::Ablation;
@@ -137,7 +137,7 @@ impl CachedReads {
             }
             (Ablation::Descent, "latched") => self.by(Coupled::default),
             (Ablation::Descent, "snapshot-latched") => self.by_snapshot(Coupled::default),
-            (Ablation::Descent, "optimistic-snapshot") => self.by_snapshot(|| Freely),
+            (Ablation::Descent, "optimistic-snapshot") => self.by_snapshot(|| OptimisticAccess),
             (Ablation::Descent, "root-hint") => {
                 let (pool, tree) = (&self.rig.pool, &self.rig.tree);
                 let mut hint = 0;

@@ -9,7 +9,7 @@ use pando_sync::thread;
 use pando_tree::node::view::Node;
 use pando_tree::{LeafFill, Scratch, Tree};
 
-use super::descent::{self, Found, Freely, Way};
+use super::descent::{self, Found, OptimisticAccess, Way};
 use super::rig::{Rig, enter, is_value_of, value_of};
 use super::snapshot::{FromSnapshot, RootSnapshot};
 
@@ -34,7 +34,7 @@ fn read_by<'p>(rig: &'p Rig, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<(Fou
 
 /// Reads key `number` through `snapshot`: whether it is there.
 fn read(rig: &Rig, snapshot: &mut RootSnapshot, number: u64) -> Attempt<bool> {
-    let below = Freely;
+    let below = OptimisticAccess;
     let mut way = FromSnapshot { snapshot, below };
     let (lookup, out) = read_by(rig, &mut way, &key_of(rig, number))?;
     assert!(!lookup.found || is_value_of(number, &out), "key {number}");
@@ -299,7 +299,7 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
     let mut scratch = Scratch::new();
     while !rig
         .tree
-        .try_dismantle(
+        .try_free_leftmost(
             &rig.pool,
             &rig.pool.apply_token(&enter(&rig.pool)),
             &mut scratch,

@@ -4,7 +4,7 @@
 use pando_format::PageId;
 use pando_pool::{ApplyToken, Attempt, Optimistic, Pool};
 
-use crate::approach::Freely;
+use crate::access::OptimisticAccess;
 use crate::descent::Path;
 use crate::node::edit;
 use crate::node::search::Spot;
@@ -15,7 +15,7 @@ use crate::tree::{Tree, counted};
 
 /// What one step freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dismantled {
+pub struct FreedStep {
     /// Pages freed, overflow pages included.
     pub pages_freed: u32,
     /// True when nothing is left, the root included.
@@ -28,27 +28,27 @@ impl Tree {
     /// [`Scratch::try_finish`] ends the apply section.
     ///
     /// A leaf with values in chunks loses one of them in each step instead, until it has none:
-    /// [`Scratch::take_chunk_list`] has its chunks.
+    /// [`Scratch::take_blob_ref`] has its chunks.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; nothing was freed then.
-    pub fn try_dismantle(
+    pub fn try_free_leftmost(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         scratch: &mut Scratch,
-    ) -> Attempt<Dismantled> {
-        let attempt = self.dismantle(pool, token, scratch);
+    ) -> Attempt<FreedStep> {
+        let attempt = self.free_leftmost(pool, token, scratch);
         counted(pool, attempt)
     }
 
-    fn dismantle(
+    fn free_leftmost(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         scratch: &mut Scratch,
-    ) -> Attempt<Dismantled> {
-        let (path, leaf) = self.descend_with_path(pool, &mut Freely, |_| 0)?;
+    ) -> Attempt<FreedStep> {
+        let (path, leaf) = self.descend_with_path(pool, &mut OptimisticAccess, |_| 0)?;
         let node = Node::open(leaf.words().slice());
         scratch.old.clear();
         if let Some(index) = (0..node.count()).find(|index| node.slot(*index).is_chunked()) {
@@ -58,53 +58,53 @@ impl Tree {
             let spot = Spot { index, exact: true };
             self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
         }
-        let fork = path.fork();
-        let freed = if let Some((depth, fork)) = fork {
-            let mut fork_latch = fork.node.upgrade()?;
+        let ancestor = path.branching_ancestor();
+        let freed = if let Some((depth, ancestor)) = ancestor {
+            let mut ancestor_latch = ancestor.node.upgrade()?;
             let chain = Chain::latch(&path, depth + 1, leaf, token)?;
-            let mut fork_page = fork_latch.modify(token)?;
-            edit::remove(&mut fork_page, fork.index);
+            let mut ancestor_page = ancestor_latch.modify(token)?;
+            edit::remove(&mut ancestor_page, ancestor.index);
             chain.free(pool, token)
         } else {
             Chain::latch(&path, 0, leaf, token)?.free(pool, token)
         };
-        let pages_freed = freed + scratch.old.doomed.len() as u32;
-        scratch.free_doomed(pool, token);
-        Ok(Dismantled {
+        let pages_freed = freed + scratch.old.to_free.len() as u32;
+        scratch.free_old(pool, token);
+        Ok(FreedStep {
             pages_freed,
-            done: fork.is_none(),
+            done: ancestor.is_none(),
         })
     }
 
-    /// As a step of [`Tree::try_dismantle`] that could not read `lost`, which is the root or the
-    /// leftmost child of a node on the way to the leftmost leaf: frees it unread. What only that
-    /// page names is leaked. False in `done` and no pages freed: it is neither any more.
+    /// As a step of [`Tree::try_free_leftmost`] that could not read `lost`, which is the root or
+    /// the leftmost child of a node on the way to the leftmost leaf: frees it unread. What only
+    /// that page names is leaked. False in `done` and no pages freed: it is neither any more.
     ///
     /// # Errors
-    /// As [`Tree::try_dismantle`].
-    pub fn try_dismantle_lost(
+    /// As [`Tree::try_free_leftmost`].
+    pub fn try_free_lost(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         lost: PageId,
         scratch: &mut Scratch,
-    ) -> Attempt<Dismantled> {
-        let attempt = self.dismantle_lost(pool, token, lost, scratch);
+    ) -> Attempt<FreedStep> {
+        let attempt = self.free_lost(pool, token, lost, scratch);
         counted(pool, attempt)
     }
 
-    fn dismantle_lost(
+    fn free_lost(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         lost: PageId,
         scratch: &mut Scratch,
-    ) -> Attempt<Dismantled> {
+    ) -> Attempt<FreedStep> {
         let mut freed = 1;
         let mut done = true;
         if lost != self.root {
             let Some((path, parent)) = self.find_lost(pool, lost)? else {
-                return Ok(Dismantled {
+                return Ok(FreedStep {
                     pages_freed: 0,
                     done: false,
                 });
@@ -112,17 +112,19 @@ impl Tree {
             let count = Node::open(parent.words().slice()).count();
             parent.validate()?;
             let depth = path.steps().count();
-            let fork = match count {
-                1 => path.fork().map(|(depth, fork)| (depth, fork.node)),
+            let ancestor = match count {
+                1 => path
+                    .branching_ancestor()
+                    .map(|(depth, ancestor)| (depth, ancestor.node)),
                 _ => Some((depth, parent)),
             };
-            done = fork.is_none();
-            freed += match fork {
-                Some((depth, fork)) => {
-                    let mut fork_latch = fork.upgrade()?;
+            done = ancestor.is_none();
+            freed += match ancestor {
+                Some((depth, ancestor)) => {
+                    let mut ancestor_latch = ancestor.upgrade()?;
                     let chain = Chain::latch(&path, depth + 1, parent, token)?;
-                    let mut fork_page = fork_latch.modify(token)?;
-                    edit::remove(&mut fork_page, 0);
+                    let mut ancestor_page = ancestor_latch.modify(token)?;
+                    edit::remove(&mut ancestor_page, 0);
                     chain.free(pool, token)
                 }
                 None => Chain::latch(&path, 0, parent, token)?.free(pool, token),
@@ -132,7 +134,7 @@ impl Tree {
         scratch.pending_frees.push(lost);
         // What has to wait is freed by the caller's try_finish.
         let _later = scratch.try_finish(pool, token);
-        Ok(Dismantled {
+        Ok(FreedStep {
             pages_freed: freed,
             done,
         })
@@ -146,7 +148,8 @@ impl Tree {
     ) -> Attempt<Option<(Path<'p>, Optimistic<'p>)>> {
         let levels = self.try_height(pool)?;
         for level in (1..levels).rev() {
-            let (path, node) = self.descend_with_path_to(pool, &mut Freely, level, |_| 0)?;
+            let (path, node) =
+                self.descend_with_path_to(pool, &mut OptimisticAccess, level, |_| 0)?;
             let first = Node::open(node.words().slice()).child(0).page();
             node.validate()?;
             if first == lost {
@@ -164,14 +167,14 @@ impl Tree {
         leaf: Optimistic<'_>,
         index: usize,
         scratch: &mut Scratch,
-    ) -> Attempt<Dismantled> {
+    ) -> Attempt<FreedStep> {
         let node = Node::open(leaf.words().slice());
         let spot = Spot { index, exact: true };
         self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
         edit::remove(&mut leaf.upgrade()?.modify(token)?, index);
-        let pages_freed = scratch.old.doomed.len() as u32;
-        scratch.free_doomed(pool, token);
-        Ok(Dismantled {
+        let pages_freed = scratch.old.to_free.len() as u32;
+        scratch.free_old(pool, token);
+        Ok(FreedStep {
             pages_freed,
             done: false,
         })

@@ -6,9 +6,9 @@
 //!
 //! | transition        | function       | under                             |
 //! |-------------------|----------------|-----------------------------------|
-//! | nothing -> extent | `Shelf::fill`  | `filling`, the lock of the group  |
-//! | extent -> nothing | `Shelf::pop`   | nothing                           |
-//! | extent -> nothing | `Shelf::clear` | `filling`                         |
+//! | nothing -> extent | `Magazine::fill`  | `filling`, the lock of the group  |
+//! | extent -> nothing | `Magazine::pop`   | nothing                           |
+//! | extent -> nothing | `Magazine::clear` | `filling`                         |
 
 use std::ops::RangeInclusive;
 
@@ -33,7 +33,7 @@ const NOTHING: u32 = u32::MAX;
 
 /// The extents of one core.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct Magazine {
     /// By length, from 1.
     rows: [Row; READY_BLOCKS_MAX],
     /// One bit for each row: it may hold something. Changed under `filling`.
@@ -44,7 +44,7 @@ pub(crate) struct Shelf {
 
 const _: () = assert!(READY_BLOCKS_MAX <= 32, "a bit for each row");
 
-/// What came of an attempt to fill a shelf.
+/// What came of an attempt to fill a magazine.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Filled {
@@ -90,12 +90,12 @@ impl Row {
     }
 }
 
-impl Shelf {
+impl Magazine {
     pub(crate) fn new() -> Self {
         Self {
             rows: std::array::from_fn(|_| Row::new()),
             used: AtomicU32::new(0),
-            filling: Mutex::new(Rank::ShelfFilling, false),
+            filling: Mutex::new(Rank::MagazineFilling, false),
         }
     }
 

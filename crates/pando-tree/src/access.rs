@@ -20,16 +20,16 @@ pub(crate) const FREE_TRIES: u32 = 8;
 const TRIES_WITHOUT_YIELD: u32 = 3;
 
 /// How nodes are looked up.
-pub(crate) trait Approach<'p> {
+pub(crate) trait Access<'p> {
     /// Looks up `page`, as [`Pool::optimistic`].
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
 }
 
 /// Under no latch: writes nothing.
 #[derive(Debug)]
-pub(crate) struct Freely;
+pub(crate) struct OptimisticAccess;
 
-impl<'p> Approach<'p> for Freely {
+impl<'p> Access<'p> for OptimisticAccess {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)
@@ -53,12 +53,12 @@ pub(crate) fn ask_for_record(
 
 /// Under shared latches, of all nodes from the root on.
 #[derive(Debug, Default)]
-pub(crate) struct Latched<'p> {
+pub(crate) struct SharedAccess<'p> {
     shares: [Option<Shared<'p>>; LEVEL_MAX as usize + 1],
     len: usize,
 }
 
-impl<'p> Approach<'p> for Latched<'p> {
+impl<'p> Access<'p> for SharedAccess<'p> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let shared = pool.shared(page, hint)?;
         let Some(place) = self.shares.get_mut(self.len) else {
@@ -71,12 +71,12 @@ impl<'p> Approach<'p> for Latched<'p> {
 
 /// Tries a read freely, and after [`FREE_TRIES`] conflicts once under latches.
 #[inline]
-pub(crate) fn insist<'p, T>(
+pub(crate) fn retry_then_latch<'p, T>(
     pool: &'p Pool,
-    mut attempt: impl FnMut(Option<&mut Latched<'p>>) -> Attempt<T>,
+    mut attempt: impl FnMut(Option<&mut SharedAccess<'p>>) -> Attempt<T>,
 ) -> Attempt<T> {
     match attempt(None) {
-        Err(Restart::Conflict) => insist_again(pool, attempt),
+        Err(Restart::Conflict) => retry_again(pool, attempt),
         done => done,
     }
 }
@@ -84,9 +84,9 @@ pub(crate) fn insist<'p, T>(
 /// After the first conflict. Apart, so that what is rare costs a read without one nothing.
 #[cold]
 #[inline(never)]
-fn insist_again<'p, T>(
+fn retry_again<'p, T>(
     pool: &'p Pool,
-    mut attempt: impl FnMut(Option<&mut Latched<'p>>) -> Attempt<T>,
+    mut attempt: impl FnMut(Option<&mut SharedAccess<'p>>) -> Attempt<T>,
 ) -> Attempt<T> {
     for turn in 1..FREE_TRIES {
         pause(pool, turn);
@@ -97,7 +97,7 @@ fn insist_again<'p, T>(
     }
     pause(pool, FREE_TRIES);
     pool.statistics().tick(Ticker::RestartsPessimistic, 1);
-    let done = attempt(Some(&mut Latched::default()));
+    let done = attempt(Some(&mut SharedAccess::default()));
     if matches!(done, Err(Restart::Conflict)) {
         pool.statistics().tick(Ticker::Restarts, 1);
     }

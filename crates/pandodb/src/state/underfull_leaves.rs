@@ -6,23 +6,23 @@ use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_tree::{LeafFill, Tree};
 
-/// Sparse leaves that may wait.
-const SPARSE_LEAVES_MAX: usize = 1 << 14;
+/// Underfull leaves that may wait.
+const UNDERFULL_LEAVES_MAX: usize = 1 << 14;
 /// So many wake the thread, if none of them is empty: merging them is not urgent, and a leaf whose
 /// records come and go does not wake it each time.
-const SPARSE_LEAVES_WAKE: usize = 32;
+const UNDERFULL_LEAVES_WAKE: usize = 32;
 
 type Note = (Tree, Box<[u8]>);
 
 /// Leaves that lost their last record, or most of them, by a key that they covered.
 #[derive(Debug, Default)]
-pub(crate) struct SparseLeaves {
+pub(crate) struct UnderfullLeaves {
     queue: Mutex<VecDeque<Note>>,
     /// Length of `queue`, which commits look at without the lock. Written under it.
     len: AtomicUsize,
 }
 
-impl SparseLeaves {
+impl UnderfullLeaves {
     fn change<T>(&self, change: impl FnOnce(&mut VecDeque<Note>) -> T) -> T {
         let mut queue = self.queue.lock();
         let done = change(&mut queue);
@@ -39,7 +39,7 @@ impl SparseLeaves {
             if newest.is_none_or(|(noted, at)| *noted != tree || **at != *key) {
                 queue.push_back((tree, Box::from(key)));
             }
-            fill == LeafFill::Empty || queue.len() >= SPARSE_LEAVES_WAKE
+            fill == LeafFill::Empty || queue.len() >= UNDERFULL_LEAVES_WAKE
         })
     }
 
@@ -54,7 +54,7 @@ impl SparseLeaves {
     /// False when writers are to wait until the maintenance thread has caught up.
     pub(crate) fn has_room(&self) -> bool {
         // Relaxed: a bound that a few may pass.
-        self.len.load(Ordering::Relaxed) < SPARSE_LEAVES_MAX
+        self.len.load(Ordering::Relaxed) < UNDERFULL_LEAVES_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {

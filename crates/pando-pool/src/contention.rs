@@ -3,7 +3,7 @@
 //! After Alhomssi and Leis (Contention and Space Management in B-Trees, CIDR 2021): a page that
 //! many writers want at the same time, for different entries of it, is split between these
 //! entries, whether it is full or not. Only who has met another writer writes here, under the
-//! exclusive latch: pages without strife pay nothing.
+//! exclusive latch: pages without contention pay nothing.
 //!
 //! ```text
 //! bits 0..8   contended changes of this window
@@ -19,9 +19,9 @@ const MASK: u32 = 0xFFF;
 
 /// The contended changes of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Strife(pub(crate) u32);
+pub(crate) struct Contention(pub(crate) u32);
 
-impl Strife {
+impl Contention {
     /// Counts a contended change of `entry` at `version`, and says where the page should be cut:
     /// in front of which entry.
     pub(crate) fn count(self, entry: usize, version: u64) -> (Self, Option<usize>) {
@@ -45,11 +45,11 @@ mod tests {
 
     /// Contended changes of the given entries, each so many changes after the one before.
     fn cuts(entries: impl Iterator<Item = usize>, apart: u64) -> Vec<usize> {
-        let mut strife = Strife::default();
+        let mut contention = Contention::default();
         let mut cuts = Vec::new();
         for (entry, at) in entries.zip(1_u64..) {
             let cut;
-            (strife, cut) = strife.count(entry, 2 * apart * at);
+            (contention, cut) = contention.count(entry, 2 * apart * at);
             cuts.extend(cut);
         }
         cuts
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn strife_that_is_rare_is_forgotten() {
+    fn contention_that_is_rare_is_forgotten() {
         assert_eq!(cuts([3, 9].into_iter().cycle().take(1000), 40), []);
     }
 }
