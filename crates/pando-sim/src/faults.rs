@@ -292,7 +292,7 @@ impl FaultCase {
             no_more_acknowledgements(db)?;
         }
         self.check_served(db, run, poisoned.is_some())?;
-        match probe_patiently(db, struck) {
+        match probe_until_it_serves(db, struck) {
             Ok(()) if poisoned.is_none() => Ok(()),
             Ok(()) => fail("a poisoned store takes writes"),
             // A thread of the engine may have met the fault only now.
@@ -441,7 +441,7 @@ impl FaultCase {
 }
 
 /// Probes; what a full disk refuses is tried again: the store goes on by itself.
-fn probe_patiently(db: &Db, struck: bool) -> pandodb::Result<()> {
+fn probe_until_it_serves(db: &Db, struck: bool) -> pandodb::Result<()> {
     let mut tries = 0;
     loop {
         match probe(db) {

@@ -1,7 +1,7 @@
 //! Stores that are closed while a file of theirs finds the disk full.
 //!
 //! With room again in time, close ends as always. Without, it fails and says so, within its
-//! patience; nothing that was durable is lost, nor, as long as the log could be written, anything
+//! wait; nothing that was durable is lost, nor, as long as the log could be written, anything
 //! that was acknowledged.
 
 use pando_device::FaultyDevice;

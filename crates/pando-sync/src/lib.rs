@@ -12,16 +12,16 @@
 //!
 //! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`queue`], [`gate`],
 //! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
-//! without a lock prefix), [`core_words`], [`audit`], [`time`], `courtesy` (background threads let
-//! others go on).
+//! without a lock prefix), [`core_words`], [`audit`], [`time`], `background_priority` (background
+//! threads let others go on).
 
 pub mod atomic;
 pub mod audit;
+mod background_priority;
 pub mod core_local;
 pub mod core_words;
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod core_words_tests;
-mod courtesy;
 pub mod gate;
 pub mod held;
 pub mod lock;
@@ -34,9 +34,9 @@ pub mod time;
 pub mod waiting;
 pub mod words;
 
+pub use background_priority::BackgroundPriority;
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use core_words::{Addition, CoreWords};
-pub use courtesy::Courtesy;
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;

@@ -128,19 +128,19 @@ impl StampLock {
         }
     }
 
-    /// Takes a share. `is_patient`: gives way to a writer that waits. One that is not has to wake
+    /// Takes a share. `gives_way`: gives way to a writer that waits. One that is not has to wake
     /// all who wait for the lock when it was given a share.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn try_shared(&self, is_patient: bool) -> Result<(), Refused> {
+    pub fn try_shared(&self, gives_way: bool) -> Result<(), Refused> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let waits = seen & WRITER_WAITS != 0;
             if seen & EXCLUSIVE != 0 || seen & SHARED == SHARED || waits && seen & SHARED != 0 {
                 return Err(Refused::Held);
             }
-            if waits && is_patient {
+            if waits && gives_way {
                 return Err(Refused::WriterWaits);
             }
             let new = (seen & !WRITER_WAITS) + SHARED_ONE;
@@ -280,7 +280,7 @@ mod tests {
         assert!(!lock.try_exclusive());
         assert!(lock.release_shared());
         assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
-        lock.try_shared(false).expect("its patience is over");
+        lock.try_shared(false).expect("it gives way no longer");
         lock.try_shared(true).expect("the note is gone");
     }
 }
@@ -363,7 +363,7 @@ mod models {
         });
     }
 
-    /// A writer that readers have refused is woken, also when one has lost its patience.
+    /// A writer that readers have refused is woken, also when one gives way no longer.
     #[test]
     fn a_writer_that_was_refused_is_woken() {
         model().check(|| {

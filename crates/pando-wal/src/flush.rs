@@ -119,13 +119,13 @@ impl<D: Device> Log<D> {
 
     /// From `unix_ms` on, milliseconds since 1970, a write that finds the device full fails, and
     /// poisons the log: who closes it does not wait for room for ever.
-    pub fn end_patience(&self, unix_ms: u64) {
+    pub fn set_disk_full_deadline(&self, unix_ms: u64) {
         // Relaxed: a write that waits looks again and again.
-        self.patient_until.store(unix_ms, Ordering::Relaxed);
+        self.disk_full_deadline.store(unix_ms, Ordering::Relaxed);
     }
 
-    fn is_patient(&self) -> bool {
-        let until = self.patient_until.load(Ordering::Relaxed);
+    fn waits_for_space(&self) -> bool {
+        let until = self.disk_full_deadline.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in stop.
         !self.stopping.load(Ordering::Acquire) && (until == 0 || time::unix_ms() < until)
     }
@@ -137,7 +137,7 @@ impl<D: Device> Log<D> {
             let full = written.as_ref().is_err_and(pando_device::Error::is_full);
             // Relaxed: a hint for try_reserve.
             self.full.store(full, Ordering::Relaxed);
-            if !full || !self.is_patient() {
+            if !full || !self.waits_for_space() {
                 return Ok(written?);
             }
             thread::park_timeout(FULL_RETRY);

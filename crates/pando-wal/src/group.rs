@@ -157,7 +157,7 @@ impl Group {
         if role == Role::Committer {
             self.join(target);
         }
-        let mut patience = self.patience();
+        let mut yield_until = self.yield_until();
         let mut parking = None;
         loop {
             if self.durable() >= target {
@@ -168,10 +168,10 @@ impl Group {
             }
             if let Some(turn) = self.try_lead() {
                 self.lead(turn, target, &mut flush);
-            } else if patience.is_some_and(|end| time::now() < end) {
+            } else if yield_until.is_some_and(|end| time::now() < end) {
                 thread::yield_now();
             } else {
-                patience = None;
+                yield_until = None;
                 self.sleep(target, parking.get_or_insert_with(Parking::new));
             }
         }
@@ -219,7 +219,7 @@ impl Group {
     }
 
     /// Until when a committer yields rather than sleeps.
-    fn patience(&self) -> Option<time::Instant> {
+    fn yield_until(&self) -> Option<time::Instant> {
         // Relaxed: figures of the last flush, nothing depends on them.
         if self.expected.load(Ordering::Relaxed) <= ACTIVE_FEW {
             return None;
@@ -265,7 +265,7 @@ impl Group {
             durable.0, in_flight,
             "what was flushed is the batch that was closed"
         );
-        // Relaxed: figures for gathering and patience, nothing depends on them.
+        // Relaxed: figures for gathering and yielding, nothing depends on them.
         let active = self.batch.load(Ordering::Relaxed) + self.joined.load(Ordering::Relaxed);
         self.expected.store(active, Ordering::Relaxed);
         let elapsed = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -37,7 +37,7 @@ pub struct Log<D: Device> {
     /// A write waits for space on the device.
     pub(crate) full: AtomicBool,
     /// When such a write waits no longer, in milliseconds since 1970; 0: never.
-    pub(crate) patient_until: AtomicU64,
+    pub(crate) disk_full_deadline: AtomicU64,
     /// Why the log is poisoned: the first reason stays.
     failure: Mutex<Option<Error>>,
     pub(crate) statistics: Arc<Statistics>,
@@ -113,7 +113,7 @@ impl<D: Device> Log<D> {
             flusher: WaitList::new(),
             stopping: AtomicBool::new(false),
             full: AtomicBool::new(false),
-            patient_until: AtomicU64::new(0),
+            disk_full_deadline: AtomicU64::new(0),
             failure: Mutex::new(Rank::Leaf, None),
             statistics,
         })

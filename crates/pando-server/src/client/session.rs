@@ -7,7 +7,7 @@ use pandodb::Lsn;
 use crate::client::record::ClientRecord;
 use crate::client::staging::Staged;
 use crate::client::watches::Watches;
-use crate::figures::spending::Profiles;
+use crate::figures::command_profile::Profiles;
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]

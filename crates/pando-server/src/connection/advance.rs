@@ -100,7 +100,7 @@ impl Connection {
                 let found = self.parse(turn);
                 self.starved = found == Input::Starved;
                 match found {
-                    Input::Command { consumed } => match self.burst(turn, consumed, left) {
+                    Input::Command { consumed } => match self.run_pipeline(turn, consumed, left) {
                         0 => self.begin(turn, consumed),
                         count => {
                             left -= count;
@@ -118,11 +118,11 @@ impl Connection {
             };
             match step {
                 Step::Done => {
-                    self.allowance.grow();
+                    self.quota.grow();
                     left -= 1;
                 }
                 Step::Suspended => {
-                    self.allowance.shrink();
+                    self.quota.shrink();
                     break;
                 }
                 Step::Yielded => {
@@ -153,7 +153,7 @@ impl Connection {
     /// The running command has another turn.
     fn unpark(&mut self) {
         if let Some(buffers) = &mut self.buffers {
-            buffers.spending.unpark();
+            buffers.waits.unpark();
         }
     }
 

@@ -324,7 +324,7 @@ impl Connection {
         turn.shared.statistics.tick(Ticker::CommandsSuspended, 1);
         let is_first = !std::mem::replace(&mut running.parked, true);
         if let Some(buffers) = &mut self.buffers {
-            buffers.spending.park(pending.wait(), is_first);
+            buffers.waits.park(pending.wait(), is_first);
         }
         let limits = self.limits(turn);
         let data = turn

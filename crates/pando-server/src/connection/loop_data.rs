@@ -6,8 +6,8 @@ use pando_sync::time::{Instant, now};
 use pandodb::nonblocking::{Reactor, Transaction};
 use std::task::Waker;
 
-use crate::connection::burst::Burst;
 use crate::connection::lookahead::Prefetch;
+use crate::connection::pipeline_run::PipelineRun;
 use crate::context::CommandIndex;
 use crate::context::Scratch;
 use crate::data::engine::Engine;
@@ -29,7 +29,7 @@ pub(crate) struct LoopData {
     pub(crate) reactor: Reactor,
     pub(crate) scratch: Scratch,
     pub(crate) prefetch: Prefetch,
-    pub(crate) burst: Burst,
+    pub(crate) pipeline_run: PipelineRun,
     spare: SpareTransactions,
 }
 
@@ -43,7 +43,7 @@ impl LoopData {
             reactor,
             scratch: Scratch::default(),
             prefetch: Prefetch::default(),
-            burst: Burst::default(),
+            pipeline_run: PipelineRun::default(),
             spare: Vec::new(),
         })
     }
@@ -70,7 +70,7 @@ impl LoopData {
     pub(crate) fn trim(&mut self) {
         self.scratch.trim(SCRATCH_BYTES_KEPT);
         self.prefetch.trim(SCRATCH_BYTES_KEPT);
-        self.burst.trim(SCRATCH_BYTES_KEPT);
+        self.pipeline_run.trim(SCRATCH_BYTES_KEPT);
     }
 }
 
@@ -104,7 +104,7 @@ impl RoundCounts {
         }
     }
 
-    /// Commands have ended in a burst; they are commands, too.
+    /// Commands have ended in a pipeline run; they are commands, too.
     #[inline]
     pub(crate) fn ended_together(&mut self, commands: u64) {
         if !IS_OFF {

@@ -2,18 +2,18 @@
 //!
 //! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
-//! from arguments to gate), `running` (one that has begun), `tally` (what it adds to the figures),
-//! `lookahead` (faults of a pipeline together), `burst` (plain commands together).
+//! from arguments to gate), `running` (one that has begun), `accounting` (what it adds to the
+//! figures), `lookahead` (faults of a pipeline together), `pipeline_run` (plain commands together).
 
+mod accounting;
 pub(crate) mod advance;
-mod burst;
 mod executor;
 mod intake;
 mod lookahead;
 pub(crate) mod loop_data;
 mod output;
+mod pipeline_run;
 mod running;
 mod state;
-mod tally;
 
 pub(crate) use state::{Buffers, Connection, SpareBuffers};

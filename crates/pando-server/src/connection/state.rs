@@ -17,12 +17,12 @@ use pandodb::Lsn;
 use crate::client::record::ClientRecord;
 use crate::client::session::Session;
 use crate::client::staging::Staging;
-use crate::connection::burst::Allowance;
 use crate::connection::loop_data::Turn;
 use crate::connection::output::Output;
+use crate::connection::pipeline_run::PipelineQuota;
 use crate::connection::running::Running;
 use crate::context::progress::Progress;
-use crate::figures::spending::Spending;
+use crate::figures::command_profile::CommandWaits;
 use crate::loop_handle::TokenWake;
 
 /// Unsent replies of a peer that has not authenticated, beyond which nothing is executed.
@@ -44,7 +44,7 @@ pub(crate) struct Buffers {
     pub(crate) output: Output,
     pub(crate) progress: Progress,
     /// What the running command has waited for, once it has.
-    pub(crate) spending: Spending,
+    pub(crate) waits: CommandWaits,
     pub(crate) staging: Staging,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Connection {
     /// Keys of the commands between the current one and there.
     pub(crate) looked_keys: usize,
     pub(crate) last_command: &'static str,
-    pub(crate) allowance: Allowance,
+    pub(crate) quota: PipelineQuota,
     /// The socket may have bytes.
     pub(crate) readable: bool,
     /// The socket may take bytes.
@@ -145,7 +145,7 @@ impl Connection {
             looked_until: 0,
             looked_keys: 0,
             last_command: "NULL",
-            allowance: Allowance::default(),
+            quota: PipelineQuota::default(),
             readable: true,
             writable: true,
             queued: false,

@@ -2,8 +2,8 @@
 
 mod admission;
 mod durability;
+mod housekeeping;
 mod keepalive;
-mod patrol;
 mod rounds;
 mod slab;
 mod timers;

@@ -67,7 +67,7 @@ pub(crate) struct EventLoop {
     /// The newest LSN whose durability was asked for, until the log answers.
     pub(super) asked: Option<Lsn>,
     pub(super) next_clean: Instant,
-    pub(super) next_patrol: Instant,
+    pub(super) next_housekeeping: Instant,
     pub(super) stop_at: Option<Instant>,
 }
 
@@ -104,7 +104,7 @@ impl EventLoop {
             cleaner_wake: wake(Token::Cleaner),
             asked: None,
             next_clean: now,
-            next_patrol: now,
+            next_housekeeping: now,
             stop_at: None,
             handle,
         }
@@ -158,7 +158,7 @@ impl EventLoop {
             self.finish_round();
             let at = now();
             self.clean(at);
-            self.patrol(at);
+            self.housekeeping(at);
             if let Some(data) = &mut self.data {
                 // What this round has started goes to the device before the loop sleeps.
                 data.reactor.flush();
@@ -177,7 +177,7 @@ impl EventLoop {
             return Some(Duration::ZERO);
         }
         let now = now();
-        let times = [self.next_patrol, self.next_clean].into_iter();
+        let times = [self.next_housekeeping, self.next_clean].into_iter();
         let times = times.chain(self.timers.next()).chain(self.stop_at);
         let next = times.min()?;
         // One millisecond more: the wait is cut to milliseconds, and must not end too early.

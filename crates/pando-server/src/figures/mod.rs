@@ -1,9 +1,9 @@
 //! What is counted and measured, by whoever does what is counted.
 
+pub(crate) mod command_profile;
 pub(crate) mod command_statistics;
 pub(crate) mod error_codes;
 pub(crate) mod latency_monitor;
 pub(crate) mod rates;
 pub(crate) mod slow_log;
-pub(crate) mod spending;
 pub(crate) mod statistics;

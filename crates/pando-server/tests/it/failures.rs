@@ -1,4 +1,4 @@
-//! What clients are told when the store fails: bursts as well as single commands.
+//! What clients are told when the store fails: pipeline runs as well as single commands.
 
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};

@@ -1,8 +1,6 @@
 //! Tests over real sockets: a server in this process on port 0, and a small blocking client.
 
 #[cfg(test)]
-mod bursts;
-#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cold;
@@ -38,6 +36,8 @@ mod metrics;
 mod model;
 #[cfg(test)]
 mod pipeline;
+#[cfg(test)]
+mod pipeline_runs;
 #[cfg(test)]
 mod profile;
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Owner {
         if threads.is_empty() {
             return Ok(());
         }
-        engine.log.end_patience(engine.store.life.close());
+        engine.log.set_disk_full_deadline(engine.store.life.close());
         engine.helper.close();
         engine.streams.close();
         for helper in std::mem::take(&mut *self.helpers.lock()) {

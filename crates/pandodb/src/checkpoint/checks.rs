@@ -62,7 +62,7 @@ impl LastWords {
 
     /// What is freed for the checkpoint is named by no page of it, and no two of them lie in the
     /// same place.
-    pub(crate) fn assert_unnamed(&self, retired: &[Extent]) {
+    pub(crate) fn assert_not_named(&self, retired: &[Extent]) {
         if !cfg!(debug_assertions) {
             return;
         }

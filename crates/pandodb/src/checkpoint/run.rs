@@ -14,7 +14,7 @@ use pando_stats::{Measure, Ticker};
 use pando_sync::atomic::Ordering;
 use pando_sync::gate::Closed;
 use pando_sync::time::{self, Duration};
-use pando_sync::{Courtesy, thread, thread_waker};
+use pando_sync::{BackgroundPriority, thread, thread_waker};
 
 use crate::checkpoint::checks::{LastWords, assert_grown};
 use crate::engine::Engine;
@@ -130,7 +130,7 @@ impl Engine {
         let cut = self.cut(files.mapping.is_empty());
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again: others wait for that. From here on nobody does.
-        let _courtesy = Courtesy::begin();
+        let _background = BackgroundPriority::begin();
         // The epoch has ended: there is no way back.
         let sync_log = |lsn| {
             self.wait_durable(lsn)?;
@@ -212,7 +212,7 @@ impl crate::pages::store::Store {
         sync_log: impl FnOnce(Lsn) -> Result<()>,
     ) -> Result<()> {
         // Who opens a store on a full disk is told so.
-        let patient = || incarnation.is_none() && self.life.is_patient();
+        let waits_for_space = || incarnation.is_none() && self.life.waits_for_space();
         let epochs = self.pool.epochs();
         let (mut turns, mut phase, mut pages) = (0, time::now(), 0);
         while epochs.dirty(cut.epoch) > 0 || epochs.images(cut.epoch) > 0 {
@@ -247,7 +247,7 @@ impl crate::pages::store::Store {
         // behind the poison: who has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
         let named = LastWords::of(&group);
-        self.when_not_full(patient, || files.mapping.append(&group))?;
+        self.when_not_full(waits_for_space, || files.mapping.append(&group))?;
         sync_log(cut.lsn)?;
         let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
         let superblock = Superblock {
@@ -263,14 +263,14 @@ impl crate::pages::store::Store {
         };
         assert_grown(&files.superblock, &superblock);
         named.assert_within(data_blocks);
-        self.when_not_full(patient, || {
+        self.when_not_full(waits_for_space, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
         files.superblock = superblock;
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
         files.mapping.remove_obsolete();
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
-        named.assert_unnamed(&retired);
+        named.assert_not_named(&retired);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));
         let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
@@ -284,12 +284,12 @@ impl crate::pages::store::Store {
     /// Reads and deletes that need no new block go on meanwhile.
     fn when_not_full(
         &self,
-        patient: impl Fn() -> bool,
+        waits_for_space: impl Fn() -> bool,
         mut write: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         loop {
             let written = write();
-            let waits = matches!(written, Err(Error::Full { .. })) && patient();
+            let waits = matches!(written, Err(Error::Full { .. })) && waits_for_space();
             self.stall_checkpoint(waits);
             if !waits {
                 return written;

@@ -21,7 +21,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, time};
 
 /// How long room is waited for after closing has begun, in milliseconds.
-const PATIENCE_MS: u64 = 10_000;
+const DISK_FULL_WAIT_MS: u64 = 10_000;
 
 /// Phases follow each other in this order; none comes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub(crate) struct Lifecycle {
     /// A checkpoint waits for room for what names its pages.
     checkpoint_stalled: AtomicBool,
     /// When waiting for room ends, in milliseconds since 1970; 0 for never.
-    patient_until: AtomicU64,
+    disk_full_deadline: AtomicU64,
 }
 
 impl Default for Lifecycle {
@@ -57,7 +57,7 @@ impl Default for Lifecycle {
             poison: Mutex::new(Rank::Leaf, None),
             shortages: AtomicU64::new(0),
             checkpoint_stalled: AtomicBool::new(false),
-            patient_until: AtomicU64::new(0),
+            disk_full_deadline: AtomicU64::new(0),
         }
     }
 }
@@ -81,8 +81,8 @@ impl Lifecycle {
     /// No commit begins any more. Returns when waiting for room ends, in milliseconds since 1970.
     pub(crate) fn close(&self) -> u64 {
         self.advance(Phase::Closing);
-        let until = time::unix_ms() + PATIENCE_MS;
-        self.patient_until.store(until, Ordering::Relaxed);
+        let until = time::unix_ms() + DISK_FULL_WAIT_MS;
+        self.disk_full_deadline.store(until, Ordering::Relaxed);
         until
     }
 
@@ -108,8 +108,8 @@ impl Lifecycle {
     }
 
     /// True if a write that found the disk full may wait for room.
-    pub(crate) fn is_patient(&self) -> bool {
-        let until = self.patient_until.load(Ordering::Relaxed);
+    pub(crate) fn waits_for_space(&self) -> bool {
+        let until = self.disk_full_deadline.load(Ordering::Relaxed);
         self.is_serving() && !self.is_ended() && (until == 0 || time::unix_ms() < until)
     }
 

@@ -194,7 +194,7 @@ impl Store {
         loop {
             let written = self.data.write_vectored_at(parts, offset);
             match written.map_err(Error::io("writing pages")) {
-                Err(Error::Full { .. }) if self.life.is_patient() => {
+                Err(Error::Full { .. }) if self.life.waits_for_space() => {
                     self.check_poison()?;
                     wait.get_or_insert_with(|| self.wait_for_room());
                     self.empty_frames_meanwhile()?;

@@ -23,7 +23,7 @@ const WAIT_LISTS: usize = 64;
 const LSN_STEP: u64 = 8;
 /// How often a commit gives way to a writer that waits for a stripe which nobody holds: some
 /// pauses, so that the writer gets a processor.
-const PATIENCE: u32 = 64;
+const REFUSALS_MAX: u32 = 64;
 
 /// Index of a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,7 +177,7 @@ impl Stripes {
         }
     }
 
-    fn try_take(&self, wanted: Wanted, is_patient: bool) -> Result<(), NotTaken> {
+    fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<(), NotTaken> {
         let Wanted { stripe, how } = wanted;
         let lock = self.lock(stripe);
         if how == StripeUse::Write {
@@ -186,8 +186,8 @@ impl Stripes {
                 false => Err(NotTaken::Held(stripe, how)),
             };
         }
-        match lock.try_shared(is_patient) {
-            Ok(()) if is_patient => Ok(()),
+        match lock.try_shared(gives_way) {
+            Ok(()) if gives_way => Ok(()),
             Ok(()) => {
                 // A writer that waits has to ask again.
                 self.waiters_of(stripe).notify_all();
@@ -236,9 +236,9 @@ impl Stripes {
     ) -> Result<Locked<'a>, NotTaken> {
         let ascending = |a: &Wanted, b: &Wanted| a.stripe < b.stripe;
         debug_assert!(wanted.is_sorted_by(ascending), "ascending");
-        let is_patient = *refusals < PATIENCE;
+        let gives_way = *refusals < REFUSALS_MAX;
         for (count, one) in wanted.iter().enumerate() {
-            if let Err(refused) = self.try_take(*one, is_patient) {
+            if let Err(refused) = self.try_take(*one, gives_way) {
                 for taken in &wanted[..count] {
                     self.give_back(*taken);
                 }
@@ -388,6 +388,6 @@ mod tests {
         assert!(stripes.try_lock_all(&write, &mut 0).is_err());
         drop(reader);
         let tries = (0..).take_while(|_| stripes.try_lock_all(&share, &mut refusals).is_err());
-        assert_eq!(tries.count(), PATIENCE as usize);
+        assert_eq!(tries.count(), REFUSALS_MAX as usize);
     }
 }

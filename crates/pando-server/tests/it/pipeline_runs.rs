@@ -92,7 +92,7 @@ fn figures(client: &mut Client) -> Vec<String> {
     figures
 }
 
-/// Commands that ran in bursts.
+/// Commands that ran in pipeline runs.
 fn together_count(client: &mut Client) -> u64 {
     fields(client, "stats")["commands_together"]
         .parse()
@@ -178,7 +178,7 @@ fn pipelines_of_data_that_do_not_fit_mean_the_same() {
 }
 
 #[test]
-fn each_command_of_a_burst_is_in_the_slow_log() {
+fn each_command_of_a_pipeline_run_is_in_the_slow_log() {
     let server = Fixture::new();
     let mut client = server.client();
     client.run("CONFIG SET slowlog-log-slower-than 0");
@@ -200,7 +200,7 @@ fn each_command_of_a_burst_is_in_the_slow_log() {
 }
 
 #[test]
-fn a_get_of_a_burst_finds_no_value_that_has_ended() {
+fn a_get_of_a_pipeline_run_finds_no_value_that_has_ended() {
     let server = Fixture::new();
     let mut client = server.client();
     client.check(&[("SET a 1 PX 1", "+OK"), ("SET b 2", "+OK")]);
@@ -217,7 +217,7 @@ fn a_get_of_a_burst_finds_no_value_that_has_ended() {
 }
 
 #[test]
-fn a_burst_of_others_is_a_change_of_what_is_watched() {
+fn a_pipeline_run_of_others_is_a_change_of_what_is_watched() {
     let server = Fixture::new();
     let (mut client, mut other) = (server.client(), server.client());
     client.check(&[

@@ -42,7 +42,7 @@ impl Connection {
             let buffers = self.buffers.as_ref().expect("a command is in the buffers");
             let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
             let waits = match running.parked {
-                true => buffers.spending.text(),
+                true => buffers.waits.text(),
                 false => String::new(),
             };
             let command = (running.id, running.command);
@@ -64,7 +64,7 @@ impl Connection {
         if name == "pando|profile" {
             return profiles.forget_runs();
         }
-        let waited = waited.map(|buffers| &buffers.spending);
+        let waited = waited.map(|buffers| &buffers.waits);
         profiles.end(name, Duration::from_nanos(ns), waited);
     }
 

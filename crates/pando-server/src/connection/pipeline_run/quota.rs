@@ -1,25 +1,26 @@
 //! How many commands of a connection may run together.
 //!
-//! While all is in memory, as many as a burst has. Where pages are missing a burst does its work
-//! in vain: behind a command that waited they begin small, and double with each that did not.
+//! While all is in memory, as many as a pipeline run has. Where pages are missing a pipeline run
+//! does its work in vain: behind a command that waited they begin small, and double with each that
+//! did not.
 
-/// Most commands of a burst.
+/// Most commands of a pipeline run.
 pub(crate) const COMMANDS_MAX: usize = 64;
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Allowance(u8);
+pub(crate) struct PipelineQuota(u8);
 
-impl Default for Allowance {
+impl Default for PipelineQuota {
     fn default() -> Self {
         Self(COMMANDS_MAX as u8)
     }
 }
 
-impl Allowance {
+impl PipelineQuota {
     /// True if more than one command may run at a time.
     #[inline]
-    pub(crate) fn allows_bursts(self) -> bool {
+    pub(crate) fn allows_several(self) -> bool {
         self.0 > 1
     }
 
@@ -53,20 +54,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_makes_bursts_begin_small() {
-        let mut allowance = Allowance::default();
-        assert_eq!(allowance.most(), COMMANDS_MAX);
-        allowance.note(5, true);
-        assert_eq!(allowance.most(), 5);
-        allowance.note(5, false);
-        assert_eq!(allowance.most(), 10);
-        allowance.note(0, true);
-        assert!(!allowance.allows_bursts());
+    fn a_wait_makes_pipeline_runs_begin_small() {
+        let mut quota = PipelineQuota::default();
+        assert_eq!(quota.most(), COMMANDS_MAX);
+        quota.note(5, true);
+        assert_eq!(quota.most(), 5);
+        quota.note(5, false);
+        assert_eq!(quota.most(), 10);
+        quota.note(0, true);
+        assert!(!quota.allows_several());
         for most in [2, 4, 8, 16, 32, 64, 64] {
-            allowance.grow();
-            assert_eq!(allowance.most(), most);
+            quota.grow();
+            assert_eq!(quota.most(), most);
         }
-        allowance.shrink();
-        assert!(!allowance.allows_bursts());
+        quota.shrink();
+        assert!(!quota.allows_several());
     }
 }

@@ -1,4 +1,4 @@
-//! The commands of a burst: found in the input, in front of anything else.
+//! The commands of a pipeline run: found in the input, in front of anything else.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::data::keyspace::{KeyFolder, head_bytes};
 /// Bytes of commands that are taken together: what is copied stays in the caches.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// What the commands of a burst are.
+/// What the commands of a pipeline run are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlainKind {
     /// `GET key`.
@@ -48,9 +48,9 @@ impl PlainKind {
     }
 }
 
-/// The commands of a burst, and buffers to run them; one for each loop.
+/// The commands of a pipeline run, and buffers to run them; one for each loop.
 #[derive(Default)]
-pub(crate) struct Burst {
+pub(crate) struct PipelineRun {
     parser: Parser,
     /// Arguments of all of them, counted from where the first one begins.
     spans: Vec<Span>,
@@ -65,7 +65,7 @@ pub(crate) struct Burst {
     pub(super) values: Vec<Option<Range<usize>>>,
 }
 
-impl Burst {
+impl PipelineRun {
     /// Takes plain commands from the beginning of `rest`, at most `most`; `first` are the
     /// arguments of the first one. `None`: no two of them are plain and of one kind.
     pub(super) fn gather(
@@ -111,7 +111,7 @@ impl Burst {
         }
     }
 
-    /// Arguments of the command at `place`; `rest` as in [`Burst::gather`].
+    /// Arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
     pub(super) fn arguments<'a>(&'a self, rest: &'a [u8], place: usize) -> Arguments<'a> {
         let from = place * self.arity;
         Arguments::new(rest, &self.spans[from..from + self.arity])

@@ -1,39 +1,39 @@
-//! A burst of GETs: group after group goes down the tree.
+//! A pipeline run of GETs: group after group goes down the tree.
 
 use pando_resp::Writer;
 use pandodb::{Lsn, Table};
 
 use super::Done;
-use super::run::Burst;
+use super::run::PipelineRun;
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::data::keyspace::Row;
 
 impl Connection {
     /// Runs GETs until all are done, one has to wait, or enough replies are unsent.
-    pub(super) fn run_gets(&mut self, turn: &mut Turn<'_>, burst: &mut Burst) -> Done {
+    pub(super) fn run_gets(&mut self, turn: &mut Turn<'_>, pipeline_run: &mut PipelineRun) -> Done {
         let mut done = Done {
             cut: false,
             ..Done::NONE
         };
         let most = turn.shared.settings.output_bytes_max();
-        while done.count < burst.len() && !done.cut {
+        while done.count < pipeline_run.len() && !done.cut {
             let from = done.count;
-            let count = (burst.len() - from).min(Table::GROUP_MAX);
-            if !self.look_up(turn, burst, (from, count), &mut done.shown_from) {
+            let count = (pipeline_run.len() - from).min(Table::GROUP_MAX);
+            if !self.look_up(turn, pipeline_run, (from, count), &mut done.shown_from) {
                 done.cut = true;
                 break;
             }
-            for place in 0..burst.values.len() {
+            for place in 0..pipeline_run.values.len() {
                 if self.owed() >= self.output_bytes_max(most) {
                     return done;
                 }
-                if !self.reply_value(turn, burst, place, &mut done) {
+                if !self.reply_value(turn, pipeline_run, place, &mut done) {
                     done.cut = true;
                     break;
                 }
             }
-            done.cut |= burst.values.len() < count;
+            done.cut |= pipeline_run.values.len() < count;
         }
         done
     }
@@ -42,25 +42,29 @@ impl Connection {
     fn look_up(
         &self,
         turn: &Turn<'_>,
-        burst: &mut Burst,
+        pipeline_run: &mut PipelineRun,
         (from, count): (usize, usize),
         shown_from: &mut Option<Lsn>,
     ) -> bool {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let rest = &buffers.input[buffers.offset..];
-        let engine = &turn.data.as_ref().expect("bursts have an engine").engine;
-        burst.store_keys(rest, from..from + count, &engine.folder);
+        let engine = &turn
+            .data
+            .as_ref()
+            .expect("pipeline runs have an engine")
+            .engine;
+        pipeline_run.store_keys(rest, from..from + count, &engine.folder);
         let mut keys: [&[u8]; Table::GROUP_MAX] = [&[]; Table::GROUP_MAX];
         let mut start = 0;
-        for (key, end) in keys.iter_mut().zip(&burst.stored_ends) {
-            *key = &burst.stored[start..*end];
+        for (key, end) in keys.iter_mut().zip(&pipeline_run.stored_ends) {
+            *key = &pipeline_run.stored[start..*end];
             start = *end;
         }
-        burst.bytes.clear();
-        burst.values.clear();
+        pipeline_run.bytes.clear();
+        pipeline_run.values.clear();
         let table = &engine.databases[self.session.database].keys;
         // What is wrong is said by the command that meets it.
-        let Burst { bytes, values, .. } = burst;
+        let PipelineRun { bytes, values, .. } = pipeline_run;
         let read = table.try_get_group(&keys[..count], bytes, values, shown_from);
         read.is_ok()
     }
@@ -69,16 +73,18 @@ impl Connection {
     fn reply_value(
         &mut self,
         turn: &Turn<'_>,
-        burst: &Burst,
+        pipeline_run: &PipelineRun,
         place: usize,
         done: &mut Done,
     ) -> bool {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let mut writer = Writer::new(&mut buffers.output.bytes, self.session.version);
-        let value = burst.values[place].clone().map(|range| &burst.bytes[range]);
+        let value = pipeline_run.values[place]
+            .clone()
+            .map(|range| &pipeline_run.bytes[range]);
         let payload = match value {
             None => None,
-            Some(value) => match Row::decode(burst.stored_at(place), value) {
+            Some(value) => match Row::decode(pipeline_run.stored_at(place), value) {
                 Err(_) => return false,
                 Ok(row) if row.is_over(turn.now_ms) => None,
                 Ok(row) => Some(&value[row.payload..]),

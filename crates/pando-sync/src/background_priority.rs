@@ -7,13 +7,13 @@
 
 /// While it lives, its thread is batch work, if the system has such. Belongs to its thread.
 #[derive(Debug)]
-pub struct Courtesy {
+pub struct BackgroundPriority {
     changed: bool,
     /// Not to be dropped by another thread.
     _of_thread: std::marker::PhantomData<*const ()>,
 }
 
-impl Courtesy {
+impl BackgroundPriority {
     /// The calling thread is batch work from here on. A thread that the caller's own settings have
     /// made something else than ordinary stays what it is.
     pub fn begin() -> Self {
@@ -24,7 +24,7 @@ impl Courtesy {
     }
 }
 
-impl Drop for Courtesy {
+impl Drop for BackgroundPriority {
     fn drop(&mut self) {
         if self.changed {
             // Both are of one class: needs no privilege. Else the thread stays polite.
@@ -94,16 +94,16 @@ mod tests {
             // Whoever runs the tests has made them something else.
             return;
         }
-        let courtesy = Courtesy::begin();
+        let background = BackgroundPriority::begin();
         assert!(is(BATCH));
         // Within another one nothing changes.
-        drop(Courtesy::begin());
+        drop(BackgroundPriority::begin());
         assert!(is(BATCH));
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(Courtesy::begin()));
+            scope.spawn(|| drop(BackgroundPriority::begin()));
         });
         assert!(is(BATCH));
-        drop(courtesy);
+        drop(background);
         assert!(is(ORDINARY));
     }
 }

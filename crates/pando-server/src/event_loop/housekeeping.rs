@@ -15,7 +15,7 @@ use crate::times::nanoseconds;
 /// How often the cleaner looks for what is due.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
 /// How often connections are looked over for timeouts.
-const PATROL_INTERVAL: Duration = Duration::from_millis(500);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a connection that is to be closed may take to read its last replies.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,7 +37,7 @@ impl EventLoop {
     /// Removes what has ended.
     pub(super) fn clean(&mut self, now: Instant) {
         let (Some(data), Some(cleaner)) = (&mut self.data, &mut self.cleaner) else {
-            self.next_clean = now + PATROL_INTERVAL;
+            self.next_clean = now + HOUSEKEEPING_INTERVAL;
             return;
         };
         if now >= self.next_clean {
@@ -47,7 +47,7 @@ impl EventLoop {
                 + if entries {
                     CLEAN_INTERVAL
                 } else {
-                    PATROL_INTERVAL
+                    HOUSEKEEPING_INTERVAL
                 };
         }
         if self.cleaning && self.stop_at.is_none() {
@@ -79,11 +79,11 @@ impl EventLoop {
     }
 
     /// Closes connections that take too long.
-    pub(super) fn patrol(&mut self, now: Instant) {
-        if now < self.next_patrol {
+    pub(super) fn housekeeping(&mut self, now: Instant) {
+        if now < self.next_housekeeping {
             return;
         }
-        self.next_patrol = now + PATROL_INTERVAL;
+        self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
         if self.index == 0 {
             self.shared.statistics.remember(now);
             let used = MemoryUse::new(&self.shared).used();

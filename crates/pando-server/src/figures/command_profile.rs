@@ -9,13 +9,13 @@ use pandodb::{Profile, Wait};
 
 /// What the running command of a connection has waited for.
 #[derive(Debug, Default)]
-pub(crate) struct Spending {
+pub(crate) struct CommandWaits {
     profile: Profile,
     /// What it waits for now, and since when.
     parked: Option<(Wait, Instant)>,
 }
 
-impl Spending {
+impl CommandWaits {
     /// The command begins to wait for `wait`; for the first time if `is_first`.
     pub(crate) fn park(&mut self, wait: Wait, is_first: bool) {
         if is_first {
@@ -78,7 +78,7 @@ impl Profiles {
     }
 
     /// A command is over. `waited` is what it waited for, if it did.
-    pub(crate) fn end(&mut self, command: &str, elapsed: Duration, waited: Option<&Spending>) {
+    pub(crate) fn end(&mut self, command: &str, elapsed: Duration, waited: Option<&CommandWaits>) {
         let mut profile = std::mem::take(&mut self.running);
         if let Some(waited) = waited {
             profile.add(&waited.profile);

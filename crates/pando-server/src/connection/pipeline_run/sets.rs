@@ -1,4 +1,4 @@
-//! A burst of SETs: each runs as it does alone, but all in one transaction.
+//! A pipeline run of SETs: each runs as it does alone, but all in one transaction.
 //!
 //! One record of the log, one apply section, one look at each leaf. Others see all of them or
 //! none: that is one of the orders that single SETs may have. A SET reads before it writes, so one
@@ -8,7 +8,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Polled, Transaction};
 
 use super::Done;
-use super::run::{Burst, PlainKind};
+use super::run::{PipelineRun, PlainKind};
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
 use crate::context::{Context, Data, Interrupted};
@@ -18,18 +18,18 @@ const OK: &[u8] = b"+OK\r\n";
 
 impl Connection {
     /// Runs SETs and commits them together; none of them if that has to wait.
-    pub(super) fn run_sets(&mut self, turn: &mut Turn<'_>, burst: &Burst) -> Done {
-        let data = turn.data.as_mut().expect("bursts have an engine");
+    pub(super) fn run_sets(&mut self, turn: &mut Turn<'_>, pipeline_run: &PipelineRun) -> Done {
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut transaction = data.transaction();
-        let count = self.write_sets(turn, burst, &mut transaction);
-        let data = turn.data.as_mut().expect("bursts have an engine");
+        let count = self.write_sets(turn, pipeline_run, &mut transaction);
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let committed = count.and_then(|count| Some((count, commit(data, &mut transaction)?)));
         data.give_back(transaction);
         match committed {
             Some((count, lsn)) => Done {
                 count,
                 lsn: Some(lsn),
-                cut: count < burst.len(),
+                cut: count < pipeline_run.len(),
                 ..Done::NONE
             },
             None => Done::NONE,
@@ -41,14 +41,14 @@ impl Connection {
     fn write_sets(
         &mut self,
         turn: &mut Turn<'_>,
-        burst: &Burst,
+        pipeline_run: &PipelineRun,
         transaction: &mut Transaction,
     ) -> Option<usize> {
         let most = turn.shared.settings.output_bytes_max();
         let (_, command) = PlainKind::Set.of(turn.commands);
-        let data = turn.data.as_mut().expect("bursts have an engine");
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut count = 0;
-        while count < burst.len() && self.owed() < self.output_bytes_max(most) {
+        while count < pipeline_run.len() && self.owed() < self.output_bytes_max(most) {
             let Buffers {
                 input,
                 offset,
@@ -58,7 +58,7 @@ impl Connection {
             } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
             let reply_start = output.bytes.len();
             let mut context = Context {
-                arguments: burst.arguments(&input[*offset..], count),
+                arguments: pipeline_run.arguments(&input[*offset..], count),
                 staged: &[],
                 command,
                 session: &mut self.session,

@@ -1,18 +1,20 @@
-//! Bursts: GETs or SETs that lie one behind the other in a pipeline, run together (decision 050).
+//! Pipeline runs: GETs or SETs that lie one behind the other in a pipeline, run together (decision
+//! 050).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  SET e 2  INCR f
-//!           '---- a burst ---'   '-- a burst ---'  by itself
+//!           '---- a pipeline run ---'   '-- a pipeline run ---'  by itself
 //! ```
 //!
-//! A burst means what its commands mean one after the other: those that it cannot run that way
-//! it leaves, and they begin by themselves, from the first one on. GETs go down the tree together
-//! ([`gets`]); SETs are one transaction ([`sets`]). Only plain ones are taken ([`run`]): the key
-//! and the value lie in pages, there are no options, no MULTI, and no reply is an error. What is
-//! not in memory ends a burst, and what comes behind is approached carefully ([`allowance`]).
+//! A pipeline run means what its commands mean one after the other: those that it cannot run that
+//! way it leaves, and they begin by themselves, from the first one on. GETs go down the tree
+//! together ([`gets`]); SETs are one transaction ([`sets`]). Only plain ones are taken ([`run`]):
+//! the key and the value lie in pages, there are no options, no MULTI, and no reply is an error.
+//! What is not in memory ends a pipeline run, and what comes behind is approached carefully
+//! ([`quota`]).
 
-mod allowance;
 mod gets;
+mod quota;
 mod run;
 mod sets;
 
@@ -23,11 +25,11 @@ use crate::connection::loop_data::Turn;
 use crate::options::Durability;
 use crate::times::nanoseconds;
 
-pub(crate) use allowance::Allowance;
-pub(crate) use run::Burst;
+pub(crate) use quota::PipelineQuota;
+pub(crate) use run::PipelineRun;
 use run::PlainKind;
 
-/// Commands of a burst that were run.
+/// Commands of a pipeline run that were run.
 #[derive(Debug, Clone, Copy)]
 struct Done {
     /// From the first one on.
@@ -54,57 +56,72 @@ impl Done {
 
 impl Connection {
     /// Runs the command that the parser has found, of `consumed` bytes, with those behind it, if
-    /// they are a burst of at most `most` commands. How many were run; none of them if 0.
+    /// they are a pipeline run of at most `most` commands. How many were run; none of them if 0.
     #[inline]
-    pub(crate) fn burst(&mut self, turn: &mut Turn<'_>, consumed: usize, most: usize) -> usize {
+    pub(crate) fn run_pipeline(
+        &mut self,
+        turn: &mut Turn<'_>,
+        consumed: usize,
+        most: usize,
+    ) -> usize {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let is_last = buffers.offset + consumed >= buffers.input.len();
-        if is_last || !self.allowance.allows_bursts() {
+        if is_last || !self.quota.allows_several() {
             return 0;
         }
-        self.run_burst(turn, most)
+        self.run_together(turn, most)
     }
 
-    fn run_burst(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+    fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let free = self.session.authenticated && self.session.multi.is_none();
         // A profile is of one command.
         let is_profiled = self.session.profiles.is_some();
         let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {
             return 0;
         };
-        let mut burst = std::mem::take(&mut data.burst);
-        let count = match self.gather(turn, &mut burst, most) {
-            Some(kind) => self.run_gathered(turn, &mut burst, kind),
+        let mut pipeline_run = std::mem::take(&mut data.pipeline_run);
+        let count = match self.gather(turn, &mut pipeline_run, most) {
+            Some(kind) => self.run_gathered(turn, &mut pipeline_run, kind),
             None => 0,
         };
         if let Some(data) = turn.data.as_mut() {
-            data.burst = burst;
+            data.pipeline_run = pipeline_run;
         }
         count
     }
 
-    fn gather(&self, turn: &Turn<'_>, burst: &mut Burst, most: usize) -> Option<PlainKind> {
+    fn gather(
+        &self,
+        turn: &Turn<'_>,
+        pipeline_run: &mut PipelineRun,
+        most: usize,
+    ) -> Option<PlainKind> {
         let buffers = self.buffers.as_ref()?;
         let engine = &turn.data.as_ref()?.engine;
         if !buffers.staging.is_empty() {
             return None;
         }
         let rest = &buffers.input[buffers.offset..];
-        let most = most.min(self.allowance.most());
+        let most = most.min(self.quota.most());
         let first = buffers.parser.spans();
-        burst.gather(rest, first, engine, &self.limits(turn), most)
+        pipeline_run.gather(rest, first, engine, &self.limits(turn), most)
     }
 
-    fn run_gathered(&mut self, turn: &mut Turn<'_>, burst: &mut Burst, kind: PlainKind) -> usize {
+    fn run_gathered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &mut PipelineRun,
+        kind: PlainKind,
+    ) -> usize {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.hold();
         let done = match kind {
-            PlainKind::Get => self.run_gets(turn, burst),
-            PlainKind::Set => self.run_sets(turn, burst),
+            PlainKind::Get => self.run_gets(turn, pipeline_run),
+            PlainKind::Set => self.run_sets(turn, pipeline_run),
         };
-        self.allowance.note(done.count, done.cut);
+        self.quota.note(done.count, done.cut);
         if done.count > 0 {
-            self.end_burst(turn, burst, kind, done);
+            self.end_together(turn, pipeline_run, kind, done);
         } else {
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             buffers.output.take_back();
@@ -114,12 +131,18 @@ impl Connection {
         done.count
     }
 
-    /// The first commands of a burst have ended: their replies wait for the log together if they
-    /// must, and the input moves on behind them.
-    fn end_burst(&mut self, turn: &mut Turn<'_>, burst: &Burst, kind: PlainKind, done: Done) {
+    /// The first commands of a pipeline run have ended: their replies wait for the log together if
+    /// they must, and the input moves on behind them.
+    fn end_together(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &PipelineRun,
+        kind: PlainKind,
+        done: Done,
+    ) {
         let began = turn.clock;
         turn.read_clock();
-        let (count, consumed) = (done.count as u64, burst.end(done.count));
+        let (count, consumed) = (done.count as u64, pipeline_run.end(done.count));
         let (id, command) = kind.of(turn.commands);
         turn.counts.ended(count, done.hits, done.misses);
         turn.counts.ended_together(count);
@@ -131,7 +154,7 @@ impl Connection {
             let buffers = self.buffers.as_ref().expect("a command is in the buffers");
             let rest = &buffers.input[buffers.offset..];
             for place in 0..done.count {
-                let arguments = burst.arguments(rest, place);
+                let arguments = pipeline_run.arguments(rest, place);
                 self.note_slow(turn, (id, command), arguments, (ns, ""));
             }
         }
