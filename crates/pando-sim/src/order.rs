@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use pando_sync::{park, thread_waker};
-use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, ValidatedBatch};
 use pandodb::{Db, Error, Table};
 
 use crate::failure::{Result, fail};
@@ -112,7 +112,7 @@ pub fn check_found(found: &[State]) -> Result<()> {
 /// What one thread needs to commit so.
 pub struct Seat {
     reactor: Reactor,
-    transaction: Transaction,
+    transaction: ValidatedBatch,
 }
 
 /// How a commit has ended, and what it wrote if it came so far.
@@ -131,7 +131,7 @@ impl Seat {
     pub fn new(db: &Db) -> pandodb::Result<Self> {
         Ok(Self {
             reactor: Reactor::new(db, thread_waker())?,
-            transaction: Transaction::new(db),
+            transaction: ValidatedBatch::new(db),
         })
     }
 

@@ -17,7 +17,7 @@ use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
 use crate::commit::steps::Outcome;
 use crate::error::Error;
-use crate::nonblocking::{Polled, Reactor, Transaction};
+use crate::nonblocking::{Polled, Reactor, ValidatedBatch};
 use crate::pages::read_context::ReadContext;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::GARBAGE;
@@ -130,7 +130,7 @@ fn serve(place: &Place, restart: Restart) -> u64 {
 
 fn conflict(place: &Place) -> u64 {
     let mut reactor = Reactor::new(&place.db, Waker::noop().clone()).unwrap();
-    let mut transaction = Transaction::new(&place.db);
+    let mut transaction = ValidatedBatch::new(&place.db);
     let mut out = Vec::new();
     let read = transaction.get(&place.table, b"known", &mut out).unwrap();
     assert!(matches!(read, Polled::Ready(true)));

@@ -9,9 +9,9 @@ use std::collections::hash_map::Entry;
 
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pandodb::nonblocking::{Transaction, Watch, WatchPlace};
+use pandodb::nonblocking::{ValidatedBatch, Watch, WatchPlace};
 
-/// What a place takes: in a table that has just grown, and in the transaction of EXEC.
+/// What a place takes: in a table that has just grown, and in the batch of EXEC.
 const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watch)>() + size_of::<Watch>()) as u64;
 
 /// Bytes that all connections have taken. Relaxed throughout: a count that orders nothing.
@@ -117,9 +117,9 @@ impl Watches {
     }
 
     /// `transaction` is committed only if nothing has changed.
-    pub(crate) fn expect(&self, transaction: &mut Transaction) {
+    pub(crate) fn expect(&self, batch: &mut ValidatedBatch) {
         for watch in self.places.values() {
-            transaction.expect(watch);
+            batch.expect(watch);
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     use pandodb::{Db, Table};
 
     fn look(table: &Table, db: &Db, key: &[u8]) -> Watch {
-        match Transaction::new(db).watch(table, key) {
+        match ValidatedBatch::new(db).watch(table, key) {
             Polled::Ready(watch) => watch,
             Polled::Pending(_) => panic!("nobody writes"),
         }

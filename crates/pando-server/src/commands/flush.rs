@@ -37,11 +37,11 @@ fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
     }
     let engine = context.engine();
     let data = context.data();
-    let transaction = data.transaction.as_deref_mut();
-    let transaction = transaction.expect("commands that write have a transaction");
+    let batch = data.batch.as_deref_mut();
+    let batch = batch.expect("commands that write have a transaction");
     for number in numbers {
-        transaction.clear_table(&engine.databases[number].keys);
-        transaction.clear_table(&engine.databases[number].elements);
+        batch.clear_table(&engine.databases[number].keys);
+        batch.clear_table(&engine.databases[number].elements);
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.clear(number);
         }

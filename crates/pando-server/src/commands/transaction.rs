@@ -232,10 +232,10 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         let data = context.data();
         let most = data.engine.watch_bytes_max;
         data.engine.folder.store(key, &mut data.scratch.stored);
-        let transaction = data.transaction.as_deref_mut();
-        let transaction = transaction.expect("WATCH has a transaction");
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("WATCH has a batch");
         // Registered before the look: a change in between is a change.
-        let watch = match transaction.watch(&database.keys, &data.scratch.stored) {
+        let watch = match batch.watch(&database.keys, &data.scratch.stored) {
             Polled::Ready(watch) => watch,
             Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
         };
@@ -281,9 +281,9 @@ fn exec(context: &mut Context<'_>) -> Run {
         return Ok(());
     }
     if let Some(data) = context.data.as_mut()
-        && let Some(transaction) = data.transaction.as_deref_mut()
+        && let Some(batch) = data.batch.as_deref_mut()
     {
-        context.session.watches.expect(transaction);
+        context.session.watches.expect(batch);
     }
     // Run again, it begins as the first time.
     multi.enter(context.session);

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! While parked the command's reply is held or taken back, its arguments stay in the input buffer,
-//! and its transaction stays with the connection.
+//! and its batch stays with the connection.
 
 use pando_resp::Writer;
 use pando_stats::Ticker;
@@ -92,7 +92,7 @@ impl Connection {
             missed: self.position < self.looked_until,
             waited: false,
             parked: false,
-            transaction: None,
+            batch: None,
             conflicts: 0,
         });
         self.resume(turn)
@@ -184,8 +184,8 @@ impl Connection {
                 Kind::Session | Kind::Read => true,
                 // It goes on behind a commit.
                 Kind::Watch => self.progress().watching.is_none(),
-                Kind::ReadMany | Kind::Transaction => running.transaction.is_none(),
-                Kind::Exec => self.session.multi.is_none() || running.transaction.is_none(),
+                Kind::ReadMany | Kind::Transaction => running.batch.is_none(),
+                Kind::Exec => self.session.multi.is_none() || running.batch.is_none(),
             };
             if ends_here {
                 return self.end(turn, running, None);
@@ -226,18 +226,18 @@ impl Connection {
         if let Some(data) = turn.data.as_mut()
             && transactional
         {
-            match running.transaction.as_mut() {
-                Some(transaction) if running.waited => transaction.rewind(),
-                Some(transaction) if running.conflicts > 0 => transaction.begin_again(),
-                Some(transaction) => transaction.reset(),
-                None => running.transaction = Some(data.transaction()),
+            match running.batch.as_mut() {
+                Some(batch) if running.waited => batch.rewind(),
+                Some(batch) if running.conflicts > 0 => batch.begin_again(),
+                Some(batch) => batch.reset(),
+                None => running.batch = Some(data.batch()),
             }
         }
         running.waited = false;
         let reply_start = output.bytes.len();
         let data = turn.data.as_mut().map(|data| Data {
             engine: &data.engine,
-            transaction: running.transaction.as_deref_mut(),
+            batch: running.batch.as_deref_mut(),
             scratch: &mut data.scratch,
             overlay: None,
         });
@@ -284,7 +284,7 @@ impl Connection {
             Interrupted::Yield => return Step::Yielded,
             Interrupted::Wait => {
                 // What was read is not read again.
-                running.waited = running.transaction.is_some();
+                running.waited = running.batch.is_some();
                 return Step::Suspended;
             }
             Interrupted::Engine(error) => engine_error(turn, running.command, &error),
@@ -348,10 +348,7 @@ impl Connection {
             session: &self.session,
             limits: &limits,
             keys_max,
-            keys_done: running
-                .transaction
-                .as_ref()
-                .map_or(0, |transaction| transaction.reads_done()),
+            keys_done: running.batch.as_ref().map_or(0, |batch| batch.reads_done()),
         };
         let arguments = buffers.parser.arguments(rest);
         // A command of many keys may have more than fit into a look.
@@ -377,12 +374,12 @@ impl Connection {
             .data
             .as_mut()
             .expect("a transaction is one of the engine");
-        let transaction = running.transaction.as_mut();
-        let transaction = transaction.expect("what is committed is a transaction");
+        let batch = running.batch.as_mut();
+        let batch = batch.expect("what is committed is a transaction");
         let attempt = match &mut self.session.profiles {
-            None => transaction.try_commit(&mut data.reactor),
+            None => batch.try_commit(&mut data.reactor),
             Some(profiles) => {
-                let commit = || transaction.try_commit(&mut data.reactor);
+                let commit = || batch.try_commit(&mut data.reactor);
                 let (attempt, profile) = pandodb::profiled(commit);
                 profiles.add_run(&profile);
                 attempt
@@ -451,11 +448,11 @@ impl Connection {
         if self.looked_keys > 0 {
             self.pass_looked(&running);
         }
-        if let (Some(transaction), Some(data)) = (running.transaction.take(), turn.data.as_mut()) {
+        if let (Some(batch), Some(data)) = (running.batch.take(), turn.data.as_mut()) {
             if let Some(buffers) = &mut self.buffers {
-                buffers.progress.show_from(transaction.shown_from());
+                buffers.progress.show_from(batch.shown_from());
             }
-            data.give_back(transaction);
+            data.give_back(batch);
         }
         // One without MULTI has ended nothing, and its client still watches what it watched.
         if running.command.kind == Kind::Exec && self.session.multi.is_some() {

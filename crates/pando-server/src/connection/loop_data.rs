@@ -3,7 +3,7 @@
 use pando_stats::{IS_OFF, Ticker};
 use pando_sync::Arc;
 use pando_sync::time::{Instant, now};
-use pandodb::nonblocking::{Reactor, Transaction};
+use pandodb::nonblocking::{Reactor, ValidatedBatch};
 use std::task::Waker;
 
 use crate::connection::lookahead::Prefetch;
@@ -21,7 +21,7 @@ const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
 
 /// Transactions that no command uses now.
 /// Boxed: a command that begins moves a pointer and allocates nothing.
-type SpareTransactions = Vec<Box<Transaction>>;
+type SpareTransactions = Vec<Box<ValidatedBatch>>;
 
 /// The engine's side of a loop.
 pub(crate) struct LoopData {
@@ -48,21 +48,21 @@ impl LoopData {
         })
     }
 
-    /// An empty transaction.
+    /// An empty batch.
     #[inline]
-    pub(crate) fn transaction(&mut self) -> Box<Transaction> {
+    pub(crate) fn batch(&mut self) -> Box<ValidatedBatch> {
         match self.spare.pop() {
-            Some(transaction) => transaction,
-            None => Box::new(Transaction::new(&self.engine.db)),
+            Some(batch) => batch,
+            None => Box::new(ValidatedBatch::new(&self.engine.db)),
         }
     }
 
     /// Takes a transaction back that is no longer needed, whatever is in it.
     #[inline]
-    pub(crate) fn give_back(&mut self, mut transaction: Box<Transaction>) {
+    pub(crate) fn give_back(&mut self, mut batch: Box<ValidatedBatch>) {
         if self.spare.len() < SPARE_TRANSACTIONS {
-            transaction.reset();
-            self.spare.push(transaction);
+            batch.reset();
+            self.spare.push(batch);
         }
     }
 

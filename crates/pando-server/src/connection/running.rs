@@ -1,7 +1,7 @@
 //! A command that has begun.
 
 use pando_sync::time::Instant;
-use pandodb::nonblocking::Transaction;
+use pandodb::nonblocking::ValidatedBatch;
 
 use crate::context::Command;
 
@@ -21,6 +21,6 @@ pub(crate) struct Running {
     pub(crate) waited: bool,
     /// It was parked once: its waits are in the buffers.
     pub(crate) parked: bool,
-    pub(crate) transaction: Option<Box<Transaction>>,
+    pub(crate) batch: Option<Box<ValidatedBatch>>,
     pub(crate) conflicts: u32,
 }

@@ -148,9 +148,9 @@ impl<'a> Context<'a> {
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
-        let transaction = data.transaction.as_deref_mut();
-        let transaction = transaction.expect("commands that write have a transaction");
-        transaction.put_large(&database.keys, &scratch.stored, value)?;
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("commands that write have a transaction");
+        batch.put_large(&database.keys, &scratch.stored, value)?;
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.put(number, &scratch.stored, key);
         }

@@ -18,7 +18,7 @@ mod strings;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;
-use pandodb::nonblocking::{ScanPage, Transaction};
+use pandodb::nonblocking::{ScanPage, ValidatedBatch};
 use std::task::Waker;
 
 use crate::client::record::ClientRecord;
@@ -62,7 +62,7 @@ impl Scratch {
 pub(crate) struct Data<'a> {
     pub(crate) engine: &'a Engine,
     /// Of commands that write, or read several keys; plain reads have none.
-    pub(crate) transaction: Option<&'a mut Transaction>,
+    pub(crate) batch: Option<&'a mut ValidatedBatch>,
     pub(crate) scratch: &'a mut Scratch,
     /// What EXEC has changed so far.
     pub(crate) overlay: Option<&'a mut Overlay>,
@@ -102,7 +102,7 @@ impl<'a> Context<'a> {
     ) -> Context<'b> {
         let data = self.data.as_mut().map(|data| Data {
             engine: data.engine,
-            transaction: data.transaction.as_deref_mut(),
+            batch: data.batch.as_deref_mut(),
             scratch: data.scratch,
             overlay: Some(overlay),
         });

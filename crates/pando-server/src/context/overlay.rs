@@ -1,5 +1,5 @@
 //! What the commands of one EXEC have changed before its commit, for those of them that look at a
-//! whole database (KEYS, SCAN, DBSIZE) and not at keys the transaction would answer for.
+//! whole database (KEYS, SCAN, DBSIZE) and not at keys the batch would answer for.
 
 use std::collections::BTreeMap;
 

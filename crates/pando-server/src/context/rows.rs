@@ -8,7 +8,7 @@ use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key};
 
 impl Context<'_> {
-    /// Reads the row of `key`: in the transaction if the command has one, else as it is now.
+    /// Reads the row of `key`: in the batch if the command has one, else as it is now.
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let now_ms = self.now_ms;
         let database = self.database();
@@ -16,10 +16,8 @@ impl Context<'_> {
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
         scratch.value.clear();
-        let attempt = match data.transaction.as_deref_mut() {
-            Some(transaction) => {
-                transaction.get(&database.keys, &scratch.stored, &mut scratch.value)
-            }
+        let attempt = match data.batch.as_deref_mut() {
+            Some(batch) => batch.get(&database.keys, &scratch.stored, &mut scratch.value),
             None => {
                 let mut shown_from = None;
                 let attempt =
@@ -59,10 +57,8 @@ impl Context<'_> {
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
-        let attempt = match data.transaction.as_deref_mut() {
-            Some(transaction) => {
-                transaction.open(&database.keys, &scratch.stored, &mut scratch.value)?
-            }
+        let attempt = match data.batch.as_deref_mut() {
+            Some(batch) => batch.open(&database.keys, &scratch.stored, &mut scratch.value)?,
             None => {
                 let mut shown_from = None;
                 let attempt =
@@ -166,9 +162,9 @@ impl Context<'_> {
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
-        let transaction = data.transaction.as_deref_mut();
-        let transaction = transaction.expect("commands that write have a transaction");
-        transaction.put(&database.keys, &scratch.stored, encoded)?;
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("commands that write have a transaction");
+        batch.put(&database.keys, &scratch.stored, encoded)?;
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.put(number, &scratch.stored, key);
         }
@@ -183,9 +179,9 @@ impl Context<'_> {
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
-        let transaction = data.transaction.as_deref_mut();
-        let transaction = transaction.expect("commands that write have a transaction");
-        transaction.delete(&database.keys, &scratch.stored);
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("commands that write have a transaction");
+        batch.delete(&database.keys, &scratch.stored);
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.delete(number, &scratch.stored);
         }
@@ -211,17 +207,17 @@ impl Context<'_> {
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
-        let transaction = data.transaction.as_deref_mut();
-        let transaction = transaction.expect("commands that write have a transaction");
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("commands that write have a transaction");
         if let Some(entry) = entry {
             entry_key(&mut scratch.encoded, entry, &scratch.stored);
-            transaction.delete(&database.elements, &scratch.encoded);
+            batch.delete(&database.elements, &scratch.encoded);
         }
         let Some(deadline) = deadline else {
             return Ok(None);
         };
         entry_key(&mut scratch.encoded, deadline, &scratch.stored);
-        transaction.put(&database.elements, &scratch.encoded, b"")?;
+        batch.put(&database.elements, &scratch.encoded, b"")?;
         let entry = deadline;
         Ok(Some(Expiry { deadline, entry }))
     }

@@ -11,13 +11,13 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::unix_ms;
-use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
 
 use crate::data::engine::{Database, Engine};
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
 use crate::figures::statistics::ServerStatistics;
 
-/// Most entries of one transaction.
+/// Most entries of one batch.
 const BATCH: usize = 64;
 /// Waits for pages after which a batch is halved: what it needs does not stay in memory together.
 const WAITS_PER_BATCH: u32 = 2;
@@ -54,7 +54,7 @@ pub(crate) struct Cleaner {
     page: ScanPage,
     value: Vec<u8>,
     encoded: Vec<u8>,
-    transaction: Transaction,
+    batch: ValidatedBatch,
     waker: Waker,
 }
 
@@ -86,7 +86,7 @@ impl Cleaner {
             page: ScanPage::default(),
             value: Vec::new(),
             encoded: Vec::new(),
-            transaction: Transaction::new(&engine.db),
+            batch: ValidatedBatch::new(&engine.db),
             waker,
         }
     }
@@ -145,12 +145,12 @@ impl Cleaner {
             }
         }
         if !self.committing {
-            self.transaction.reset();
+            self.batch.reset();
             self.removed = 0;
             self.change(database, engine, reactor, now_ms)?;
             self.committing = true;
         }
-        match self.transaction.try_commit(reactor)? {
+        match self.batch.try_commit(reactor)? {
             Polled::Pending(pending) => {
                 reactor.park(pending, &self.waker)?;
                 Err(Stop::Waiting)
@@ -162,7 +162,7 @@ impl Cleaner {
             Polled::Ready(Outcome::Committed(_)) => {
                 self.committing = false;
                 // It keeps the chunks of large values from being freed.
-                self.transaction.reset();
+                self.batch.reset();
                 let count = self.due.len();
                 self.due.clear();
                 self.waits = 0;
@@ -209,7 +209,7 @@ impl Cleaner {
         }
     }
 
-    /// Puts the changes of a batch into the transaction.
+    /// Puts the changes of a transaction into its batch.
     fn change(
         &mut self,
         database: &Database,
@@ -220,9 +220,7 @@ impl Cleaner {
         let mut missing = false;
         for (time, stored) in &self.due {
             self.value.clear();
-            let opened = self
-                .transaction
-                .open(&database.keys, stored, &mut self.value)?;
+            let opened = self.batch.open(&database.keys, stored, &mut self.value)?;
             let mut large = None;
             match opened {
                 Polled::Pending(pending) => {
@@ -236,7 +234,7 @@ impl Cleaner {
                         continue;
                     }
                     entry_key(&mut self.encoded, *time, stored);
-                    self.transaction.delete(&database.elements, &self.encoded);
+                    self.batch.delete(&database.elements, &self.encoded);
                     match opened {
                         Opened::Absent => continue,
                         Opened::Value => {}
@@ -252,14 +250,13 @@ impl Cleaner {
                 continue;
             };
             if row.is_over(now_ms) {
-                self.transaction.delete(&database.keys, stored);
+                self.batch.delete(&database.keys, stored);
                 self.removed += 1;
                 continue;
             }
             let deadline = expiry.deadline;
             entry_key(&mut self.encoded, deadline, stored);
-            self.transaction
-                .put(&database.elements, &self.encoded, b"")?;
+            self.batch.put(&database.elements, &self.encoded, b"")?;
             let key = row.user_key(stored, &self.value);
             let whole_key = engine.folder.folds(key).then_some(key);
             let entry = deadline;
@@ -268,7 +265,7 @@ impl Cleaner {
                 let mut head = Vec::new();
                 encode_head(&mut head, whole_key, expiry);
                 let value = stream.with_head(head)?;
-                self.transaction.put_large(&database.keys, stored, value)?;
+                self.batch.put_large(&database.keys, stored, value)?;
                 continue;
             }
             encode(
@@ -277,8 +274,7 @@ impl Cleaner {
                 expiry,
                 &self.value[row.payload..],
             );
-            self.transaction
-                .put(&database.keys, stored, &self.encoded)?;
+            self.batch.put(&database.keys, stored, &self.encoded)?;
         }
         if missing {
             self.waits += 1;

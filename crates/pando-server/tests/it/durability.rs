@@ -2,7 +2,7 @@
 
 use pando_server::{Durability, ServerOptions};
 use pando_sync::{Arc, Mutex, Rank};
-use pandodb::nonblocking::{Outcome, Polled, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
 
 use crate::client::{encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
@@ -106,9 +106,9 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     let (mut waited, mut lsn) = (0, None);
     for (read, reply) in reads {
         if !matches!((read, reply), ("EXEC", _) | (_, "+QUEUED")) {
-            let mut transaction = Transaction::new(&db);
-            transaction.put(&keys, b"\0a", &row).unwrap();
-            let outcome = transaction.try_commit(&mut reactor).unwrap();
+            let mut batch = ValidatedBatch::new(&db);
+            batch.put(&keys, b"\0a", &row).unwrap();
+            let outcome = batch.try_commit(&mut reactor).unwrap();
             let Polled::Ready(Outcome::Committed(committed)) = outcome else {
                 panic!("{read}: nothing is in the way");
             };
@@ -122,9 +122,9 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     }
     assert_eq!(waited, 8);
     // GETs that run together.
-    let mut transaction = Transaction::new(&db);
-    transaction.put(&keys, b"\0a", &row).unwrap();
-    let outcome = transaction.try_commit(&mut reactor).unwrap();
+    let mut batch = ValidatedBatch::new(&db);
+    batch.put(&keys, b"\0a", &row).unwrap();
+    let outcome = batch.try_commit(&mut reactor).unwrap();
     let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
         panic!("nothing is in the way");
     };
@@ -133,9 +133,9 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     assert!(Some(db.durable_lsn()) >= lsn);
     // Nobody waits any more.
     client.check(&[("CONFIG SET durability none", "+OK")]);
-    let mut transaction = Transaction::new(&db);
-    transaction.put(&keys, b"\0a", &row).unwrap();
-    let outcome = transaction.try_commit(&mut reactor).unwrap();
+    let mut batch = ValidatedBatch::new(&db);
+    batch.put(&keys, b"\0a", &row).unwrap();
+    let outcome = batch.try_commit(&mut reactor).unwrap();
     let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
         panic!("nothing is in the way");
     };

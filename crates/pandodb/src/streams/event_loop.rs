@@ -15,7 +15,7 @@ use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Polled, polled};
-use crate::event_loop::transaction::Transaction;
+use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::read::buffers::with_reader;
 use crate::state::helper::Answer;
 use crate::streams::edit::NewBytes;
@@ -79,8 +79,8 @@ impl Table {
     }
 }
 
-impl Transaction {
-    /// Reads `key` into `out`, as [`Transaction::get`] does, or opens it if it is a large value.
+impl ValidatedBatch {
+    /// Reads `key` into `out`, as [`ValidatedBatch::get`] does, or opens it if it is a large value.
     ///
     /// # Errors
     /// As [`Table::get_into`].

@@ -8,7 +8,7 @@ use pando_sync::time::{self, Duration};
 use pandodb::device::faulty::{Fault, FaultPlan, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
 use pandodb::nonblocking::{
-    EditOld, NewBytes, Opened, Outcome, PendingEdit, Polled, Reactor, Transaction, ValueSink,
+    EditOld, NewBytes, Opened, Outcome, PendingEdit, Polled, Reactor, ValidatedBatch, ValueSink,
     ValueSource,
 };
 use pandodb::statistics::Ticker;
@@ -448,20 +448,20 @@ fn a_store_without_room_for_a_value_says_so_and_goes_on() {
 /// A transaction with one reactor, parked by this thread.
 struct Loop {
     reactor: Reactor,
-    transaction: Transaction,
+    transaction: ValidatedBatch,
 }
 
 impl Loop {
     fn new(db: &Db) -> Self {
         Self {
             reactor: Reactor::new(db, pando_sync::thread_waker()).unwrap(),
-            transaction: Transaction::new(db),
+            transaction: ValidatedBatch::new(db),
         }
     }
 
     fn drive<T>(
         &mut self,
-        mut step: impl FnMut(&mut Transaction, &mut Reactor) -> pandodb::Result<Polled<T>>,
+        mut step: impl FnMut(&mut ValidatedBatch, &mut Reactor) -> pandodb::Result<Polled<T>>,
     ) -> T {
         let waker = pando_sync::thread_waker();
         loop {

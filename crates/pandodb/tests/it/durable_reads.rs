@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::futures::block_on;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::thread_waker;
-use pandodb::nonblocking::{Outcome, Polled, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
 use pandodb::{Builder, Db, Durability, Error, Lsn, Table, WriteOptions};
 
 struct Store {
@@ -37,7 +37,7 @@ impl Store {
 
     /// A commit whose caller has not waited for the log yet.
     fn commit(&mut self, key: &[u8], value: Option<&[u8]>) -> Lsn {
-        let mut transaction = Transaction::new(&self.db);
+        let mut transaction = ValidatedBatch::new(&self.db);
         match value {
             Some(value) => transaction.put(&self.table, key, value).unwrap(),
             None => transaction.delete(&self.table, key),
@@ -139,7 +139,7 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     let scanned = table.try_scan(Bound::Unbounded, &mut page).unwrap();
     assert!(matches!(scanned, Polled::Ready(())));
     assert_eq!(page.shown_from, Some(lsn));
-    let mut transaction = Transaction::new(&store.db);
+    let mut transaction = ValidatedBatch::new(&store.db);
     let read = transaction.get(&table, b"new", &mut out).unwrap();
     assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(transaction.shown_from(), Some(lsn));

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, ScanPage, Transaction};
+use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, ScanPage, ValidatedBatch};
 use pandodb::{Db, Durability, Error, Table, WriteOptions};
 
 use crate::fixture::fill;
@@ -75,7 +75,7 @@ fn transactions_conflict_exactly_when_what_they_read_has_changed() {
     let db = filled(directory.path());
     let table = db.table("t").unwrap();
     let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
-    let (mut one, mut two) = (Transaction::new(&db), Transaction::new(&db));
+    let (mut one, mut two) = (ValidatedBatch::new(&db), ValidatedBatch::new(&db));
     let mut out = Vec::new();
     let key = 5_u32.to_be_bytes();
     run(&mut reactor, |_| one.get(&table, &key, &mut out).unwrap());
@@ -107,12 +107,12 @@ fn a_transaction_may_empty_a_table_and_write_to_it() {
     let db = filled(directory.path());
     let table = db.table("t").unwrap();
     let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
-    let mut transaction = Transaction::new(&db);
+    let mut transaction = ValidatedBatch::new(&db);
     transaction.put(&table, b"before", b"lost").unwrap();
     transaction.clear_table(&table);
     transaction.put(&table, b"after", b"kept").unwrap();
     let mut out = Vec::new();
-    let found = |t: &mut Transaction, key: &[u8], out: &mut Vec<u8>| {
+    let found = |t: &mut ValidatedBatch, key: &[u8], out: &mut Vec<u8>| {
         matches!(t.get(&table, key, out).unwrap(), Polled::Ready(true))
     };
     assert!(!found(&mut transaction, b"before", &mut out));
@@ -153,7 +153,7 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
             reactor.park(pending, &waker).unwrap();
         }
         // Nobody polls: the commit frees pages that are being read for the parked get.
-        let mut transaction = Transaction::new(&db);
+        let mut transaction = ValidatedBatch::new(&db);
         transaction.put(&table, &key, b"short").unwrap();
         run(&mut reactor, |reactor| {
             transaction.try_commit(reactor).unwrap()

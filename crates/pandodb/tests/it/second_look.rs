@@ -1,6 +1,6 @@
 //! Transactions of many keys beside writers that never rest.
 
-use pandodb::nonblocking::{Outcome, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Reactor, ValidatedBatch};
 use pandodb::{Batch, Db, Durability, Table};
 
 use crate::fixture::NONE;
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// What the transaction finds at its keys.
-    fn read(&mut self, transaction: &mut Transaction) -> Vec<Option<u32>> {
+    fn read(&mut self, transaction: &mut ValidatedBatch) -> Vec<Option<u32>> {
         let Self { table, reactor, .. } = self;
         let value_of = |key: u32| {
             let mut out = Vec::new();
@@ -73,7 +73,7 @@ impl Place {
         (0..KEYS).map(value_of).collect()
     }
 
-    fn commit(&mut self, transaction: &mut Transaction) -> Outcome {
+    fn commit(&mut self, transaction: &mut ValidatedBatch) -> Outcome {
         run(&mut self.reactor, |reactor| {
             transaction.try_commit(reactor).unwrap()
         })
@@ -86,7 +86,7 @@ fn run_beside(
     writes: bool,
     mut between: impl FnMut(&mut Place),
 ) -> (Vec<Option<u32>>, u32) {
-    let mut transaction = Transaction::new(&place.db);
+    let mut transaction = ValidatedBatch::new(&place.db);
     for conflicts in 0..ATTEMPTS_MAX {
         transaction.begin_again();
         let values = place.read(&mut transaction);
@@ -163,7 +163,7 @@ fn a_table_that_is_emptied_meanwhile_is_a_conflict() {
 #[test]
 fn a_value_that_is_too_long_to_be_kept_is_read_again() {
     let mut place = Place::new();
-    let mut transaction = Transaction::new(&place.db);
+    let mut transaction = ValidatedBatch::new(&place.db);
     place.table.put(b"long", &[1; 100_000]).unwrap();
     for attempt in 0..6 {
         transaction.begin_again();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{thread, thread_waker};
-use pandodb::nonblocking::{Outcome, Polled, Reactor, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
 use pandodb::{Db, Table};
 
 /// Commits of the thread that writes what the others read, at least.
@@ -18,7 +18,7 @@ const TRIES: u64 = 2_000_000;
 /// Reads `from`, writes what follows from it under `to`; what was read, and the LSN. None after a
 /// conflict.
 fn copy(
-    transaction: &mut Transaction,
+    transaction: &mut ValidatedBatch,
     reactor: &mut Reactor,
     table: &Table,
     (from, to): (&[u8], &[u8]),
@@ -67,7 +67,7 @@ fn the_order_of_the_log_is_a_serial_order() {
         || written.load(Ordering::Relaxed) >= OVERWRITES && read.load(Ordering::Relaxed) >= READS;
     let commit_all = |from: &[u8], to: &[u8], step: u64| {
         let mut reactor = Reactor::new(&db, thread_waker()).unwrap();
-        let mut transaction = Transaction::new(&db);
+        let mut transaction = ValidatedBatch::new(&db);
         let mut commits = Vec::new();
         for _ in 0..TRIES {
             if enough() {

@@ -8,7 +8,7 @@
 //!
 //! A pipeline run means what its commands mean one after the other: those that it cannot run that
 //! way it leaves, and they begin by themselves, from the first one on. GETs go down the tree
-//! together ([`gets`]); SETs are one transaction ([`sets`]). Only plain ones are taken ([`run`]):
+//! together ([`gets`]); SETs are one batch ([`sets`]). Only plain ones are taken ([`run`]):
 //! the key and the value lie in pages, there are no options, no MULTI, and no reply is an error.
 //! What is not in memory ends a pipeline run, and what comes behind is approached carefully
 //! ([`quota`]).

@@ -1,11 +1,11 @@
-//! A pipeline run of SETs: each runs as it does alone, but all in one transaction.
+//! A pipeline run of SETs: each runs as it does alone, but all in one batch.
 //!
 //! One record of the log, one apply section, one look at each leaf. Others see all of them or
 //! none: that is one of the orders that single SETs may have. A SET reads before it writes, so one
 //! that has to wait for a page has written nothing: those in front of it are committed.
 
 use pandodb::Lsn;
-use pandodb::nonblocking::{Outcome, Polled, Transaction};
+use pandodb::nonblocking::{Outcome, Polled, ValidatedBatch};
 
 use super::Done;
 use super::run::{PipelineRun, PlainKind};
@@ -20,11 +20,11 @@ impl Connection {
     /// Runs SETs and commits them together; none of them if that has to wait.
     pub(super) fn run_sets(&mut self, turn: &mut Turn<'_>, pipeline_run: &PipelineRun) -> Done {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
-        let mut transaction = data.transaction();
-        let count = self.write_sets(turn, pipeline_run, &mut transaction);
+        let mut batch = data.batch();
+        let count = self.write_sets(turn, pipeline_run, &mut batch);
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
-        let committed = count.and_then(|count| Some((count, commit(data, &mut transaction)?)));
-        data.give_back(transaction);
+        let committed = count.and_then(|count| Some((count, commit(data, &mut batch)?)));
+        data.give_back(batch);
         match committed {
             Some((count, lsn)) => Done {
                 count,
@@ -42,7 +42,7 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         pipeline_run: &PipelineRun,
-        transaction: &mut Transaction,
+        batch: &mut ValidatedBatch,
     ) -> Option<usize> {
         let most = turn.shared.settings.output_bytes_max();
         let (_, command) = PlainKind::Set.of(turn.commands);
@@ -70,7 +70,7 @@ impl Connection {
                 record: &self.record,
                 data: Some(Data {
                     engine: &data.engine,
-                    transaction: Some(&mut *transaction),
+                    batch: Some(&mut *batch),
                     scratch: &mut data.scratch,
                     overlay: None,
                 }),
@@ -94,8 +94,8 @@ impl Connection {
 
 /// Commits at once or not at all. A commit that would have to wait is forgotten: its commands run
 /// one by one, and wait or fail as each of them must.
-fn commit(data: &mut LoopData, transaction: &mut Transaction) -> Option<Lsn> {
-    match transaction.try_commit(&mut data.reactor) {
+fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Option<Lsn> {
+    match batch.try_commit(&mut data.reactor) {
         Ok(Polled::Ready(Outcome::Committed(lsn))) => lsn,
         Ok(Polled::Ready(Outcome::Conflict { .. }) | Polled::Pending(_)) | Err(_) => None,
     }

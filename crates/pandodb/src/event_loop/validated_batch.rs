@@ -1,4 +1,4 @@
-//! Transactions of one run: read, write, commit if nothing that was read has changed.
+//! Batches of one run: read, write, commit if nothing that was read has changed.
 
 use pando_format::{Lsn, TreeId};
 use pando_sync::Arc;
@@ -24,7 +24,7 @@ use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 const CONFLICTS_MAX: u32 = 3;
 /// A batch that reads its own writes and commits only if nothing that it read has changed.
 #[derive(Debug)]
-pub struct Transaction {
+pub struct ValidatedBatch {
     pub(crate) engine: Shared,
     pub(crate) set: WriteSet,
     pub(crate) scratch: CommitScratch,
@@ -39,7 +39,7 @@ pub struct Transaction {
     pub(crate) refreshed: Option<usize>,
 }
 
-/// A key as it was when [`Transaction::watch`] looked.
+/// A key as it was when [`ValidatedBatch::watch`] looked.
 #[derive(Debug, Clone)]
 pub struct Watch {
     state: Arc<TableState>,
@@ -68,7 +68,7 @@ impl Watch {
     }
 }
 
-impl Transaction {
+impl ValidatedBatch {
     /// An empty transaction.
     pub fn new(db: &Db) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Transaction {
     }
 
     /// Forgets reads and writes, and keeps the memory. A commit that is pending
-    /// ([`Transaction::is_committing`]) happens all the same, and nobody learns of it.
+    /// ([`ValidatedBatch::is_committing`]) happens all the same, and nobody learns of it.
     pub fn reset(&mut self) {
         self.job = None;
         self.set.clear();
@@ -117,8 +117,8 @@ impl Transaction {
         self.scratch.reset();
     }
 
-    /// True between a [`Transaction::try_commit`] that has handed the batch to an engine thread and
-    /// the one that learns the result: call that again, and nothing else.
+    /// True between a [`ValidatedBatch::try_commit`] that has handed the batch to an engine thread
+    /// and the one that learns the result: call that again, and nothing else.
     pub fn is_committing(&self) -> bool {
         self.job.is_some()
     }
@@ -211,7 +211,7 @@ impl Transaction {
         self.scratch.reset();
     }
 
-    /// Notes `key` as it is now, for [`Transaction::expect`].
+    /// Notes `key` as it is now, for [`ValidatedBatch::expect`].
     pub fn watch(&mut self, table: &Table, key: &[u8]) -> Polled<Watch> {
         let tree = table.state.tree();
         let stripe = self
