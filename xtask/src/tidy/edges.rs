@@ -1,10 +1,10 @@
 //! Which of our crates use which, and which folders of a crate, compared with ARCHITECTURE.md.
 //!
 //! The edges of crates stand in a block that begins with three backticks and `edges`, those of the
-//! folders of a crate in one that begins with `edges CRATE`. A file beside the folders counts as
-//! one, by its name without `.rs`; `lib.rs` and `main.rs` have an edge only where they use or
-//! define something themselves. A crate without a block is not compared. In each block a line uses
-//! only what stands above it.
+//! folders of a crate in such a block of the document in the crate's own directory. A file next to
+//! the folders counts as one, by its name without `.rs`; `lib.rs` and `main.rs` have an edge only
+//! where they use or define something themselves. A crate without such a block is not compared. In
+//! each block a line uses only what stands above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,15 +21,15 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 /// The same, in the order of the document.
 type Block = Vec<(String, BTreeSet<String>)>;
 
-/// The document's text.
-pub(crate) fn document(root: &Path) -> Result<String> {
-    let path = root.join(DOCUMENT);
+/// The text of the document in `directory`.
+pub(crate) fn document(directory: &Path) -> Result<String> {
+    let path = directory.join(DOCUMENT);
     fs::read_to_string(path).map_err(|error| format!("{DOCUMENT}: {error}"))
 }
 
 /// Differences between the manifests and the document. Tests may use what they like.
 pub(crate) fn check(root: &Path, document: &str) -> Result<Vec<String>> {
-    let allowed = documented(document, "edges")?;
+    let allowed = documented(document)?;
     let allowed = allowed.ok_or_else(|| format!("{DOCUMENT}: has no block of edges"))?;
     let how = [
         "metadata",
@@ -43,17 +43,17 @@ pub(crate) fn check(root: &Path, document: &str) -> Result<Vec<String>> {
     Ok(compare("", &allowed, &actual(&metadata)))
 }
 
-/// Differences between the folders of `package` and its block in the document, if there is one.
+/// Differences between the folders of `package` and the block in its document, if there is one.
 pub(crate) fn check_folders(package: &str, graph: &Graph, document: &str) -> Result<Vec<String>> {
-    let allowed = documented(document, &format!("edges {package}"))?;
+    let allowed = documented(document)?;
     Ok(allowed.map_or_else(Vec::new, |allowed| {
         compare(&format!("{package}/"), &allowed, &folders(graph))
     }))
 }
 
-/// The lines `from -> to, to` of the block of this `kind`; None if there is no such block.
-fn documented(text: &str, kind: &str) -> Result<Option<Block>> {
-    let start = |line: &&str| line.strip_prefix("```") != Some(kind);
+/// The lines `from -> to, to` of the block of edges; None if there is none.
+fn documented(text: &str) -> Result<Option<Block>> {
+    let start = |line: &&str| *line != "```edges";
     let mut lines = text.lines().skip_while(start);
     if lines.next().is_none() {
         return Ok(None);
@@ -154,12 +154,12 @@ mod tests {
     use super::super::modules::Graph;
     use super::{actual, check_folders, compare, documented};
 
-    const DOCUMENT: &str = "# X\n```edges\na ->\nb -> a\n```\nc -> d\n\
-        ```edges a\nerror ->\nx -> error\n```\n";
+    const DOCUMENT: &str = "# X\n```edges\na ->\nb -> a\n```\nc -> d\n";
+    const OF_A_CRATE: &str = "# a\n```edges\nerror ->\nx -> error\n```\n";
 
     fn check(metadata: &str, expected: &[&str]) {
         let metadata = serde_json::from_str(metadata).unwrap();
-        let allowed = documented(DOCUMENT, "edges").unwrap().unwrap();
+        let allowed = documented(DOCUMENT).unwrap().unwrap();
         expect(&compare("", &allowed, &actual(&metadata)), expected);
     }
 
@@ -199,9 +199,11 @@ mod tests {
                 .map(|(from, to)| (from.to_owned(), files(to)))
                 .collect();
             graph.entry("x/b.rs".to_owned()).or_default();
-            expect(&check_folders("a", &graph, DOCUMENT).unwrap(), expected);
-            // Another crate has no block.
-            expect(&check_folders("b", &graph, DOCUMENT).unwrap(), &[]);
+            expect(&check_folders("a", &graph, OF_A_CRATE).unwrap(), expected);
+            expect(
+                &check_folders("a", &graph, "# a without edges\n").unwrap(),
+                &[],
+            );
         };
         let fine = ("x/a.rs", &["error.rs", "x/b.rs"][..]);
         check(&[fine], &[]);
@@ -218,7 +220,7 @@ mod tests {
     fn edges_that_do_not_point_down_are_found() {
         let check = |lines: &str, expected: &[&str]| {
             let document = format!("```edges\n{lines}```\n");
-            let allowed = documented(&document, "edges").unwrap().unwrap();
+            let allowed = documented(&document).unwrap().unwrap();
             let actual = allowed.iter().cloned().collect();
             expect(&compare("", &allowed, &actual), expected);
         };
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_document_without_the_edges_of_crates_is_refused() {
-        assert!(documented("# X\n", "edges").unwrap().is_none());
-        assert!(documented("```edges\na b\n```\n", "edges").is_err());
+        assert!(documented("# X\n").unwrap().is_none());
+        assert!(documented("```edges\na b\n```\n").is_err());
     }
 }
