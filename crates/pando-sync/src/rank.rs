@@ -5,7 +5,8 @@
 //! and the model checkers find what it forbids as a deadlock. [`crate::Mutex::try_lock`] never
 //! waits, so it may come out of turn; what it has taken counts for the locks behind it.
 //!
-//! The reasons for the order are in ARCHITECTURE.md, "Lock order", whose numbers stand here, too.
+//! The reasons for the order are in `crates/pandodb/ARCHITECTURE.md`, "Lock order", whose numbers
+//! stand here, too.
 
 /// What a lock guards. Who holds one takes later ones only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
