@@ -9,7 +9,7 @@
 //! descent saw, parent before child, and releases none before all are changed; so a reader that
 //! finds versions unchanged has read one state of the tree. Every attempt that fails holds nothing.
 
-use pando_pool::{Attempt, Optimistic, Pool, Restart};
+use pando_pool::{Attempt, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess};
 use crate::node::view::{ChildWord, LEVEL_MAX};
@@ -126,7 +126,8 @@ impl Tree {
             node: mut here,
             level: mut expected,
         } = start;
-        for _ in 0..LEVEL_MAX + 1 {
+        // Ends: each node is one level below the one before.
+        loop {
             let node = self.node_at(here, expected)?;
             let level = node.level();
             if level <= stop {
@@ -138,8 +139,6 @@ impl Tree {
             here = step_down(pool, access, here, &node, index)?;
             expected = Some(level - 1);
         }
-        here.validate()?;
-        Err(Restart::Damaged(here.page(), "lies too deep"))
     }
 
     /// Goes down to the leaf that `choose` leads to and lists all nodes above it.

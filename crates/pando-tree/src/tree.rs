@@ -49,7 +49,11 @@ impl Tree {
         level: Option<u8>,
     ) -> Attempt<FrameNode<'p>> {
         let node = Node::open(here.words().slice());
-        if !self.owns(&node) || level.is_some_and(|level| level != node.level()) {
+        let is_owned = match level {
+            Some(level) => node.is_of(self.id, level) && (level == 0 || node.count() > 0),
+            None => self.owns(&node),
+        };
+        if !is_owned {
             here.validate()?;
             return Err(Restart::Damaged(
                 here.page(),

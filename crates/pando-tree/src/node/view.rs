@@ -100,6 +100,18 @@ impl<'a, W: Word> Node<'a, W> {
         (self.tags >> 40) as u8
     }
 
+    /// True if the header says that this is a node of `tree` at `level`: one comparison.
+    #[inline]
+    pub fn is_of(&self, tree: TreeId, level: u8) -> bool {
+        let kind = match level {
+            0 => PageKind::Leaf,
+            _ => PageKind::Inner,
+        };
+        let expected = u64::from(tree.0) | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
+        // Codec and flags, in the upper two bytes, may be anything.
+        (self.tags ^ expected) << 16 == 0
+    }
+
     /// Newest batch that changed the page.
     #[inline]
     pub fn lsn_max(&self) -> Lsn {
