@@ -1,44 +1,15 @@
 //! Point reads.
 
-use pando_format::{Lsn, PageId};
-use pando_pool::{Attempt, Optimistic, Pool};
+use pando_format::PageId;
+use pando_pool::{Attempt, Pool};
 
-use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
+use crate::access::{Access, OptimisticAccess, SharedAccess, retry_then_latch};
 use crate::finger::Finger;
+use crate::leaf::{Leaf, LongValue, Lookup};
 use crate::node::search::Spot;
 use crate::node::view::Node;
-use crate::overflow::OverflowHeader;
-use crate::tree::{FrameNode, Tree, counted, damaged};
+use crate::tree::{Tree, counted};
 use crate::value::ValueReader;
-
-/// What a point read found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lookup {
-    /// True when the key exists; its value has been copied.
-    pub found: bool,
-    /// True when what was copied is the list of the chunks in which the value lies.
-    pub chunked: bool,
-    /// Newest batch that changed the leaf.
-    pub lsn_max: Lsn,
-    /// Newest batch of several leaves that changed it.
-    pub multi_lsn: Lsn,
-    /// The leaf that covers the key.
-    pub leaf: PageId,
-}
-
-impl Lookup {
-    /// What is at `spot` of `leaf`, which is still to be validated.
-    #[inline]
-    fn of(leaf: &Optimistic<'_>, node: &FrameNode<'_>, spot: Spot) -> Self {
-        Self {
-            found: spot.exact,
-            chunked: false,
-            lsn_max: node.lsn_max(),
-            multi_lsn: node.multi_lsn(),
-            leaf: leaf.page(),
-        }
-    }
-}
 
 /// Where a key is, or would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,18 +68,8 @@ impl Tree {
     #[inline]
     fn get_short(&self, pool: &Pool, key: &[u8], out: &mut Vec<u8>) -> Attempt<Option<Lookup>> {
         out.clear();
-        let (leaf, node, spot) = self.find(pool, &mut OptimisticAccess, key)?;
-        if spot.exact {
-            let slot = node.slot(spot.index);
-            if !slot.is_plain() {
-                return Ok(None);
-            }
-            node.append_value(slot, out);
-        }
-        // Before the validation: behind it the frame may hold another leaf, with smaller marks.
-        let lookup = Lookup::of(&leaf, &node, spot);
-        leaf.validate()?;
-        Ok(Some(lookup))
+        let (leaf, spot) = self.find(pool, &mut OptimisticAccess, key)?;
+        leaf.read_short(spot, out)
     }
 
     /// True when `key` exists.
@@ -141,24 +102,20 @@ impl Tree {
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let (leaf, node, spot) = self.find(pool, access, key)?;
-        let mut lookup = Lookup::of(&leaf, &node, spot);
-        if spot.exact
-            && let Some((reader, out)) = copy
-        {
-            let slot = node.slot(spot.index);
-            lookup.chunked = slot.is_chunked();
-            if slot.is_overflow() {
-                let Some(header) = OverflowHeader::read(&node, slot) else {
-                    return damaged(&leaf, "describes no overflow pages");
-                };
-                reader.read(pool, self.id, &leaf, &header, out)?;
-                return Ok(lookup);
-            }
-            node.append_value(slot, out);
+        let (leaf, spot) = self.find(pool, access, key)?;
+        let Some((reader, out)) = copy else {
+            return leaf.contains(spot);
+        };
+        if let Some(lookup) = leaf.read_short(spot, out)? {
+            return Ok(lookup);
         }
-        leaf.validate()?;
-        Ok(lookup)
+        match leaf.read_long(spot, out)? {
+            LongValue::Read(lookup) => Ok(lookup),
+            LongValue::Overflow(lookup, header) => {
+                reader.read(pool, self.id, &leaf.here, &header, out)?;
+                Ok(lookup)
+            }
+        }
     }
 
     /// Where `key` is or would be.
@@ -168,12 +125,10 @@ impl Tree {
         pool: &'p Pool,
         access: &mut impl Access<'p>,
         key: &[u8],
-    ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
-        let leaf = self.descend(pool, access, 0, |_, node| node.child_for(key))?;
-        let node = Node::open(leaf.words().slice());
-        let candidate = ask_for_record(leaf, &node, key);
-        let spot = node.find_at(candidate, key);
-        Ok((leaf, node, spot))
+    ) -> Attempt<(Leaf<'p>, Spot)> {
+        let here = self.descend(pool, access, 0, |_, node| node.child_for(key))?;
+        let leaf = Leaf::at(here);
+        Ok((leaf, leaf.find(key)))
     }
 
     /// Finds the leaf that covers `key`.

@@ -12,8 +12,8 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 use crate::access::{OptimisticAccess, ask_for_record};
 use crate::descent::{Down, acquire_child};
 use crate::finger::Finger;
-use crate::get::Lookup;
-use crate::node::view::{LEVEL_MAX, Node};
+use crate::leaf::{Leaf, Lookup};
+use crate::node::view::LEVEL_MAX;
 use crate::tree::{Tree, counted};
 
 /// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
@@ -156,34 +156,19 @@ fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
         Way::Child(..) => return Err(Restart::Conflict),
         Way::Over(restart) => return Err(restart),
     };
-    let node = Node::open(leaf.words().slice());
-    let spot = node.find_at(candidate, key);
+    let leaf = Leaf::at(leaf);
+    let spot = leaf.node.find_at(candidate, key);
     let start = values.len();
-    let mut is_long = false;
-    if spot.exact {
-        let slot = node.slot(spot.index);
-        is_long = !slot.is_plain();
-        if !is_long {
-            node.append_value(slot, values);
-        }
-    }
-    let lookup = Lookup {
-        found: spot.exact,
-        chunked: false,
-        lsn_max: node.lsn_max(),
-        multi_lsn: node.multi_lsn(),
-        leaf: leaf.page(),
-    };
-    if let Err(restart) = leaf.validate() {
-        values.truncate(start);
-        return Err(restart);
-    }
-    Ok(match is_long {
-        true => Fate::Long,
-        false => Fate::Read {
+    match leaf.read_short(spot, values) {
+        Ok(Some(lookup)) => Ok(Fate::Read {
             lookup,
             start,
             bytes: values.len() - start,
-        },
-    })
+        }),
+        Ok(None) => Ok(Fate::Long),
+        Err(restart) => {
+            values.truncate(start);
+            Err(restart)
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
 //! engine, which hands down a [`pando_pool::ApplyToken`] for every change.
 //!
-//! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, [`get`], [`overflow`],
+//! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
 //! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`free_tree`], [`summary`].
 
@@ -20,6 +20,7 @@ pub mod free_tree;
 pub mod get;
 pub mod get_group;
 pub mod insert;
+mod leaf;
 pub mod merge;
 pub mod node;
 pub mod overflow;
@@ -41,9 +42,10 @@ pub mod word;
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use free_tree::FreedStep;
-pub use get::{Located, Lookup};
+pub use get::Located;
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
+pub use leaf::Lookup;
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
 pub use pack::Packed;
