@@ -1,5 +1,5 @@
-//! Room for deletes on a full disk: a delete waits for the checkpoint that makes room (decision
-//! 058).
+//! Room for deletes on a full disk: a delete waits for the checkpoint that makes room
+//! (decision 058).
 //!
 //! The pages that deletes change are written to free blocks, and the blocks where they lie now only
 //! become free with the next checkpoint. So many deletes in a row use up the reserve, and a

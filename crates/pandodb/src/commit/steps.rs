@@ -6,7 +6,7 @@
 //! 3. Enter the gate; check that the tables and all values read are unchanged; append the record.
 //!    From then on others may overwrite what was read.
 //! 4. Apply the record, leaf by leaf.
-//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
+//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock (decision 006).
 //!
 //! Steps 1 to 3 do not block: an attempt that cannot continue gives everything back, and the commit
 //! starts again once it can get what it lacked. (One exception: for a value that keeps chunks of an

@@ -1,5 +1,5 @@
 //! Whether what was read may be shown: compares the marks of its leaf with the bounds of the core,
-//! and with the log where the bounds do not suffice (decisions 005, 060).
+//! and with the log where the bounds do not suffice (decision 005, decision 060).
 
 use pando_format::{Lsn, TreeId};
 use pando_pool::Marks;

@@ -27,7 +27,7 @@ pub(crate) enum WaitReason {
     LogSpace(usize),
     /// A reservation for this many blocks.
     Blocks(u64),
-    /// This many free blocks in a row: enough are free, but not in a row.
+    /// This many free blocks in a row: enough blocks are free, but not in a row.
     Run(u32),
     /// The checkpoint with this number, which makes room for deletes: until it finishes, or itself
     /// waits for room.
