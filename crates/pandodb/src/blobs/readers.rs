@@ -77,6 +77,7 @@ struct Readers {
     released: Vec<Box<[u8]>>,
 }
 
+/// The readers of one chunk.
 #[derive(Debug, Default)]
 struct Named {
     readers: u32,
@@ -105,6 +106,7 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Registration(Arc<Chunks>);
 
+/// What the clones of a registration share; its drop ends the registration.
 #[derive(Debug)]
 struct Chunks {
     registry: Arc<Registry>,

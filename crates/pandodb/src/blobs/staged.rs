@@ -15,6 +15,7 @@ use crate::space::keeper::SpaceKeeper;
 pub(crate) struct StagedBlob {
     space: Arc<SpaceKeeper>,
     pub(crate) shape: ChunkShape,
+    /// The chunks so far, in order.
     pub(crate) parts: Vec<ChunkPart>,
     /// The kept chunks, by their index in `parts`, ascending.
     kept: Vec<(usize, ChunkRef)>,
@@ -25,6 +26,7 @@ pub(crate) struct StagedBlob {
 }
 
 impl StagedBlob {
+    /// Makes one without chunks, for a value of `shape`.
     pub(crate) fn new(space: &Arc<SpaceKeeper>, shape: ChunkShape) -> Self {
         Self {
             space: space.clone(),
@@ -43,10 +45,10 @@ impl StagedBlob {
 
     /// Appends a new chunk, in an extent at `block` that belongs to this operation.
     pub(crate) fn push(&mut self, block: u32, checksum: u32) {
-        assert!(!self.is_named(), "a record names it as it was");
+        assert!(!self.is_named(), "a record names it already");
         assert!(
             self.parts.len() < self.shape.count(),
-            "the value has no more"
+            "the value has no more chunks"
         );
         self.parts
             .push(ChunkPart::New(NewChunk { block, checksum }));
@@ -56,7 +58,7 @@ impl StagedBlob {
     pub(crate) fn keep(&mut self, chunk: ChunkRef, base: &Registration) {
         assert!(
             self.parts.len() < self.shape.count(),
-            "the value has no more"
+            "the value has no more chunks"
         );
         self.kept.push((self.parts.len(), chunk));
         self.parts.push(ChunkPart::Kept);
@@ -118,7 +120,7 @@ impl StagedBlob {
     pub(crate) fn take_back_name(&self) {
         // Release: pairs with the Acquire in is_named.
         let was_named = self.named.swap(false, Ordering::Release);
-        assert!(was_named, "the name of another is taken back");
+        assert!(was_named, "no record was about to name it");
     }
 
     /// Returns true once a log record names the extents.

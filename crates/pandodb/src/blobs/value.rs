@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 /// synced.
 #[derive(Debug, Clone)]
 pub struct LargeValue {
+    /// The chunks; clones of the value share them.
     pub(crate) staged: Arc<StagedBlob>,
+    /// Bytes before those of the chunks, stored with the key.
     pub(crate) head: Vec<u8>,
 }
 

@@ -26,8 +26,10 @@ const GARBAGE_PAGES_LEAST: u64 = 8;
 /// A value in chunks that is being put.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewValue<'a> {
+    /// Bytes that are stored with the key, before those of the chunks.
     pub(crate) head: &'a [u8],
     pub(crate) shape: ChunkShape,
+    /// The chunks, in order.
     pub(crate) parts: &'a [ChunkPart],
     /// Reservation from which its new chunks take their ids; None in recovery, which shares ids
     /// with nobody.

@@ -59,7 +59,7 @@ impl Engine {
         let checkpoint = self.checkpoint.ask();
         assert!(
             wait.checkpoint < Some(checkpoint),
-            "another one is waited for"
+            "it waits for a newer one already"
         );
         wait.checkpoint = Some(checkpoint);
         wait.served = served;

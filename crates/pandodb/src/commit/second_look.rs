@@ -52,8 +52,11 @@ pub(crate) struct SecondLook<'t> {
 /// What a look leaves for the transaction.
 #[derive(Debug)]
 pub(crate) struct Looked {
+    /// For reads, by position: stamps as of which the value is what the log has.
     pub(crate) fresh: Vec<(usize, Stamp)>,
+    /// What the values that were looked at owe.
     pub(crate) debt: Debt,
+    /// Missing pages, except the first one.
     pub(crate) wanted: Vec<PageId>,
     pub(crate) seen: Seen,
 }
@@ -70,6 +73,7 @@ impl<'t> SecondLook<'t> {
         }
     }
 
+    /// Ends it, and gives the borrowed parts back.
     pub(crate) fn end(self) -> Looked {
         Looked {
             fresh: self.fresh,
@@ -131,7 +135,7 @@ impl<'t> SecondLook<'t> {
         }
         assert!(
             self.fresh.len() + different.len() <= set.reads.len(),
-            "more looks than reads"
+            "more results than reads"
         );
         self.seen = match different.is_empty() {
             true => Seen::Same,

@@ -77,6 +77,7 @@ impl ApplySection<'_> {
         self.is_changing.set(false);
     }
 
+    /// Asserts that no more than `pages` pages became dirty, if the section was alone.
     fn check(&self, pages: u64) {
         if !cfg!(debug_assertions) {
             return;

@@ -47,6 +47,7 @@ pub(crate) struct CommitScratch {
     ready: bool,
     /// Number of reads and watches of the set when `ready` was set.
     reads: usize,
+    /// Working memory of the tree, with what a change has left to finish.
     pub(crate) tree: Scratch,
     /// Where the leaves of the first writes are, indexed like `order`.
     fingers: Vec<Finger>,
@@ -158,7 +159,7 @@ impl CommitScratch {
         Wanted::arrange(&mut self.stripes);
         assert!(
             self.stripes.len() <= set.len() + reads,
-            "a stripe of nothing that was read or written"
+            "a stripe that belongs to no read or write"
         );
         (self.ready, self.reads) = (true, reads);
         Ok(())
@@ -532,6 +533,7 @@ impl Engine {
         })
     }
 
+    /// Takes the stripes of a commit, or returns what to wait for.
     fn try_stripes<'a>(&'a self, wanted: &'a [Wanted], refusals: &mut u32) -> Step<Locked<'a>> {
         self.stripes
             .try_lock_all(wanted, refusals)

@@ -218,6 +218,7 @@ impl Engine {
         Ok(pinned)
     }
 
+    /// Pins the leaf of `key`. Blocks.
     fn pin_leaf(&self, tree: Tree, key: &[u8]) -> Result<PagePin<'_>> {
         self.store.drive(|| {
             let finger = tree.try_locate(&self.store.pool, key)?.finger;

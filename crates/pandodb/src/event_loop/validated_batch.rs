@@ -28,6 +28,7 @@ const CONFLICTS_MAX: u32 = 3;
 pub struct ValidatedBatch {
     pub(crate) engine: Shared,
     pub(crate) set: WriteSet,
+    /// Has to be reset whenever `set` changes.
     pub(crate) scratch: CommitScratch,
     pub(crate) reader: ValueReader,
     /// What its runs have read, played back to the next run.

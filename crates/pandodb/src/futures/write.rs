@@ -102,8 +102,9 @@ impl Work {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "an operation is one of these: a box would only be one allocation more"
+    reason = "an operation has one of these: a box would only add an allocation"
 )]
+/// Phases of a pending write, in order: either [`Phase::Commit`] alone or the helper commits.
 #[derive(Debug)]
 enum Phase {
     Commit(Work),
@@ -144,6 +145,7 @@ impl PendingWrite {
         result
     }
 
+    /// As [`PendingWrite::poll`], for as many phases as end now.
     fn poll_phases(&mut self, waker: &Waker) -> Poll<Result<bool>> {
         if let Some(error) = self.waits.failure(&self.engine) {
             return Poll::Ready(Err(error));

@@ -44,7 +44,9 @@ pub(crate) struct ReadAhead {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position<'a> {
     pub(crate) state: &'a TableState,
+    /// Where the scan continues.
     pub(crate) from: &'a Bound<Vec<u8>>,
+    /// Where it ends.
     pub(crate) until: &'a Bound<Vec<u8>>,
     pub(crate) direction: Direction,
 }
@@ -110,6 +112,7 @@ impl ReadAhead {
         self.drop_requests(engine);
     }
 
+    /// Drops the read requests whose reads have not begun, and closes the window.
     fn drop_requests(&mut self, engine: &Engine) {
         if let Some(scan) = self.scan.take() {
             engine.reads.end_scan(scan);

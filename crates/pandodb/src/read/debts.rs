@@ -54,6 +54,8 @@ impl Engine {
         self.look_for_debt(lsn_max, key)
     }
 
+    /// As [`Engine::debt`], for an LSN above the bound of the core: asks the log, and renews the
+    /// bound.
     #[cold]
     fn look_for_debt(&self, lsn_max: Lsn, key: Option<(TreeId, &[u8])>) -> Debt {
         if !self.read_bounds.waits_for_commits() {

@@ -331,6 +331,7 @@ impl ValueSource {
 #[derive(Debug, Clone)]
 pub struct Fingerprint(Identity);
 
+/// What a fingerprint compares.
 #[derive(Debug, Clone)]
 enum Identity {
     Stored(ChunkShape, Vec<ChunkRef>),

@@ -34,6 +34,7 @@ pub struct ValueStream {
     position: u64,
 }
 
+/// The part of a stream that only values in chunks need.
 #[derive(Debug)]
 struct Chunks {
     source: Source,

@@ -199,6 +199,7 @@ impl ValueWriter {
         Ok(())
     }
 
+    /// Fails if a chunk could not be stored before.
     fn check_failed(&self) -> Result<()> {
         match self.failed {
             true => Err(Error::InvalidValue {

@@ -99,6 +99,7 @@ impl<'a> Blocked<'a> {
         }
     }
 
+    /// Parks until `reason` is over, and notes the wait in the profile.
     fn park_on(&self, reason: &WaitReason) -> Result<()> {
         let begun = profile::begin();
         let parked = self.park_for(reason);
@@ -106,6 +107,8 @@ impl<'a> Blocked<'a> {
         parked
     }
 
+    /// Parks until the waker that is registered for `reason` is woken, which may be spurious. For a
+    /// job it parks until the job has ended.
     fn park_for(&self, reason: &WaitReason) -> Result<()> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
@@ -165,7 +168,7 @@ impl<'a> Blocked<'a> {
         };
         assert!(
             lent < share.frames(),
-            "a place for the page that is missing"
+            "no frame is left for the missing page"
         );
         self.places = (share.frames() - lent) as usize;
         self.pins.resize_with(self.places, || None);

@@ -168,7 +168,7 @@ mod tests {
                 engine.register(&kind(), &waker)
             });
             let is_told = !matches!(waits, Ok(false)) || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits for ever");
+            assert!(is_told, "turn {turn}: it waits forever");
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
                 engine.register(&kind(), &waker)
             });
             let is_told = waits.is_err() || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits for ever");
+            assert!(is_told, "turn {turn}: it waits forever");
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Job {
     ended: WaitList,
 }
 
+/// States of a job, in order; the close of the engine skips `Running`.
 #[derive(Debug)]
 enum JobState {
     Waiting(Box<WriteSet>),

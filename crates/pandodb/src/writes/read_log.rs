@@ -12,6 +12,7 @@ use std::ops::Range;
 /// Longest value that is kept; longer ones are read again.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 
+/// One read.
 #[derive(Debug)]
 struct Entry {
     /// Position of its stamp among the reads of the transaction.
@@ -49,6 +50,7 @@ pub(crate) enum Played {
 }
 
 impl ReadLog {
+    /// Forgets all reads.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
@@ -104,10 +106,11 @@ impl ReadLog {
 
     /// Skips the next entry, whose value was too long to be played back and has been read again.
     pub(crate) fn pass(&mut self) {
-        assert!(self.next < self.entries.len(), "a read that is not known");
+        assert!(self.next < self.entries.len(), "there is no entry to skip");
         self.next += 1;
     }
 
+    /// Copies a value into the log, if it is short enough.
     fn keep(&mut self, value: Option<&[u8]>) -> Value {
         match value {
             Some(bytes) if Self::keeps(value) => Value::Kept(self.append(bytes)),
@@ -177,7 +180,7 @@ impl ReadLog {
     /// Checks that an entry is appended at the end, and that its stamp comes after those of the
     /// others, which [`ReadLog::entry_of`] relies on.
     fn assert_last(&self, read: usize) {
-        assert_eq!(self.next, self.entries.len(), "a read between others");
+        assert_eq!(self.next, self.entries.len(), "an entry in between");
         let last = self.entries.last();
         assert!(last.is_none_or(|last| last.read < read), "stamps in order");
     }

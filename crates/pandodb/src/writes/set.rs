@@ -304,7 +304,7 @@ impl WriteSet {
         let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
         debug_assert!(
             self.has_large || !self.writes.iter().any(is_large),
-            "chunks that would not be named"
+            "has_large is false, and there are chunks"
         );
         let writes = match self.has_large {
             true => &self.writes[..],

@@ -19,6 +19,7 @@ use pando_sync::{StampLock, WaitList};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 const STRIPES: usize = 1 << 14;
+/// Number of wait lists; each serves several stripes.
 const WAIT_LISTS: usize = 64;
 /// LSNs are multiples of this: stamps leave out the low bits.
 const LSN_STEP: u64 = 8;
@@ -184,6 +185,7 @@ impl Stripes {
         }
     }
 
+    /// Takes one stripe. `gives_way`: a share gives way to a writer that waits.
     fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<(), NotTaken> {
         let Wanted { stripe, how } = wanted;
         let lock = self.lock(stripe);
@@ -205,6 +207,7 @@ impl Stripes {
         }
     }
 
+    /// Gives one stripe back, and wakes those that wait for it.
     fn give_back(&self, taken: Wanted) {
         let lock = self.lock(taken.stripe);
         let somebody_waits = match taken.how {
