@@ -11,7 +11,8 @@
 //!
 //! - A reader that registers after the task has read the registry finds a leaf that no longer names
 //!   the blob reference.
-//! - A reader that registered before that, at A >= r, looks at its leaf after r was applied.
+//! - A reader that registered before that, at A >= r, looks at its leaf after r was applied, and
+//!   does not find the blob reference either.
 //! - A reader that registered at A < r and is still looking may find the blob reference. It keeps
 //!   the row.
 //! - A reader that has its blob reference has named the chunks, under the same lock under which it

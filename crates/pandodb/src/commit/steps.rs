@@ -1,8 +1,8 @@
 //! Commit: reservations, stripe locks, gate, log, pages, stamps, in this order.
 //!
 //! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them.
-//! 2. Lock the stripes of the written keys exclusively, and those of the keys that were read
-//!    shared.
+//! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
+//!    the keys that were read.
 //! 3. Enter the gate; check that the tables and all values read are unchanged; append the record.
 //!    From then on others may overwrite what was read.
 //! 4. Apply the record, leaf by leaf.
@@ -239,7 +239,8 @@ impl Engine {
             return Err(Error::Closed.into());
         }
         steps.end(CommitStep::Check);
-        // Inside the gate and with the stripes held, so nobody else can name them any longer.
+        // With the stripes held, nobody else can change these keys before the record names their
+        // chunks.
         self.name_chunks(set)?;
         debug_assert!(self.holds_stripes(set, &locked), "its stripes are held");
         debug_assert!(set.trees_unchanged(), "the record names other trees");

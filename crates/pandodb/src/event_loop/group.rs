@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::tables::state::TableState;
 use crate::wait::reason::Unfinished;
 
-/// Tries to read the keys together: writers that intervene spoil few tries.
+/// Number of tries to read the keys together: writers that intervene spoil few tries.
 const TRIES: usize = 2;
 
 /// Where the values of a group are in the buffer that they were appended to; `None` for a key that

@@ -97,10 +97,10 @@ impl ValidatedBatch {
         self.refreshed = None;
     }
 
-    /// Forgets reads and writes, for another run from the beginning after a conflict. After a few
-    /// conflicts, a commit compares the values themselves that were read, and the next run is
-    /// answered with the values that it found. So transactions finish even while others keep
-    /// writing; those that write nothing always do.
+    /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
+    /// after a few conflicts, a commit compares the values themselves that were read, and if some
+    /// differ, the next run is answered with the values that the commit found. So transactions
+    /// finish even while others keep writing; those that write nothing always do.
     pub fn begin_again(&mut self) {
         if self.refreshed.is_some() {
             self.rewind();

@@ -28,7 +28,7 @@ pub struct ValueStream {
     engine: Shared,
     /// The head of the value, or all of a value in pages.
     head: Vec<u8>,
-    /// None for a value in pages. Boxed, since most opened values are.
+    /// None for a value in pages. Boxed, since most opened values are in pages.
     chunks: Option<Box<Chunks>>,
     /// Next byte of [`io::Read`].
     position: u64,

@@ -2,11 +2,12 @@
 //! keys (decision 006).
 //!
 //! A stripe is a [`StampLock`]. A transaction remembers the stamps of what it reads. Its commit
-//! holds the stripes of the keys that it writes exclusively, from before it appends its record
-//! until after its last change to a page; and those of the keys that it has read shared, while it
-//! compares stamps and takes its LSN. So whoever has read a value has a smaller LSN than whoever
-//! overwrites it: the order of the log is a serial order of all batches, and the batches up to any
-//! LSN together make the state of a serial execution.
+//! takes exclusive locks on the stripes of the keys that it writes, and holds them from before it
+//! appends its record until after its last change to a page. It takes shared locks on the stripes
+//! of the keys that it has read, and holds them while it compares stamps and takes its LSN. So
+//! whoever has read a value has a smaller LSN than whoever overwrites it: the order of the log is a
+//! serial order of all batches, and the batches up to any LSN together make the state of a serial
+//! execution.
 //!
 //! A commit tries all of its stripes in ascending order. If it is refused one, it gives all of them
 //! back before it waits for that one.
