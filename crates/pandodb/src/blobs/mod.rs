@@ -1,5 +1,5 @@
-//! What values in chunks are made of: extents that no record names yet, who reads which chunks, and
-//! room for buffers. Knows no pages.
+//! The parts of values in chunks: extents that no record names yet, the registry of readers, and
+//! room for buffers. Knows nothing of pages.
 
 pub(crate) mod readers;
 pub(crate) mod room;

@@ -1,27 +1,31 @@
-//! Who reads chunks, and which; and whether there is something to free (decision 052).
+//! The registry of who reads which chunks, and of whether there is something to free
+//! (decision 052).
 //!
 //! A reader registers the LSN up to which everything is applied, takes the blob reference from its
-//! leaf, and names the chunks of the blob reference in place of the LSN: from then on it keeps
-//! those and nothing else. A row of the garbage table with LSN r names chunks of a blob reference
-//! that the batch of r replaced, in the same apply section and before it made the row. The task
-//! that frees reads the row first, then what is here. It leaves the row if somebody who looks has
-//! registered before r, and the chunks that somebody has named:
+//! leaf, and then names the chunks of the blob reference in place of the LSN: from then on it keeps
+//! those chunks and nothing else. A row of the garbage table with LSN r names chunks of a blob
+//! reference that the batch at r replaced; the batch replaced it before it made the row, in the
+//! same apply section. The task that frees chunks reads the row first, and the registry afterwards.
+//! It leaves the row if a reader that is still looking has registered an LSN below r, and it leaves
+//! the chunks that a reader has named. This is safe, whatever a reader does:
 //!
-//! - A reader that registers behind this finds a leaf that does not name the blob reference any
-//!   more.
-//! - A reader that registered before it, at A >= r, looked at its leaf when r was applied.
-//! - One that registered at A < r and is still looking may find the blob reference, and keeps the
-//!   row.
-//! - One that has its blob reference has named the chunks, under the lock under which it ceased to
-//!   look.
+//! - A reader that registers after the task has read the registry finds a leaf that no longer names
+//!   the blob reference.
+//! - A reader that registered before that, at A >= r, looks at its leaf after r was applied, and
+//!   does not find the blob reference either.
+//! - A reader that registered at A < r and is still looking may find the blob reference. It keeps
+//!   the row.
+//! - A reader that has its blob reference has named the chunks, under the same lock under which it
+//!   stopped looking.
 //!
-//! The same holds for rows that are made when a dropped tree is taken apart: their LSN is at least
-//! that of the drop, which readers at or behind it notice.
+//! The same holds for rows that are made when a dropped tree is freed: their LSN is at least that
+//! of the drop, and readers that register at or after the drop notice it.
 //!
-//! Bytes of a value that was handed over and has no ids yet are named by their first blocks. No
-//! chunk is moved while such a reader is there, so its chunks lie there until they are freed.
+//! Chunks of a value that was handed over and has no ids yet are named by their first blocks. No
+//! chunk is moved while there is such a reader, so its chunks keep their places until they are
+//! freed.
 //!
-//! Reads of chunks take a lock twice each; they are not cached reads.
+//! Each read of a value in chunks takes the lock twice; such reads are not cached reads.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,86 +34,91 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, WaitList};
 use rapidhash::fast::RandomState;
 
-/// Readers of chunks, and the counts that tell the maintenance thread of work.
+/// The readers of chunks, and the counters that tell the maintenance thread whether there is work.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    /// Guarded by its lock, which is held for one blob reference or one row.
+    /// The lock is held for one blob reference or one row at a time.
     readers: Mutex<Readers>,
-    /// How often something became garbage, or could be freed since a reader has gone.
+    /// Counts each time that something became garbage, or could be freed because a reader has gone.
     wanted: AtomicU64,
-    /// `wanted` when nothing was left that could be freed.
+    /// Value of `wanted` as of which nothing was left that could be freed.
     served: AtomicU64,
-    /// `wanted` when the rows could not be looked at.
+    /// Value of `wanted` as of which the rows could not be read.
     failed: AtomicU64,
-    /// Rows that were left since somebody looks who may come to read what they name.
+    /// Number of rows that were left because somebody looks who may come to read what they name.
     kept: AtomicU64,
-    /// Readers that know chunks by their places: none is moved meanwhile.
+    /// Number of readers that know chunks by their places: no chunk is moved while there are any.
     by_place: AtomicU64,
-    /// The maintenance thread.
+    /// Wakes the maintenance thread.
     pub(crate) work: WaitList,
 }
 
-/// A chunk as readers know it.
+/// How readers name a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Page(PageId),
-    /// Its first block.
+    /// By its first block.
     Block(u32),
 }
 
+/// Guarded by `Registry::readers`.
 #[derive(Debug, Default)]
 struct Readers {
-    /// How many look for a blob reference, by the LSN at which they began.
+    /// Number of readers that look for a blob reference, by the LSN at which they began.
     looking: BTreeMap<Lsn, u32>,
-    /// A row was left since somebody looked.
+    /// True if a row was left because somebody looked.
     is_look_awaited: bool,
-    /// Registrations.
+    /// Number of registrations.
     reading: u64,
-    /// Chunks that somebody reads.
+    /// The chunks that somebody reads.
     named: HashMap<Name, Named, RandomState>,
-    /// Rows that wait for one of them.
+    /// Number of rows that wait for one of them.
     waiting: u64,
-    /// Keys of rows that do not any more.
+    /// Keys of rows that no longer wait.
     released: Vec<Box<[u8]>>,
 }
 
+/// The readers of one chunk.
 #[derive(Debug, Default)]
 struct Named {
     readers: u32,
-    /// The row that waits until this chunk is not read any more.
+    /// Key of the row that waits until nobody reads this chunk.
     row: Option<Box<[u8]>>,
 }
 
-/// What stands against freeing the chunks of a row.
+/// What of a row may be freed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Somebody looks: the row is to be looked at again.
+    /// Nothing, since somebody looks: the row has to be judged again.
     Looked,
-    /// The first may be freed; the others are read, and the row waits for them.
+    /// The first chunks may be freed; the others are read, and the row waits for them.
     Free(Vec<PageId>, Vec<PageId>),
 }
 
-/// While it lives, nothing is freed that a leaf has named since.
+/// A reader that looks for a blob reference: while it lives, nothing is freed that a leaf has named
+/// since it registered.
 #[derive(Debug)]
 pub(crate) struct Look {
     registry: Arc<Registry>,
     since: Lsn,
 }
 
-/// While it lives, the chunks that it names are not freed.
+/// A reader that has named its chunks: while it lives, they are not freed.
 #[derive(Debug)]
 pub(crate) struct Registration(Arc<Chunks>);
 
+/// What the clones of a registration share; its drop ends the registration.
 #[derive(Debug)]
 struct Chunks {
     registry: Arc<Registry>,
     names: Box<[Name]>,
-    /// It is counted in `Registry::by_place`.
+    /// True if it is counted in `Registry::by_place`.
     by_place: bool,
 }
 
 impl Registry {
-    /// Registers a reader that begins to look when everything up to `applied` is applied.
+    /// Registers a reader that begins to look, at a moment when everything up to `applied` is
+    /// applied.
     pub(crate) fn look(registry: &Arc<Self>, applied: Lsn) -> Look {
         *registry.readers.lock().looking.entry(applied).or_insert(0) += 1;
         Look {
@@ -119,7 +128,7 @@ impl Registry {
     }
 
     /// Registers a reader of a value that was handed over, by the first blocks of its chunks. The
-    /// caller has what keeps them until a record names them.
+    /// caller has what keeps the chunks until a record names them.
     pub(crate) fn read_by_place(
         registry: &Arc<Self>,
         blocks: impl Iterator<Item = u32>,
@@ -135,8 +144,8 @@ impl Registry {
         }))
     }
 
-    /// What of the row at `key`, of a batch of `lsn`, may be freed: it names `chunks`, each with
-    /// its first block. The caller has read the row before.
+    /// Returns what may be freed of the row at `key`, which a batch at `lsn` has made: it names
+    /// `chunks`, each with its first block. The caller has read the row before this call.
     pub(crate) fn judge(
         &self,
         key: &[u8],
@@ -166,41 +175,44 @@ impl Registry {
         Verdict::Free(free, read)
     }
 
-    /// Moves the keys of rows that wait no more to `into`.
+    /// Moves the keys of rows that no longer wait to `into`.
     pub(crate) fn take_released(&self, into: &mut impl Extend<Box<[u8]>>) {
         into.extend(self.readers.lock().released.drain(..));
     }
 
-    /// Readers at the moment.
+    /// Number of readers now.
     pub(crate) fn readers(&self) -> u64 {
         let readers = self.readers.lock();
         let looking = readers.looking.values().map(|count| u64::from(*count));
         readers.reading + looking.sum::<u64>()
     }
 
-    /// True if somebody may read chunks without a look at where they lie now. The caller has seen
-    /// the id of the chunk that it is about to move: who reads that one by its place registered
-    /// before it got the id.
+    /// Returns true if somebody may read chunks by their places, without checking where they are
+    /// now. The caller has seen the id of the chunk that it is about to move: whoever reads that
+    /// chunk by its place registered before the chunk got the id.
     pub(crate) fn reads_by_place(&self) -> bool {
-        // Acquire: pairs with the Release in read_by_place.
+        // Acquire: pairs with the Release in read_by_place, and with the one at the end of such a
+        // reader: if that reader is no longer counted, it has read what it wanted. A registration
+        // is not missed either, since the caller has seen the id, which the chunk got after it.
         self.by_place.load(Ordering::Acquire) > 0
     }
 
-    /// There is something to free.
+    /// Notes that there is something to free, and wakes the maintenance thread.
     pub(crate) fn want(&self) {
-        // Release: pairs with the Acquire in wanted: the row is there.
+        // Release: pairs with the Acquire in wanted, so that whoever sees the count sees the row.
         self.wanted.fetch_add(1, Ordering::Release);
         self.work.notify_all();
     }
 
-    /// The count to hand to [`Registry::serve`]. Taken before the look at the rows: what comes
-    /// after it counts as left.
+    /// Returns the count to hand to [`Registry::serve`]. It is taken before the rows are read:
+    /// whatever is wanted after that counts as left.
     pub(crate) fn wanted(&self) -> u64 {
         // Acquire: pairs with the Release in want.
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Nothing could be freed when `wanted` was taken; `kept` rows wait for readers that look.
+    /// Notes that nothing was left to free as of `wanted`, while `kept` rows wait for readers that
+    /// look.
     pub(crate) fn serve(&self, wanted: u64, kept: u64) {
         let served = self.served.load(Ordering::Relaxed);
         assert!(wanted >= served, "what was served is wanted again");
@@ -210,41 +222,44 @@ impl Registry {
         self.served.store(wanted, Ordering::Release);
     }
 
-    /// The rows could not be looked at when `wanted` was taken: what they name stays.
+    /// Notes that the rows could not be read as of `wanted`: what they name stays.
     pub(crate) fn fail(&self, wanted: u64) {
         // Release: pairs with the Acquire in has_failed.
         self.failed.store(wanted, Ordering::Release);
     }
 
-    /// True once the rows could not be looked at when [`Registry::wanted`] was `wanted`, or later.
+    /// Returns true once the rows could not be read as of `wanted`, a value of
+    /// [`Registry::wanted`], or later.
     pub(crate) fn has_failed(&self, wanted: u64) -> bool {
         // Acquire: pairs with the Release in fail.
         wanted <= self.failed.load(Ordering::Acquire)
     }
 
-    /// True if a look at the rows makes sense.
+    /// Returns true if there may be something to free.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.is_served(self.wanted())
     }
 
-    /// True once nothing is left that could be freed when [`Registry::wanted`] was `wanted`.
+    /// Returns true once nothing was left to free as of `wanted`, a value of [`Registry::wanted`].
     pub(crate) fn is_served(&self, wanted: u64) -> bool {
         // Acquire: pairs with the Release in serve.
         wanted <= self.served.load(Ordering::Acquire)
     }
 
-    /// True if rows are left, also such that wait for readers.
+    /// Returns true if any rows are left, including those that wait for readers.
     pub(crate) fn is_left(&self) -> bool {
         let is_kept = || {
             let readers = self.readers.lock();
             readers.waiting > 0 || !readers.released.is_empty()
         };
-        // Once more: what is released is taken before it is freed, and wanted until then.
+        // Checked twice: the key of a released row is taken before the row's chunks are freed, and
+        // the work counts as wanted until they are.
         self.is_wanted() || self.kept.load(Ordering::Relaxed) > 0 || is_kept() || self.is_wanted()
     }
 }
 
 impl Readers {
+    /// Registers a reader of the chunks `names`.
     fn name(&mut self, names: &[Name]) {
         self.reading += 1;
         for name in names {
@@ -252,7 +267,7 @@ impl Readers {
         }
     }
 
-    /// The row at `key` waits until nobody reads the chunk `name`.
+    /// Makes the row at `key` wait until nobody reads the chunk `name`.
     fn await_end(&mut self, name: Name, key: &[u8]) {
         let named = self.named.get_mut(&name).expect("somebody reads it");
         if named.row.is_none() {
@@ -265,7 +280,7 @@ impl Readers {
         );
     }
 
-    /// A registration ends. True if a row has waited for it.
+    /// Ends a registration. Returns true if a row has waited for it.
     fn forget(&mut self, names: &[Name]) -> bool {
         assert!(self.reading > 0, "a registration ends once");
         self.reading -= 1;
@@ -286,7 +301,7 @@ impl Readers {
         self.released.len() > before
     }
 
-    /// A look ends. True if a row has waited for it.
+    /// Ends a look. Returns true if a row has waited for it.
     fn end_look(&mut self, since: Lsn) -> bool {
         let count = self.looking.get_mut(&since);
         let count = count.expect("a look is counted as long as it lives");
@@ -301,7 +316,7 @@ impl Readers {
 }
 
 impl Look {
-    /// The look has found a blob reference of these chunks: they are kept from here on, and nothing
+    /// Ends the look with a blob reference of these chunks: from here on they are kept, and nothing
     /// else.
     pub(crate) fn read(self, pages: impl Iterator<Item = PageId>) -> Registration {
         let names: Box<[Name]> = pages.map(Name::Page).collect();
@@ -324,7 +339,7 @@ impl Drop for Look {
 }
 
 impl Registration {
-    /// Another one of the same chunks.
+    /// Makes another registration of the same chunks.
     pub(crate) fn again(&self) -> Self {
         Self(self.0.clone())
     }
@@ -337,7 +352,8 @@ impl Drop for Chunks {
             self.registry.want();
         }
         if self.by_place {
-            // Release: what was read by then was read before any move.
+            // Release: pairs with the Acquire in reads_by_place: what this reader has read, it has
+            // read before any move that no longer counts it.
             let before = self.registry.by_place.fetch_sub(1, Ordering::Release);
             assert!(
                 before > 0,

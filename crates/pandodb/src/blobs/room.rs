@@ -1,20 +1,20 @@
 //! Room for buffers of chunks: as many large values as fit into a share of the memory budget are on
-//! their way at once, the others wait for their turn, in the order in which they
-//! came (decision 045).
+//! their way at the same time; the others wait for their turn, in the order of their arrival
+//! (decision 045).
 //!
-//! Values going in and values going out have a room each, so that clients that do not read never
-//! keep those waiting that write. Calls that block have a buffer for their thread; it is counted
-//! and waits for nobody.
+//! Values on their way in and values on their way out have separate rooms, so that clients that do
+//! not read never delay those that write. Blocking calls have one buffer per thread; it is counted,
+//! but waits for nobody.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use pando_sync::{Arc, Mutex};
 
-/// Part of the budget that the buffers of one direction have.
+/// Fraction of the memory budget for the buffers of one direction.
 const SHARE: u64 = 32;
 
-/// See the module.
+/// The room of one direction: see the module.
 #[derive(Debug)]
 pub(crate) struct ChunkRoom {
     bytes_max: u64,
@@ -24,11 +24,13 @@ pub(crate) struct ChunkRoom {
 /// Guarded by `ChunkRoom::state`.
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of those whose turn it is.
+    /// Bytes of the buffers whose turn it is.
     used: u64,
-    /// Bytes of those that do not wait.
+    /// Bytes of the buffers that do not wait.
     beside: u64,
+    /// Number of the next turn.
     next: u64,
+    /// Turns that wait, by number.
     waiting: BTreeMap<u64, Waiting>,
 }
 
@@ -39,8 +41,8 @@ struct Waiting {
 }
 
 impl State {
-    /// Those whose turn it is now are taken off the list. One alone has its turn however
-    /// large its buffer is.
+    /// Admits waiting turns from the first on, as long as they fit, and returns their wakers. If
+    /// nobody else has a turn, the first is admitted whatever the size of its buffer.
     fn admit(&mut self, bytes_max: u64) -> Vec<Waker> {
         let mut admitted = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
@@ -55,17 +57,17 @@ impl State {
     }
 }
 
-/// A place in the queue, then in the room; given back on drop.
+/// A place in the queue, and later in the room; given back on drop.
 #[derive(Debug)]
 pub(crate) struct ChunkTurn {
     room: Arc<ChunkRoom>,
     bytes: u64,
-    /// `None`: it does not wait.
+    /// `None` if it does not wait.
     number: Option<u64>,
 }
 
 impl ChunkRoom {
-    /// For one direction of a store with `max_memory`.
+    /// Makes the room of one direction, for a store with `max_memory`.
     pub(crate) fn new(max_memory: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes_max: max_memory / SHARE,
@@ -73,14 +75,14 @@ impl ChunkRoom {
         })
     }
 
-    /// Asks for a buffer of `bytes`; [`ChunkTurn::poll`] says when it may be made.
+    /// Asks for a buffer of `bytes` bytes; [`ChunkTurn::poll`] says when it may be made.
     pub(crate) fn ask(this: &Arc<Self>, bytes: u64, waker: &Waker) -> ChunkTurn {
         let mut state = this.state.lock();
         let number = state.next;
         state.next += 1;
         let waker = waker.clone();
         state.waiting.insert(number, Waiting { bytes, waker });
-        // Its own waker is called if it is among them: one look too many.
+        // This may call its own waker, which costs one spurious wake-up.
         let admitted = state.admit(this.bytes_max);
         drop(state);
         admitted.into_iter().for_each(Waker::wake);
@@ -91,7 +93,7 @@ impl ChunkRoom {
         }
     }
 
-    /// Counts a buffer of `bytes` of a call that blocks.
+    /// Counts a buffer of `bytes` bytes of a blocking call.
     pub(crate) fn count(this: &Arc<Self>, bytes: u64) -> ChunkTurn {
         this.state.lock().beside += bytes;
         ChunkTurn {
@@ -101,7 +103,7 @@ impl ChunkRoom {
         }
     }
 
-    /// Bytes that those take at most that wait for their turn.
+    /// Most bytes for the buffers that wait for their turn.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -114,7 +116,7 @@ impl ChunkRoom {
 }
 
 impl ChunkTurn {
-    /// True once the buffer may be made; until then `waker` is woken when that changes.
+    /// Returns true once the buffer may be made; until then `waker` is woken when it may.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         let Some(number) = self.number else {
             return true;
@@ -176,7 +178,7 @@ mod tests {
         let second = ask(1, 40);
         assert!(first.poll(Waker::noop()) && second.poll(Waker::noop()));
         let third = ask(2, 50);
-        // It would fit, and is behind one that does not.
+        // It would fit, but comes after one that does not.
         let fourth = ask(3, 0);
         assert!(!third.poll(&Waker::from(calls[2].clone())));
         assert_eq!((room.used_bytes(), called(2), called(3)), (100, 0, 0));

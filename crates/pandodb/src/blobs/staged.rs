@@ -1,6 +1,6 @@
 //! Extents of a value that no log record names yet. They belong to the operation that wrote them,
-//! which gives them back when it fails or is dropped; from the moment a record names them they
-//! belong to the log and to the pages of the batch.
+//! which gives them back when it fails or is dropped. From the moment at which a record names them,
+//! they belong to the log and to the pages of the batch.
 
 use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape, NewChunk};
 use pando_format::{Extent, StoredPage};
@@ -15,16 +15,18 @@ use crate::space::keeper::SpaceKeeper;
 pub(crate) struct StagedBlob {
     space: Arc<SpaceKeeper>,
     pub(crate) shape: ChunkShape,
+    /// The chunks so far, in order.
     pub(crate) parts: Vec<ChunkPart>,
-    /// What the parts are that stay, by their places, ascending.
+    /// The kept chunks, by their index in `parts`, ascending.
     kept: Vec<(usize, ChunkRef)>,
-    /// Keeps those that stay from being freed, for whoever reads this value before it is put.
+    /// Keeps the kept chunks from being freed, for whoever reads this value before it is put.
     base: Option<Registration>,
-    /// A log record names the extents: they are not this operation's any more.
+    /// A log record names the extents: they no longer belong to this operation.
     named: AtomicBool,
 }
 
 impl StagedBlob {
+    /// Makes one without chunks, for a value of `shape`.
     pub(crate) fn new(space: &Arc<SpaceKeeper>, shape: ChunkShape) -> Self {
         Self {
             space: space.clone(),
@@ -36,45 +38,45 @@ impl StagedBlob {
         }
     }
 
-    /// The blocks that its extents are of.
+    /// The space that its extents are from.
     pub(crate) fn space(&self) -> &Arc<SpaceKeeper> {
         &self.space
     }
 
-    /// The next chunk is new, in an extent at `block` that is this operation's.
+    /// Appends a new chunk, in an extent at `block` that belongs to this operation.
     pub(crate) fn push(&mut self, block: u32, checksum: u32) {
-        assert!(!self.is_named(), "a record names it as it was");
+        assert!(!self.is_named(), "a record names it already");
         assert!(
             self.parts.len() < self.shape.count(),
-            "the value has no more"
+            "the value has no more chunks"
         );
         self.parts
             .push(ChunkPart::New(NewChunk { block, checksum }));
     }
 
-    /// The next chunk is that of the same place of the value before, `chunk`, which `base` keeps.
+    /// Appends `chunk`, which stays at the same place of the value before; `base` keeps it.
     pub(crate) fn keep(&mut self, chunk: ChunkRef, base: &Registration) {
         assert!(
             self.parts.len() < self.shape.count(),
-            "the value has no more"
+            "the value has no more chunks"
         );
         self.kept.push((self.parts.len(), chunk));
         self.parts.push(ChunkPart::Kept);
         self.base.get_or_insert_with(|| base.again());
     }
 
-    /// The chunk of the value before that stays at `index`, if one does.
+    /// Returns the chunk of the value before that stays at `index`, if one does.
     pub(crate) fn kept_at(&self, index: usize) -> Option<ChunkRef> {
         let found = self.kept.binary_search_by_key(&index, |(index, _)| *index);
         found.ok().map(|place| self.kept[place].1)
     }
 
-    /// What keeps the chunks that stay, if any do.
+    /// Returns what keeps the chunks that stay, if any do.
     pub(crate) fn base(&self) -> Option<&Registration> {
         self.base.as_ref()
     }
 
-    /// First blocks of its own chunks.
+    /// Returns the first blocks of its new chunks.
     pub(crate) fn new_blocks(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().filter_map(|part| match part {
             ChunkPart::New(chunk) => Some(chunk.block),
@@ -82,12 +84,12 @@ impl StagedBlob {
         })
     }
 
-    /// True if nothing of the value before stays.
+    /// Returns true if it keeps no chunk of the value before.
     pub(crate) fn is_new(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// True if `blob` has all chunks that are to stay, each in its place.
+    /// Returns true if `blob` has all chunks that are to stay, each in its place.
     pub(crate) fn fits(&self, blob: &BlobRef) -> bool {
         let stays = |index: usize, chunk: &ChunkRef| {
             blob.shape.bytes_of(index) == self.shape.bytes_of(index)
@@ -97,7 +99,7 @@ impl StagedBlob {
             && self.kept.iter().all(|(index, chunk)| stays(*index, chunk))
     }
 
-    /// Where its chunks lie, all of them new, for those that give them ids.
+    /// Returns where its chunks are stored, all of which are new, for callers that give them ids.
     pub(crate) fn stored(&self) -> impl Iterator<Item = StoredPage> {
         let block_bytes = self.space.block_bytes();
         let new = self.parts.iter().enumerate();
@@ -107,21 +109,21 @@ impl StagedBlob {
         })
     }
 
-    /// From here on a log record names the extents. False if one did before.
+    /// Marks that a log record names the extents. Returns false if one did before.
     #[must_use]
     pub(crate) fn name(&self) -> bool {
-        // AcqRel: of two batches with the same value one names it.
+        // AcqRel: of two batches with the same value, only one names it.
         !self.named.swap(true, Ordering::AcqRel)
     }
 
-    /// No record names the extents: the batch that was about to is refused.
+    /// Takes the mark back: the batch that was about to name the extents is refused.
     pub(crate) fn take_back_name(&self) {
         // Release: pairs with the Acquire in is_named.
         let was_named = self.named.swap(false, Ordering::Release);
-        assert!(was_named, "the name of another is taken back");
+        assert!(was_named, "no record was about to name it");
     }
 
-    /// True once a log record names the extents.
+    /// Returns true once a log record names the extents.
     pub(crate) fn is_named(&self) -> bool {
         // Acquire: pairs with the AcqRel in name.
         self.named.load(Ordering::Acquire)

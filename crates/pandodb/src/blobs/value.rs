@@ -8,27 +8,30 @@ use pando_sync::Arc;
 use crate::blobs::staged::StagedBlob;
 use crate::error::{Error, Result};
 
-/// A value whose bytes are durable and which no key has yet: see
-/// [`crate::Batch::put_large`]. Dropped with all its clones, it leaves nothing behind. Made by
-/// [`crate::ValueWriter::finish`] alone: no record names what was not synced.
+/// A value whose bytes are durable and which no key has yet: see [`crate::Batch::put_large`]. If it
+/// is dropped with all its clones, it leaves nothing behind. Chunks that no key has are only handed
+/// over by [`crate::ValueWriter::finish`], which syncs them: no record names bytes that were not
+/// synced.
 #[derive(Debug, Clone)]
 pub struct LargeValue {
+    /// The chunks; clones of the value share them.
     pub(crate) staged: Arc<StagedBlob>,
+    /// Bytes before those of the chunks, stored with the key.
     pub(crate) head: Vec<u8>,
 }
 
 impl LargeValue {
-    /// Bytes of the value, head included.
+    /// Number of bytes of the value, including its head.
     pub fn len(&self) -> u64 {
         self.head.len() as u64 + self.staged.shape.bytes
     }
 
-    /// Always false: a value in chunks has a byte at least.
+    /// Returns false: a value in chunks has at least one byte.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The same bytes behind another head.
+    /// Returns the same value with another head.
     ///
     /// # Errors
     /// [`Error::ValueTooLong`] for a head of more than 64 KiB.
@@ -55,12 +58,12 @@ impl LargeValue {
         self.staged.parts.iter().filter(is_new).count() as u64
     }
 
-    /// Bytes of the blob reference that a leaf is going to hold.
+    /// Number of bytes of the blob reference that a leaf will hold.
     pub(crate) fn blob_ref_bytes(&self) -> usize {
         pando_format::chunks::blob_ref_bytes(self.staged.shape, self.head.len())
     }
 
-    /// Appends the put of it to a record.
+    /// Appends the put of this value to a record.
     pub(crate) fn append_to(&self, record: &mut BatchWriter, tree: TreeId, key: &[u8]) {
         let staged = &self.staged;
         record.put_chunks(tree, key, &self.head, staged.shape, &staged.parts);

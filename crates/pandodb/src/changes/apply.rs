@@ -1,4 +1,4 @@
-//! Applying a write to the pages of its tree, in the gate: what commits and replay do alike.
+//! Applying a write to the pages of its tree inside the gate, for commits and for replay.
 
 use pando_format::Lsn;
 use pando_format::chunks::BlobRef;
@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::pages::store::Store;
 
 impl Store {
-    /// Applies one write to a tree. Returns the change of the number of entries and what a removal
-    /// left of its leaf.
+    /// Applies one write to a tree. Returns the change of the number of entries, and how full a
+    /// removal left its leaf. Blocks.
     pub(crate) fn apply(
         &self,
         token: &ApplyToken<'_>,
@@ -64,8 +64,8 @@ impl Store {
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
 
-    /// A value of `tree` was replaced or removed: frees what it had, but for the chunks that `new`
-    /// goes on naming.
+    /// Ends a change that replaced or removed a value of `tree`: frees what the old value had,
+    /// except the chunks that `new` still names.
     pub(crate) fn end_change(
         &self,
         token: &ApplyToken<'_>,

@@ -1,12 +1,12 @@
-//! Writes that are in the log and cannot be applied, since the page of their key cannot be
-//! read (decision 061).
+//! Writes that are in the log but cannot be applied, because the page of their key cannot be read
+//! (decision 061).
 //!
-//! A commit has made sure of its pages before its record was written, so this is for what has
-//! turned bad since, and for replay. The page is put *out of reach*: should it be readable later,
-//! the write would be missing in it. The write is put *aside*, as rows of the garbage table: they
-//! are in the checkpoint that frees its record. Everything else of its batch is applied, and the
-//! store goes on: reads of the range learn of the page, and writes to it are refused before they
-//! are logged.
+//! A commit makes sure of its pages before its record is written, so this is for pages that turn
+//! bad after that, and for replay. The page is put *out of reach*: if it became readable later, the
+//! write would be missing from it. The write is put *aside*, as rows of the garbage table, which
+//! get into the checkpoint that frees its record. The rest of its batch is applied, and the store
+//! continues: reads of the page's range get an error, and writes to it are refused before they are
+//! logged.
 
 use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow};
 use pando_format::lost::{
@@ -22,12 +22,12 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::tables::state::GARBAGE;
 
-/// Reads of a page that fail before it is given up: some errors pass.
+/// Failed reads of a page before it is given up: some errors are transient.
 pub(crate) const READS_MAX: u32 = 4;
 
 impl Store {
-    /// Runs a change of a value until it succeeds. It does without pages of the old value that
-    /// cannot be read: what they name is leaked.
+    /// Runs a change of a value until it succeeds. It does without overflow pages of the old value
+    /// that cannot be read: the pages that those name are leaked. Blocks.
     pub(crate) fn change<T>(
         &self,
         scratch: &mut Scratch,
@@ -54,7 +54,8 @@ impl Store {
         }
     }
 
-    /// Notes what changes of `tree` have leaked since the last call.
+    /// Counts the pages that changes of `tree` have leaked since the last call, in a row of the
+    /// garbage table.
     pub(crate) fn note_leaks(
         &self,
         token: &ApplyToken<'_>,
@@ -78,6 +79,7 @@ impl Store {
         unless_damaged(noted, "a leak that is not counted")
     }
 
+    /// Returns the number of leaks that the row at `key` has.
     fn leaks_of(&self, key: &[u8]) -> Result<u64> {
         let (mut reader, mut row) = (ValueReader::new(), Vec::new());
         let lookup = self.drive(|| GARBAGE.try_get(&self.pool, key, &mut reader, &mut row))?;
@@ -87,7 +89,7 @@ impl Store {
         })
     }
 
-    /// Puts a row into the garbage table.
+    /// Puts a row into the garbage table. Blocks.
     fn put_row(
         &self,
         token: &ApplyToken<'_>,
@@ -100,11 +102,12 @@ impl Store {
         self.drive(|| scratch.try_finish(&self.pool, token))
     }
 
-    /// A write to `tree`, which is in the log, has ended with `error`: puts the page out of reach.
-    /// False if it was there after all: the write may be tried again.
+    /// Puts the page out of reach at which a logged write to `tree` has failed with `error`.
+    /// Returns false if the page is in memory after all, or was freed: then the write may be tried
+    /// again.
     ///
     /// # Errors
-    /// `error`, if it is none of a page of a table.
+    /// `error`, if it is not about a page of a user table.
     pub(crate) fn give_page_up(
         &self,
         token: &ApplyToken<'_>,
@@ -118,14 +121,15 @@ impl Store {
             return Err(error.clone());
         }
         let is_out_of_reach = self.drive(|| self.pool.put_out_of_reach(token, *page))?;
-        // In memory and not what its tree needs it stays so: whoever comes there learns of it.
+        // A page in memory that is not what its tree needs stays that way: whoever descends to it
+        // gets the error.
         Ok(is_out_of_reach || extent.is_none())
     }
 
-    /// Puts a write of the batch at `lsn` aside, which has ended with `error`.
+    /// Puts a write of the batch at `lsn` aside, which has failed with `error`.
     ///
     /// # Errors
-    /// When the garbage table cannot be changed.
+    /// If the garbage table cannot be changed.
     pub(crate) fn put_aside(
         &self,
         token: &ApplyToken<'_>,
@@ -151,7 +155,7 @@ impl Store {
             lsn,
             multi_lsn: Lsn(0),
         };
-        // Relaxed: a number that only has to be another one.
+        // Relaxed: the number only has to be unique.
         let number = self.aside_number.fetch_add(1, Ordering::Relaxed);
         for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
             assert!(piece <= usize::from(u16::MAX), "pieces of another write");
@@ -162,7 +166,7 @@ impl Store {
     }
 }
 
-/// Damage of what only makes room, or counts, ends nothing: it is told.
+/// Logs damage instead of failing, for a step that only frees space or counts.
 pub(crate) fn unless_damaged(result: Result<()>, what: &'static str) -> Result<()> {
     match result {
         Err(error) if error.is_corruption() => {

@@ -1,6 +1,6 @@
-//! Step 4 of a commit for values in chunks, which replay does as well: ids for new chunks, the blob
-//! reference for the leaf, garbage rows for chunks that nothing names any more. And step 0 of
-//! recovery: the extents that the log names are taken.
+//! Step 4 of a commit for values in chunks, shared with replay: ids for new chunks, the blob
+//! reference in the leaf, garbage rows for chunks that nothing names any longer. Also step 0 of
+//! recovery: taking the extents that the log names (decision 028).
 
 use pando_format::catalogue::{GARBAGE_CHUNKS_MAX, GarbageRow, chunk_garbage_key};
 use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape};
@@ -18,34 +18,37 @@ use crate::pages::store::Store;
 use crate::space::reservations::IdReservation;
 use crate::tables::state::GARBAGE;
 
-/// Pages that the garbage rows of one value may make dirty, at worst.
+/// Most pages that the garbage rows of one value dirty.
 const GARBAGE_PAGES_MAX: u64 = 40;
-/// Pages for rows that fill none.
+/// Pages for rows that do not fill a page.
 const GARBAGE_PAGES_LEAST: u64 = 8;
 
 /// A value in chunks that is being put.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewValue<'a> {
+    /// Bytes that are stored with the key, before those of the chunks.
     pub(crate) head: &'a [u8],
     pub(crate) shape: ChunkShape,
+    /// The chunks, in order.
     pub(crate) parts: &'a [ChunkPart],
-    /// What reservations its new chunks their ids; recovery has nothing to share with others.
+    /// Reservation from which its new chunks take their ids; None in recovery, which shares ids
+    /// with nobody.
     pub(crate) ids: Option<&'a IdReservation<'a>>,
 }
 
 impl Store {
-    /// Pages that garbage rows may make dirty when `writes` values are replaced or removed.
+    /// Returns the most pages that garbage rows dirty when `writes` values are replaced or removed.
     pub(crate) fn garbage_pages(&self, writes: u64) -> u64 {
         let chunks = self.pool.chunks();
         if chunks == 0 {
             return 0;
         }
-        // 4 bytes each, in pages that are half full at least.
+        // 4 bytes each, in pages that are at least half full.
         let of_all = chunks * 16 / self.pool.page_size().bytes() as u64;
         (writes * GARBAGE_PAGES_MAX).min(of_all + GARBAGE_PAGES_LEAST)
     }
 
-    /// Puts a value in chunks. Returns as [`Store::apply`] does.
+    /// Puts a value in chunks. Returns the same as [`Store::apply`].
     pub(crate) fn apply_chunks(
         &self,
         token: &ApplyToken<'_>,
@@ -114,8 +117,8 @@ impl Store {
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }
 
-    /// The blob reference of the value that `key` has, of which chunks are kept; what stands in the
-    /// way of reading it for good.
+    /// Returns the blob reference of the current value of `key`, some of whose chunks are kept; the
+    /// inner error is the damage for which it can never be read.
     fn old_blob(
         &self,
         token: &ApplyToken<'_>,
@@ -133,7 +136,8 @@ impl Store {
         }
     }
 
-    /// The blob reference of the value that `key` has in `tree`, if it lies in chunks.
+    /// Returns the blob reference of the value that `key` has in `tree`, if it is in chunks.
+    /// Blocks.
     pub(crate) fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<BlobRef>> {
         let mut reader = ValueReader::new();
         let mut bytes = Vec::new();
@@ -142,8 +146,7 @@ impl Store {
     }
 
     /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
-    /// replaced or removed, but for those that `new` goes on naming. The leaf names them no
-    /// more.
+    /// replaced or removed, except those that `new` still names. The leaf no longer names them.
     pub(crate) fn enqueue_garbage(
         &self,
         token: &ApplyToken<'_>,
@@ -195,7 +198,8 @@ impl Store {
         Ok(())
     }
 
-    /// Recovery, before anything is allocated: takes the extents that a batch of the log names.
+    /// Takes the extents that a batch of the log names. Recovery does this before anything is
+    /// allocated.
     pub(crate) fn mark_extents(&self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let damaged = |what: String| Error::corrupt(format!("log at {lsn}"), what);
         let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
@@ -215,7 +219,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes an extent that a record names, if there can be such a chunk.
+    /// Takes an extent that a record names, if it can be that of a chunk.
     pub(crate) fn mark_extent(&self, extent: Extent) -> std::result::Result<(), String> {
         if extent.blocks > EXTENT_BLOCKS_MAX {
             return Err(format!("names {extent:?}: longer than any chunk"));
@@ -225,7 +229,8 @@ impl Store {
     }
 }
 
-/// The extents that a value in a log record names, with checksum and bytes of each.
+/// Returns the extents that a value in a log record names, with the checksum and the number of
+/// bytes of each.
 pub(crate) fn new_extents(
     value: &ChunkedValue<'_>,
     block_bytes: u64,
@@ -246,7 +251,7 @@ pub(crate) fn new_extents(
         })
 }
 
-/// The chunk that stays at `index`.
+/// Returns the old chunk that stays at `index`.
 fn kept(old: Option<&BlobRef>, shape: ChunkShape, index: usize) -> Result<ChunkRef> {
     let known = old.filter(|old| {
         old.shape.chunk_bytes == shape.chunk_bytes
@@ -261,7 +266,7 @@ fn kept(old: Option<&BlobRef>, shape: ChunkShape, index: usize) -> Result<ChunkR
     })
 }
 
-/// Reads the blob reference of a leaf.
+/// Decodes a blob reference from a leaf.
 pub(crate) fn decode_blob_ref(bytes: &[u8]) -> Result<BlobRef> {
     BlobRef::decode(bytes).map_err(|damage| Error::corrupt("a leaf", damage))
 }
@@ -309,7 +314,7 @@ mod tests {
                 .store
                 .apply_chunks(token, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
-        // Before the batch has ended.
+        // Even before the batch has ended.
         assert!(engine.store.space.try_reserve_ids(3, || 3).is_some());
         drop((guard, ids));
     }
@@ -339,7 +344,7 @@ mod tests {
             marked.map_err(|error| error.to_string())
         };
         let last = db.engine().store.space.space().blocks() as u32;
-        // As long as a page word can say, and longer.
+        // The longest that a page word can express, and a longer one.
         let longest = 512 * EXTENT_BLOCKS_MAX;
         for (bytes, chunk_bytes, blocks, what) in [
             (

@@ -1,4 +1,4 @@
-//! What one write does to pages: for commits and for replay alike.
+//! What one write does to pages, for commits and for replay.
 
 pub(crate) mod apply;
 pub(crate) mod aside;

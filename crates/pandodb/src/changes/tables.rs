@@ -1,7 +1,8 @@
-//! One change of a table as a whole, with the gate closed: what batches and replay do alike.
+//! One change of a table as a whole, made with the gate closed, for batches and for replay.
 //!
-//! The tree that a table loses becomes a row of the garbage table, in the same apply section;
-//! `garbage` takes it apart later. Rows are never in the log: this makes them from the catalogue.
+//! The tree that a table loses becomes a row of the garbage table in the same apply section, and
+//! `garbage` frees it later. The log never contains these rows: they are derived from the catalogue
+//! here.
 
 use pando_format::catalogue::{TreeRow, filled_garbage_key, garbage_key};
 use pando_format::{Lsn, TreeId};
@@ -15,21 +16,21 @@ use crate::pages::store::Store;
 use crate::state::loads::Filled;
 use crate::tables::state::{CATALOGUE, GARBAGE, TableState};
 
-/// One change of a table, as the log tells it.
+/// One change of a table, as the log describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change<'a> {
     pub(crate) name: &'a str,
     /// The tree that the name loses.
     pub(crate) old: Option<TreeId>,
-    /// The tree that it gets.
+    /// The tree that it gets; None when it is dropped.
     pub(crate) new: Option<TreeId>,
-    /// The same, if it is there already.
+    /// The same tree, if it was filled before.
     pub(crate) filled: Option<Filled>,
 }
 
 impl Store {
-    /// Applies one change of a table with the gate closed. `index` tells the changes of one batch
-    /// apart. `created` is who a new table is; None makes one.
+    /// Applies one change of a table, with the gate closed. `index` distinguishes the changes of
+    /// one batch. `created` is the state to use for a new table; None makes one. Blocks.
     pub(crate) fn apply_change(
         &self,
         token: &ApplyToken<'_>,
@@ -80,7 +81,8 @@ impl Store {
         let tree = match change.filled {
             Some(filled) => {
                 self.dequeue_filled(token, filled, marks, scratch)?;
-                // A root that cannot be read is told to whoever reads the table, not to all others.
+                // A root that cannot be read is an error for readers of this table, not for
+                // everybody else.
                 let _ = self.wire_root(filled.tree);
                 filled.tree
             }
@@ -110,18 +112,18 @@ impl Store {
     }
 }
 
-/// A record creates a table that has a tree: that would be named by nothing any more, and never be
-/// freed.
+/// The error for a record that creates a table which has a tree: nothing would name that tree any
+/// longer, and it would never be freed.
 fn not_absent(name: &str, known: Tree, lsn: Lsn) -> Error {
     let what = format!("{lsn}: table '{name}' is created, and has {}", known.id);
     Error::corrupt("log", what)
 }
 
 impl Store {
-    /// The row of a filled tree goes: a table takes it, in the same apply section.
+    /// Removes the row of a filled tree, which a table takes in the same apply section.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when there is no such tree.
+    /// [`Error::Corrupt`] if there is no such tree.
     pub(crate) fn dequeue_filled(
         &self,
         token: &ApplyToken<'_>,

@@ -1,4 +1,4 @@
-//! What a commit does about values in chunks before its record names them.
+//! Checks of values in chunks, which a commit makes before its record names them.
 
 use pando_sync::Arc;
 
@@ -7,12 +7,13 @@ use crate::error::{Error, Result};
 use crate::writes::set::{Value, WriteSet};
 
 impl Engine {
-    /// A log record is about to name the chunks of `set`, whose keys nobody else changes: what it
-    /// says must be true when it is applied, now and in recovery.
+    /// Marks the chunks of `set` as named by a log record, which is about to be written. Nobody
+    /// else can change the keys of `set` meanwhile: what the record says must be true when it is
+    /// applied, now and in recovery.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] for a value of another store, one that was put before, and one that
-    /// keeps chunks which its key does not have.
+    /// [`Error::InvalidValue`] for a value of another store, for one that was put before, and for
+    /// one that keeps chunks which its key does not have.
     pub(crate) fn name_chunks(&self, set: &WriteSet) -> Result<()> {
         let wrong = |what: &str| Error::InvalidValue { what: what.into() };
         for (table, key, value) in set.writes() {

@@ -1,8 +1,8 @@
-//! Working memory of writes, kept by the thread from one call to the next: a put of one key
-//! allocates nothing of its own.
+//! Working memory of writes, which the thread keeps from one call to the next, so that a put of one
+//! key allocates nothing of its own.
 //!
-//! What is kept is empty: it names no leaf, and no store. A set keeps the name of the table that it
-//! was used for last, which says nothing of its content.
+//! The kept memory is empty: it names no leaf and no store. A set keeps the handle of the table
+//! that it was used for last, but nothing of its content.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -10,23 +10,25 @@ use std::ops::{Deref, DerefMut};
 use crate::commit::steps::CommitScratch;
 use crate::writes::set::WriteSet;
 
-/// Bytes from which on a buffer is given back to the system.
+/// A buffer that is larger than this is given back to the system.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Why there is one.
+/// Why an [`Own`] always has its value.
 const OWN: &str = "it is given back on drop only";
 
-/// What can be emptied and kept.
+/// Memory that can be emptied and kept.
 pub(crate) trait Keep: Default + 'static {
-    /// Empties it. False if it is too large to be kept, or not in order.
+    /// Empties it. Returns false if it must not be kept: it is larger than `bytes_max`, or
+    /// something in it is unfinished.
     fn empty(&mut self, bytes_max: usize) -> bool;
 
-    /// Those of this thread that nobody uses. None when the thread is at its end. Boxed: hundreds
-    /// of bytes each, which would be copied whenever one comes or goes.
+    /// Calls `f` with the unused ones of this thread; None when the thread is ending. They are
+    /// boxed: each has hundreds of bytes, which would be copied whenever one is taken or given
+    /// back.
     fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R>;
 }
 
-/// Empty ones of this thread: one, and one more for each call from within a call.
+/// Keeps empty ones by thread: one, and one more for each nested call.
 macro_rules! keep_by_thread {
     ($name:ident, $kept:ty) => {
         thread_local! {
@@ -48,10 +50,11 @@ macro_rules! keep_by_thread {
 keep_by_thread!(SETS, WriteSet);
 keep_by_thread!(SCRATCHES, CommitScratch);
 
-/// One that this call uses; given back on drop.
+/// Memory taken for one call; given back to the thread on drop.
 pub(crate) struct Own<T: Keep>(Option<Box<T>>);
 
 impl<T: Keep> Own<T> {
+    /// Takes one of this thread, or makes one.
     pub(crate) fn take() -> Self {
         Self(Some(T::kept(Vec::pop).flatten().unwrap_or_default()))
     }

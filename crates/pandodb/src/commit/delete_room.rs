@@ -1,30 +1,31 @@
-//! Room for deletes on a full disk: a delete waits for the checkpoint that makes it (decision 058).
+//! Room for deletes on a full disk: a delete waits for the checkpoint that makes room
+//! (decision 058).
 //!
-//! The pages that deletes change go to free blocks, and what they lie in now is free with the next
-//! checkpoint only. So many deletes in a row use the reserve up, and a checkpoint fills it again. A
-//! delete is refused when that does not help: the checkpoint itself waits for room, or some have
-//! ended in a row and no delete has found room meanwhile.
+//! The pages that deletes change are written to free blocks, and the blocks where they lie now only
+//! become free with the next checkpoint. So many deletes in a row use up the reserve, and a
+//! checkpoint refills it. A delete is refused if that does not help: if the checkpoint itself waits
+//! for room, or if several checkpoints in a row finished and no delete found room in between.
 
 use crate::engine::Engine;
 use crate::wait::reason::{Unfinished, WaitReason};
 
-/// Checkpoints in a row after which no delete has found room: it is not to be had.
+/// After this many checkpoints in a row without any delete finding room, a delete is refused.
 const FRUITLESS_MAX: u32 = 2;
 
-/// For what a delete waits, over all of its attempts.
+/// What one delete waits for, over all of its attempts.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct DeleteWait {
-    /// The checkpoint that was asked for, if one was.
+    /// Number of the checkpoint that it asked for, if it did.
     checkpoint: Option<u64>,
-    /// Deletes that had found room on the full disk when it was.
+    /// Number of deletes that had found room on the full disk when it asked.
     served: u64,
-    /// Checkpoints since one of them has.
+    /// Number of checkpoints in a row after which no delete had found room.
     fruitless: u32,
 }
 
 impl Engine {
-    /// The checkpoint that deletes which have found no room still wait for: until it has ended,
-    /// another try would only ask the disk for what it has not.
+    /// Returns the checkpoint that deletes without room still wait for: until it has finished,
+    /// another attempt would only search the disk for blocks that it does not have.
     pub(crate) fn awaited_room(&self, wait: &DeleteWait) -> Option<WaitReason> {
         let checkpoint = wait.checkpoint?;
         let waits = !self.checkpoint.has_finished(checkpoint)
@@ -33,8 +34,8 @@ impl Engine {
         waits.then_some(WaitReason::Checkpoint(checkpoint))
     }
 
-    /// Why a commit that found no blocks on a full disk does not go on. `wait` is that of a batch
-    /// of deletes; any other is refused.
+    /// Returns why a commit that found no blocks on a full disk cannot continue. `wait` is passed
+    /// for a batch of deletes; any other batch is refused.
     pub(crate) fn without_room(&self, wait: Option<&mut DeleteWait>) -> Unfinished {
         let (Some(wait), false) = (wait, self.store.life.is_checkpoint_stalled()) else {
             self.checkpoint.request();
@@ -58,7 +59,7 @@ impl Engine {
         let checkpoint = self.checkpoint.ask();
         assert!(
             wait.checkpoint < Some(checkpoint),
-            "another one is waited for"
+            "it waits for a newer one already"
         );
         wait.checkpoint = Some(checkpoint);
         wait.served = served;

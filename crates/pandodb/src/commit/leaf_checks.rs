@@ -1,9 +1,9 @@
-//! The leaves of a batch that is too large to pin them all: each was in memory once before the
-//! record is written, so that none of them is found to be damaged when it is too late to
-//! refuse (decision 061).
+//! Checks the leaves of a batch that is too large to pin all of them: each leaf has been in memory
+//! once before the record is written, so that damage to one of them is found while the batch can
+//! still be refused (decision 061).
 //!
-//! How far this has come is kept from one attempt to the next: the pages behind it may have left
-//! memory again.
+//! The progress is kept from one attempt to the next: pages checked earlier may have left memory
+//! again by then.
 
 use pando_format::PageId;
 use pando_pool::Restart;
@@ -14,12 +14,13 @@ use crate::read::point::on_tree;
 use crate::wait::reason::Step;
 use crate::writes::set::WriteSet;
 
-/// Most pages that are read at the same time.
+/// Most further pages that are read at the same time.
 const WANTED_MAX: usize = 64;
 
 impl Engine {
-    /// Looks at the leaves of all writes of `order` from `checked` on, which is raised by those
-    /// that were in memory. `wanted` gets what is missing beside the page of the fault.
+    /// Checks the leaves of the writes of `order` from `checked` on, and advances `checked` past
+    /// those that are in memory. `wanted` gets further missing pages, besides the page of the
+    /// fault.
     pub(crate) fn check_leaves(
         &self,
         set: &WriteSet,
@@ -33,7 +34,7 @@ impl Engine {
             let tree = set.tables[table].tree.expect("checked in prepare");
             let state = &set.tables[table].state;
             if state.tree() != Some(tree) {
-                // Found out again, and said so, inside the gate.
+                // The check inside the gate finds this again, and reports it.
                 return Ok(());
             }
             if last.cover(tree, &self.store.pool, key) != Cover::Unknown {

@@ -1,8 +1,8 @@
-//! The leaves of a batch: found, and pinned until it is applied.
+//! Finds the leaves of a batch, and pins them until it is applied.
 //!
-//! Keys come in order. Where they lie apart, they go down in groups, whose misses of the
-//! processor's caches overlap. Where they lie together, the leaf of the last one is asked first
-//! whether it covers the next one: a leaf is pinned once.
+//! Keys are processed in order. Where they lie apart, groups of them descend together, so that
+//! their cache misses overlap. Where they lie close together, the leaf of the previous key is first
+//! asked whether it covers the next one too: each leaf is pinned once.
 
 use pando_format::PageId;
 use pando_pool::{Attempt, PagePin, Restart};
@@ -13,26 +13,30 @@ use crate::read::point::on_tree;
 use crate::wait::reason::Step;
 use crate::writes::set::WriteSet;
 
-/// Most pages that are read at the same time for one batch.
+/// Most further pages that are read at the same time for one batch.
 const WANTED_MAX: usize = 64;
-/// Keys in a row that are not in the leaf before, from which on they are taken to lie apart.
+/// After this many keys in a row that are not in the leaf of their predecessor, keys are taken to
+/// lie apart.
 const APART: u32 = 2;
 
-/// What has been found so far.
+/// The leaves found so far.
 struct Found<'a, 'w> {
     pins: Vec<PagePin<'a>>,
-    /// The leaf that was pinned last.
+    /// Leaf that was pinned last.
     last: Finger,
-    /// Where each key was found, in their order; [`Finger::default`]: behind the one before it.
+    /// Where each key was found, in order; [`Finger::default`] for a key that is wherever its
+    /// predecessor is.
     fingers: &'w mut Vec<Finger>,
+    /// First page that was missing.
     missing: Option<PageId>,
+    /// Further missing pages.
     wanted: &'w mut Vec<PageId>,
 }
 
 impl Engine {
-    /// Finds the leaves of the first writes and pins them: those of at most `most` writes. When
-    /// some are missing, `wanted` names them, so that they are read at the same time. `fingers` are
-    /// where they were found, in the same order.
+    /// Finds and pins the leaves of the first writes of `order`, at most `most` of them. `fingers`
+    /// says where they are, in the same order. If pages are missing, fails with a fault on the
+    /// first one, and `wanted` names further ones, so that all are read at the same time.
     pub(crate) fn pin_leaves(
         &self,
         set: &WriteSet,
@@ -57,19 +61,19 @@ impl Engine {
             let (table, key, _) = set.write_at(order[at]);
             let tree = set.tables[table].tree.expect("checked in prepare");
             if set.tables[table].state.tree() != Some(tree) {
-                // Found out again, and said so, inside the gate.
+                // The check inside the gate finds this again, and reports it.
                 break;
             }
             if alone < APART {
                 let covered = match found.last.cover(tree, &self.store.pool, key) {
                     Cover::Unknown => 0,
                     Cover::One => 1,
-                    // Whatever of the table follows.
+                    // All following keys of the table.
                     Cover::All => order[at..].partition_point(|at| set.write_at(*at).0 == table),
                 };
                 if covered > 0 {
                     found.fingers.push(found.last);
-                    // Wherever the one before it will have gone.
+                    // They are wherever their predecessor will be by then.
                     let behind = found.fingers.len() + covered - 1;
                     found.fingers.resize(behind, Finger::default());
                     (at, alone) = (at + covered, 0);
@@ -104,7 +108,8 @@ impl Engine {
         }
     }
 
-    /// Pins the leaves of `keys`. How many of them are in the leaf of the key before.
+    /// Pins the leaves of `keys`. Returns how many of the keys are in the leaf of their
+    /// predecessor.
     fn pin_group<'a>(
         &'a self,
         set: &WriteSet,
@@ -123,7 +128,8 @@ impl Engine {
         }
         let mut together = 0;
         for (key, finger) in keys.iter().zip(fingers) {
-            // One alone, or one that has lost against a writer: those have a way to win.
+            // A single key, or one that lost against a writer: `try_locate` falls back to shared
+            // latches, so it gets through.
             let finger = match finger {
                 Err(Restart::Conflict) => alone(key),
                 finger => finger,
@@ -135,7 +141,8 @@ impl Engine {
             }
             let pinned = finger.and_then(|finger| {
                 match self.store.pool.pin(finger.page(), finger.hint()) {
-                    // The leaf was taken out or merged since; the next look tells damage from that.
+                    // The leaf was freed or merged since. If it is really damaged, the next attempt
+                    // finds that.
                     Err(Restart::Damaged(..)) => Err(Restart::Conflict),
                     pinned => pinned.map(|pin| (pin, finger)),
                 }
@@ -158,6 +165,7 @@ impl Engine {
 }
 
 impl Found<'_, '_> {
+    /// Notes a missing page.
     fn miss(&mut self, page: PageId) {
         if self.missing.is_none() {
             self.missing = Some(page);

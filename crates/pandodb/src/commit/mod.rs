@@ -1,4 +1,4 @@
-//! Commits: from a set of writes to changed pages.
+//! Commits: turn a set of writes into changed pages. [`steps`] has the order of the steps.
 
 pub(crate) mod blobs;
 pub(crate) mod buffers;

@@ -1,27 +1,29 @@
-//! How many pages a batch makes dirty at worst: for so many blocks are reserved to it before its
-//! record is written. Debug builds compare the number with what happens (`section.rs`).
+//! Upper bound of the number of pages that a batch dirties: blocks for that many pages are reserved
+//! before its record is written. Debug builds compare the bound with the actual number
+//! (`section.rs`).
 //!
-//! A write changes its leaf, and may split it. A node above is changed when one below it is split,
-//! and is split itself when it is full. After a load all of them are full: a batch whose writes lie
-//! apart may split a node on each level for each write, as long as there are so many.
+//! A write changes its leaf, and may split it. An inner node changes when a child is split, and is
+//! split itself when it is full. After a load all nodes are full: a batch whose keys lie apart may
+//! split one node on each level per write, as long as the level has that many nodes.
 
 use crate::engine::Engine;
 use crate::writes::set::WriteSet;
 
-/// Pages that one write may make dirty: its leaf, a new one, and its part of the nodes that are
-/// made for new ones. A node takes two more at least before it is split again, so these are at most
-/// a half, a quarter, an eighth of a node for each write on the levels above.
+/// Pages that one write may dirty: its leaf, a new leaf, and its share of the inner nodes that are
+/// made for new children. After a split a node takes at least two more children before it is split
+/// again, so the share is at most a half, a quarter, an eighth of a node for each write on the
+/// levels above.
 const PAGES_PER_WRITE: u64 = 3;
-/// The same of a write of a batch that only deletes: its leaf. On a full disk it has to fit into
-/// the reserve.
+/// The same for a batch that only deletes: the leaf of each write. On a full disk this has to fit
+/// into the reserve.
 const PAGES_PER_DELETE: u64 = 1;
-/// Pages that a batch may make dirty on top: splits up to the root. One write needs no more.
+/// Further pages that a batch may dirty: splits up to the root. A single write needs no more.
 const PAGES_PER_BATCH: u64 = 8;
-/// Levels of a tree whose root is not in memory.
+/// Assumed number of levels of a tree whose root is not in memory.
 const LEVELS_UNKNOWN: u64 = 4;
 
 impl Engine {
-    /// Pages that the batch makes dirty at worst, `garbage` of them for garbage rows.
+    /// Returns the most pages that the batch dirties, `garbage` of them for garbage rows.
     pub(crate) fn pages_of(&self, set: &WriteSet, garbage: u64) -> u64 {
         let page = self.store.pool.page_size().bytes();
         let piece = pando_tree::overflow::payload_bytes_max(self.store.pool.page_size());
@@ -36,8 +38,9 @@ impl Engine {
         of_writes + PAGES_PER_BATCH + overflow as u64 + garbage
     }
 
-    /// Nodes above the leaves that are there, and those that they are split into: on each level not
-    /// more than there are writes, nor than there can be nodes with one on each level below them.
+    /// Returns how many inner nodes the batch changes or makes by splits, at most: on each level no
+    /// more than there are writes, and no more than there can be nodes if each has one on every
+    /// level below it.
     fn inner_pages(&self, set: &WriteSet) -> u64 {
         let writes = set.len() as u64;
         if writes <= 1 {

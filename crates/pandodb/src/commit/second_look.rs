@@ -1,15 +1,15 @@
-//! A second look at what a transaction has read, when stripes say that it may have
-//! changed (decision 059).
+//! A second look at what a transaction has read, taken when stamps say that it may have changed
+//! (decision 059).
 //!
-//! A stripe stands for many keys: beside enough writers of other keys the stamps of a transaction
-//! that reads many are never all unchanged, though its values are. So one that has met a few
-//! conflicts compares the values themselves, with all of its stripes held: what is equal was not
-//! changed for it. If something is not, all of it is known as of this moment, and the next run is
-//! answered from that.
+//! A stripe stands for many keys. While enough writers change other keys, the stamps of a
+//! transaction with many reads are never all unchanged, although the values it read are. So a
+//! transaction that has met a few conflicts compares the values themselves, with all of its stripes
+//! held: an equal value has not changed for it. If a value differs, all values are now known as of
+//! this one moment, and the next run is answered from them.
 //!
-//! Stripes are tried, and nothing is waited for while they are held: a page that is missing ends
-//! the look, and the next one finds it. No batch that writes a key of a stripe that is held is half
-//! applied: it holds the stripe until it is applied everywhere.
+//! Stripes are only tried, and nothing is waited for while they are held: a missing page ends the
+//! look, and the next look finds it in memory. No batch that writes a key of a held stripe can be
+//! half applied, since a batch holds its stripes until it is applied everywhere.
 
 use pando_format::PageId;
 use pando_pool::Restart;
@@ -22,38 +22,41 @@ use crate::writes::read_log::ReadLog;
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Locked, Stamp};
 
-/// Most pages that are asked for at the same time.
+/// Most pages that one look asks for.
 const WANTED_MAX: usize = 64;
 
-/// What became of the reads.
+/// Result of comparing the reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// They are as they were.
+    /// All values are as they were read.
     Same,
-    /// The log has all of them as they are.
+    /// Some values differ; the read log now has all of them as they are.
     Different,
-    /// Some are not kept, or a table has another tree.
+    /// Some values are not kept in the log, or a table has another tree.
     Unknown,
 }
 
-/// Looks again at the reads of one transaction.
+/// Compares the reads of one transaction with the current values.
 #[derive(Debug)]
 pub(crate) struct SecondLook<'t> {
     log: &'t mut ReadLog,
     reader: &'t mut ValueReader,
-    /// Stamps of reads, by their places, with which they are what the log has.
+    /// For reads, by position: stamps as of which the value is what the log has.
     fresh: Vec<(usize, Stamp)>,
     debt: Debt,
-    /// Pages that were missing, but for the first.
+    /// Missing pages, except the first one.
     wanted: Vec<PageId>,
     seen: Seen,
 }
 
-/// What a look leaves.
+/// What a look leaves for the transaction.
 #[derive(Debug)]
 pub(crate) struct Looked {
+    /// For reads, by position: stamps as of which the value is what the log has.
     pub(crate) fresh: Vec<(usize, Stamp)>,
+    /// What the values that were looked at owe.
     pub(crate) debt: Debt,
+    /// Missing pages, except the first one.
     pub(crate) wanted: Vec<PageId>,
     pub(crate) seen: Seen,
 }
@@ -70,6 +73,7 @@ impl<'t> SecondLook<'t> {
         }
     }
 
+    /// Ends it, and gives the borrowed parts back.
     pub(crate) fn end(self) -> Looked {
         Looked {
             fresh: self.fresh,
@@ -79,7 +83,7 @@ impl<'t> SecondLook<'t> {
         }
     }
 
-    /// Looks at the reads of `set`, whose stripes are those of `locked`.
+    /// Compares the reads of `set`, whose stripes `locked` holds. Never blocks.
     pub(crate) fn run(
         &mut self,
         engine: &Engine,
@@ -93,7 +97,7 @@ impl<'t> SecondLook<'t> {
         let mut entries = 0;
         let mut value = Vec::new();
         for (place, stamp) in set.reads.iter().enumerate() {
-            assert!(locked.holds(*stamp), "what was read is not held");
+            assert!(locked.holds(*stamp), "the stripe of a read is not held");
             if engine.stripes.unchanged_held(*stamp) {
                 continue;
             }
@@ -131,7 +135,7 @@ impl<'t> SecondLook<'t> {
         }
         assert!(
             self.fresh.len() + different.len() <= set.reads.len(),
-            "more looks than reads"
+            "more results than reads"
         );
         self.seen = match different.is_empty() {
             true => Seen::Same,
@@ -144,7 +148,8 @@ impl<'t> SecondLook<'t> {
         Ok(self.seen)
     }
 
-    /// The value of a read as it is now: true if there is one.
+    /// Copies the current value of the read that is entry `at` of the log; returns whether there is
+    /// one.
     fn look_at(
         &mut self,
         engine: &Engine,

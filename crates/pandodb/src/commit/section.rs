@@ -1,14 +1,14 @@
-//! What an apply section does: whether its changes came to their end, and whether it makes no
-//! more pages dirty than blocks were reserved for.
+//! Checks on apply sections: whether one finished its changes, and whether it dirtied more pages
+//! than it had reserved blocks for.
 //!
-//! A panic in the middle of a change leaves a tree that no checkpoint may hold: it poisons. A
-//! reservation that is too small is found out by the page that cannot be written, on a full disk,
-//! much later.
+//! A panic in the middle of a change leaves a tree that must not get into a checkpoint, so it
+//! poisons the engine. Without the second check, a reservation that is too small would only show
+//! much later, when a page cannot be written on a full disk.
 //!
-//! The pool counts dirty frames for all at once. Whoever is alone in the gate knows more: nobody
-//! else adds to them meanwhile, and the cleaner only takes away. So an apply section that was alone
-//! from its beginning to its end is checked; the others are not. That in debug builds only: the
-//! counts are lines that all cores share.
+//! The pool counts the dirty frames of all apply sections together. But when a section is alone in
+//! the gate, nobody else adds to the count, and the cleaner only subtracts from it. So a section
+//! that was alone from beginning to end is checked, and the others are not. Debug builds only: the
+//! counters are on cache lines that all cores share.
 
 use std::cell::Cell;
 
@@ -18,23 +18,25 @@ use pando_sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::space::reservations::IdReservation;
 
-/// An apply section.
+/// One apply section, from [`Engine::begin_section`] to its drop.
 pub(crate) struct ApplySection<'a> {
     engine: &'a Engine,
     number: u64,
-    /// Nobody was inside when it began.
+    /// No other section was in the gate when it began.
     is_alone: bool,
     epoch: Epoch,
-    /// Pages that were dirty when it began.
+    /// Number of dirty pages when it began.
     dirty: u64,
-    /// Writes that had been put aside: what these make dirty nobody could foresee.
+    /// Number of writes put aside before it began: the pages that such writes dirty are not
+    /// reserved.
     aside: u32,
-    /// Pages are being changed: a panic would leave them half done.
+    /// Pages are being changed: a panic now would leave them half changed.
     is_changing: Cell<bool>,
 }
 
 impl Engine {
-    /// An apply section begins: the caller is in the gate, and leaves it behind the drop.
+    /// Begins an apply section: the caller is in the gate, and leaves it after dropping the
+    /// section.
     pub(crate) fn begin_section(&self) -> ApplySection<'_> {
         if !cfg!(debug_assertions) {
             return ApplySection {
@@ -55,7 +57,7 @@ impl Engine {
             is_alone,
             epoch,
             dirty: self.store.pool.epochs().dirty(epoch),
-            // Relaxed, as below: an apply section that is alone sees its own.
+            // Relaxed, as below: a section that is alone sees its own increments.
             aside: self.store.aside_number.load(Ordering::Relaxed),
             is_changing: Cell::new(false),
         }
@@ -63,23 +65,25 @@ impl Engine {
 }
 
 impl ApplySection<'_> {
-    /// From here on pages are changed.
+    /// Marks that pages are changed from here on.
     pub(crate) fn begin_changes(&self) {
         self.is_changing.set(true);
     }
 
-    /// All changes were made, or none; `pages` were reserved to them.
+    /// Marks that all changes were made, or none was started. Blocks for `pages` pages were
+    /// reserved.
     pub(crate) fn end_changes(&self, pages: u64) {
         self.check(pages);
         self.is_changing.set(false);
     }
 
+    /// Asserts that no more than `pages` pages became dirty, if the section was alone.
     fn check(&self, pages: u64) {
         if !cfg!(debug_assertions) {
             return;
         }
         let now = self.engine.store.pool.epochs().dirty(self.epoch);
-        // After the look at what is dirty.
+        // Checked after `dirty` was read, so no other section began before that.
         let is_alone = self.is_alone && self.engine.apply_sections.is_last(self.number);
         let aside = self.engine.store.aside_number.load(Ordering::Relaxed);
         if is_alone && aside == self.aside {
@@ -93,7 +97,7 @@ impl ApplySection<'_> {
 }
 
 impl ApplySection<'_> {
-    /// The batch is applied: each of its new chunks has taken its id.
+    /// Checks that each new chunk of the applied batch has taken its id.
     pub(crate) fn check_ids(&self, ids: &IdReservation<'_>) {
         let is_known = self.engine.store.aside_number.load(Ordering::Relaxed) == self.aside;
         debug_assert!(!is_known || ids.left() == 0, "a chunk without an id");
@@ -103,7 +107,7 @@ impl ApplySection<'_> {
 impl Drop for ApplySection<'_> {
     fn drop(&mut self) {
         if self.is_changing.get() {
-            // What is half done must not become part of a checkpoint.
+            // A half-made change must not become part of a checkpoint.
             self.engine
                 .poison("a change of pages was cut off by a panic");
         }
@@ -119,8 +123,8 @@ mod tests {
 
     use crate::{Batch, Db, WriteOptions};
 
-    /// In order. Neighbours differ at their end, so that what parts them is long, and few of them
-    /// have a beginning in common, which nodes leave out.
+    /// Keys in ascending order. Neighbours differ at their ends, so separators are long; few keys
+    /// share a prefix, which nodes would leave out.
     fn key(number: u32, bytes: usize) -> Vec<u8> {
         let mut key = vec![b'k'; bytes];
         key[..4].copy_from_slice(&(number / 16).to_be_bytes());
@@ -128,7 +132,7 @@ mod tests {
         key
     }
 
-    /// A tree that is half changed must not become part of a checkpoint.
+    /// A half-changed tree must not become part of a checkpoint.
     #[test]
     fn a_panic_in_the_middle_of_a_change_poisons() {
         let device = pando_device::faulty::FaultyDevice::new(1);
@@ -142,8 +146,8 @@ mod tests {
         engine.checkpoint_once().unwrap_err();
     }
 
-    /// Leaves and the nodes above them are full after a load: each write of a batch that spreads
-    /// out splits a leaf, and a node on each level above it.
+    /// Leaves and inner nodes are full after a load: each write of a batch whose keys lie apart
+    /// splits a leaf, and a node on each level above it.
     #[test]
     fn writes_that_split_a_node_on_each_level_are_within_their_reservation() {
         let mut most = 0;

@@ -1,16 +1,18 @@
-//! Commit: reservations, locks, gate, log, pages, marks, in this order.
+//! Commit: reservations, stripe locks, gate, log, pages, stamps, in this order.
 //!
-//! 1. Take log bytes, blocks and room for dirty frames; find the leaves and pin them.
-//! 2. Lock the stripes of the written keys, and share those of the keys that were read.
-//! 3. Enter the gate; check that tables and what was read are unchanged; append the record. From
-//!    here on what was read may be overwritten.
-//! 4. Apply it, leaf by leaf.
-//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock.
+//! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them.
+//! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
+//!    the keys that were read.
+//! 3. Enter the gate; check that the tables and all values read are unchanged; append the record.
+//!    From then on others may overwrite what was read.
+//! 4. Apply the record, leaf by leaf.
+//! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock (decision 006).
 //!
-//! Steps 1 to 3 wait for nothing: an attempt that cannot go on gives all back, and starts again
-//! when what it lacks is there. Step 4 may wait, for a page, a frame or an image buffer, and for
-//! nothing that anybody in the gate holds. From the append on nothing is undone: an error poisons
-//! the engine.
+//! Steps 1 to 3 do not block: an attempt that cannot continue gives everything back, and the commit
+//! starts again once it can get what it lacked. (One exception: for a value that keeps chunks of an
+//! old one, step 3 reads the blob reference of the old one, whose overflow pages may have left
+//! memory.) Step 4 may wait for a page, a frame or an image buffer, but for nothing that anybody
+//! inside the gate holds. Nothing is undone after the append: an error poisons the engine.
 
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
@@ -34,46 +36,48 @@ use crate::wait::reason::{Step, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
 
-/// Working memory of commits, reused.
+/// Working memory of one commit over all of its attempts, reused by the next commit.
 #[derive(Debug, Default)]
 pub(crate) struct CommitScratch {
-    /// Positions of the writes, by tree and key.
+    /// Positions of the writes in the set, ordered by tree and key.
     order: Vec<usize>,
     stripes: Vec<Wanted>,
     payload: BatchWriter,
-    /// `order`, `stripes` and `payload` are those of the write set.
+    /// True if `order`, `stripes` and `payload` match the write set.
     ready: bool,
-    /// How many keys it had read and watched then.
+    /// Number of reads and watches of the set when `ready` was set.
     reads: usize,
+    /// Working memory of the tree, with what a change has left to finish.
     pub(crate) tree: Scratch,
-    /// Where the leaves of the first writes are, by the positions of `order`.
+    /// Where the leaves of the first writes are, indexed like `order`.
     fingers: Vec<Finger>,
-    /// How often there was no pin share.
+    /// How often the pin budget refused a share.
     refusals: u32,
-    /// Writes, from the first on, whose leaves were looked at.
+    /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
     checked: usize,
-    /// How often a writer came first to what was read.
+    /// How often the commit gave way to a writer waiting for a stripe.
     stripe_refusals: u32,
-    /// For what it waits when it only deletes, on a full disk.
+    /// What a commit that only deletes waits for on a full disk.
     delete_wait: DeleteWait,
-    /// After a fault: the other pages that the batch was found to need.
+    /// After a fault: further pages that the batch needs, besides the page of the fault.
     pub(crate) wanted: Vec<PageId>,
 }
 
 /// How a commit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Committed at this LSN; None when there was nothing to write.
+    /// Committed at this LSN; None if there was nothing to write.
     Committed(Option<Lsn>),
-    /// Something that was read or watched has changed since.
+    /// Something that was read or watched has changed.
     Conflict {
-        /// It was watched: running the batch again does not help.
+        /// A watched key has changed: running the batch again does not help.
         watched: bool,
     },
 }
 
 impl CommitScratch {
-    /// Forgets all. False if it has grown beyond `bytes_max`, or a change has been left undone.
+    /// Empties it for another batch. Returns false if it has grown beyond `bytes_max`, or if a
+    /// change was left unfinished: then it must not be kept.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.reset();
         self.refusals = 0;
@@ -86,18 +90,19 @@ impl CommitScratch {
         self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
     }
 
-    /// Another batch comes.
+    /// Prepares it for another batch.
     pub(crate) fn begin_anew(&mut self) {
         self.reset();
         self.delete_wait = DeleteWait::default();
     }
 
-    /// The write set has changed.
+    /// The write set has changed: what was derived from it has to be made again.
     pub(crate) fn reset(&mut self) {
         self.ready = false;
         self.checked = 0;
     }
 
+    /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
     fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
         let reads = set.reads.len() + set.watched.len();
         if self.ready && self.reads == reads {
@@ -114,8 +119,8 @@ impl CommitScratch {
         self.order.extend(0..set.len());
         self.order
             .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
-        // Fingers, runs and replay go from one to the next; a key that came twice would be applied
-        // in an order of its own.
+        // Fingers, runs and replay proceed from one key to the next; a key that occurred twice
+        // would be applied in an undefined order.
         let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
         debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
         self.stripes.clear();
@@ -154,26 +159,26 @@ impl CommitScratch {
         Wanted::arrange(&mut self.stripes);
         assert!(
             self.stripes.len() <= set.len() + reads,
-            "a stripe of nothing that was read or written"
+            "a stripe that belongs to no read or write"
         );
         (self.ready, self.reads) = (true, reads);
         Ok(())
     }
 }
 
-/// True if the write behind the one at `at` may go into the same leaf.
+/// Returns true if the write after the one at `at` may go into the same leaf.
 fn lie_together(fingers: &[Finger], at: usize) -> bool {
     fingers.get(at + 1).is_none_or(|next| {
         next.page() == PageId::NONE || fingers.get(at).is_some_and(|own| own.page() == next.page())
     })
 }
 
-/// What step 1 takes.
+/// What step 1 reserves and pins for one attempt.
 struct Reserved<'a> {
     log: LogReservation<'a>,
-    /// Pages that blocks were reserved for, with those of garbage rows.
+    /// Pages whose blocks are reserved, including those for garbage rows.
     pages: u64,
-    /// Pages for garbage rows that blocks were reserved for.
+    /// Pages for garbage rows among them.
     garbage: u64,
     _blocks: BlockReservation<'a>,
     ids: IdReservation<'a>,
@@ -183,10 +188,12 @@ struct Reserved<'a> {
 }
 
 impl Engine {
-    /// One attempt to commit `set`, which changes no table as a whole. After a conflict `set` may
-    /// name trees that its tables have no more, and `scratch` what follows from them. `lent` are
-    /// the frames that the operation lends it, if it has a pin share. `look` is for
-    /// what was read and may have changed.
+    /// Makes one attempt to commit `set`, which must not change a table as a whole (see `tables`
+    /// for that). After a conflict, `set` may still name trees that its tables no longer have, and
+    /// `scratch` what was derived from them: the caller refreshes both.
+    ///
+    /// `lent` is the number of frames that the operation lends to this step, if it has a pin share.
+    /// `look` checks the values themselves if the stamps say that they may have changed.
     pub(crate) fn try_commit(
         &self,
         set: &WriteSet,
@@ -207,8 +214,8 @@ impl Engine {
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         if reserved.garbage < self.store.garbage_pages(set.len() as u64) {
-            // Values in chunks came since the reservation. What the keys have now cannot change any
-            // more, so a reservation that is made now holds.
+            // Values in chunks were written since the reservation. What the keys hold cannot change
+            // from here on, so a reservation made by the next attempt suffices.
             return Err(WaitReason::Gate.into());
         }
         let Some(guard) = self.store.pool.gate().try_enter() else {
@@ -216,9 +223,10 @@ impl Engine {
         };
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
-        // Inside the gate: a batch that changes tables is either seen, or comes later.
+        // Inside the gate: a batch that changes tables is either visible here, or comes after this
+        // one.
         let unchanged = |stamp| {
-            assert!(locked.holds(stamp), "what was read is not held");
+            assert!(locked.holds(stamp), "the stripe of a read is not held");
             self.stripes.unchanged_held(stamp)
         };
         if let Some(watched) = set.changed(unchanged)
@@ -231,9 +239,10 @@ impl Engine {
             return Err(Error::Closed.into());
         }
         steps.end(CommitStep::Check);
-        // Inside the gate, where nobody else can name them any more.
+        // With the stripes held, nobody else can change these keys before the record names their
+        // chunks.
         self.name_chunks(set)?;
-        debug_assert!(self.holds_stripes(set, &locked), "who logs holds its keys");
+        debug_assert!(self.holds_stripes(set, &locked), "its stripes are held");
         debug_assert!(set.trees_unchanged(), "the record names other trees");
         section.begin_changes();
         let payload = scratch.payload.payload();
@@ -242,7 +251,7 @@ impl Engine {
             .log
             .append(reserved.log, RecordKind::Batch, acknowledge, payload);
         self.checkpoint.assert_behind(lsn);
-        debug_assert!(self.log.applied() < lsn, "it counts as applied already");
+        debug_assert!(self.log.applied() < lsn, "it is applied already");
         locked.end_shares();
         steps.end(CommitStep::Append);
         let places = (&scratch.order[..], &scratch.fingers[..]);
@@ -253,7 +262,7 @@ impl Engine {
         section.check_ids(&reserved.ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
-            "who applies holds its keys"
+            "its stripes are still held"
         );
         locked.stamp_with(lsn);
         self.log.mark_applied(lsn);
@@ -269,7 +278,7 @@ impl Engine {
         Ok(Outcome::Committed(Some(lsn)))
     }
 
-    /// Step 1.
+    /// Step 1: takes all reservations, and pins leaves, or says what to wait for.
     fn reserve_all(
         &self,
         set: &WriteSet,
@@ -344,15 +353,16 @@ impl Engine {
         })
     }
 
-    /// Ids for the new chunks of a batch, whose blocks were reserved before.
+    /// Reserves ids for the new chunks of a batch, whose blocks were taken when the chunks were
+    /// written.
     ///
     /// # Errors
-    /// [`Error::Full`] when the ids of all that is reserved are not there.
+    /// [`Error::Full`] when fewer ids are left than all reservations together need.
     pub(crate) fn reserve_ids(&self, set: &WriteSet) -> Result<IdReservation<'_>> {
         self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum())
     }
 
-    /// So many page ids, beside those of pages whose blocks were reserved.
+    /// Reserves `count` page ids, in addition to those of pages whose blocks are reserved.
     ///
     /// # Errors
     /// As [`Engine::reserve_ids`].
@@ -362,7 +372,7 @@ impl Engine {
         ids.ok_or_else(|| self.page_ids_error())
     }
 
-    /// What is said when there is no page id.
+    /// The error for a store that has run out of page ids.
     pub(crate) fn page_ids_error(&self) -> Error {
         let what = format!(
             "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
@@ -373,7 +383,7 @@ impl Engine {
         Error::Full { what }
     }
 
-    /// Step 4.
+    /// Step 4: applies the writes in `order`. `ids` are those of the new chunks.
     fn apply_batch(
         &self,
         token: &ApplyToken<'_>,
@@ -407,8 +417,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies the first writes of `order` as far as they are puts into the leaf of the write
-    /// before; how many they were.
+    /// Applies the writes of `order` from the first on, for as long as they are puts that go into
+    /// the same leaf. Returns how many it applied.
     fn apply_run(
         &self,
         token: &ApplyToken<'_>,
@@ -443,7 +453,7 @@ impl Engine {
         run.records
     }
 
-    /// Applies one write to the tree that `state` has now.
+    /// Applies one write to the tree that `state` has now. `ids` are those of the new chunks.
     pub(crate) fn apply_one(
         &self,
         token: &ApplyToken<'_>,
@@ -484,7 +494,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A batch that writes nothing commits if all it read was of one moment.
+    /// Commits a batch that writes nothing: it succeeds if all its reads are of one moment.
     fn validate_reads(
         &self,
         set: &WriteSet,
@@ -506,6 +516,7 @@ impl Engine {
         Ok(Outcome::Conflict { watched })
     }
 
+    /// Compares the values read with the current ones, if the caller passed a second look.
     fn look_again(
         &self,
         set: &WriteSet,
@@ -515,7 +526,7 @@ impl Engine {
         look.map_or(Ok(Seen::Unknown), |look| look.run(self, set, locked))
     }
 
-    /// True if the batch holds the stripes of all its keys alone.
+    /// Returns true if the batch holds the stripes of all its keys exclusively.
     fn holds_stripes(&self, set: &WriteSet, locked: &Locked<'_>) -> bool {
         set.writes().all(|(table, key, _)| {
             let tree = set.tables[table].tree;
@@ -523,6 +534,7 @@ impl Engine {
         })
     }
 
+    /// Takes the stripes of a commit, or returns what to wait for.
     fn try_stripes<'a>(&'a self, wanted: &'a [Wanted], refusals: &mut u32) -> Step<Locked<'a>> {
         self.stripes
             .try_lock_all(wanted, refusals)

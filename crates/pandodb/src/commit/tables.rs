@@ -1,9 +1,9 @@
-//! Batches that create, drop or empty tables. One engine thread applies each of them whole, with
-//! the apply gate closed, so that nobody sees a table half changed.
+//! Batches that create, drop or empty tables. One engine thread applies each of them as a whole,
+//! with the apply gate closed, so that nobody sees a table half changed.
 //!
-//! The trees of dropped tables become rows of the garbage table, in the same apply section;
-//! `garbage` takes them apart later. Rows are never in the log: this step and replay make them from
-//! the catalogue.
+//! The trees of dropped tables become rows of the garbage table in the same apply section, and
+//! `garbage` frees them later. The log never contains these rows: this step and replay derive them
+//! from the catalogue.
 
 use pando_format::catalogue::{FIRST_USER_TREE, garbage_key};
 use pando_format::log::{BatchWriter, Operation, RecordKind};
@@ -25,14 +25,14 @@ use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::set::{TableChange, Value, WriteSet};
 
-/// Pages that a change of one table may make dirty.
+/// Most pages that a change of one table dirties.
 const PAGES_PER_CHANGE: u64 = 16;
 
-/// Leaves that stay in memory between the look at them and the change.
+/// Most leaves of the system trees that stay pinned between the check and the change.
 const PINNED_MAX: usize = 8;
 
 impl Engine {
-    /// Body of the thread that changes tables.
+    /// Body of the engine thread that changes tables.
     pub(crate) fn run_jobs(&self) {
         loop {
             while let Some(job) = self.jobs.pop() {
@@ -55,6 +55,7 @@ impl Engine {
         job.end(self.change_tables(&mut writes));
     }
 
+    /// Commits one batch that changes tables. Blocks.
     fn change_tables(&self, set: &mut WriteSet) -> Result<JobEnd> {
         self.check_writable()?;
         if set.reads.is_empty() && set.watched.is_empty() {
@@ -111,7 +112,8 @@ impl Engine {
         let ids = self.reserve_ids(set)?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
-        // Who holds a stripe is outside of the gate, and has changed nothing since its stamp.
+        // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
+        // stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(JobEnd::Conflict { watched });
         }
@@ -127,8 +129,8 @@ impl Engine {
         Ok(JobEnd::Committed(lsn))
     }
 
-    /// Appends the record of a batch and applies it; the caller has closed the gate, and was
-    /// reserved `pages`.
+    /// Appends the record of a batch and applies it. The caller has closed the gate, and has
+    /// reserved blocks for `pages` pages.
     fn log_and_apply(
         &self,
         token: &ApplyToken<'_>,
@@ -159,7 +161,7 @@ impl Engine {
         Ok(lsn)
     }
 
-    /// A new tree id for each change that needs one.
+    /// Returns a new tree id for each table change that needs one.
     fn new_trees(&self, set: &WriteSet) -> Result<Vec<Option<TreeId>>> {
         let mut trees = Vec::new();
         for (_, change) in &set.table_changes {
@@ -172,7 +174,7 @@ impl Engine {
         Ok(trees)
     }
 
-    /// A tree id that was never used.
+    /// Returns a tree id that was never used.
     pub(crate) fn new_tree(&self) -> Result<TreeId> {
         let next = self.store.next_tree.fetch_add(1, Ordering::Relaxed);
         assert!(
@@ -187,8 +189,8 @@ impl Engine {
         Ok(TreeId(id))
     }
 
-    /// Reads the leaves that the batch changes and pins those of the system trees, so that what
-    /// is damaged is found before the batch is logged; the gate is closed.
+    /// Reads the leaves that the batch changes, and pins those of the system trees, so that damage
+    /// is found before the batch is logged. The gate is closed.
     fn pin_for_changes(&self, set: &WriteSet) -> Result<Vec<PagePin<'_>>> {
         let mut pinned = Vec::new();
         for (table, change) in &set.table_changes {
@@ -201,7 +203,8 @@ impl Engine {
         }
         let makes_only = |(_, change): &(usize, TableChange)| *change == TableChange::Create;
         if !set.table_changes.iter().all(makes_only) || set.len() > 0 {
-            // Where the rows of trees and chunks go that have no name any more: after all others.
+            // The place for the rows of trees and chunks that nothing names any longer: after all
+            // other rows.
             pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
         }
         for (table, key, _) in set.writes() {
@@ -215,6 +218,7 @@ impl Engine {
         Ok(pinned)
     }
 
+    /// Pins the leaf of `key`. Blocks.
     fn pin_leaf(&self, tree: Tree, key: &[u8]) -> Result<PagePin<'_>> {
         self.store.drive(|| {
             let finger = tree.try_locate(&self.store.pool, key)?.finger;
@@ -222,7 +226,7 @@ impl Engine {
         })
     }
 
-    /// Tables that take a filled tree have no entries; the gate is closed.
+    /// Checks that tables which take a filled tree have no entries. The gate is closed.
     fn check_empty(&self, set: &WriteSet) -> Result<()> {
         for (table, change) in &set.table_changes {
             let state = &set.tables[*table].state;
@@ -235,7 +239,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The record of the batch, and how many tables it changes.
+    /// Returns the record of the batch, and the number of tables that it changes.
     fn describe(&self, set: &WriteSet, new_trees: &[Option<TreeId>]) -> Result<(Vec<u8>, usize)> {
         let mut record = BatchWriter::new();
         record.set_multi_leaf();
@@ -298,7 +302,7 @@ impl Engine {
         Ok((record.into_payload(), set.table_changes.len()))
     }
 
-    /// Applies the batch with the gate closed.
+    /// Applies the batch, with the gate closed.
     fn apply_structure(
         &self,
         token: &ApplyToken<'_>,

@@ -1,11 +1,11 @@
-//! Gets of several keys in one step, for event loops that have them at hand (decision 050).
+//! Gets of several keys in one step, for event loops that have several at hand (decision 050).
 //!
-//! The keys go down together ([`pando_tree::Tree::get_group`]), so their misses of the processor's
-//! caches overlap. What comes back are the first of them, as many as one after the other could
-//! have been read without a wait. Each is read not before the one in front of it: leaves are
-//! validated in the order of the keys, and a leaf with the mark of a batch counts only if that
-//! batch was applied before the first key was looked up. Else a value of the batch would come
-//! before one that the batch replaces.
+//! The keys descend together ([`pando_tree::Tree::get_group`]), so that their cache misses overlap.
+//! The result is a prefix of the keys: those that could have been read one after the other without
+//! a wait. No key is read before its predecessor: leaves are validated in the order of the keys,
+//! and a leaf with the mark of a batch counts only if that batch was applied before the first key
+//! was looked up. Otherwise a key could show a value of the batch, and a later key the value that
+//! the batch replaces.
 
 use std::ops::Range;
 
@@ -20,21 +20,23 @@ use crate::error::Result;
 use crate::tables::state::TableState;
 use crate::wait::reason::Unfinished;
 
-/// Tries of the keys together: writers that come between spoil few of them.
+/// Number of tries to read the keys together: writers that intervene spoil few tries.
 const TRIES: usize = 2;
 
-/// Where values of a group lie in the bytes that were appended to; `None`: there is no such key.
+/// Where the values of a group are in the buffer that they were appended to; `None` for a key that
+/// does not exist.
 pub type GroupValues = Vec<Option<Range<usize>>>;
 
-/// What was read of a group in one try.
+/// Result of one try to read a group.
 struct Tried {
-    /// Keys from the first on.
+    /// Number of keys that were read, from the first on.
     count: usize,
-    /// Trying the others again may help.
+    /// True if trying the remaining keys again may help.
     again: bool,
 }
 
 impl Engine {
+    /// Reads the first of `keys`, as many as one try can.
     fn try_group(
         &self,
         table: &TableState,
@@ -67,7 +69,7 @@ impl Engine {
                     values.push(lookup.found.then_some(*start..start + size));
                     continue;
                 }
-                // Shown if the batch turns out to be applied when all begins again.
+                // Another try can show it, if the batch is applied by then.
                 Fate::Read { lookup, .. } => self.check_mark(lookup.multi_lsn).is_ok(),
                 Fate::Restart(restart) => *restart == Restart::Conflict,
                 Fate::Long => false,
@@ -82,19 +84,20 @@ impl Engine {
 }
 
 impl Table {
-    /// Most keys of [`Table::try_get_group`].
+    /// Most keys in one call of [`Table::try_get_group`].
     pub const GROUP_MAX: usize = GROUP_MAX;
 
-    /// Reads the first of `keys`, as many as can be had without waiting: appends their values to
-    /// `bytes`, and to `values` where they lie. Means the same as [`Table::try_get`] for one after
-    /// the other. A key that is not in memory, or whose value is a long one, ends it, and is read
-    /// by itself; so may be one that is being written.
+    /// Reads the first of `keys`, as many as is possible without waiting. Appends their values to
+    /// `bytes`, and the range of each to `values`. The result is the same as that of
+    /// [`Table::try_get`] for one key after the other. A key that is not in memory, or that has a
+    /// long value, ends the group, and has to be read by itself; a key that is being written may
+    /// end it too.
     ///
     /// # Errors
-    /// [`crate::Error::NoSuchTable`]. What is wrong with a page is told by [`Table::try_get`].
+    /// [`crate::Error::NoSuchTable`]. Damaged pages are reported by [`Table::try_get`].
     ///
     /// # Panics
-    /// When there are more than [`Table::GROUP_MAX`] keys.
+    /// If there are more than [`Table::GROUP_MAX`] keys.
     pub fn try_get_group(
         &self,
         keys: &[&[u8]],

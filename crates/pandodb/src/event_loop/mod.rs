@@ -1,4 +1,4 @@
-//! What event loops use: see [`crate::nonblocking`], which names it.
+//! The parts of the engine that event loops use; [`crate::nonblocking`] exports them.
 
 pub(crate) mod group;
 pub(crate) mod polled;

@@ -13,7 +13,7 @@ use crate::wait::reason::{Step, Unfinished, WaitReason};
 pub enum Polled<T> {
     /// It is done.
     Ready(T),
-    /// It has to wait; try again after this.
+    /// It has to wait: park it, and try again once woken.
     Pending(Pending),
 }
 
@@ -22,22 +22,24 @@ pub enum Polled<T> {
 #[must_use = "park it, or nobody fetches what the operation waits for"]
 pub struct Pending {
     pub(crate) reason: WaitReason,
-    /// Further pages that the operation is going to need.
+    /// Further pages that the operation will need.
     pub(crate) wanted: Vec<PageId>,
 }
 
 impl Pending {
-    /// True if it waits for a page from the device.
+    /// Returns true if it waits for a page from the device.
     pub fn is_for_page(&self) -> bool {
         matches!(self.reason, WaitReason::Restart(Restart::Fault(_)))
     }
 
-    /// What it waits for.
+    /// Returns what it waits for.
     pub fn wait(&self) -> Wait {
         self.reason.wait()
     }
 }
 
+/// Converts the result of a step. `wanted` are further pages that the step needs; they are taken if
+/// it is pending.
 pub(crate) fn polled<T>(step: Step<T>, wanted: &mut Vec<PageId>) -> Result<Polled<T>> {
     match step {
         Ok(value) => Ok(Polled::Ready(value)),

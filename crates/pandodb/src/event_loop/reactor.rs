@@ -1,4 +1,4 @@
-//! The reads of one event loop, and what it waits for: see [`crate::nonblocking`].
+//! The reads of one event loop, and the operations that wait in it: see [`crate::nonblocking`].
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -25,20 +25,23 @@ const PINNED_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Reactor {
     engine: Shared,
+    /// The reads in flight. In a mutex since a commit of the loop's own thread may have to publish
+    /// pages that only this fetcher has in flight (`OwnReads`).
     pub(crate) fetcher: Arc<Mutex<Fetcher>>,
-    /// Those that found all reads in use.
+    /// Operations that found all reads in use.
     crowded: Vec<Waker>,
-    /// The pages loaded last, kept until newer ones come: whoever was woken finds them.
+    /// The pages loaded last. They stay pinned until newer ones come, so that operations which are
+    /// woken find them.
     pinned: VecDeque<PinToken>,
     pinned_max: usize,
 }
 
 impl Reactor {
-    /// A reactor for one event loop. `notify` wakes the loop, from any thread, when there are
+    /// Makes a reactor for one event loop. `notify` wakes the loop, from any thread, when there are
     /// completions for [`Reactor::poll`].
     ///
     /// # Errors
-    /// When the device gives no channel.
+    /// If the device gives no channel.
     pub fn new(db: &Db, notify: Waker) -> Result<Self> {
         let engine = db.engine().clone();
         let options = ChannelOptions::new(engine.fetch_depth()).notify(notify);
@@ -56,11 +59,11 @@ impl Reactor {
         })
     }
 
-    /// Takes completions: publishes pages and wakes those that wait for them. Returns how many.
-    /// Never blocks.
+    /// Takes completions: publishes pages and wakes the operations that wait for them. Returns the
+    /// number of completions. Never blocks.
     ///
     /// # Errors
-    /// None in this version; failed reads are told to those that wait for the page.
+    /// None in this version; the operations that wait for a page get the error of its read.
     pub fn poll(&mut self) -> Result<usize> {
         let Self {
             engine,
@@ -71,7 +74,7 @@ impl Reactor {
         } = self;
         let mut fetcher = fetcher.lock();
         let count = fetcher.reap(&engine.store, |_, page, result| {
-            // An error is on the board for those who wait.
+            // An error is posted on the board of failed reads.
             if result.is_ok() {
                 while pinned.len() >= *pinned_max {
                     if let Some(token) = pinned.pop_front() {
@@ -92,12 +95,11 @@ impl Reactor {
         Ok(count)
     }
 
-    /// Arranges that `waker` is woken when trying again makes sense, perhaps at once, perhaps for
-    /// no reason. Never blocks. A read begins at [`Reactor::flush`] or [`Reactor::poll`], whatever
-    /// comes first.
+    /// Arranges that `waker` is woken when trying again makes sense; that may be at once, or
+    /// spuriously. Never blocks. A read begins at the next [`Reactor::flush`] or [`Reactor::poll`].
     ///
     /// # Errors
-    /// Why what is waited for will never come: a page that cannot be read, a poisoned store.
+    /// Why the operation would wait forever: a page that cannot be read, a poisoned store.
     pub fn park(&mut self, pending: Pending, waker: &Waker) -> Result<()> {
         let mut reason = pending.reason;
         if let WaitReason::Restart(Restart::Fault(page)) = reason {
@@ -110,7 +112,7 @@ impl Reactor {
                 Started::Reading(_) | Started::Loading | Started::Done => {}
                 Started::Crowded => self.crowded.push(waker.clone()),
                 Started::Refused(restart) => {
-                    // What this reactor holds may be what is missing.
+                    // Perhaps the frames that this reactor pins are what is missing.
                     for token in self.pinned.drain(..) {
                         self.engine.store.pool.unpin(token);
                     }
@@ -125,11 +127,11 @@ impl Reactor {
         Ok(())
     }
 
-    /// Starts the read that `pending` waits for, for an operation that comes later: nobody is
-    /// woken. Never blocks.
+    /// Starts the read that `pending` waits for, on behalf of a later operation: nobody is woken.
+    /// Never blocks.
     ///
     /// # Errors
-    /// When the page cannot be read.
+    /// If the page cannot be read.
     pub fn prefetch(&mut self, pending: Pending) -> Result<Prefetched> {
         let WaitReason::Restart(Restart::Fault(page)) = pending.reason else {
             return Ok(Prefetched::Known);
@@ -144,57 +146,57 @@ impl Reactor {
         })
     }
 
-    /// Hands the reads that were started to the device. A loop calls it before it sleeps.
+    /// Submits the reads that were started to the device. A loop calls it before it sleeps.
     pub fn flush(&mut self) {
         self.fetcher.lock().flush();
     }
 
-    /// Counts gets whose pages had to be asked for: each is counted once, by whoever runs it again
-    /// until it is done.
+    /// Counts gets whose pages had to be read. Whoever runs a get again until it is done counts it
+    /// once.
     pub fn count_misses(&self, gets: u64) {
         self.engine.store.statistics.tick(Ticker::GetsMissed, gets);
     }
 
-    /// A descriptor that becomes readable (an edge each time) when there is something for
-    /// [`Reactor::poll`], for loops that wait for sockets at the same time; open as long as the
-    /// reactor lives. `None`: `notify` is woken instead.
+    /// Returns a descriptor that becomes readable (edge-triggered) when there is something for
+    /// [`Reactor::poll`], for loops that also wait for sockets. It is open as long as the reactor
+    /// lives. `None`: `notify` is woken instead.
     pub fn completion_fd(&self) -> Option<RawFd> {
         self.fetcher.lock().completion_fd()
     }
 
-    /// True if the device could take many more reads than are in flight.
+    /// Returns true if the device could take many more reads than are in flight.
     pub fn is_hungry(&self) -> bool {
         let fetcher = self.fetcher.lock();
         fetcher.in_flight() < fetcher.room()
     }
 
-    /// Pages that make sense to be read ahead: more would drive each other out.
+    /// Number of pages that it makes sense to read ahead: more would evict each other.
     pub fn prefetch_max(&self) -> usize {
         self.engine.store.pool.frames() / 8
     }
 
-    /// Reads in flight.
+    /// Number of reads in flight.
     pub fn in_flight(&self) -> usize {
         self.fetcher.lock().in_flight()
     }
 }
 
-/// What became of a [`Reactor::prefetch`].
+/// Result of [`Reactor::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetched {
     /// A read was started.
     Reading,
-    /// Nothing has to be read, or somebody reads it.
+    /// Nothing has to be read, or the page is being read already.
     Known,
     /// No further read can be started now.
     Full,
 }
 
-/// Starts the reads of pages that are going to be needed.
+/// Starts the reads of pages that will be needed, as far as there is room.
 fn start_wanted(engine: &Shared, fetcher: &mut Fetcher, wanted: &[PageId]) {
     for page in wanted {
         if fetcher.room() > 0 {
-            // An error of a page that is only going to be needed is met when it is.
+            // An error of such a page is reported when the page is needed.
             let _ = fetcher.start(&engine.store, *page);
         }
     }

@@ -14,9 +14,9 @@ use crate::read::point::{no_such_table, on_tree};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 impl Table {
-    /// Reads `key` into `out`; true if it exists. Linearizable; remembers nothing. Raises
-    /// `shown_from` to the LSN that must be durable before what was found may be shown, if that is
-    /// to be waited for ([`crate::Builder::durable_reads`]): ask [`crate::Db::when_durable`].
+    /// Reads `key` into `out`; true if it exists. Linearizable; keeps no state between tries.
+    /// Raises `shown_from` to the LSN that must be durable before the result may be shown, if the
+    /// store is opened with [`crate::Builder::durable_reads`]: ask [`crate::Db::when_durable`].
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -33,7 +33,8 @@ impl Table {
         }
     }
 
-    /// As [`Table::try_get`], of what is long, is still to be made durable, or met a writer.
+    /// As [`Table::try_get`], for a value that is long or not durable yet, or if a writer
+    /// interfered.
     #[cold]
     fn try_get_any(
         &self,
@@ -51,7 +52,7 @@ impl Table {
         })
     }
 
-    /// As [`Table::try_get`], to find out what is missing: it does not count as a get.
+    /// As [`Table::try_get`], to find out which page is missing: it does not count as a get.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -59,7 +60,7 @@ impl Table {
         with_reader(|reader| {
             let step = self.db.engine().look_up(&self.state, key, reader, out);
             let step = match step {
-                // The list is there; chunks are read when they are asked for.
+                // The blob reference was found; chunks are read when they are asked for.
                 Err(Unfinished::Wait(WaitReason::Chunks)) => Ok(()),
                 other => other.map(drop),
             };
@@ -98,14 +99,14 @@ impl Table {
 #[derive(Debug, Default)]
 pub struct ScanPage {
     leaf: LeafCopy,
-    /// Where to go on (this key included); None at the end.
+    /// Where the scan continues (inclusive); None at the end.
     pub next: Option<Vec<u8>>,
-    /// LSN that must be durable before the entries may be shown: see [`Table::try_get`].
+    /// The LSN that must be durable before the entries may be shown: see [`Table::try_get`].
     pub shown_from: Option<Lsn>,
 }
 
 impl ScanPage {
-    /// Keys with their values; None for a value that is too long to lie in the leaf.
+    /// Returns the keys with their values; None for a value that is too long for the leaf.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.leaf.iter().map(|(key, value)| match value {
             ScanValue::Inline(value) => (key, Some(value)),
@@ -118,7 +119,7 @@ impl ScanPage {
         self.leaf.len()
     }
 
-    /// True if the leaf had no entries from there on; there may be more in the next.
+    /// Returns true if the leaf had no entries from there on; the next leaf may have some.
     pub fn is_empty(&self) -> bool {
         self.leaf.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Batches of one run: read, write, commit if nothing that was read has changed.
+//! Batches that are validated: they read, write, and commit only if nothing that they read has
+//! changed (decision 006).
 
 use pando_format::{Lsn, TreeId};
 use pando_sync::Arc;
@@ -20,26 +21,28 @@ use crate::writes::read_log::{Played, ReadLog};
 use crate::writes::set::{Own, TableChange, WriteSet};
 use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 
-/// Conflicts of a transaction after which its commit takes a second look.
+/// After this many conflicts of a transaction, its commit takes a second look (decision 059).
 const CONFLICTS_MAX: u32 = 3;
 /// A batch that reads its own writes and commits only if nothing that it read has changed.
 #[derive(Debug)]
 pub struct ValidatedBatch {
     pub(crate) engine: Shared,
     pub(crate) set: WriteSet,
+    /// Has to be reset whenever `set` changes.
     pub(crate) scratch: CommitScratch,
     pub(crate) reader: ValueReader,
+    /// What its runs have read, played back to the next run.
     pub(crate) log: ReadLog,
-    /// The commit, once an engine thread has it.
+    /// The commit, while an engine thread has it: that of a batch that changes tables.
     job: Option<Arc<Job>>,
-    /// Conflicts since it was empty.
+    /// Conflicts since the last reset.
     pub(crate) conflicts: u32,
-    /// After a second look that found something changed: how many reads the log has as they were
-    /// at that moment.
+    /// After a second look that found a difference: the number of reads that the log has as of that
+    /// moment.
     pub(crate) refreshed: Option<usize>,
 }
 
-/// A key as it was when [`ValidatedBatch::watch`] looked.
+/// The state of a key when [`ValidatedBatch::watch`] was called.
 #[derive(Debug, Clone)]
 pub struct Watch {
     state: Arc<TableState>,
@@ -47,18 +50,18 @@ pub struct Watch {
     stamp: Stamp,
 }
 
-/// Where a watch looks. A change of one of its keys is a change to all watches of the place, so the
-/// oldest of them stands for all.
+/// The place that a watch observes. A change of any key of the place is a change to all watches of
+/// the place, so the oldest of them can stand for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WatchPlace {
-    /// Address of the table's state, which the watch keeps.
+    /// Address of the table's state, which the watch keeps alive.
     table: usize,
     tree: Option<TreeId>,
     stripe: StripeIndex,
 }
 
 impl Watch {
-    /// Where it looks.
+    /// Returns the place that it observes.
     pub fn place(&self) -> WatchPlace {
         WatchPlace {
             table: std::ptr::from_ref::<TableState>(&self.state).addr(),
@@ -69,7 +72,7 @@ impl Watch {
 }
 
 impl ValidatedBatch {
-    /// An empty transaction.
+    /// Makes an empty batch.
     pub fn new(db: &Db) -> Self {
         Self {
             engine: db.engine().clone(),
@@ -83,8 +86,8 @@ impl ValidatedBatch {
         }
     }
 
-    /// Forgets reads and writes, and keeps the memory. A commit that is pending
-    /// ([`ValidatedBatch::is_committing`]) happens all the same, and nobody learns of it.
+    /// Forgets reads and writes, and keeps the memory. A pending commit
+    /// ([`ValidatedBatch::is_committing`]) still happens, and nobody learns its result.
     pub fn reset(&mut self) {
         self.job = None;
         self.set.clear();
@@ -94,10 +97,10 @@ impl ValidatedBatch {
         self.refreshed = None;
     }
 
-    /// Forgets reads and writes, for another run from its beginning after a conflict. After a few
-    /// of them a commit compares the values themselves that were read, and reads that it found
-    /// changed are answered with what it found: so the runs come to an end also beside writers that
-    /// never rest, those of a transaction that writes nothing in any case.
+    /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
+    /// after a few conflicts, a commit compares the values themselves that were read, and if some
+    /// differ, the next run is answered with the values that the commit found. So transactions
+    /// finish even while others keep writing; those that write nothing always do.
     pub fn begin_again(&mut self) {
         if self.refreshed.is_some() {
             self.rewind();
@@ -108,33 +111,33 @@ impl ValidatedBatch {
         self.conflicts = conflicts;
     }
 
-    /// Forgets the writes, for another run from its beginning after a read was pending: reads that
-    /// were done are answered as before, so that each run gets further.
+    /// Forgets the writes, for another run from the beginning after a pending read: reads that were
+    /// done are answered as before, so each run gets further.
     pub fn rewind(&mut self) {
-        assert!(self.job.is_none(), "what is being committed runs no more");
+        assert!(self.job.is_none(), "a pending commit does not run again");
         self.set.forget_writes();
         self.log.rewind();
         self.scratch.reset();
     }
 
-    /// True between a [`ValidatedBatch::try_commit`] that has handed the batch to an engine thread
-    /// and the one that learns the result: call that again, and nothing else.
+    /// Returns true after a [`ValidatedBatch::try_commit`] that has handed the batch to an engine
+    /// thread, until a call of it returns the result: until then call only that.
     pub fn is_committing(&self) -> bool {
         self.job.is_some()
     }
 
-    /// Reads that the next run has not to wait for.
+    /// Number of reads that the next run need not wait for.
     pub fn reads_done(&self) -> usize {
         self.log.len()
     }
 
-    /// True if nothing was written.
+    /// Returns true if nothing was written.
     pub fn is_read_only(&self) -> bool {
         self.set.is_read_only()
     }
 
-    /// LSN that must be durable before what was read may be shown: see [`Table::try_get`]. A commit
-    /// has a larger one.
+    /// Returns the LSN that must be durable before what was read may be shown: see
+    /// [`Table::try_get`]. A commit has a larger one.
     pub fn shown_from(&self) -> Option<Lsn> {
         self.set.debt.lsn()
     }
@@ -170,6 +173,7 @@ impl ValidatedBatch {
         polled(step, &mut self.reader.wanted)
     }
 
+    /// Reads `key` from the tree, and notes its stamp.
     fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
         let (_, stamp) = self.engine.stamp_of(state, key)?;
         let (found, debt) = self.engine.try_get(state, key, &mut self.reader, out)?;
@@ -211,7 +215,7 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
-    /// Notes `key` as it is now, for [`ValidatedBatch::expect`].
+    /// Takes the state of `key` as it is now, for [`ValidatedBatch::expect`].
     pub fn watch(&mut self, table: &Table, key: &[u8]) -> Polled<Watch> {
         let tree = table.state.tree();
         let stripe = self
@@ -231,14 +235,15 @@ impl ValidatedBatch {
         }
     }
 
-    /// The commit succeeds only if the watched key was not written since, nor its table emptied.
+    /// Makes the commit depend on the watched key: it succeeds only if the key was not written
+    /// since, and its table not emptied.
     pub fn expect(&mut self, watch: &Watch) {
         self.set
             .watched
             .push((watch.state.clone(), watch.tree, watch.stamp));
     }
 
-    /// Commits, or says that something has changed. Durability is waited for with
+    /// Commits, or returns that something has changed. To wait for durability, use
     /// [`Db::when_durable`].
     ///
     /// # Errors
@@ -268,12 +273,12 @@ impl ValidatedBatch {
         self.commit_writes()
     }
 
-    /// A commit that changes no table as a whole.
+    /// Commits a batch that changes no table as a whole.
     fn commit_writes(&mut self) -> Result<Polled<Outcome>> {
         let reads = self.set.reads.len();
         let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
         if is_read_only && self.refreshed == Some(reads) {
-            // It has read what was there at the moment of the second look.
+            // All its reads are of the moment of the second look.
             return Ok(Polled::Ready(Outcome::Committed(None)));
         }
         let Self {

@@ -1,4 +1,4 @@
-//! Gets as futures: into a value of their own, into the caller's buffer, through a closure.
+//! Gets as futures: they return a new value, fill the caller's buffer, or call a closure.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,29 +20,32 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 
-/// What becomes of a get with its first attempt.
+/// A get after its first attempt, which is made before the first poll.
 #[derive(Debug)]
 enum Begun<T> {
+    /// None once the result was handed out.
     Ended(Option<Result<T>>),
     Pending(PendingGet),
 }
 
-/// A get that its first attempt did not end.
+/// A get that its first attempt could not finish.
 #[derive(Debug)]
 struct PendingGet {
     key: Key,
     state: Arc<TableState>,
     waits: Waits,
+    /// Its miss was counted.
     missed: bool,
-    /// A copy that may be shown when all batches up to its mark are applied, and its debt is paid:
-    /// reading again might meet the next batch, and so on for ever.
+    /// A copy that may be shown once all batches up to its mark are applied and its debt is paid.
+    /// It is kept because reading again might meet the next batch, and so on forever.
     copied: Option<(Copied, Vec<u8>)>,
     debt: Debt,
+    /// The answer of the helper, once the helper has taken over.
     helped: Option<Arc<Answer<Option<Vec<u8>>>>>,
 }
 
-/// The first attempt of a get: what is in memory costs neither a count of references nor a copy of
-/// the key.
+/// Makes the first attempt of a get. A value in memory costs neither a reference count nor a copy
+/// of the key.
 fn begin<T>(
     table: &Table,
     key: &[u8],
@@ -62,7 +65,7 @@ fn begin<T>(
             return Begun::Ended(Some(Ok(end(found, out))));
         }
         Err(Unfinished::Error(error)) => return Begun::Ended(Some(Err(error))),
-        // It is read again first: what is waited for then is that of the copy that is kept.
+        // The key is read again first: the wait must be that of the copy that is kept.
         Err(Unfinished::Wait(WaitReason::Durable(_))) => WaitReason::Restart(Restart::Conflict),
         Err(Unfinished::Wait(reason)) => reason,
     };
@@ -80,6 +83,7 @@ fn begin<T>(
     })
 }
 
+/// Copies the value of `key`. On a fault it requests the further pages that the read needs.
 fn look_up(
     engine: &Engine,
     state: &TableState,
@@ -92,7 +96,7 @@ fn look_up(
             .look_up(state, key, reader, out)
             .inspect_err(|unfinished| {
                 engine.count_miss(unfinished, missed);
-                // The first one is the one that is waited for.
+                // The caller waits for the first one.
                 for page in reader.wanted.drain(..).skip(1) {
                     engine.reads.request(page);
                 }
@@ -101,7 +105,7 @@ fn look_up(
 }
 
 impl PendingGet {
-    /// Goes on; `out` holds the value when it is found.
+    /// Continues; `out` holds the value if it is found.
     fn poll(&mut self, waker: &Waker, out: &mut Vec<u8>) -> Poll<Result<bool>> {
         if self.helped.is_none() {
             let error = self.waits.failure(self.key.engine());
@@ -136,6 +140,7 @@ impl PendingGet {
         })
     }
 
+    /// Makes one more attempt, of what is not done yet.
     fn attempt(&mut self, out: &mut Vec<u8>) -> Step<bool> {
         let engine = self.key.engine();
         if self.copied.is_none() {
@@ -153,6 +158,7 @@ impl PendingGet {
         Ok(copied.found)
     }
 
+    /// Hands the get to the helper.
     fn ask_for_help(&mut self) {
         let (state, begun) = (self.state.clone(), SoFar::with_miss(self.missed));
         let key = Key::new(self.key.engine(), self.key.bytes());
@@ -167,8 +173,10 @@ impl PendingGet {
 }
 
 impl<T> Begun<T> {
+    /// Continues the get; `end` turns what was found into the result.
+    ///
     /// # Panics
-    /// When it was polled to its end before.
+    /// If it is polled again after it has ended.
     fn poll(
         &mut self,
         waker: &Waker,
@@ -188,6 +196,7 @@ impl<T> Begun<T> {
     }
 }
 
+/// Takes the value out of the buffer.
 fn owned(found: bool, value: &mut Vec<u8>) -> Option<Vec<u8>> {
     found.then(|| std::mem::take(value))
 }
@@ -228,7 +237,7 @@ impl Future for GetIntoAsync<'_> {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct GetWithAsync<R, F> {
     get: Begun<Option<R>>,
-    /// Until it is called.
+    /// None once it was called.
     f: Option<F>,
 }
 
@@ -241,7 +250,7 @@ impl<R, F> std::fmt::Debug for GetWithAsync<R, F> {
 // Nothing in it is pinned.
 impl<R, F> Unpin for GetWithAsync<R, F> {}
 
-/// Shows the value of a get that has ended to the user's closure.
+/// Calls the user's closure with the value of a get that has ended.
 fn show<R, F: FnOnce(&[u8]) -> R>(f: &mut Option<F>, found: bool, value: &[u8]) -> Option<R> {
     let f = f.take().filter(|_| found)?;
     Some(f(value))
@@ -257,11 +266,11 @@ impl<R, F: FnOnce(&[u8]) -> R> Future for GetWithAsync<R, F> {
 }
 
 impl Table {
-    /// The value of `key`, if it exists. The first attempt is made in this call: a value in memory
-    /// is copied here, and the future only hands it out. Never blocks.
+    /// Reads the value of `key`, if it exists. The first attempt is made in this call: a value in
+    /// memory is copied here, and the future only hands it out. Never blocks.
     ///
     /// # Errors
-    /// As [`Table::get_into`]; [`crate::Error::Closed`] when a page is missing and the store is
+    /// As [`Table::get_into`]; [`crate::Error::Closed`] if a page is missing and the store is
     /// closed.
     pub fn get_async(&self, key: &[u8]) -> GetAsync {
         GetAsync {

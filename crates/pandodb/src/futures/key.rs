@@ -2,7 +2,7 @@
 
 use crate::engine::Shared;
 
-/// Longest key that lies in the future itself.
+/// Longest key that is stored in the future itself.
 const INLINE_BYTES: usize = 32;
 /// An owned copy of a key.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ enum Bytes {
 }
 
 impl Key {
+    /// Copies a key. A long one goes to a buffer of the engine's pool, which gets it back on drop.
     pub(super) fn new(engine: &Shared, key: &[u8]) -> Self {
         let bytes = if key.len() <= INLINE_BYTES {
             let mut bytes = [0; INLINE_BYTES];
@@ -35,6 +36,7 @@ impl Key {
         }
     }
 
+    /// The engine that the key's operation works on.
     pub(super) fn engine(&self) -> &Shared {
         &self.engine
     }

@@ -1,16 +1,16 @@
 //! Reads and writes as futures, for any executor (decision 012).
 //!
 //! A future *is* its pending operation: there is no table of operations, nothing is boxed, and a
-//! get allocates nothing. Between two polls it holds no page, no frame, no lock and no reservation,
-//! only its key and handles of the store: ten thousand futures that are polled once and forgotten
-//! cost nobody anything but their own memory. What a future waits for is done by engine threads,
-//! which wake it: the thread that polled it may sleep, block or end meanwhile. A future may be
-//! dropped at any time, and may outlive table and [`crate::Db`]; once the store is closed it ends
-//! with [`crate::Error::Closed`], if it needs what is not in memory.
+//! get allocates nothing. Between two polls it holds no page, frame, lock or reservation, only its
+//! key and handles of the store: ten thousand futures that are polled once and forgotten cost
+//! nothing but their own memory. Engine threads do the work that a future waits for, and wake it:
+//! the thread that polled it may sleep, block or end in the meantime. A future may be dropped at
+//! any time, and may outlive its table and [`crate::Db`]; once the store is closed, a future that
+//! needs what is not in memory ends with [`crate::Error::Closed`].
 //!
-//! An operation whose pages leave again and again before it is polled goes to the helper, an
-//! engine thread that runs it as a blocking one, with a pin share: so it ends, and
-//! no future ever keeps such a share.
+//! An operation whose pages are evicted again and again before it is polled is handed to the
+//! helper, an engine thread that runs it as a blocking one, with a pin share. So every operation
+//! ends, and no future ever keeps a pin share.
 
 mod get;
 mod key;
@@ -28,17 +28,17 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::wait::reason::WaitReason;
 
-/// Faults of one operation after which the helper takes it over.
+/// After this many faults of one operation, the helper takes it over.
 const FAULTS_MAX: u32 = 16;
-/// Attempts in one poll, before others get their turn.
+/// Attempts in one poll, before other tasks get their turn.
 const TURNS_MAX: u32 = 64;
 
-/// What a future waits for, and how often it has.
+/// What a future waits for, and how often it has faulted.
 #[derive(Debug, Default)]
 struct Waits {
-    /// Why the last attempt stopped; nobody was told yet.
+    /// Why the last attempt stopped, if its wake-up is not arranged yet.
     reason: Option<WaitReason>,
-    /// The page that was asked for, and how many reads had failed before.
+    /// The page that the future waits for, and the number of failed reads before it was asked for.
     awaited: Option<(PageId, u64)>,
     faults: u32,
 }
@@ -46,22 +46,22 @@ struct Waits {
 /// What a future does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// Another attempt.
+    /// Make another attempt.
     Try,
-    /// Nothing: it will be woken.
+    /// Return: the future will be woken.
     Wait,
-    /// It leaves the rest to the helper.
+    /// Leave the rest to the helper.
     AskForHelp,
 }
 
 impl Waits {
-    /// The error of the read that the future waited for.
+    /// Returns the error of the read that the future waited for, if it failed.
     fn failure(&mut self, engine: &Engine) -> Option<Error> {
         let (page, before) = self.awaited.take()?;
         engine.store.failed_reads.since(page, before)
     }
 
-    /// Arranges the wake-up for the last reason, if there was one. Never blocks.
+    /// Arranges the wake-up for the last reason, if there is one. Never blocks.
     fn arrange(&mut self, engine: &Engine, waker: &Waker) -> Result<Next> {
         let Some(reason) = self.reason.take() else {
             return Ok(Next::Try);

@@ -1,5 +1,5 @@
-//! Commits as futures. Nothing is written before the first poll; what was committed stays, also
-//! if the future is dropped before its commit is durable.
+//! Commits as futures. Nothing is written before the first poll; what was committed stays, even if
+//! the future is dropped before the commit is durable.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,18 +28,19 @@ use crate::writes::set::WriteSet;
 struct Work {
     set: WriteSet,
     scratch: CommitScratch,
-    /// A key to be deleted if it exists.
+    /// A key to be deleted if it exists; `set` then follows from the look at it.
     look: Option<(Arc<TableState>, Key)>,
-    /// `set` is what follows from the look at the key.
+    /// The key was found, and `set` has the delete.
     looked: bool,
 }
 
 /// How a batch ended.
 #[derive(Debug, Clone, Copy)]
 struct End {
-    /// What is waited for in the log, if that is asked for: the batch, or what it has read.
+    /// The LSN to wait for in the log, if the caller wants that: of the batch, or of what it has
+    /// read.
     lsn: Option<Lsn>,
-    /// The key of a delete existed.
+    /// The key of the delete existed.
     existed: bool,
 }
 
@@ -51,8 +52,8 @@ impl Work {
         }
     }
 
-    /// One attempt; `lent` as in [`Engine::try_commit`]. `None`: something came between, and
-    /// another one makes sense at once.
+    /// Makes one attempt; `lent` as in [`Engine::try_commit`]. Returns `None` if something has
+    /// changed in between: another attempt makes sense at once.
     fn step(&mut self, engine: &Engine, lent: Option<u64>) -> Step<Option<End>> {
         if let Some((state, key)) = &self.look
             && !self.looked
@@ -83,7 +84,7 @@ impl Work {
         }
     }
 
-    /// All of it. Blocks.
+    /// Runs it to its end. Blocks.
     fn run(mut self, engine: &Engine) -> Result<End> {
         loop {
             let end = engine.block(|blocked| {
@@ -101,13 +102,15 @@ impl Work {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "an operation is one of these: a box would only be one allocation more"
+    reason = "an operation has one of these: a box would only add an allocation"
 )]
+/// Phases of a pending write, in order: either [`Phase::Commit`] alone or the helper commits.
 #[derive(Debug)]
 enum Phase {
     Commit(Work),
+    /// The helper has it.
     Helped(Arc<Answer<End>>),
-    /// Committed; the answer waits for the log.
+    /// Committed; the future waits for the log.
     Durable(End),
     Ended,
 }
@@ -117,6 +120,7 @@ struct PendingWrite {
     engine: Shared,
     phase: Phase,
     waits: Waits,
+    /// The future ends when the commit is durable, and not before.
     durable: bool,
 }
 
@@ -132,7 +136,7 @@ impl PendingWrite {
         }
     }
 
-    /// True if a key existed.
+    /// Returns true if the key of a delete existed.
     fn poll(&mut self, waker: &Waker) -> Poll<Result<bool>> {
         let result = self.poll_phases(waker);
         if result.is_ready() {
@@ -141,6 +145,7 @@ impl PendingWrite {
         result
     }
 
+    /// As [`PendingWrite::poll`], for as many phases as end now.
     fn poll_phases(&mut self, waker: &Waker) -> Poll<Result<bool>> {
         if let Some(error) = self.waits.failure(&self.engine) {
             return Poll::Ready(Err(error));
@@ -153,7 +158,7 @@ impl PendingWrite {
                         .first_longer(self.engine.plain_bytes_max())
                         .is_some();
                     let next = match is_long {
-                        // Chunks are written before the commit, which blocks.
+                        // Its chunks have to be written before the commit, and writing them blocks.
                         true => Next::AskForHelp,
                         false => self.waits.arrange(&self.engine, waker)?,
                     };
@@ -236,9 +241,9 @@ impl Future for DeleteAsync {
 }
 
 impl Db {
-    /// Commits a batch as [`Db::write`] does, and ends when it is as durable as asked. Dropped
-    /// before its end, it has happened as a whole or not at all. Never blocks, but for pages of
-    /// the change itself once the batch is in the log.
+    /// Commits a batch as [`Db::write`] does, and ends when it is as durable as asked. If the
+    /// future is dropped before its end, the batch has happened as a whole or not at all. Never
+    /// blocks, except for pages of the change itself once the batch is in the log.
     ///
     /// # Errors
     /// As [`Db::write`].

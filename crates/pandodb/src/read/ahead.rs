@@ -1,15 +1,15 @@
-//! Read-ahead of scans: the leaves that come next are asked for while the scan uses this one.
+//! Read-ahead of scans: the next leaves are requested while the scan uses this one.
 //!
-//! A scan that faults on two leaves in a row asks for the next two, then for more and more, up to a
-//! bound; it asks again when half of them are used. It stops where all that it looks at is in
-//! memory, so a cached scan does none of this. Read requests whose reads have not begun when the
-//! scan ends are dropped. It looks no further than the parent of the leaf, and not behind the
-//! scan's end.
+//! A scan that faults on two leaves in a row requests the next two, then more and more, up to a
+//! bound; it requests more when half of them are used. It stops when all leaves that it checks are
+//! in memory, so a cached scan does none of this. When the scan ends, its read requests are dropped
+//! unless their reads have begun. Read-ahead looks neither beyond the parent of the leaf, nor
+//! beyond the end of the scan.
 //!
-//! A scan that overtakes the read thread comes to leaves whose reads have not begun, and reads them
-//! itself. Then all its read requests are dropped, and it begins anew: they would be served when
-//! the scan has long passed, and what it left has made room for others, whom the reads would drive
-//! out.
+//! A scan that overtakes the read thread reaches leaves whose reads have not begun, and reads them
+//! itself. Then all its read requests are dropped, and read-ahead starts anew: they would be served
+//! long after the scan has passed, and would evict pages of others from the frames that the scan
+//! has released.
 
 use std::ops::Bound;
 
@@ -20,41 +20,45 @@ use crate::engine::Engine;
 use crate::state::read_requests::ScanTicket;
 use crate::tables::state::TableState;
 
-/// Leaves that are asked for first.
+/// Number of leaves that are requested first.
 const WINDOW_MIN: usize = 2;
-/// Most leaves that are asked for and not used yet.
+/// Most leaves that are requested and not used yet.
 const WINDOW_MAX: usize = 32;
 
 /// The read-ahead of one end of an iterator.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// Leaves to be ahead; 0 while there is no need.
+    /// Number of leaves to be requested ahead; 0 while there is no need.
     window: usize,
-    /// Leaves that were asked for and not reached yet.
+    /// Leaves that were requested and not reached yet.
     asked: usize,
-    /// The leaf before was the scan's, too.
+    /// The scan has used the previous leaf, too.
     is_under_way: bool,
+    /// Names the scan in its read requests.
     scan: Option<ScanTicket>,
+    /// Working memory.
     pages: Vec<PageId>,
 }
 
-/// Where a scan is.
+/// Position of a scan: its table, the bounds of what is left, and its direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position<'a> {
     pub(crate) state: &'a TableState,
+    /// Where the scan continues.
     pub(crate) from: &'a Bound<Vec<u8>>,
+    /// Where it ends.
     pub(crate) until: &'a Bound<Vec<u8>>,
     pub(crate) direction: Direction,
 }
 
 impl ReadAhead {
-    /// The page that comes next is missing, and about to be read; or its read has not ended.
+    /// The scan's next page is missing and about to be read, or its read has not ended.
     pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
         if self.asked > 0 && engine.store.pool.is_on_disk(page) {
             self.drop_requests(engine);
         } else if self.is_under_way && self.asked == 0 {
             self.grow(engine, at);
-            // The leaf itself will be taken off.
+            // [`ReadAhead::loaded`] will subtract the leaf itself.
             self.asked += 1;
         }
     }
@@ -68,6 +72,7 @@ impl ReadAhead {
         }
     }
 
+    /// Requests further leaves, with a window twice as large.
     fn grow(&mut self, engine: &Engine, at: Position<'_>) {
         let most = WINDOW_MAX
             .min(engine.store.pool.frames() / 16)
@@ -84,11 +89,12 @@ impl ReadAhead {
             most: self.window.saturating_sub(self.asked),
         };
         self.pages.clear();
-        // A parent that is missing, too, ends the look: the scan itself is going to read it.
+        // A parent that is missing as well ends the look: the scan itself will read it.
         let looked = tree.try_list_ahead(&engine.store.pool, ahead, &mut self.pages);
         let looked = looked.unwrap_or(0);
         if self.pages.is_empty() {
-            // All in memory; or the end of the parent, behind which it goes on as it was.
+            // All are in memory; or, if it looked at none, this is the end of the parent, and
+            // beyond it the scan continues with the same window.
             if looked > 0 {
                 self.window = 0;
             }
@@ -101,11 +107,12 @@ impl ReadAhead {
         self.asked += looked;
     }
 
-    /// The scan has ended.
+    /// The scan has ended: drops its read requests.
     pub(crate) fn end(&mut self, engine: &Engine) {
         self.drop_requests(engine);
     }
 
+    /// Drops the read requests whose reads have not begun, and closes the window.
     fn drop_requests(&mut self, engine: &Engine) {
         if let Some(scan) = self.scan.take() {
             engine.reads.end_scan(scan);

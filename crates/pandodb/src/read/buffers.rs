@@ -1,4 +1,4 @@
-//! Buffers of reads, kept by the thread from one call to the next.
+//! Buffers of reads, which the thread keeps from one call to the next.
 
 use std::cell::RefCell;
 
@@ -9,18 +9,18 @@ use crate::read::point::LendReader;
 thread_local! {
     /// Buffers of point reads of this thread.
     static READ: RefCell<ReadBuffers> = RefCell::default();
-    /// Where gets of futures copy values to.
+    /// Buffer into which gets of futures copy values.
     static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// For a read with a closure.
+/// Buffers for a read that shows its value to a closure.
 #[derive(Default)]
 pub(crate) struct ReadBuffers {
     pub(crate) reader: ValueReader,
     pub(crate) value: Vec<u8>,
 }
 
-/// Lends the reader of this thread; never from within itself.
+/// Lends the reader of this thread; a new one if the call is nested.
 pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
     READ.with(|cell| match cell.try_borrow_mut() {
         Ok(mut buffers) => f(&mut buffers.reader),
@@ -29,7 +29,7 @@ pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
     })
 }
 
-/// [`with_reader`].
+/// Lends by [`with_reader`].
 pub(crate) struct OfThread;
 
 impl LendReader for OfThread {
@@ -38,7 +38,7 @@ impl LendReader for OfThread {
     }
 }
 
-/// Lends a buffer of this thread; another one from within itself.
+/// Lends a buffer of this thread; another one if the call is nested.
 pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut value = VALUE.take();
     let result = f(&mut value);
@@ -46,7 +46,7 @@ pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     result
 }
 
-/// Lends the read buffers of this thread; None from within itself.
+/// Lends the read buffers of this thread; None if the call is nested.
 pub(crate) fn with_buffers<R>(f: impl FnOnce(Option<&mut ReadBuffers>) -> R) -> R {
     READ.with(|cell| match cell.try_borrow_mut() {
         Ok(mut buffers) => f(Some(&mut buffers)),

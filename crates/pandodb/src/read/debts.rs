@@ -1,5 +1,5 @@
-//! Whether what was read may be shown: the marks of its leaf against the bounds of the core, and
-//! against the log where these do not suffice (decision 005).
+//! Whether what was read may be shown: compares the marks of its leaf with the bounds of the core,
+//! and with the log where the bounds do not suffice (decision 005, decision 060).
 
 use pando_format::{Lsn, TreeId};
 use pando_pool::Marks;
@@ -12,7 +12,8 @@ use crate::state::read_bounds::Debt;
 use crate::wait::reason::{Step, WaitReason};
 
 impl Engine {
-    /// Whether a commit is waited for in the log: `asked` is what its caller wants.
+    /// Returns whether a commit is acknowledged once it is durable, or at once; `asked` is what its
+    /// caller wants.
     pub(crate) fn acknowledge(&self, asked: Option<Durability>) -> Acknowledge {
         match asked.unwrap_or_else(|| self.read_bounds.durability()) {
             Durability::Durable => Acknowledge::WhenDurable,
@@ -20,11 +21,11 @@ impl Engine {
         }
     }
 
-    /// Goes on once all batches up to `mark` are applied.
+    /// Succeeds once all batches up to `mark` are applied.
     #[inline]
     pub(crate) fn check_mark(&self, mark: Lsn) -> Step<()> {
-        // Reads that come after this one find the whole batch. A copy that is too old only leads to
-        // a look at the original.
+        // Later reads find the whole batch as well. A bound that is too old only leads to a look at
+        // the log.
         if mark > self.read_bounds.applied() {
             let applied = self.log.applied();
             self.read_bounds.raise_applied(applied);
@@ -35,16 +36,16 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`Engine::check_mark`], of a leaf with `marks`; and the debt of what was copied from it:
-    /// of the value of `key`, or of all of it.
+    /// As [`Engine::check_mark`], for a leaf with `marks`. Returns the debt of what was copied from
+    /// the leaf: the value of `key`, or all of the leaf.
     #[inline]
     pub(crate) fn check_marks(&self, marks: Marks, key: Option<(TreeId, &[u8])>) -> Step<Debt> {
         self.check_mark(marks.multi_lsn)?;
         Ok(self.debt(marks.lsn, key))
     }
 
-    /// The debt of what was copied from a leaf that was last changed at `lsn_max`, once its mark is
-    /// applied.
+    /// Returns the debt of what was copied from a leaf that was last changed at `lsn_max`, and
+    /// whose mark is applied. `key` as in [`Engine::check_marks`].
     #[inline]
     pub(crate) fn debt(&self, lsn_max: Lsn, key: Option<(TreeId, &[u8])>) -> Debt {
         if self.read_bounds.is_settled(lsn_max) {
@@ -53,6 +54,8 @@ impl Engine {
         self.look_for_debt(lsn_max, key)
     }
 
+    /// As [`Engine::debt`], for an LSN above the bound of the core: asks the log, and renews the
+    /// bound.
     #[cold]
     fn look_for_debt(&self, lsn_max: Lsn, key: Option<(TreeId, &[u8])>) -> Debt {
         if !self.read_bounds.waits_for_commits() {
@@ -71,7 +74,7 @@ impl Engine {
     /// Blocks until what owes `debt` may be shown.
     ///
     /// # Errors
-    /// When the log has failed: what was read may be lost.
+    /// If the log has failed: what was read may be lost.
     #[inline]
     pub(crate) fn pay(&self, debt: Debt) -> Result<()> {
         match debt.lsn() {

@@ -1,8 +1,8 @@
-//! Fetchers that are lent to blocking calls, for as long as reads are in flight.
+//! Fetchers that are lent to blocking calls while they have reads in flight.
 //!
-//! Their number is bounded; who finds none waits for one. Whoever has borrowed a fetcher waits for
-//! nothing but its own reads, runs no code of the user, and gives it back empty, whatever happens:
-//! so a fetcher is never long away, and nobody waits for it in a circle.
+//! Their number is bounded, and a call that finds none waits for one. A call that has borrowed a
+//! fetcher waits for nothing but its own reads, runs no code of the user, and gives the fetcher
+//! back empty, whatever happens: so no fetcher is away for long, and there is no circular wait.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::pages::fetcher::{Fetcher, Started};
 use crate::pages::store::Store;
 
-/// A fetcher on loan; given back, empty, on drop.
+/// A borrowed fetcher; given back, empty, on drop.
 #[derive(Debug)]
 pub(crate) struct Borrowed<'a> {
     engine: &'a Engine,
@@ -23,7 +23,7 @@ pub(crate) struct Borrowed<'a> {
 }
 
 impl Engine {
-    /// Most reads in flight of one fetcher: an eighth of the frames is left to its claims.
+    /// Most reads in flight of one fetcher: it claims at most an eighth of the frames.
     pub(crate) fn fetch_depth(&self) -> usize {
         let share = self.store.pool.frames() / 8;
         self.options.queue_depth.min(share).max(1)
@@ -32,7 +32,7 @@ impl Engine {
     /// Borrows a fetcher. Blocks while all are lent.
     ///
     /// # Errors
-    /// When the device gives no channel.
+    /// If the device gives no channel.
     pub(crate) fn borrow_fetcher(&self) -> Result<Borrowed<'_>> {
         let make = || Fetcher::new(&self.store, ChannelOptions::new(self.fetch_depth()));
         let fetcher = self.fetchers.take(make)?;
@@ -42,12 +42,12 @@ impl Engine {
         })
     }
 
-    /// Reads pages that an operation is going to need, at the same time. Those that find no free
-    /// frame are left out, and all of them when there is no channel: whoever needs a page reads it
-    /// by itself. Blocks.
+    /// Reads pages that an operation will need, at the same time. Pages that find no free frame are
+    /// left out, and all pages if there is no channel: whoever needs such a page reads it by
+    /// itself. Blocks.
     ///
     /// # Errors
-    /// The first read that failed.
+    /// That of the first read that failed.
     pub(crate) fn fetch_many(&self, pages: &[PageId]) -> Result<()> {
         let Ok(mut fetcher) = self.borrow_fetcher() else {
             return Ok(());

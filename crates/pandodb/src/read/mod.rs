@@ -1,14 +1,14 @@
-//! Reads that outlive the call that asked for them: read requests, and the engine thread that
-//! serves them.
+//! Point reads and read-ahead, and reads that outlive the call that asked for them: read requests,
+//! and the engine thread that serves them (decision 012).
 //!
-//! A future or a scan that misses a page leaves a read request and goes on, or away. The read
-//! thread owns a fetcher; it starts the reads of read requests, takes the completions and wakes
-//! those who wait for the pages. So nobody depends on the one who asked: it may sleep for an hour,
-//! block or end. A read request holds nothing but its place in the queue; the claim of a page
-//! begins when its read does, and ends with it.
+//! A future or a scan that misses a page leaves a read request, and continues or goes away. The
+//! read thread owns a fetcher: it starts the reads of read requests, takes their completions, and
+//! wakes those that wait for the pages. So nothing depends on whoever asked, which may sleep for an
+//! hour, block or end. A read request occupies nothing but its place in the queue; the page is
+//! claimed when its read begins, and released when the read ends.
 //!
-//! Every read request ends with a wake of those who wait for the page, also when the page came by
-//! another way, when it cannot be read, and when the store is closed.
+//! Every read request ends with a wake-up of those that wait for the page, even if the page was
+//! loaded by somebody else, if it cannot be read, or if the store is closed.
 
 pub(crate) mod ahead;
 pub(crate) mod buffers;

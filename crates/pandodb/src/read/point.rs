@@ -1,4 +1,4 @@
-//! Point reads: of what is in memory, and on from there.
+//! Point reads: a fast path for values in memory, and the slow path that continues from there.
 
 use pando_format::TreeId;
 use pando_pool::{Attempt, Marks, Restart};
@@ -16,8 +16,9 @@ use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Stamp, StripeUse};
 
 impl Engine {
-    /// One attempt at a point read. What it finds is linearizable: a leaf that carries the mark of
-    /// a batch is returned once all batches up to the mark are applied.
+    /// Makes one attempt at a point read. The result is linearizable: a value from a leaf that
+    /// carries the mark of a batch is returned only once all batches up to the mark are applied
+    /// (decision 005). It may be shown once the debt is paid (decision 060). Never blocks.
     #[inline]
     pub(crate) fn try_get(
         &self,
@@ -32,7 +33,8 @@ impl Engine {
         Ok((copied.found, debt))
     }
 
-    /// Copies the value of `key`, and says what must come before the copy may be shown.
+    /// Copies the value of `key`, and returns what must come before the copy may be shown. Fails
+    /// with [`WaitReason::Chunks`] for a value in chunks.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -55,14 +57,14 @@ impl Engine {
         Ok(Copied::of(tree.id, &lookup))
     }
 
-    /// The debt of a copy of the value of `key`, once its mark is applied.
+    /// Returns the debt of a copy of the value of `key`, once its mark is applied.
     #[inline]
     pub(crate) fn check_copied(&self, copied: Copied, key: &[u8]) -> Step<Debt> {
         self.check_marks(copied.marks, Some((copied.tree, key)))
     }
 
-    /// As [`Engine::look_up`], of up to [`GROUP_MAX`] keys of one tree at once: values are appended
-    /// to `values`.
+    /// As [`Engine::look_up`], for up to [`GROUP_MAX`] keys of one tree at once: values are
+    /// appended to `values`.
     pub(crate) fn look_up_group(
         &self,
         table: &TableState,
@@ -88,7 +90,7 @@ impl Engine {
         self.store.statistics.tick(Ticker::Gets, 1);
     }
 
-    /// Counts a get with its first fault; `missed` is its own.
+    /// Counts the miss of a get at its first fault; `missed` belongs to the get.
     pub(crate) fn count_miss(&self, unfinished: &Unfinished, missed: &mut bool) {
         if !*missed
             && matches!(
@@ -101,11 +103,11 @@ impl Engine {
         }
     }
 
-    /// Reads `key` into `out`, if all of it is in memory and nothing is in the way: what most gets
-    /// are, with nothing that only others need.
+    /// Reads `key` into `out`, if all of it is in memory and nothing is in the way. This is the
+    /// path of most gets, without anything that only the others need.
     ///
     /// # Errors
-    /// Why it could not go on, if [`Engine::read_on`] need not find out again.
+    /// What it met, if that is worth handing to [`Engine::read_on`]; otherwise None.
     #[inline]
     pub(crate) fn read_cached(
         &self,
@@ -116,7 +118,7 @@ impl Engine {
         let tree = table.tree().ok_or(None)?;
         let looked_up = tree.try_get_short(&self.store.pool, key, out);
         if table.tree() != Some(tree) {
-            // Pages of a dropped tree say nothing.
+            // Pages of a dropped tree mean nothing.
             return Err(None);
         }
         let lookup = looked_up.map_err(Some)?.ok_or(None)?;
@@ -128,7 +130,7 @@ impl Engine {
         Ok(lookup.found)
     }
 
-    /// Reads `key` into `out`; true if it exists. Blocks. `lend` lends the thread's reader.
+    /// Reads `key` into `out`; returns true if it exists. Blocks. `lend` lends the thread's reader.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -146,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::read`], timed.
+    /// As [`Engine::read`], with its time measured.
     #[cold]
     fn read_timed(
         &self,
@@ -173,7 +175,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// As [`Engine::read`], for a read that may have begun.
+    /// As [`Engine::read`], for a read that has begun: `so_far` is what is known of it.
     #[cold]
     pub(crate) fn read_on(
         &self,
@@ -189,8 +191,8 @@ impl Engine {
         } = so_far;
         let mut copied = None;
         let found = self.block(|blocked| {
-            // What was copied is shown once its mark is applied, without reading again: a steady
-            // stream of batches cannot keep a reader waiting for ever.
+            // A copy is shown once its mark is applied, without reading again: otherwise a steady
+            // stream of batches could keep a reader waiting forever.
             let looked_up = match (copied, met.take()) {
                 (Some(copied), _) => Ok(copied),
                 (None, Some(restart)) => Err(restart.into()),
@@ -217,7 +219,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// The stamp of `key`, before it is read: what comes after it is noticed by the commit.
+    /// Returns the tree of `key`, and the stamp of its stripe from before it is read: the commit
+    /// notices whatever changes after that.
     #[inline]
     pub(crate) fn stamp_of(&self, state: &TableState, key: &[u8]) -> Step<(Tree, Stamp)> {
         let Some(tree) = state.tree() else {
@@ -230,8 +233,8 @@ impl Engine {
         }
     }
 
-    /// Reads `key` for a change that follows from it: `set` holds the stamp afterwards and nothing
-    /// else, so that its commit notices what comes between.
+    /// Reads `key` for a change that depends on its value. Afterwards `set` has the stamp and
+    /// nothing else, so that its commit notices changes in between.
     pub(crate) fn try_read_stamped(
         &self,
         state: &Arc<TableState>,
@@ -249,7 +252,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Looks for `key`, for a delete that follows from it; `set` as in
+    /// Checks whether `key` exists, for a delete that depends on it; `set` as in
     /// [`Engine::try_read_stamped`].
     pub(crate) fn try_contains_stamped(
         &self,
@@ -268,7 +271,7 @@ impl Engine {
         Ok(lookup.found)
     }
 
-    /// Tells who asks of a get that has ended.
+    /// Adds a get that has ended to the profile of this thread, if one is open.
     fn profile_get(&self, table: &TableState) {
         if !profile::is_open() {
             return;
@@ -281,12 +284,12 @@ impl Engine {
     }
 }
 
-/// A value was copied, or found not to be there.
+/// Result of copying a value, if there is one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copied {
     pub(crate) found: bool,
     pub(crate) tree: TreeId,
-    /// Those of its leaf.
+    /// Marks of its leaf.
     pub(crate) marks: Marks,
 }
 
@@ -304,17 +307,17 @@ impl Copied {
     }
 }
 
-/// What is known of a read that has begun.
+/// State of a read that has begun.
 #[derive(Debug)]
 pub(crate) struct SoFar {
-    /// Its miss was counted.
+    /// True if its miss was counted.
     missed: bool,
-    /// What it met last.
+    /// What it met last, not handled yet.
     met: Option<Restart>,
 }
 
 impl SoFar {
-    /// Nothing but whether its miss was counted.
+    /// Knows only whether the miss was counted.
     pub(crate) fn with_miss(missed: bool) -> Self {
         Self { missed, met: None }
     }
@@ -324,7 +327,7 @@ impl SoFar {
     }
 }
 
-/// Lends the thread's reader, to reads that need one.
+/// Lends the thread's reader to reads that turn out to need one.
 pub(crate) trait LendReader {
     fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R;
 }
@@ -335,8 +338,8 @@ impl LendReader for &mut ValueReader {
     }
 }
 
-/// The result of a step on the tree that `table` had, if it still has it: pages of a dropped tree
-/// may be gone, or others by now.
+/// Returns the result of a step on the tree that `table` had, if it still has it; otherwise a
+/// conflict, since pages of a dropped tree may be freed or reused by now.
 pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> Attempt<T> {
     if table.tree() == Some(tree) {
         result
@@ -345,6 +348,7 @@ pub(crate) fn on_tree<T>(table: &TableState, tree: Tree, result: Attempt<T>) -> 
     }
 }
 
+/// The error for a table without a tree.
 pub(crate) fn no_such_table(table: &TableState) -> Unfinished {
     Error::NoSuchTable {
         name: table.name.to_string(),

@@ -1,4 +1,5 @@
-//! Read requests of those who go away, errors for all who wait, and the end with reads in flight.
+//! Tests of read requests whose makers go away, of errors for all that wait, and of closing with
+//! reads in flight.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -94,9 +95,9 @@ fn ten_thousand_requests_on_a_small_pool_all_end_and_hold_nothing() {
     let mut waiting = Vec::new();
     for turn in 0..10_000 {
         let page = pages[turn % pages.len()];
-        // A waker of its own each time, as of a task of its own.
+        // A separate waker each time, as of a separate task.
         let own = Arc::new(Count(AtomicU64::new(0), Waker::from(count.clone())));
-        // A read request that is over when it is made may be woken all the same, by the read that
+        // If a read request is over when it is made, its waker may still be woken, by the read that
         // it met.
         if !db.engine().request_page(page, &own.clone().into()).unwrap() {
             waiting.push(own);
@@ -109,7 +110,7 @@ fn ten_thousand_requests_on_a_small_pool_all_end_and_hold_nothing() {
     }
     rest(&db);
     assert!(waiting.iter().all(|own| wakes(own) == 1), "woken once");
-    // And everybody else goes on.
+    // And everybody else continues.
     let table = db.existing_table("t").unwrap();
     assert_eq!(table.iter().count(), 2000);
 }
@@ -145,7 +146,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     let db = Db::open_device(options(), device.clone().into()).unwrap();
     fill(&db);
     let engine = db.engine();
-    // A leaf: the engine's threads look at roots of their own tables.
+    // A leaf: the engine's threads read the roots of their own tables.
     let page = *cold(&db).last().unwrap();
     // Read requests: one read fails for all.
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
@@ -179,7 +180,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
         }
     });
     count.wait_for(5);
-    // Other pages may be read, too: the maintenance thread looks at its table.
+    // Other pages may be read as well: the maintenance thread reads its table.
     assert_eq!(
         engine.store.failed_reads.count_of(page),
         1,
@@ -199,7 +200,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     engine.store.fetch(page).unwrap();
 }
 
-/// Keeps the thread that wakes it until it is opened.
+/// Blocks the thread that wakes it until it is opened.
 struct Door(AtomicU64);
 
 impl Door {
@@ -232,7 +233,7 @@ fn what_a_scan_has_passed_is_not_read_for_it_any_more() {
         let waker = Waker::from(door.clone());
         while db.engine().request_page(cold(&db)[0], &waker).unwrap() {}
         door.wait_until(Door::ENTERED);
-        // From here on the read thread does nothing.
+        // From here on the read thread is blocked.
         let before = count();
         let mut entries = table.iter();
         let entries = std::iter::from_fn(|| match backward {
@@ -240,7 +241,7 @@ fn what_a_scan_has_passed_is_not_read_for_it_any_more() {
             true => entries.next_back(),
         });
         assert_eq!(entries.count(), 2000);
-        // The read requests of the next scan are what the read thread finds, too.
+        // The read thread also finds the read requests of the next scan.
         let mut next = table.iter();
         next.nth(20).unwrap().unwrap();
         let by_itself = count() - before;

@@ -1,8 +1,9 @@
-//! The read thread: starts the reads of read requests, takes their completions, sleeps in between.
+//! The read thread: starts the reads of read requests, takes their completions, and sleeps in
+//! between.
 //!
-//! It sleeps in its channel while reads are in flight, and parks when there are none; the queue of
-//! read requests gets the waker that ends either. It runs no code of the user but wakers, waits for
-//! no frame, and never writes.
+//! It sleeps in its channel while reads are in flight, and parks otherwise; it registers the waker
+//! that ends either sleep with the queue of read requests. It runs no code of the user but wakers,
+//! never waits for a frame, and never writes.
 
 use pando_device::ChannelOptions;
 use pando_format::PageId;
@@ -14,7 +15,7 @@ use pando_sync::{park, thread, thread_waker};
 use crate::engine::Engine;
 use crate::pages::fetcher::{Fetcher, Started};
 
-/// A look for frames when nobody has said that there are some.
+/// How long it sleeps before it checks for free frames without having been woken.
 const FRAMES_PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
@@ -34,17 +35,18 @@ impl Engine {
     }
 }
 
-/// The read thread's own state.
+/// State of the read thread.
 struct ReadThread<'a> {
     engine: &'a Engine,
-    /// Made with the first read request.
+    /// Made for the first read request.
     fetcher: Option<Fetcher>,
-    /// A read request for which there was no frame.
+    /// A read request that found no free frame, or no room.
     waiting: Option<PageId>,
 }
 
 impl ReadThread<'_> {
-    /// Starts and takes what it can. False if there was nothing to do.
+    /// Takes completions and starts reads, as many as it can. Returns false if there was nothing to
+    /// do.
     fn turn(&mut self) -> bool {
         let mut done = self.reap() > 0;
         while self
@@ -66,12 +68,14 @@ impl ReadThread<'_> {
         done
     }
 
+    /// Takes the next read request that somebody may still need.
     fn pop(&self) -> Option<PageId> {
         let reads = &self.engine.reads;
         loop {
             let request = reads.requests.pop()?;
             reads.crowded.notify_all();
-            // Nobody waits for a read request of a scan: who needs the page asks for it again.
+            // The scan has ended, and nobody waits for its read requests: whoever needs the page
+            // makes a new one.
             if let Some(page) = reads.page_of(request) {
                 return Some(page);
             }
@@ -82,14 +86,16 @@ impl ReadThread<'_> {
         self.fetcher.as_ref().map_or(0, Fetcher::in_flight)
     }
 
+    /// Updates the count of busy reads.
     fn note(&self) {
         let busy = self.in_flight() + usize::from(self.waiting.is_some());
-        // Relaxed: for reports.
+        // Relaxed: for reports only.
         self.engine.reads.busy.store(busy, Ordering::Relaxed);
     }
 
+    /// Takes completions, and returns how many.
     fn reap(&mut self) -> usize {
-        // Publishing wakes those who wait; an error is on the board for them.
+        // Publishing wakes those that wait; they find an error on the board of failed reads.
         self.fetcher
             .as_mut()
             .map_or(0, |fetcher| fetcher.reap(&self.engine.store, |_, _, _| ()))
@@ -99,7 +105,8 @@ impl ReadThread<'_> {
         ChannelOptions::new(engine.fetch_depth())
     }
 
-    /// False if the read request has to wait for a frame, or for room.
+    /// Starts the read of a read request, or ends the request. Returns false if it has to wait for
+    /// a frame, or for room.
     fn start(&mut self, page: PageId) -> bool {
         let engine = self.engine;
         let fetcher = match &mut self.fetcher {
@@ -115,29 +122,29 @@ impl ReadThread<'_> {
             },
         };
         match fetcher.start(&engine.store, page) {
-            // The end of the read wakes.
+            // The end of the read wakes those that wait.
             Ok(Started::Reading(_) | Started::Loading) => {}
             Ok(Started::Done) => engine.store.end_request(page, None),
             Ok(Started::Refused(Restart::Conflict) | Started::Crowded) => return false,
             Ok(Started::Refused(_)) => match engine.store.check_poison() {
                 Ok(()) => return false,
-                // No dirty page is written any more: perhaps no frame comes free.
+                // Dirty pages are not written any longer, so perhaps no frame ever becomes free.
                 Err(error) => engine.store.end_request(page, Some(error)),
             },
-            // Posted, and all who wait were woken.
+            // The error is posted, and all that wait were woken.
             Err(_) => {}
         }
         true
     }
 
-    /// Sleeps until a completion, a read request, or a frame comes.
+    /// Sleeps until there is a completion, a read request, or a free frame.
     fn sleep(&mut self) {
         let engine = self.engine;
         let room = self
             .fetcher
             .as_ref()
             .is_none_or(|fetcher| fetcher.room() > 0);
-        // What ends the sleep: the waker of the channel while it has reads in flight.
+        // The waker that ends the sleep: that of the channel while it has reads in flight.
         let mut busy = self
             .fetcher
             .as_mut()
@@ -146,7 +153,7 @@ impl ReadThread<'_> {
             .as_mut()
             .map_or_else(thread_waker, |fetcher| fetcher.waker());
         let mut timeout = None;
-        // A read request for which there is no room does not have to wake anybody.
+        // Without room for another read, a read request need not wake the thread.
         let hears = room && self.waiting.is_none();
         let mut awake = hears && engine.reads.requests.register(&waker);
         if self.waiting.is_some() {
@@ -167,13 +174,14 @@ impl ReadThread<'_> {
         engine.reads.requests.forget_waiters();
     }
 
-    /// Ends what has begun; what has not is left to those who wait.
+    /// Ends the reads that have begun; for pages whose reads have not begun, it only wakes those
+    /// that wait.
     fn end(&mut self) {
         if let Some(fetcher) = &mut self.fetcher {
             fetcher.drain(&self.engine.store, |_, _, _| ());
         }
         // SeqCst: pairs with the fence at the end of a push. A read request that is not seen here
-        // was pushed by somebody who sees that the queue is closed.
+        // was pushed by somebody who then sees that the queue is closed.
         fence(Ordering::SeqCst);
         while let Some(page) = self.waiting.take().or_else(|| self.pop()) {
             self.engine.store.end_request(page, None);

@@ -1,5 +1,5 @@
-//! Putting values of any length, and changing a part of one: of a value in chunks only the chunks
-//! are written in which something changes.
+//! Puts of values of any length, and changes of a part of a value: of a value in chunks, only the
+//! chunks that change are written.
 
 use std::io::Read;
 
@@ -22,22 +22,24 @@ use crate::writes::stripes::Stamp;
 /// Bytes that are taken from a reader at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A value that is going to be changed.
+/// The current value of a key that is going to be changed.
 struct Old {
-    /// Its first bytes, if it lies in chunks.
+    /// Its head, if it is in chunks; otherwise empty.
     head: Vec<u8>,
     bytes: OldBytes,
+    /// Of the key, from before the value was read.
     stamp: Stamp,
 }
 
 impl Old {
+    /// Bytes of the whole value.
     fn len(&self) -> u64 {
         self.head.len() as u64 + self.bytes.len()
     }
 }
 
 impl Engine {
-    /// Opens `key` for a change. Blocks.
+    /// Opens the value of `key` for a change; a key without a value counts as an empty one. Blocks.
     fn old_value(&self, state: &TableState, key: &[u8]) -> Result<Old> {
         let mut reader = ValueReader::new();
         let mut value = Vec::new();
@@ -58,8 +60,8 @@ impl Engine {
         Ok(Old { head, bytes, stamp })
     }
 
-    /// Reads the whole value of `key`, which was found to lie in chunks, for a change that follows
-    /// from it: `set` gets the stamp. Blocks.
+    /// Reads the whole value of `key`, which was found to be in chunks, for a change that depends
+    /// on it: adds its stamp to `set`. Blocks.
     pub(crate) fn read_whole_stamped(
         &self,
         state: &TableState,
@@ -85,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Writes what is too long for pages to chunks, before step 1 of a commit. Blocks.
+    /// Writes values that are too long for pages to chunks, before step 1 of a commit. Blocks.
     pub(crate) fn spill(engine: &Shared, set: &mut WriteSet) -> Result<()> {
         let limit = engine.plain_bytes_max();
         while let Some(at) = set.first_longer(limit) {
@@ -105,9 +107,9 @@ impl Engine {
 }
 
 impl Batch {
-    /// Sets `key` to a value that was handed over before. Each value has one key, and a value that
-    /// keeps chunks of another is for the key that has them: the commit of a batch that gives it to
-    /// another one, or to another store, ends with [`Error::InvalidValue`].
+    /// Sets `key` to a value that was handed over before. A value can be put for one key only, and
+    /// a value that keeps chunks of an old one only for the key that has those. A commit of a batch
+    /// that puts it for another key, or into another store, fails with [`Error::InvalidValue`].
     pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) {
         let table = self.set.table(&table.state);
         self.set.write_large(table, key, value);
@@ -115,16 +117,16 @@ impl Batch {
 }
 
 impl Table {
-    /// Sets `key` to the next `bytes` bytes of `source`, of which a part at a time is in memory.
+    /// Sets `key` to the next `bytes` bytes of `source`; one piece of it is in memory at a time.
     /// Blocks.
     ///
     /// # Errors
-    /// As [`crate::Db::write`]; [`Error::InvalidValue`] when `source` fails or ends too early.
+    /// As [`crate::Db::write`]; [`Error::InvalidValue`] if `source` fails or ends too early.
     pub fn put_streamed(&self, key: &[u8], bytes: u64, source: impl Read) -> Result<()> {
         self.put_streamed_with(key, bytes, source, WriteOptions::default())
     }
 
-    /// As [`Table::put_streamed`], as durable as `options` say.
+    /// As [`Table::put_streamed`], as durable as `options` ask.
     ///
     /// # Errors
     /// As [`Table::put_streamed`].
@@ -157,8 +159,8 @@ impl Table {
         self.db.write(&mut batch, options)
     }
 
-    /// Overwrites the value of `key` from `offset` on; where it is shorter, it grows, with zeros in
-    /// between, and where there is none, one is made. Returns how long it is then. Atomic. Blocks.
+    /// Overwrites the value of `key` from `offset` on. A value that is too short grows, with zeros
+    /// in between; a missing one is made. Returns the new length. Atomic. Blocks.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
@@ -166,7 +168,7 @@ impl Table {
         self.edit(key, bytes, WriteOptions::default(), |_| offset)
     }
 
-    /// Appends to the value of `key`, or makes it. Returns how long it is then. Atomic. Blocks.
+    /// Appends to the value of `key`, or makes it. Returns the new length. Atomic. Blocks.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
@@ -174,7 +176,8 @@ impl Table {
         self.edit(key, bytes, WriteOptions::default(), |len| len)
     }
 
-    /// Overwrites the value from where `offset_of` its length says.
+    /// Overwrites the value from the offset that `offset_of` returns for its length. Returns the
+    /// new length.
     fn edit(
         &self,
         key: &[u8],
@@ -208,12 +211,13 @@ impl Table {
     }
 }
 
+/// A changed value.
 enum Changed {
     Value(Vec<u8>),
     Chunks(LargeValue),
 }
 
-/// The value of `len` bytes that `old` becomes with `bytes` at `offset`. Blocks.
+/// Makes the value of `len` bytes that `old` becomes with `bytes` at `offset`. Blocks.
 fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Result<Changed> {
     let Old {
         mut head,
@@ -233,7 +237,7 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
         })?;
         return Ok(Changed::Chunks(made));
     }
-    // What falls into the head is changed there.
+    // The bytes that fall into the head are changed there.
     let head_bytes = head.len() as u64;
     let in_head = head_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
     if in_head > 0 {
@@ -250,7 +254,7 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
     Ok(Changed::Chunks(made))
 }
 
-/// A value in chunks: `old`, with what `pour` writes, `bytes` bytes, at `offset`. Blocks.
+/// Makes a value in chunks: `old`, with the `bytes` bytes that `pour` writes at `offset`. Blocks.
 fn edited(
     engine: &Shared,
     old: &OldBytes,
@@ -274,17 +278,17 @@ fn edited(
     Ok(made)
 }
 
-/// Bytes that come into a value.
+/// The new bytes of a change.
 #[derive(Debug)]
 pub enum NewBytes {
     /// In memory.
     Bytes(Vec<u8>),
-    /// Handed over before; they are copied, and the value is dropped then.
+    /// A value that was handed over; its bytes are copied, and then it is dropped.
     Large(LargeValue),
 }
 
 impl NewBytes {
-    /// How many they are.
+    /// Number of bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -292,12 +296,12 @@ impl NewBytes {
         }
     }
 
-    /// True if there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes a value in chunks of `old` with these bytes at `offset`. Blocks.
+    /// Makes a value in chunks: `old`, with these bytes at `offset`. Blocks.
     pub(crate) fn put_into(
         self,
         engine: &Shared,

@@ -1,5 +1,5 @@
-//! Large values for event loops: every call returns at once. What reads, writes or syncs is done by
-//! an engine thread, one chunk at a time, and wakes whoever waits.
+//! Large values for event loops: no call blocks. An engine thread reads, writes and syncs, one
+//! chunk at a time, and wakes whoever waits.
 
 use std::ops::Range;
 use std::task::{Poll, Waker};
@@ -26,12 +26,12 @@ use crate::streams::writer::ValueWriter;
 use crate::writes::read_log::Played;
 use crate::writes::set::Own;
 
-/// What a key has.
+/// What a key was found to have.
 #[derive(Debug)]
 pub enum Opened {
     /// Nothing.
     Absent,
-    /// A value that lies in pages: it was copied.
+    /// A value in pages: it was copied.
     Value,
     /// A large value; its head was copied.
     Large(ValueStream),
@@ -56,7 +56,7 @@ impl Opened {
 }
 
 impl Table {
-    /// Reads `key` into `out`, as [`Table::try_get`] does, or opens it if it is a large value.
+    /// Reads `key` into `out`, as [`Table::try_get`] does, or opens its value if it is a large one.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -80,7 +80,8 @@ impl Table {
 }
 
 impl ValidatedBatch {
-    /// Reads `key` into `out`, as [`ValidatedBatch::get`] does, or opens it if it is a large value.
+    /// Reads `key` into `out`, as [`ValidatedBatch::get`] does, or opens its value if it is a large
+    /// one.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -138,7 +139,7 @@ impl ValidatedBatch {
     }
 }
 
-/// A value on its way in.
+/// A large value on its way in: its bytes are handed over piece by piece.
 #[derive(Debug)]
 pub struct ValueSink {
     engine: Shared,
@@ -148,10 +149,11 @@ pub struct ValueSink {
 #[derive(Debug)]
 enum SinkState {
     Open(ValueWriter),
-    /// A chunk is being written.
+    /// A chunk is being written, by the engine thread.
     Storing(Arc<Answer<ValueWriter>>),
+    /// The last chunk is written; the sync is under way.
     Finishing(Arc<Answer<LargeValue>>),
-    /// It has ended, or failed.
+    /// It has ended or failed.
     Ended,
 }
 
@@ -167,11 +169,11 @@ impl ValueSink {
         })
     }
 
-    /// Takes bytes of the value, as many as it can; none: `waker` is woken when there is room. More
-    /// bytes than were announced are not taken.
+    /// Takes bytes of the value, as many as it can, and returns how many. If it takes none, `waker`
+    /// is woken when there is room. It takes no more bytes than were announced.
     ///
     /// # Errors
-    /// As [`ValueWriter::write`]; the value is lost then.
+    /// As [`ValueWriter::write`]; then the value is lost.
     pub fn write(&mut self, bytes: &[u8], waker: &Waker) -> Result<usize> {
         let Poll::Ready(writer) = self.poll_open(waker)? else {
             return Ok(0);
@@ -184,7 +186,7 @@ impl ValueSink {
         Ok(count)
     }
 
-    /// Makes the value durable, once all its bytes were taken. `None`: `waker` is woken.
+    /// Makes the value durable, once all its bytes were taken. `None`: `waker` is woken when it is.
     ///
     /// # Errors
     /// As [`ValueWriter::finish`].
@@ -210,7 +212,7 @@ impl ValueSink {
         value.map(Some)
     }
 
-    /// The writer, if no chunk of it is being written.
+    /// Returns the writer, if no chunk of it is being written.
     fn poll_open(&mut self, waker: &Waker) -> Result<Poll<&mut ValueWriter>> {
         if let SinkState::Storing(answer) = &self.state {
             let Poll::Ready(writer) = answer.poll(waker) else {
@@ -227,7 +229,7 @@ impl ValueSink {
         }
     }
 
-    /// Has the chunk written that is whole.
+    /// Has a chunk that is full written by the engine thread.
     fn store_if_full(&mut self) {
         if !matches!(&self.state, SinkState::Open(writer) if writer.is_full()) {
             return;
@@ -253,13 +255,14 @@ pub struct ValueSource {
 #[derive(Debug)]
 enum SourceState {
     Idle(ValueStream),
+    /// A chunk is being read, by the engine thread.
     Loading(Arc<Answer<ValueStream>>),
     /// It has failed.
     Ended,
 }
 
 impl ValueSource {
-    /// The bytes of `stream` at `range`, which is cut to what is there.
+    /// Makes the source of the bytes of `stream` at `range`, which is cut to the bytes that exist.
     pub fn new(stream: ValueStream, range: Range<u64>) -> Self {
         let end = range.end.min(stream.len());
         Self {
@@ -269,12 +272,13 @@ impl ValueSource {
         }
     }
 
-    /// Bytes that are still to come.
+    /// Number of bytes still to come.
     pub fn left(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// The next bytes that are in memory; none, though there are more: `waker` is woken.
+    /// Returns the next bytes that are in memory. If it returns none although some are left,
+    /// `waker` is woken when there are.
     ///
     /// # Errors
     /// [`Error::CorruptPage`].
@@ -316,21 +320,22 @@ impl ValueSource {
         Ok(&piece[..piece.len().min(left)])
     }
 
-    /// `count` bytes of the last piece were used.
+    /// Consumes `count` bytes of the last piece.
     pub fn consume(&mut self, count: usize) {
         self.range.start += count as u64;
         assert!(self.range.start <= self.range.end, "only what was there");
     }
 }
 
-/// Tells values apart: equal for a value that has not changed.
+/// Identifies the content of a large value: equal fingerprints mean that it has not changed.
 #[derive(Debug, Clone)]
 pub struct Fingerprint(Identity);
 
+/// What a fingerprint compares.
 #[derive(Debug, Clone)]
 enum Identity {
     Stored(ChunkShape, Vec<ChunkRef>),
-    /// It lives as long as somebody compares: no other one gets its address.
+    /// The reference keeps it alive while somebody compares, so no other one gets its address.
     Handed(Arc<StagedBlob>),
 }
 
@@ -349,7 +354,7 @@ impl PartialEq for Fingerprint {
 impl Eq for Fingerprint {}
 
 impl ValueStream {
-    /// The fingerprint of a large value, its head left out.
+    /// Returns the fingerprint of a large value, without its head; None if it is not a large one.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         if let Some(staged) = self.handed() {
             return Some(Fingerprint(Identity::Handed(staged.clone())));
@@ -358,10 +363,10 @@ impl ValueStream {
         self.blob_ref().map(stored).map(Fingerprint)
     }
 
-    /// A large value of the same chunks behind another head, for the same key.
+    /// Makes a large value of the same chunks with another head, for the same key.
     ///
     /// # Errors
-    /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] when it is no large value.
+    /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] if this is no large value.
     pub fn with_head(&self, head: Vec<u8>) -> Result<LargeValue> {
         if let Some(staged) = self.handed() {
             let value = LargeValue {
@@ -387,15 +392,15 @@ impl ValueStream {
     }
 }
 
-/// A large value that is being made of an old value with other bytes in a part of it.
+/// A large value that is being made of an old value, with other bytes in a part of it.
 #[derive(Debug)]
 pub struct PendingEdit {
     answer: Arc<Answer<LargeValue>>,
 }
 
 impl PendingEdit {
-    /// Begins it: `bytes` come to `offset` of `old`, its head left out. What an old value in pages
-    /// is, is given by its bytes.
+    /// Begins it: `bytes` go to `offset` of `old`, which counts without its head. An old value in
+    /// pages is given by its bytes.
     pub fn new(db: &Db, old: EditOld, offset: u64, bytes: NewBytes) -> Self {
         let shared = db.engine().clone();
         let answer = db.engine().streams.ask(move |_| {
@@ -408,14 +413,14 @@ impl PendingEdit {
         Self { answer }
     }
 
-    /// The value, once: it keeps the chunks that stay by their places, so it is for the very value
-    /// that it was made of.
+    /// Returns the value, once. It refers to the unchanged chunks by their places in the old value,
+    /// so it can only be put while its key still has that value.
     pub fn poll(&self, waker: &Waker) -> Poll<Result<LargeValue>> {
         self.answer.poll(waker)
     }
 }
 
-/// What a part is changed of.
+/// The value of which a part is changed.
 #[derive(Debug)]
 pub enum EditOld {
     /// A value in pages, or none.

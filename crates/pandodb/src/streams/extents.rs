@@ -1,4 +1,4 @@
-//! Extents for chunks: so many free blocks in a row, waited for while that helps.
+//! Extents for chunks: runs of free blocks, for which the caller waits while that can help.
 
 use pando_format::Extent;
 
@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 use crate::pages::store::pause;
 use crate::wait::reason::{Step, WaitReason};
 
-/// Checkpoints that are waited for when the disk is full: the first makes room of what is retired,
-/// the second of what was freed meanwhile.
+/// How many checkpoints it waits for on a full disk: the first frees what is retired now, the
+/// second what garbage collection retires in the meantime.
 const CHECKPOINTS_MAX: u32 = 2;
 
-/// How long garbage is waited for on a full disk: a few tenths of a second.
+/// How many turns it waits for garbage collection on a full disk: a few tenths of a second.
 const GARBAGE_TURNS: u32 = 4096;
 
 impl Engine {
-    /// So many free blocks in a row. Blocks until there are.
+    /// Takes a run of `blocks` free blocks. Blocks until there is one.
     pub(crate) fn run_of_blocks(&self, blocks: u32) -> Result<Extent> {
         let mut checkpoints = 0;
         loop {
@@ -23,7 +23,7 @@ impl Engine {
                 Err(full @ Error::Full { .. }) if checkpoints < CHECKPOINTS_MAX => {
                     checkpoints += 1;
                     self.wait_for_garbage();
-                    // Other values are read and written by the same thread.
+                    // This thread also reads and writes other values.
                     if !self.checkpoint_if_room()? {
                         return Err(full);
                     }
@@ -33,8 +33,8 @@ impl Engine {
         }
     }
 
-    /// Lets the maintenance thread free what nobody reads, for a while: then it is retired, and the
-    /// next checkpoint gives it back.
+    /// Gives the maintenance thread some time to free what nobody reads: then it is retired, and
+    /// the next checkpoint makes it available.
     fn wait_for_garbage(&self) {
         let mut turns = 0;
         while self.store.registry.is_wanted()
@@ -45,6 +45,7 @@ impl Engine {
         }
     }
 
+    /// Makes one attempt to take a run of `blocks` free blocks.
     pub(crate) fn try_run_of_blocks(&self, blocks: u32) -> Step<Extent> {
         self.check_writable()?;
         match self

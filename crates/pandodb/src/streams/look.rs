@@ -1,5 +1,5 @@
-//! Opening a value for reading, whatever its length: what lies in pages is copied, what lies in
-//! chunks is registered for.
+//! Opens a value of any length for reading: a value in pages is copied, one in chunks is registered
+//! for (decision 052).
 
 use pando_format::chunks::BlobRef;
 use pando_tree::{Lookup, ValueReader};
@@ -15,18 +15,19 @@ use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::stripes::{Stamp, StripeUse};
 
-/// What a key has.
+/// What a key was found to have.
 #[derive(Debug)]
 pub(crate) enum Found {
     Nothing,
     /// The value was copied.
     Value,
-    /// A blob reference, and what keeps its chunks.
+    /// A blob reference, and the registration that keeps its chunks.
     Chunks(BlobRef, Registration),
 }
 
 impl Engine {
-    /// One attempt to open the value of `key`: `out` holds it if it lies in pages. Linearizable.
+    /// Makes one attempt to open the value of `key`: `out` holds it if it is in pages.
+    /// Linearizable. Never blocks.
     pub(crate) fn try_look(
         &self,
         table: &TableState,
@@ -43,7 +44,7 @@ impl Engine {
             };
             return Ok((found, debt));
         }
-        // Register, then look: from here on what the leaf names stays.
+        // Register, then look: from here on nothing that the leaf names is freed.
         let look = Registry::look(&self.store.registry, self.log.applied());
         let (second, copied) = self.look_at(table, key, reader, out)?;
         let debt = self.check_copied(copied, key)?;
@@ -59,6 +60,7 @@ impl Engine {
         Ok((found, debt))
     }
 
+    /// Looks `key` up; `out` holds the value, or the encoded blob reference of a value in chunks.
     fn look_at(
         &self,
         table: &TableState,
@@ -93,7 +95,7 @@ impl Engine {
         Ok((found, debt, stamp))
     }
 
-    /// Opens the value of `key`, which may be shown then. Blocks.
+    /// Opens the value of `key`, and pays its debt, so that it may be shown. Blocks.
     pub(crate) fn look(&self, table: &TableState, key: &[u8], out: &mut Vec<u8>) -> Result<Found> {
         let mut reader = ValueReader::new();
         let (found, debt) = self.block(|blocked| {
@@ -105,7 +107,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Reads the whole value of `key`, which was found to lie in chunks. Blocks.
+    /// Reads the whole value of `key`, which was found to be in chunks. Blocks.
     pub(crate) fn read_whole(
         &self,
         table: &TableState,

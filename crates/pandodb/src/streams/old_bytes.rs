@@ -1,4 +1,4 @@
-//! Where a value that is being changed takes its unchanged bytes from.
+//! The unchanged bytes of a value that is being changed.
 
 use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
@@ -8,14 +8,14 @@ use crate::blobs::staged::StagedBlob;
 use crate::error::Result;
 use crate::pages::store::Store;
 
-/// Where a value that is being changed takes its unchanged bytes from, its head left out.
+/// Where a value that is being changed takes its unchanged bytes from, its head excluded.
 #[derive(Debug)]
 pub(crate) enum OldBytes {
     /// A value in pages, or none.
     Value(Vec<u8>),
     Chunks(BlobRef, Registration),
-    /// A value that was handed over and that no leaf has yet: what it keeps of another one can
-    /// stay, what is new of it is copied.
+    /// A value that was handed over and that no leaf has yet: chunks that it keeps of another value
+    /// can stay, its new chunks have to be copied.
     Handed(
         Arc<StagedBlob>,
         #[expect(dead_code, reason = "it keeps the chunks")] Registration,
@@ -23,7 +23,7 @@ pub(crate) enum OldBytes {
 }
 
 impl OldBytes {
-    /// Bytes that it has.
+    /// Number of bytes, head excluded.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Value(value) => value.len() as u64,
@@ -32,7 +32,7 @@ impl OldBytes {
         }
     }
 
-    /// True if chunk `index` of `shape` can stay as it is.
+    /// Returns true if chunk `index` of a value of `shape` can stay as it is.
     pub(crate) fn has_chunk(&self, shape: ChunkShape, index: usize) -> bool {
         let old = match self {
             Self::Value(_) => return false,
@@ -43,7 +43,7 @@ impl OldBytes {
         old.chunk_bytes == shape.chunk_bytes && old.bytes_of(index) == shape.bytes_of(index)
     }
 
-    /// Chunk `index`, which can stay, and what keeps it.
+    /// Returns chunk `index`, which can stay, and the registration that keeps it.
     pub(crate) fn chunk(&self, index: usize) -> (ChunkRef, &Registration) {
         match self {
             Self::Chunks(blob, registration) => (blob.chunks[index], registration),
@@ -55,7 +55,7 @@ impl OldBytes {
         }
     }
 
-    /// Bytes of the chunks of a value in chunks.
+    /// Returns the chunk size of a value in chunks.
     pub(crate) fn chunk_bytes(&self) -> Option<u32> {
         match self {
             Self::Value(_) => None,
@@ -64,7 +64,8 @@ impl OldBytes {
         }
     }
 
-    /// Copies bytes from `offset` on, zeros behind the end. Blocks.
+    /// Copies bytes from `offset` on, and zeros beyond the end. Must not cross the end of a chunk.
+    /// Blocks.
     pub(crate) fn copy(&self, store: &Store, offset: u64, out: &mut [u8]) -> Result<()> {
         match self {
             Self::Value(value) => {

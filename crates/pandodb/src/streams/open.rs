@@ -1,4 +1,4 @@
-//! Opening values of any length, and making long ones.
+//! Opens values of any length, and begins long ones.
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -8,8 +8,8 @@ use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
 
 impl Table {
-    /// Opens the value of `key` for reading it piece by piece, if it exists: as it is now, whatever
-    /// is put or deleted meanwhile. Blocks.
+    /// Opens the value of `key`, if it exists, for reading it piece by piece. The reader sees the
+    /// value as it is now, whatever is put or deleted in the meantime. Blocks.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -25,8 +25,9 @@ impl Table {
         })
     }
 
-    /// Copies bytes of the value of `key` from `offset` on into `buffer`; how many there were, if
-    /// it exists. Of a value in chunks only the chunks are read in which the bytes lie. Blocks.
+    /// Copies bytes of the value of `key` from `offset` on into `buffer`. Returns how many there
+    /// were, if the key exists. Of a value in chunks it reads only the chunks that contain these
+    /// bytes. Blocks.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -37,7 +38,7 @@ impl Table {
             .transpose()
     }
 
-    /// Bytes of the value of `key`, if it exists. Reads none of a value in chunks. Blocks.
+    /// Returns the number of bytes of the value of `key`, if it exists. Reads no chunks. Blocks.
     ///
     /// # Errors
     /// As [`Table::get_into`].

@@ -1,4 +1,4 @@
-//! Reading one chunk, and checking it.
+//! Reads and checks single chunks.
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
@@ -11,19 +11,19 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
 impl Store {
-    /// Bytes of a buffer for chunks of `shape`.
+    /// Size of a buffer for chunks of `shape`: whole blocks.
     pub(crate) fn chunk_buffer_bytes(&self, shape: ChunkShape) -> u64 {
         let block_bytes = self.space.block_bytes();
         u64::from(shape.blocks_of(0, block_bytes)) * block_bytes
     }
 
-    /// A buffer for chunks of `shape`.
+    /// Makes a buffer for chunks of `shape`.
     pub(crate) fn chunk_buffer(&self, shape: ChunkShape) -> IoBuf {
         IoBuf::new(self.chunk_buffer_bytes(shape) as usize)
     }
 
-    /// Reads chunk `index` of `blob` and checks it; `buffer` holds its bytes then. The
-    /// caller is registered. Blocks.
+    /// Reads chunk `index` of `blob` and checks it; then `buffer` holds its bytes. The caller is
+    /// registered as a reader of it. Blocks.
     pub(crate) fn read_chunk(
         &self,
         blob: &BlobRef,
@@ -33,7 +33,7 @@ impl Store {
         self.read_named(blob.shape, index, blob.chunks[index], buffer)
     }
 
-    /// Reads `chunk`, the one at `index` of a value of `shape`.
+    /// Reads `chunk`, which is chunk `index` of a value of `shape`.
     fn read_named(
         &self,
         shape: ChunkShape,
@@ -60,15 +60,16 @@ impl Store {
             }
             let bytes = shape.bytes_of(index);
             let read = self.read_extent(stored.extent, bytes, chunk.checksum, buffer);
-            // Moved meanwhile, its place may have been written over, or cut off.
+            // If the chunk was moved in the meantime, its old place may have been overwritten or
+            // truncated: read it again.
             if self.pool.chunk(chunk.page) == Some(stored) {
                 return read.map_err(|what| damaged(Some(stored.extent), what));
             }
         }
     }
 
-    /// Reads chunk `index` of a value that was handed over. Whoever does so when a record may name
-    /// its extents is registered since before. Blocks.
+    /// Reads chunk `index` of a value that was handed over. If a record may name its extents by
+    /// now, the caller registered as a reader before that. Blocks.
     pub(crate) fn read_part(
         &self,
         staged: &StagedBlob,
@@ -88,7 +89,7 @@ impl Store {
         read.map_err(|what| Error::corrupt(format!("chunk at {extent:?}"), what))
     }
 
-    /// Reads `bytes` bytes of a chunk and checks them.
+    /// Reads `bytes` bytes of a chunk and checks them. Blocks.
     pub(crate) fn read_extent(
         &self,
         extent: Extent,
@@ -116,7 +117,7 @@ impl Store {
         Ok(())
     }
 
-    /// Replaces `out` by a whole value. Blocks.
+    /// Replaces `out` by a whole value. The caller is registered as a reader of it. Blocks.
     pub(crate) fn read_blob(&self, blob: &BlobRef, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         out.reserve_exact(blob.value_bytes() as usize);

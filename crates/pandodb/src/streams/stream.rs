@@ -1,4 +1,4 @@
-//! Reading values in chunks: one chunk in memory at a time.
+//! Readers of values in chunks, with one chunk in memory at a time.
 
 use std::io;
 use std::task::Waker;
@@ -16,42 +16,44 @@ use crate::error::Result;
 use crate::pages::store::Store;
 use crate::streams::old_bytes::OldBytes;
 
-/// Memory that a chunk takes in the blob reference of a value that is open, and where it is kept
-/// from being freed.
+/// Memory that each chunk of an open value takes: in its blob reference, and in the registry, which
+/// keeps it from being freed.
 const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
 
 /// A value as it was when it was opened, whatever happens to its key since: see
-/// [`crate::Table::get_reader`]. What it needs stays on disk as long as it lives; it also keeps the
-/// files of a store open that is closed.
+/// [`crate::Table::get_reader`]. Its chunks stay on disk as long as this lives; it also keeps the
+/// files of a closed store open.
 #[derive(Debug)]
 pub struct ValueStream {
     engine: Shared,
-    /// The first bytes of the value, or all of them.
+    /// The head of the value, or all of a value in pages.
     head: Vec<u8>,
-    /// Boxed: most values that are opened have none.
+    /// None for a value in pages. Boxed, since most opened values are in pages.
     chunks: Option<Box<Chunks>>,
+    /// Next byte of [`io::Read`].
     position: u64,
 }
 
+/// The part of a stream that only values in chunks need.
 #[derive(Debug)]
 struct Chunks {
     source: Source,
-    /// Empty until the first one is read.
+    /// Empty until the first chunk is read.
     buffer: IoBuf,
-    /// Room for it.
+    /// Turn for the buffer.
     turn: Option<ChunkTurn>,
     /// The chunk that the buffer holds.
     loaded: Option<usize>,
 }
 
-/// Where chunks are found.
+/// Where the chunks are found.
 #[derive(Debug)]
 enum Source {
-    /// By the blob reference of a leaf.
+    /// Through the blob reference of a leaf.
     Stored(BlobRef, Registration),
-    /// In a value that was handed over. Registered since before any record named its extents, by
-    /// their places: they are not freed as long as this lives, and nobody moves them. What stays of
-    /// another value is kept by the staged.
+    /// In a value that was handed over. The registration by place was made before any record named
+    /// the extents: they are neither freed nor moved as long as this lives. Chunks that it keeps of
+    /// another value are kept by the staged blob.
     Handed(Arc<StagedBlob>, Registration),
 }
 
@@ -63,6 +65,7 @@ impl Source {
         }
     }
 
+    /// Reads and checks chunk `index`. Blocks.
     fn read(&self, store: &Store, index: usize, buffer: &mut IoBuf) -> Result<()> {
         match self {
             Self::Stored(blob, _) => store.read_chunk(blob, index, buffer),
@@ -72,6 +75,7 @@ impl Source {
 }
 
 impl ValueStream {
+    /// Makes a stream of a value in pages.
     pub(crate) fn of_value(engine: &Shared, value: Vec<u8>) -> Self {
         Self {
             engine: engine.clone(),
@@ -81,6 +85,7 @@ impl ValueStream {
         }
     }
 
+    /// Makes a stream of a value that a leaf has, with the registration that keeps its chunks.
     pub(crate) fn of_chunks(
         engine: &Shared,
         mut blob: BlobRef,
@@ -90,8 +95,8 @@ impl ValueStream {
         Self::of_source(engine, head, Source::Stored(blob, registration))
     }
 
-    /// The bytes of a value that was handed over and is not put yet: whoever replaces it afterwards
-    /// leaves its chunks to this.
+    /// Makes a stream of a value that was handed over and is not put yet. Whoever replaces that
+    /// value later leaves its chunks to this stream.
     pub(crate) fn of_handed(engine: &Shared, value: &LargeValue) -> Self {
         let staged = value.staged.clone();
         let registration = Registry::read_by_place(&engine.store.registry, staged.new_blocks());
@@ -113,7 +118,7 @@ impl ValueStream {
         }
     }
 
-    /// The same value once more, as it was when this one was opened.
+    /// Opens the same value once more, as it was when this one was opened.
     pub fn reopen(&self) -> Self {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             None => Self::of_value(&self.engine, self.head.clone()),
@@ -128,30 +133,31 @@ impl ValueStream {
         }
     }
 
-    /// Bytes of memory that it takes while no piece of it is loaded.
+    /// Bytes of memory that it takes while no chunk of it is loaded.
     pub fn idle_bytes(&self) -> usize {
         let blob = self.blob_ref().map_or(0, |blob| blob.chunks.len());
         let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<Chunks>());
         size_of::<Self>() + self.head.len() + chunks + blob * CHUNK_BYTES
     }
 
-    /// Bytes of the value.
+    /// Number of bytes of the value.
     pub fn len(&self) -> u64 {
         let chunks = self.chunks.as_ref();
         self.head.len() as u64 + chunks.map_or(0, |chunks| chunks.source.shape().bytes)
     }
 
-    /// True for the empty value.
+    /// Returns true for an empty value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first bytes of the value that lie with its key: all of a value that is not in chunks.
+    /// Returns the first bytes of the value, which are stored with its key: all of a value in
+    /// pages.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// True if the value lies in chunks.
+    /// Returns true if the value is in chunks.
     pub fn is_chunked(&self) -> bool {
         self.chunks.is_some()
     }
@@ -160,7 +166,7 @@ impl ValueStream {
         &self.engine
     }
 
-    /// The blob reference of a large value that a leaf names, its head left out.
+    /// Returns the blob reference of a large value that a leaf has, without its head.
     pub(crate) fn blob_ref(&self) -> Option<&BlobRef> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             Some(Source::Stored(blob, _)) => Some(blob),
@@ -168,7 +174,7 @@ impl ValueStream {
         }
     }
 
-    /// The chunks of a value that was handed over.
+    /// Returns the chunks of a value that was handed over.
     pub(crate) fn handed(&self) -> Option<&Arc<StagedBlob>> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             Some(Source::Handed(staged, _)) => Some(staged),
@@ -176,7 +182,7 @@ impl ValueStream {
         }
     }
 
-    /// What keeps the chunks of a large value.
+    /// Returns what keeps the chunks of a large value.
     pub(crate) fn registration(&self) -> Option<&Registration> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             Some(Source::Stored(_, registration) | Source::Handed(_, registration)) => {
@@ -186,7 +192,7 @@ impl ValueStream {
         }
     }
 
-    /// True if the bytes at `offset` are in memory, or none are there.
+    /// Returns true if the bytes at `offset` are in memory, or do not exist.
     pub(crate) fn has_piece(&self, offset: u64) -> bool {
         let Some(offset) = offset.checked_sub(self.head.len() as u64) else {
             return true;
@@ -198,8 +204,8 @@ impl ValueStream {
         })
     }
 
-    /// True once there is room for the buffer that its chunks need; until then `waker` is woken
-    /// when that changes.
+    /// Returns true once there is room for the buffer of its chunks; until then `waker` is woken
+    /// when there is.
     pub(crate) fn poll_room(&mut self, waker: &Waker) -> bool {
         let Some(chunks) = &mut self.chunks else {
             return true;
@@ -212,7 +218,7 @@ impl ValueStream {
         turn.poll(waker)
     }
 
-    /// The value as what another one is made of, its head left out.
+    /// Returns the value, without its head, as the basis of a changed one.
     pub(crate) fn into_old(self) -> OldBytes {
         match self.chunks.map(|chunks| chunks.source) {
             Some(Source::Stored(blob, registration)) => OldBytes::Chunks(blob, registration),
@@ -221,7 +227,8 @@ impl ValueStream {
         }
     }
 
-    /// Copies bytes from `offset` on into `buffer`: as many as it takes or there are. Blocks.
+    /// Copies bytes from `offset` on into `buffer`, as many as fit or exist; returns how many.
+    /// Blocks.
     ///
     /// # Errors
     /// [`crate::Error::CorruptPage`] for a damaged chunk.
@@ -241,7 +248,8 @@ impl ValueStream {
         Ok(done)
     }
 
-    /// The bytes at `offset` and behind it that lie in the same chunk; empty at the end. Blocks.
+    /// Returns the bytes from `offset` to the end of the same chunk; none at the end of the value.
+    /// Blocks.
     ///
     /// # Errors
     /// As [`ValueStream::read_at`].
@@ -264,7 +272,7 @@ impl ValueStream {
             if chunks.buffer.is_empty() {
                 let bytes = self.engine.store.chunk_buffer_bytes(shape);
                 let outgoing = &self.engine.outgoing;
-                // Who blocks is counted, and waits for nobody.
+                // Blocking callers are counted, and wait for nobody.
                 chunks
                     .turn
                     .get_or_insert_with(|| ChunkRoom::count(outgoing, bytes));

@@ -1,4 +1,4 @@
-//! Writing a value in chunks, piece by piece: one chunk in memory at a time.
+//! Writes a value in chunks, piece by piece, with one chunk in memory at a time.
 
 use std::task::Waker;
 
@@ -18,9 +18,10 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::streams::old_bytes::OldBytes;
 
-/// Chunks of a budget: what ten values on their way in and out need is a small part of it.
+/// Chunks per memory budget: the chunks of ten values on their way in and out are a small part of
+/// it.
 const CHUNKS_OF_BUDGET: u64 = 256;
-/// Smallest chunk that is chosen by itself.
+/// Smallest chunk size that is chosen automatically.
 const CHUNK_BYTES_LEAST: u64 = 64 << 10;
 
 /// A value of a known length on its way in; see [`crate::Db::value_writer`]. Dropped before its
@@ -29,18 +30,19 @@ const CHUNK_BYTES_LEAST: u64 = 64 << 10;
 pub struct ValueWriter {
     engine: Shared,
     staged: StagedBlob,
-    /// The chunk that is being filled; as long as the longest. Empty until the first bytes come.
+    /// The chunk that is being filled. Has room for the longest chunk; empty until the first bytes
+    /// come.
     buffer: IoBuf,
-    /// Room for it.
+    /// Turn for the buffer.
     turn: Option<ChunkTurn>,
-    /// Bytes of it so far.
+    /// Bytes of the chunk so far.
     filled: usize,
-    /// A chunk could not be stored: its bytes are lost, and the value with them.
+    /// A chunk could not be stored: its bytes, and therefore the value, are lost.
     failed: bool,
 }
 
 impl Engine {
-    /// Bytes of the chunks of new values.
+    /// Returns the chunk size for new values: a power of two.
     pub(crate) fn chunk_bytes(&self) -> u32 {
         let most = u64::from(EXTENT_BLOCKS_MAX) * self.store.space.block_bytes();
         let most = most.min(u64::from(CHUNK_BYTES_MAX));
@@ -55,10 +57,12 @@ impl Engine {
 }
 
 impl ValueWriter {
+    /// Begins a value of `bytes` bytes.
     pub(crate) fn new(engine: &Shared, bytes: u64) -> Result<Self> {
         Self::with_chunk_bytes(engine, bytes, engine.chunk_bytes())
     }
 
+    /// As [`ValueWriter::new`], with a given chunk size: that of the value that is changed.
     pub(crate) fn with_chunk_bytes(engine: &Shared, bytes: u64, chunk_bytes: u32) -> Result<Self> {
         engine.check_writable()?;
         let Some(shape) = ChunkShape::new(bytes, chunk_bytes) else {
@@ -77,29 +81,29 @@ impl ValueWriter {
         })
     }
 
-    /// Bytes of the value so far.
+    /// Number of bytes of the value so far.
     fn position(&self) -> u64 {
         let stored = self.staged.parts.len() as u64 * u64::from(self.staged.shape.chunk_bytes);
-        // Behind the last chunk, which may be shorter.
+        // The last chunk may be shorter.
         (stored + self.filled as u64).min(self.staged.shape.bytes)
     }
 
-    /// Bytes of the value that are still missing.
+    /// Number of bytes of the value that are still missing.
     pub fn missing(&self) -> u64 {
         self.staged.shape.bytes - self.position()
     }
 
-    /// Bytes that the chunk that is being filled still takes.
+    /// Number of bytes that the current chunk still takes.
     fn room(&self) -> usize {
         self.staged.shape.bytes_of(self.staged.parts.len()) - self.filled
     }
 
-    /// True if a chunk is whole and waits for [`ValueWriter::store`].
+    /// Returns true if a chunk is full and waits for [`ValueWriter::store`].
     pub(crate) fn is_full(&self) -> bool {
         self.filled > 0 && self.room() == 0
     }
 
-    /// True once there is room for its buffer; until then `waker` is woken when that changes.
+    /// Returns true once there is room for its buffer; until then `waker` is woken when there is.
     pub(crate) fn poll_room(&mut self, waker: &Waker) -> bool {
         if !self.buffer.is_empty() {
             return true;
@@ -112,7 +116,7 @@ impl ValueWriter {
         turn.poll(waker)
     }
 
-    /// Makes the buffer. Who blocks is counted, and waits for nobody.
+    /// Makes the buffer, if there is none. A blocking caller is counted, and waits for nobody.
     fn prepare(&mut self) {
         if self.buffer.is_empty() {
             let engine = &self.engine;
@@ -123,7 +127,7 @@ impl ValueWriter {
         }
     }
 
-    /// Takes bytes as long as the chunk has room. Never blocks.
+    /// Takes bytes as long as the chunk has room; returns how many. Never blocks.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
         self.prepare();
         let count = bytes.len().min(self.room());
@@ -136,9 +140,9 @@ impl ValueWriter {
     /// full.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the value is lost
-    /// then; [`Error::InvalidValue`] when it was lost before; [`Error::ValueTooLong`] when there
-    /// are more bytes than were announced.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: then the value is
+    /// lost; [`Error::InvalidValue`] if it was lost before; [`Error::ValueTooLong`] if there are
+    /// more bytes than were announced.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check_failed()?;
         if bytes.len() as u64 > self.missing() {
@@ -159,7 +163,7 @@ impl ValueWriter {
         if self.is_full() { self.store() } else { Ok(()) }
     }
 
-    /// Writes the chunk that is whole. Blocks.
+    /// Writes the full chunk. Blocks.
     pub(crate) fn store(&mut self) -> Result<()> {
         let whole = std::mem::take(&mut self.filled);
         let index = self.staged.parts.len();
@@ -174,7 +178,7 @@ impl ValueWriter {
     }
 
     /// Writes the first `stored` bytes of the buffer, which are whole blocks. Blocks for room and
-    /// for the write, not for a sync.
+    /// for the write, but does not sync.
     fn write_chunk(&mut self, stored: usize, checksum: u32) -> Result<()> {
         let engine = &self.engine;
         let block_bytes = engine.store.space.block_bytes();
@@ -195,6 +199,7 @@ impl ValueWriter {
         Ok(())
     }
 
+    /// Fails if a chunk could not be stored before.
     fn check_failed(&self) -> Result<()> {
         match self.failed {
             true => Err(Error::InvalidValue {
@@ -204,8 +209,8 @@ impl ValueWriter {
         }
     }
 
-    /// Takes the bytes up to `until` from the value that is being replaced, zeros behind its end.
-    /// Chunks that stay as they are are not read. Blocks.
+    /// Takes the bytes up to `until` from the value that is being replaced, and zeros beyond its
+    /// end. Unchanged chunks are kept without being read. Blocks.
     pub(crate) fn copy_old(&mut self, old: &OldBytes, until: u64) -> Result<()> {
         assert!(
             until <= self.staged.shape.bytes,
@@ -239,14 +244,14 @@ impl ValueWriter {
     /// Makes the value durable. Blocks.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when the sync fails. [`Error::InvalidValue`] when bytes are missing, or
-    /// a part could not be written.
+    /// [`Error::Poisoned`] if the sync fails. [`Error::InvalidValue`] if bytes are missing, or a
+    /// part could not be written.
     pub fn finish(self) -> Result<LargeValue> {
         self.finish_with_head(Vec::new())
     }
 
-    /// As [`ValueWriter::finish`], with bytes that come before all others. They lie with the key:
-    /// replacing them leaves the rest as it is.
+    /// As [`ValueWriter::finish`], with a head: bytes that come before all others. They are stored
+    /// with the key: replacing them leaves the chunks as they are.
     ///
     /// # Errors
     /// As [`ValueWriter::finish`]; [`Error::ValueTooLong`] for a head of more than 64 KiB.
@@ -266,10 +271,10 @@ impl ValueWriter {
         value.with_head(head)
     }
 
-    /// The value, which nothing has synced.
+    /// Returns the chunks of the value, which may not be durable yet.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] when bytes are missing, or a part could not be written.
+    /// [`Error::InvalidValue`] if bytes are missing, or a part could not be written.
     pub(crate) fn into_staged(self) -> Result<StagedBlob> {
         self.check_failed()?;
         if self.missing() > 0 {

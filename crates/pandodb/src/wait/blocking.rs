@@ -1,9 +1,9 @@
-//! Operations that block: driven step by step, the thread parked where a step has to
-//! wait (decision 057).
+//! Operations that block: they run step by step, and park the thread where a step has to wait
+//! (decision 057).
 //!
-//! One that faults again and again takes a pin share, the only one that it ever has:
-//! most of it keeps what was fetched in memory, the rest is lent to its steps. So whoever waits for
-//! a share has none, and all that have one come to their end.
+//! An operation that faults again and again takes a pin share, the only one that it ever has. Most
+//! of the share keeps the fetched pages in memory, and the rest is lent to its steps. So whoever
+//! waits for a share has none, and all operations that have one finish.
 
 use pando_format::PageId;
 use pando_pool::{PagePin, PinShare, Restart};
@@ -19,11 +19,11 @@ use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// Faults of one operation before it takes a pin share.
 const FAULTS_FREE: u32 = 6;
-/// Frames that a point operation may have to pin: a tall tree and its sibling.
+/// Frames that a point operation may have to pin: the path in a tall tree, and siblings.
 const POINT_PINS: u64 = 12;
 
 impl Engine {
-    /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults in
+    /// Runs `step` until it ends, parking the thread where it has to wait. Pages that it faults on
     /// again and again are pinned for it, within the pin budget.
     pub(crate) fn block<T>(&self, mut step: impl FnMut(&mut Blocked<'_>) -> Step<T>) -> Result<T> {
         let mut blocked = Blocked {
@@ -51,26 +51,27 @@ impl Engine {
 /// A blocking operation between two of its attempts.
 pub(crate) struct Blocked<'a> {
     engine: &'a Engine,
+    /// How often it has paused in a row, for the length of the next pause.
     turns: u32,
     faults: u32,
-    /// How often there was no pin share.
+    /// How often the pin budget refused a share.
     refusals: u32,
-    /// Pages that the step asks for beside the one it faulted on.
+    /// Further pages that the step asks for, besides the one that it faulted on.
     pub(crate) wanted: Vec<PageId>,
-    /// Writes whose leaves the step is going to pin.
+    /// Number of writes whose leaves the step will pin.
     writes: u64,
-    // Dropped before the share that allows them.
+    /// Pages that are pinned for the steps. Before `share`, so that they are dropped first.
     pins: Vec<Option<PagePin<'a>>>,
-    /// Most pages that are pinned for the steps; what the share has beyond them is lent.
+    /// Length of `pins`; the frames of the share beyond that are lent to the steps.
     places: usize,
-    /// Pages that were pinned so far: the oldest makes room.
+    /// Number of pages pinned so far: the oldest pin makes room for the next.
     pinned: usize,
     share: Option<PinShare<'a>>,
 }
 
 impl<'a> Blocked<'a> {
-    /// Frames that a step which commits `writes` may pin: None while the operation has no share,
-    /// and the step takes its own.
+    /// Returns how many frames a step that commits `writes` writes may pin; None while the
+    /// operation has no share, and the step takes its own.
     pub(crate) fn lend(&mut self, writes: usize) -> Option<u64> {
         self.writes = writes as u64;
         let frames = self.share.as_ref()?.frames();
@@ -79,11 +80,12 @@ impl<'a> Blocked<'a> {
             "more is pinned than the share allows"
         );
         let lent = frames - self.places as u64;
-        // When more pages than are pinned were fetched for it, it was too much at once.
+        // If more pages were fetched for it than can be pinned, it tried too much at once.
         let rounds = self.pinned / self.places;
         Some(lent >> rounds.min(63)).map(|lent| lent.max(1))
     }
 
+    /// Blocks until trying again makes sense.
     fn wait(&mut self, reason: &WaitReason) -> Result<()> {
         match reason {
             WaitReason::Restart(Restart::Fault(page)) => self.fault(*page),
@@ -97,6 +99,7 @@ impl<'a> Blocked<'a> {
         }
     }
 
+    /// Parks until `reason` is over, and notes the wait in the profile.
     fn park_on(&self, reason: &WaitReason) -> Result<()> {
         let begun = profile::begin();
         let parked = self.park_for(reason);
@@ -104,6 +107,8 @@ impl<'a> Blocked<'a> {
         parked
     }
 
+    /// Parks until the waker that is registered for `reason` is woken, which may be spurious. For a
+    /// job it parks until the job has ended.
     fn park_for(&self, reason: &WaitReason) -> Result<()> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
@@ -116,6 +121,7 @@ impl<'a> Blocked<'a> {
         Ok(())
     }
 
+    /// Fetches `page` and the further wanted pages, and pins them if the operation has a share.
     fn fault(&mut self, page: PageId) -> Result<()> {
         self.turns = 0;
         self.faults += 1;
@@ -127,7 +133,8 @@ impl<'a> Blocked<'a> {
             let mut wanted = std::mem::take(&mut self.wanted);
             wanted.push(page);
             self.engine.fetch_many(&wanted)?;
-            // Those of a batch; the pages of a value are copied one after the other.
+            // Only those of a batch are pinned; the pages of a value are copied one after the
+            // other.
             let most = (self.places as u64).min(self.writes) as usize;
             for page in &wanted[..most.min(wanted.len() - 1)] {
                 self.pin(*page);
@@ -137,15 +144,15 @@ impl<'a> Blocked<'a> {
         }
         self.engine.store.fetch(page)?;
         profile::end(begun, Wait::Page);
-        // A page that is gone again is faulted in again.
+        // A page that was evicted again is faulted in again.
         if self.share.is_some() && !self.pin(page) {
             pause(&mut self.turns);
         }
         Ok(())
     }
 
-    /// Takes the operation's share: for the pages of a descent, and of a batch for the leaf of each
-    /// write twice, to be fetched and to be pinned by the step.
+    /// Takes the operation's share. It has frames for the pages of a descent, and for the leaf of
+    /// each write of a batch twice: to be fetched, and to be pinned by the step.
     fn take_share(&mut self) -> Result<()> {
         self.engine.store.statistics.tick(Ticker::PinShares, 1);
         let frames = POINT_PINS + 2 * self.writes;
@@ -161,7 +168,7 @@ impl<'a> Blocked<'a> {
         };
         assert!(
             lent < share.frames(),
-            "a place for the page that is missing"
+            "no frame is left for the missing page"
         );
         self.places = (share.frames() - lent) as usize;
         self.pins.resize_with(self.places, || None);
@@ -169,7 +176,8 @@ impl<'a> Blocked<'a> {
         Ok(())
     }
 
-    /// Pins a page that was fetched, in the place of the oldest one. False if it is gone again.
+    /// Pins a page that was fetched, in place of the oldest one. Returns false if it has left
+    /// memory again.
     fn pin(&mut self, page: PageId) -> bool {
         let place = &mut self.pins[self.pinned % self.places];
         *place = None;

@@ -1,4 +1,4 @@
-//! Why a step cannot go on, and waiting for it.
+//! Why a step cannot continue, and how operations wait for that.
 
 pub(crate) mod blocking;
 pub(crate) mod reason;

@@ -1,7 +1,7 @@
-//! Why an engine step did not go on: it has to wait for something, or it failed for good.
+//! Why an engine step did not finish: it has to wait for something, or it failed for good.
 //!
 //! A step that has to wait holds nothing. Blocking calls park on the reason, event loops register
-//! their waker for it; both start the step again from its beginning.
+//! their waker for it; both then start the step again from its beginning (decision 009).
 
 use pando_format::Lsn;
 use pando_pool::{Resource, Restart};
@@ -21,31 +21,32 @@ pub(crate) enum WaitReason {
     Restart(Restart),
     /// The apply gate.
     Gate,
-    /// A stripe that somebody else holds, and what it is wanted for.
+    /// A stripe that somebody else holds, and what it is needed for.
     Stripe(StripeIndex, StripeUse),
-    /// Room for so many bytes in the log.
+    /// Room for a record with this many payload bytes in the log.
     LogSpace(usize),
-    /// Reservation for so many blocks.
+    /// A reservation for this many blocks.
     Blocks(u64),
-    /// So many free blocks in a row, though enough are free.
+    /// This many free blocks in a row: enough blocks are free, but not in a row.
     Run(u32),
-    /// The checkpoint of this number, which makes room for deletes, or its waiting for room.
+    /// The checkpoint with this number, which makes room for deletes: until it finishes, or itself
+    /// waits for room.
     Checkpoint(u64),
-    /// The value lies in chunks: read it in another way. Never waited for.
+    /// Not a wait: the value is in chunks, and has to be read in another way.
     Chunks,
-    /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] ends.
+    /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] is false.
     Dirty,
-    /// So many frames of the pin budget.
+    /// This many frames of the pin budget.
     Pins(u64),
-    /// All batches up to the LSN to be applied.
+    /// Until all batches up to the LSN are applied.
     Applied(Lsn),
-    /// The record of the LSN to be durable.
+    /// Until the record of the LSN is durable.
     Durable(Lsn),
-    /// A job of an engine thread.
+    /// The end of a job of an engine thread.
     Job(Arc<Job>),
 }
 
-/// Why a step did not come to its end.
+/// Why a step did not finish.
 #[derive(Debug)]
 pub(crate) enum Unfinished {
     /// It has to wait.
@@ -83,7 +84,7 @@ impl From<Restart> for Unfinished {
 }
 
 impl WaitReason {
-    /// What counts the steps that wait for this; faults are counted where pages are claimed.
+    /// Returns the ticker for steps that wait for this; faults are counted where pages are claimed.
     pub(crate) fn ticker(&self) -> Option<Ticker> {
         Some(match self {
             Self::Restart(Restart::Fault(_) | Restart::Damaged(..)) => return None,
@@ -101,7 +102,7 @@ impl WaitReason {
         })
     }
 
-    /// What a profile counts the wait as.
+    /// Returns what a profile counts the wait as.
     pub(crate) fn wait(&self) -> Wait {
         match self {
             Self::Restart(Restart::Fault(_)) => Wait::Page,

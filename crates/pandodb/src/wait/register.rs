@@ -1,4 +1,4 @@
-//! Registering for what a step waits for: the waker is woken when trying again makes sense.
+//! Registers wakers for wait reasons: the waker is woken when trying again makes sense.
 
 use std::task::Waker;
 
@@ -10,8 +10,10 @@ use crate::error::{Error, Result};
 use crate::wait::reason::WaitReason;
 
 impl Engine {
+    /// Checks that the engine still has threads that make room.
+    ///
     /// # Errors
-    /// When nobody makes room any more.
+    /// If the engine is poisoned, or its threads have ended.
     fn check_served(&self) -> Result<()> {
         self.store.check_poison()?;
         match self.store.life.is_ended() {
@@ -20,6 +22,7 @@ impl Engine {
         }
     }
 
+    /// Registers for a free frame or image buffer, and wakes the cleaner.
     fn register_for_frames(&self, resource: Resource, waker: &Waker) -> Result<bool> {
         let is_image = resource == Resource::Images;
         match is_image {
@@ -34,7 +37,7 @@ impl Engine {
         })
     }
 
-    /// For the checkpoint that was asked for, or its waiting for room.
+    /// Registers for the end of the checkpoint `asked`, or for its waiting for room.
     fn register_for_checkpoint(&self, asked: u64, waker: &Waker) -> Result<bool> {
         self.store.room_waiters.register(waker);
         self.checkpoint.register(asked, waker);
@@ -42,19 +45,19 @@ impl Engine {
         Ok(self.checkpoint.has_finished(asked) || self.store.life.is_checkpoint_stalled())
     }
 
-    /// Registers `waker` for the end of `stop`. True if there is nothing to wait for (any more):
-    /// try again at once.
+    /// Registers `waker` for the end of `reason`. Returns true if there is nothing to wait for, or
+    /// no longer: then the caller tries again at once. Never blocks.
     ///
     /// # Errors
-    /// When the engine is poisoned or closed and what is waited for will not come; in a forked
-    /// child always.
+    /// If the engine is poisoned or closed, so that the wait would never end; in a forked child
+    /// always.
     pub(crate) fn register(&self, reason: &WaitReason, waker: &Waker) -> Result<bool> {
         self.store.check_process()?;
         if let Some(ticker) = reason.ticker() {
             self.store.statistics.tick(ticker, 1);
         }
-        // Where poison or the end of the threads ends the wait that is looked at behind the
-        // registration: what comes before it has woken nobody.
+        // For waits that poison or the end of the threads has to end, the engine is checked after
+        // the registration: a poisoning before the registration has woken nobody.
         Ok(match reason {
             WaitReason::Restart(Restart::Fault(page)) => {
                 self.store.pool.wait_for_load(*page, waker)
@@ -74,9 +77,10 @@ impl Engine {
             WaitReason::LogSpace(bytes) => {
                 self.log.space_waiters().register(waker);
                 self.check_served()?;
-                // An error is for the next attempt to meet.
+                // The next attempt reports the error.
                 let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
-                // After the try: room that comes later wakes. A full buffer needs a flush only.
+                // After the try: room that is made from here on wakes. If only the buffer is full,
+                // it needs a flush and no checkpoint.
                 if !has_room && !self.log.file_has_room(*bytes) {
                     self.checkpoint.request();
                 }
@@ -105,7 +109,7 @@ impl Engine {
                 !self.store.is_dirty_high()
             }
             WaitReason::Pins(frames) => {
-                // Those who have shares and wait for others wait for each other.
+                // Operations that have shares and wait for others would wait for each other.
                 assert_none(&[Kind::PinShare]);
                 self.pin_budget.waiters().register(waker);
                 self.pin_budget.has_room(*frames)
@@ -139,7 +143,8 @@ mod tests {
         }
     }
 
-    /// The same of a store that is closed meanwhile: the threads that would see to it have ended.
+    /// The same for a store that is closed meanwhile: the threads that would end the wait have
+    /// ended.
     #[test]
     fn nobody_waits_for_a_store_that_is_closed() {
         let kinds: [fn() -> WaitReason; 3] = [
@@ -157,18 +162,18 @@ mod tests {
             let waits = thread::scope(|scope| {
                 let closing = scope.spawn(|| db.close().unwrap());
                 if turn % 4 < 2 {
-                    // Who has seen it open, and was held up.
+                    // As a caller that has seen the store open, and was delayed.
                     closing.join().unwrap();
                 }
                 engine.register(&kind(), &waker)
             });
             let is_told = !matches!(waits, Ok(false)) || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits for ever");
+            assert!(is_told, "turn {turn}: it waits forever");
         }
     }
 
-    /// Whoever waits for what will not come is told, or woken, also when the engine is poisoned at
-    /// the moment at which it begins to wait.
+    /// Whoever would wait forever gets an error or is woken, even if the engine is poisoned at the
+    /// very moment at which the wait begins.
     #[test]
     fn nobody_waits_for_a_poisoned_engine() {
         let kinds: [fn() -> WaitReason; 4] = [
@@ -199,7 +204,7 @@ mod tests {
                 engine.register(&kind(), &waker)
             });
             let is_told = waits.is_err() || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits for ever");
+            assert!(is_told, "turn {turn}: it waits forever");
         }
     }
 }

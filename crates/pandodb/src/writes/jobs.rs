@@ -1,4 +1,5 @@
-//! Work that engine threads do for others: the caller leaves a job and waits for its end.
+//! Jobs for the engine thread that changes tables: a caller leaves a job in the queue and waits for
+//! its result.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -9,13 +10,16 @@ use pando_sync::{Arc, Mutex, Rank, WaitList};
 use crate::error::{Error, Result};
 use crate::writes::set::WriteSet;
 
-/// A batch that creates, drops or empties tables: applied with the gate closed.
+/// A batch that creates, drops or empties tables; the thread applies it with the gate closed.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// Guards the writes until the thread takes them, and then the result.
     state: Mutex<JobState>,
+    /// Callers that wait for the result.
     ended: WaitList,
 }
 
+/// States of a job, in order; the close of the engine skips `Running`.
 #[derive(Debug)]
 enum JobState {
     Waiting(Box<WriteSet>),
@@ -27,7 +31,7 @@ enum JobState {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum JobEnd {
     Committed(Lsn),
-    /// Something that the batch had read has changed.
+    /// Something that the batch had read or watched has changed.
     Conflict {
         watched: bool,
     },
@@ -41,6 +45,7 @@ impl Job {
         }
     }
 
+    /// Takes the writes, for the engine thread; None if the job was taken or has ended.
     pub(crate) fn take(&self) -> Option<Box<WriteSet>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, JobState::Running) {
@@ -52,13 +57,14 @@ impl Job {
         }
     }
 
+    /// Ends the job and wakes those that wait for it.
     pub(crate) fn end(&self, result: Result<JobEnd>) {
         let before = std::mem::replace(&mut *self.state.lock(), JobState::Ended(result));
         assert!(!matches!(before, JobState::Ended(_)), "a job ends once");
         self.ended.notify_all();
     }
 
-    /// How it ended, once it has.
+    /// Returns the result, once it is there.
     pub(crate) fn result(&self) -> Option<Result<JobEnd>> {
         match &*self.state.lock() {
             JobState::Ended(result) => Some(result.clone()),
@@ -66,18 +72,19 @@ impl Job {
         }
     }
 
-    /// Registers `waker` for the end; true if it has come.
+    /// Registers `waker` for the result; returns true if it is there already.
     pub(crate) fn register(&self, waker: &Waker) -> bool {
         self.ended.register(waker);
         self.result().is_some()
     }
 }
 
-/// The queue of one engine.
+/// The job queue of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
+    /// Jobs that nobody has taken yet.
     queue: Mutex<Queue>,
-    /// The engine thread that does the jobs.
+    /// Wakes the engine thread that does the jobs.
     pub(crate) wanted: WaitList,
 }
 
@@ -88,6 +95,7 @@ struct Queue {
 }
 
 impl Jobs {
+    /// Appends a job and wakes the engine thread. Never blocks.
     pub(crate) fn push(&self, job: Arc<Job>) -> Result<()> {
         {
             let mut queue = self.queue.lock();
@@ -100,11 +108,12 @@ impl Jobs {
         Ok(())
     }
 
+    /// Takes the oldest job.
     pub(crate) fn pop(&self) -> Option<Arc<Job>> {
         self.queue.lock().jobs.pop_front()
     }
 
-    /// No job is taken any more; those that wait end with [`Error::Closed`].
+    /// Closes the queue: jobs in it end with [`Error::Closed`], and no more are accepted.
     pub(crate) fn close(&self) {
         let left = {
             let mut queue = self.queue.lock();

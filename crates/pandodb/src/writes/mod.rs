@@ -1,4 +1,4 @@
-//! Values that a commit is made of: its writes, the locks of its keys, what it has read.
+//! The inputs of a commit: its writes, the stripe locks of its keys, and what it has read.
 
 pub(crate) mod jobs;
 pub(crate) mod read_log;

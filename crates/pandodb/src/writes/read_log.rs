@@ -1,67 +1,73 @@
-//! What a transaction has read, so that a run that begins again after a fault reads it no
-//! more (decision 013).
+//! What a transaction has read, so that a run that begins again after a fault need not read it
+//! again (decision 013).
 //!
-//! Runs are repeated from their beginning and read the same keys in the same order. What was read
-//! is played back: each run gets further than the one before, also when the pages that it needs
-//! do not fit into the pool together. The stamps of the first read are the ones that the commit
-//! compares. A run that asks for something else leaves the log there.
+//! Runs are repeated from their beginning, and read the same keys in the same order. The values
+//! read before are played back, so each run gets further than the one before, even if the pages
+//! that it needs do not fit into the pool together. The stamps of the first read are the ones that
+//! the commit compares. If a run asks for another key than the log has, the rest of the log is
+//! dropped.
 
 use std::ops::Range;
 
 /// Longest value that is kept; longer ones are read again.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 
+/// One read.
 #[derive(Debug)]
 struct Entry {
-    /// The place of its stamp among those of the transaction.
+    /// Position of its stamp among the reads of the transaction.
     read: usize,
     table: usize,
+    /// In `ReadLog::bytes`.
     key: Range<usize>,
     value: Value,
 }
 
 #[derive(Debug)]
 enum Value {
+    /// In `ReadLog::bytes`.
     Kept(Range<usize>),
     Absent,
     TooLong,
 }
 
-/// The reads of one transaction, in their order.
+/// The reads of one transaction, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadLog {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// The next entry to be played back.
+    /// Index of the next entry to be played back.
     next: usize,
 }
 
 /// What the log knows of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Played {
-    /// It is the value, or there is none; `out` holds it.
+    /// The value was appended to `out` (true), or the key has none (false).
     Read(bool),
-    /// The device has to be asked; if `is_new` the result belongs into the log.
+    /// The key has to be read. If `is_new`, the result is to be noted in the log.
     Unknown { is_new: bool },
 }
 
 impl ReadLog {
+    /// Forgets all reads.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
         self.next = 0;
     }
 
-    /// The next run begins.
+    /// Starts the next run: entries are played back from the first on.
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
     }
 
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Plays the next read back, if it is that of `key`.
+    /// Plays the next entry back, if it is a read of `key`.
     pub(crate) fn play(&mut self, table: usize, key: &[u8], out: &mut Vec<u8>) -> Played {
         let Some(entry) = self.entries.get(self.next) else {
             return Played::Unknown { is_new: true };
@@ -84,7 +90,7 @@ impl ReadLog {
         }
     }
 
-    /// Ends a read that was not played back, and whose stamp is at the place `read`.
+    /// Notes a read that was not played back; its stamp is at position `read`.
     pub(crate) fn note(&mut self, read: usize, table: usize, key: &[u8], value: Option<&[u8]>) {
         self.assert_last(read);
         let key = self.append(key);
@@ -98,12 +104,13 @@ impl ReadLog {
         self.next += 1;
     }
 
-    /// Ends a read of a value that is too long to be played back.
+    /// Skips the next entry, whose value was too long to be played back and has been read again.
     pub(crate) fn pass(&mut self) {
-        assert!(self.next < self.entries.len(), "a read that is not known");
+        assert!(self.next < self.entries.len(), "there is no entry to skip");
         self.next += 1;
     }
 
+    /// Copies a value into the log, if it is short enough.
     fn keep(&mut self, value: Option<&[u8]>) -> Value {
         match value {
             Some(bytes) if Self::keeps(value) => Value::Kept(self.append(bytes)),
@@ -112,13 +119,13 @@ impl ReadLog {
         }
     }
 
-    /// True if what was read is not too long to be kept.
+    /// Returns true if a value is short enough to be kept.
     pub(crate) fn keeps(value: Option<&[u8]>) -> bool {
         value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
     }
 
-    /// The entry whose stamp is at the place `read`, if it is known what was read; `from` is where
-    /// to look, and moves on: places are asked for in ascending order.
+    /// Returns the entry whose stamp is at position `read`, if its value is known. The search
+    /// begins at entry `from`, and advances it: positions must be asked for in ascending order.
     pub(crate) fn entry_of(&self, read: usize, from: &mut usize) -> Option<usize> {
         let behind = &self.entries[*from..];
         *from += behind.iter().take_while(|entry| entry.read < read).count();
@@ -127,13 +134,13 @@ impl ReadLog {
         (entry.read == read && is_known).then_some(*from)
     }
 
-    /// Table and key of an entry.
+    /// Returns table and key of an entry.
     pub(crate) fn key_of(&self, at: usize) -> (usize, &[u8]) {
         let entry = &self.entries[at];
         (entry.table, &self.bytes[entry.key.clone()])
     }
 
-    /// True if `value` is what was read.
+    /// Returns true if `value` is what was read.
     pub(crate) fn is(&self, at: usize, value: Option<&[u8]>) -> bool {
         match &self.entries[at].value {
             Value::Kept(kept) => value == Some(&self.bytes[kept.clone()]),
@@ -142,10 +149,10 @@ impl ReadLog {
         }
     }
 
-    /// The read of an entry finds `value` from here on.
+    /// Replaces the value of an entry: from here on its read is answered with `value`.
     pub(crate) fn replace(&mut self, at: usize, value: Option<&[u8]>) {
         let value = match (&self.entries[at].value, value) {
-            // Else a log that is replaced again and again would grow.
+            // In place: otherwise a log that is replaced again and again would grow.
             (Value::Kept(kept), Some(new)) if new.len() <= kept.len() => {
                 let place = kept.start..kept.start + new.len();
                 self.bytes[place.clone()].copy_from_slice(new);
@@ -156,7 +163,7 @@ impl ReadLog {
         self.entries[at].value = value;
     }
 
-    /// As [`ReadLog::note`], of a value that lies in chunks.
+    /// As [`ReadLog::note`], for a value in chunks.
     pub(crate) fn note_long(&mut self, read: usize, table: usize, key: &[u8]) {
         self.assert_last(read);
         let key = self.append(key);
@@ -170,10 +177,10 @@ impl ReadLog {
         self.next += 1;
     }
 
-    /// The next entry is the last, and its stamp comes behind those of the others:
-    /// [`ReadLog::entry_of`] goes from one to the next.
+    /// Checks that an entry is appended at the end, and that its stamp comes after those of the
+    /// others, which [`ReadLog::entry_of`] relies on.
     fn assert_last(&self, read: usize) {
-        assert_eq!(self.next, self.entries.len(), "a read between others");
+        assert_eq!(self.next, self.entries.len(), "an entry in between");
         let last = self.entries.last();
         assert!(last.is_none_or(|last| last.read < read), "stamps in order");
     }
@@ -223,7 +230,7 @@ mod tests {
         }
         log.rewind();
         assert_eq!(log.play(0, b"a", &mut Vec::new()), Played::Read(true));
-        // Something else from here on.
+        // From here on the run reads something else.
         assert_eq!(log.play(0, b"b", &mut Vec::new()), NEW);
         log.note(1, 0, b"b", None);
         assert_eq!(log.play(0, b"long", &mut Vec::new()), NEW);

@@ -1,4 +1,5 @@
-//! The writes of one batch, and what it has read: an overlay that reads its own writes.
+//! The writes of one batch and what it has read: an overlay, through which a batch reads its own
+//! writes.
 
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
@@ -16,10 +17,10 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::writes::stripes::Stamp;
 
-/// From here on keys that did not come in order are found by hash.
+/// Beyond this many writes, keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
 
-/// What a batch does to a key.
+/// What a batch does to one key.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Put { value: Range<usize> },
@@ -35,7 +36,8 @@ pub(crate) enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Bytes of it that the log and pages hold.
+    /// Bytes of it that are in the log and in pages: of a value in chunks those of its blob
+    /// reference.
     pub(crate) fn stored_bytes(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -49,49 +51,55 @@ impl Value<'_> {
 pub(crate) struct Write {
     /// Index in `tables`.
     pub(crate) table: usize,
+    /// In `WriteSet::bytes`.
     pub(crate) key: Range<usize>,
     pub(crate) change: Change,
 }
 
-/// What is done to whole tables, before the writes.
+/// A change of a whole table, made before the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableChange {
     Create,
     Drop,
     Clear,
-    /// An empty table gets a tree that was filled beside the log.
+    /// An empty table gets a tree that was filled beside the log (decision 051).
     Take(Filled),
 }
 
-/// Writes, table changes and reads of one batch. Reusable: `clear` keeps the memory.
+/// Writes, table changes and reads of one batch. Reusable: [`WriteSet::clear`] keeps the memory.
 #[derive(Debug)]
 pub(crate) struct WriteSet {
+    /// All tables that the batch touches; other fields refer to them by index.
     pub(crate) tables: Vec<BatchTable>,
-    /// The first table of the time before. Taking it again writes no count of handles, which all
-    /// threads share.
+    /// First table of the previous use. Taking this handle again does not write its reference
+    /// count, which all threads share.
     last_table: Option<Arc<TableState>>,
     writes: Vec<Write>,
+    /// Keys and values of `writes`.
     bytes: Vec<u8>,
-    /// No value takes more bytes of its leaf, or would if it lay there.
+    /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
-    /// Some values are, or were, in chunks.
+    /// True if some values are, or were, in chunks.
     has_large: bool,
-    /// Tables and keys came in ascending order so far: they are found by bisection.
+    /// Tables and keys came in ascending order so far, so writes are found by bisection.
     is_ascending: bool,
-    /// Positions of writes by table and key, from [`SCANNED_MAX`] on unless `is_ascending`.
+    /// Positions of writes, hashed by table and key. Used for more than [`SCANNED_MAX`] writes,
+    /// unless `is_ascending`.
     index: HashTable<usize>,
     hasher: rapidhash::fast::RandomState,
-    /// Tables to be changed as a whole, by index.
+    /// Changes of whole tables, by index of the table.
     pub(crate) table_changes: Vec<(usize, TableChange)>,
+    /// Stamps from before each read.
     pub(crate) reads: Vec<Stamp>,
+    /// Watched keys: the table, the tree that it had, and the stamp of the key.
     pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
-    /// Of what was read.
+    /// What the reads owe: the LSN that must be durable before they may be shown (decision 060).
     pub(crate) debt: Debt,
-    /// What its caller asks for; None: what the store has.
+    /// The durability that the caller asks for; None for that of the store.
     pub(crate) durability: Option<Durability>,
 }
 
-/// A table that a batch touches, and its tree when it first did.
+/// A table that a batch touches, and the tree that it had at that moment.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchTable {
     pub(crate) state: Arc<TableState>,
@@ -128,6 +136,7 @@ impl Default for WriteSet {
 }
 
 impl WriteSet {
+    /// Forgets everything but the memory, and a handle of the first table.
     pub(crate) fn clear(&mut self) {
         if let Some(table) = self.tables.drain(..).next() {
             self.last_table = Some(table.state);
@@ -137,14 +146,14 @@ impl WriteSet {
         self.debt = Debt::NONE;
     }
 
-    /// Forgets all but a table. False if it has grown beyond `bytes_max`.
+    /// As [`WriteSet::clear`]. Returns false if it has grown beyond `bytes_max`.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.clear();
         let of_writes = self.writes.capacity() * size_of::<Write>();
         self.bytes.capacity() + of_writes <= bytes_max
     }
 
-    /// Forgets what is written and watched; tables and reads stay.
+    /// Forgets writes, table changes and watches; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
         self.bytes.clear();
@@ -156,12 +165,12 @@ impl WriteSet {
         self.watched.clear();
     }
 
-    /// Nothing is written.
+    /// Returns true if nothing is written.
     pub(crate) fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.table_changes.is_empty()
     }
 
-    /// The index of a table, noted with its tree at first sight.
+    /// Returns the index of a table, adding it with its current tree if it is new to the batch.
     pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
         debug_assert!(
             self.writes
@@ -184,12 +193,13 @@ impl WriteSet {
         })
     }
 
-    /// How the key of a write lies to `key` of `table`.
+    /// Compares table and key of a write with `table` and `key`.
     fn compare(&self, write: &Write, table: usize, key: &[u8]) -> Ordering {
         let own = &self.bytes[write.key.clone()];
         write.table.cmp(&table).then_with(|| own.cmp(key))
     }
 
+    /// Returns the position of the write to a key.
     fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
         let is_it = |write: &Write| self.compare(write, table, key).is_eq();
         if self.is_ascending {
@@ -210,7 +220,7 @@ impl WriteSet {
         found.copied()
     }
 
-    /// Lists the writes from position `from` on in the index.
+    /// Adds the writes from position `from` on to the index.
     fn list(&mut self, from: usize) {
         let Self {
             writes,
@@ -226,7 +236,7 @@ impl WriteSet {
         }
     }
 
-    /// Lists all writes in the index, if that is how they are found.
+    /// Rebuilds the index, if it is in use.
     fn list_all(&mut self) {
         self.index.clear();
         if !self.is_ascending && self.writes.len() > SCANNED_MAX {
@@ -234,12 +244,14 @@ impl WriteSet {
         }
     }
 
+    /// Appends to `bytes`, and returns the range.
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
     }
 
+    /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
         let change = match value {
             Some(value) => {
@@ -253,13 +265,13 @@ impl WriteSet {
         self.note(table, key, change);
     }
 
-    /// Sets a key to a value in chunks.
+    /// Sets a key to a value in chunks. Replaces an earlier write to the key.
     pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
         self.measure_large(&value);
         self.note(table, key, Change::PutLarge(value));
     }
 
-    /// The first value of more than `limit` bytes that is not in chunks.
+    /// Returns the position of the first value of more than `limit` bytes that is not in chunks.
     pub(crate) fn first_longer(&self, limit: usize) -> Option<usize> {
         if self.stored_bytes_max <= limit {
             return None;
@@ -270,28 +282,29 @@ impl WriteSet {
         })
     }
 
-    /// The value of the write at `position` was written to chunks.
+    /// Replaces the value of the write at `position` by `value`: the same bytes, written to chunks.
     pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
         self.measure_large(&value);
         let change = &mut self.writes[position].change;
         assert!(
             matches!(change, Change::Put { .. }),
-            "only a value that is not in chunks goes there"
+            "only a value that is not in chunks yet moves"
         );
         *change = Change::PutLarge(value);
     }
 
+    /// Updates the bounds for a value in chunks.
     fn measure_large(&mut self, value: &LargeValue) {
         self.has_large = true;
         self.stored_bytes_max = self.stored_bytes_max.max(value.blob_ref_bytes());
     }
 
-    /// The values in chunks.
+    /// Returns the values in chunks.
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
         let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
         debug_assert!(
             self.has_large || !self.writes.iter().any(is_large),
-            "chunks that would not be named"
+            "has_large is false, and there are chunks"
         );
         let writes = match self.has_large {
             true => &self.writes[..],
@@ -303,15 +316,16 @@ impl WriteSet {
         })
     }
 
-    /// A log record is about to name the chunks: they are the batch's no more.
+    /// Marks the chunks of all values as named, for a log record that is about to be written: they
+    /// no longer belong to the batch.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] when a record has named one before, or two keys have the same; none
-    /// is named then.
+    /// [`Error::InvalidValue`] if a record has named one of them before, or if two keys have the
+    /// same value; then none is left marked.
     pub(crate) fn name_chunks(&self) -> Result<()> {
         for (index, value) in self.large().enumerate() {
             if !value.staged.name() {
-                // One that two keys have is among those before, once.
+                // A value that two keys of this batch have is among the earlier ones exactly once.
                 for named in self.large().take(index) {
                     named.staged.take_back_name();
                 }
@@ -323,11 +337,12 @@ impl WriteSet {
         Ok(())
     }
 
-    /// True if the batch changes this table as a whole, before it writes to it.
+    /// Returns true if the batch changes this table as a whole, before it writes to it.
     pub(crate) fn changes_table(&self, table: usize) -> bool {
         self.table_changes.iter().any(|(known, _)| *known == table)
     }
 
+    /// Adds a write, or replaces the earlier one to the same key.
     fn note(&mut self, table: usize, key: &[u8], change: Change) {
         if let Some(known) = self.find(table, key) {
             self.writes[known].change = change;
@@ -350,7 +365,7 @@ impl WriteSet {
         }
     }
 
-    /// Forgets the writes of a table, which is to be changed as a whole.
+    /// Forgets the writes to a table, and notes that it is changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
         self.writes.retain(|write| write.table != table);
         self.list_all();
@@ -358,7 +373,7 @@ impl WriteSet {
         self.table_changes.push((table, change));
     }
 
-    /// What the batch itself has done to a key.
+    /// Returns what the batch itself has done to a key.
     pub(crate) fn own(&self, table: usize, key: &[u8]) -> Own<'_> {
         match self
             .find(table, key)
@@ -377,7 +392,7 @@ impl WriteSet {
         self.writes.len()
     }
 
-    /// Table, key and new value (None: deleted) of the write at `position`.
+    /// Returns table, key and new value (None: deleted) of the write at `position`.
     pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
         let write = &self.writes[position];
         let value = match &write.change {
@@ -388,7 +403,8 @@ impl WriteSet {
         (write.table, &self.bytes[write.key.clone()], value)
     }
 
-    /// The writes whose values take more than `limit` bytes of a leaf, or would.
+    /// Returns, for all values that take more than `limit` bytes of a leaf, or would, how many
+    /// bytes.
     pub(crate) fn values_beyond(&self, limit: usize) -> impl Iterator<Item = usize> {
         let writes = match self.stored_bytes_max > limit {
             true => 0..self.writes.len(),
@@ -406,12 +422,13 @@ impl WriteSet {
             .filter(move |bytes| *bytes > limit)
     }
 
-    /// All writes, in the order of the first mention of their keys.
+    /// Returns all writes, in the order in which their keys were first written.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
         (0..self.writes.len()).map(|position| self.write_at(position))
     }
 
-    /// True if every write is a delete: such a batch may use the reserve.
+    /// Returns true if all writes are deletes and no table is created: such a batch may use the
+    /// reserve.
     pub(crate) fn only_deletes(&self) -> bool {
         self.writes
             .iter()
@@ -422,10 +439,10 @@ impl WriteSet {
                 .all(|(_, change)| *change != TableChange::Create)
     }
 
-    /// Notes the trees of all tables again, for another try.
+    /// Notes the current trees of all tables, for another attempt.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`] when one was dropped.
+    /// [`Error::NoSuchTable`] if a table that is written to was dropped.
     pub(crate) fn refresh_trees(&mut self) -> Result<()> {
         for table in &mut self.tables {
             table.tree = table.state.tree();
@@ -433,8 +450,8 @@ impl WriteSet {
         self.check_tables()
     }
 
-    /// Notes the trees of the tables that are changed as a whole again: what was in them does not
-    /// matter to the batch.
+    /// Notes the current trees of the tables that are changed as a whole: the batch does not depend
+    /// on what was in them.
     pub(crate) fn refresh_trees_of_changes(&mut self) {
         for (table, change) in &self.table_changes {
             if matches!(
@@ -447,7 +464,7 @@ impl WriteSet {
         }
     }
 
-    /// All tables that are written to exist.
+    /// Checks that all tables that are written to exist.
     pub(crate) fn check_tables(&self) -> Result<()> {
         let mut last = None;
         for write in &self.writes {
@@ -468,8 +485,9 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Whether something that was read, or which tree a table has (Some(false)), or something that
-    /// was watched (Some(true)) has changed, as `unchanged` says of a stripe.
+    /// Returns what has changed, given `unchanged`, which tells for a stamp whether its stripe is
+    /// unchanged: Some(true) for something that was watched, Some(false) for something that was
+    /// read or for the tree of a table, None for nothing.
     pub(crate) fn changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
         let tables = self
             .watched
@@ -484,7 +502,7 @@ impl WriteSet {
         None
     }
 
-    /// Trees are as they were noted.
+    /// Returns true if all tables have the trees that were noted.
     pub(crate) fn trees_unchanged(&self) -> bool {
         self.tables
             .iter()
@@ -499,7 +517,8 @@ mod tests {
     use super::{Own, TableChange, WriteSet};
     use crate::tables::state::Tables;
 
-    /// Keys in order for a while, then not; repeated, removed, with tables that are emptied.
+    /// Keys come in order for a while, and then not; some are repeated or removed, and tables are
+    /// emptied.
     #[test]
     fn a_batch_holds_what_a_map_holds() {
         let tables = Tables::new(0);

@@ -2,13 +2,15 @@
 //! keys (decision 006).
 //!
 //! A stripe is a [`StampLock`]. A transaction remembers the stamps of what it reads. Its commit
-//! holds the stripes of what it writes alone, from before its record to behind its last change;
-//! and those of what it has read shared, while it compares stamps and takes its LSN. So whoever has
-//! read a value has a smaller LSN than whoever overwrites it: the order of the log is a serial
-//! order of all batches, and what they were up to any LSN is the state of a serial execution.
+//! takes exclusive locks on the stripes of the keys that it writes, and holds them from before it
+//! appends its record until after its last change to a page. It takes shared locks on the stripes
+//! of the keys that it has read, and holds them while it compares stamps and takes its LSN. So
+//! whoever has read a value has a smaller LSN than whoever overwrites it: the order of the log is a
+//! serial order of all batches, and the batches up to any LSN together make the state of a serial
+//! execution.
 //!
-//! All stripes of a commit are tried in ascending order; who is refused gives all back before it
-//! waits for the one that it was refused.
+//! A commit tries all of its stripes in ascending order. If it is refused one, it gives all of them
+//! back before it waits for that one.
 
 use pando_format::{Lsn, TreeId};
 use pando_sync::audit;
@@ -18,10 +20,11 @@ use pando_sync::{StampLock, WaitList};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 const STRIPES: usize = 1 << 14;
+/// Number of wait lists; each serves several stripes.
 const WAIT_LISTS: usize = 64;
-/// LSNs are multiples of it: stamps leave these bits out.
+/// LSNs are multiples of this: stamps leave out the low bits.
 const LSN_STEP: u64 = 8;
-/// How often a commit gives way to a writer that waits for a stripe which nobody holds: some
+/// How often a commit gives way to a writer that waits for a stripe which nobody holds: a few
 /// pauses, so that the writer gets a processor.
 const REFUSALS_MAX: u32 = 64;
 
@@ -29,7 +32,7 @@ const REFUSALS_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StripeIndex(u32);
 
-/// LSN of the last commit on a stripe, as a reader saw it.
+/// LSN of the last commit on a stripe, as a reader saw it before it read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) stripe: StripeIndex,
@@ -43,19 +46,18 @@ impl Stamp {
     }
 }
 
-/// What a stripe is wanted for.
+/// What a stripe is taken or waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StripeUse {
     /// A commit writes its keys.
     Write,
     /// A commit has read its keys.
     Share,
-    /// Its stamp is wanted.
+    /// A read needs its stamp.
     Read,
 }
 
-/// A stripe that a commit takes. In ascending order those that are written come before those that
-/// were only read.
+/// A stripe that a commit takes. Of two with the same stripe, a write sorts before a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wanted {
     stripe: StripeIndex,
@@ -63,27 +65,29 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// A stripe to be held exclusively.
     pub(crate) fn write(stripe: StripeIndex) -> Self {
         let how = StripeUse::Write;
         Self { stripe, how }
     }
 
+    /// A stripe to be held shared.
     pub(crate) fn share(stripe: StripeIndex) -> Self {
         let how = StripeUse::Share;
         Self { stripe, how }
     }
 
-    /// What a commit that only reads takes for a second look.
+    /// Fills `wanted` with what a commit that only reads takes for a second look.
     pub(crate) fn shares(stamps: &[Stamp], wanted: &mut Vec<Self>) {
         wanted.clear();
         wanted.extend(stamps.iter().map(|stamp| Self::share(stamp.stripe)));
         Self::arrange(wanted);
     }
 
-    /// Brings what a commit wants into the order in which it is taken, each stripe once.
+    /// Sorts the stripes into the order in which a commit takes them, each stripe once.
     pub(crate) fn arrange(wanted: &mut Vec<Self>) {
         wanted.sort_unstable();
-        // Of two of one stripe the first is the one that writes.
+        // Of two entries of one stripe the first is the write, and it stays.
         wanted.dedup_by_key(|wanted| wanted.stripe);
         debug_assert!(
             wanted.is_sorted_by(|a, b| a.stripe < b.stripe),
@@ -95,16 +99,18 @@ impl Wanted {
 /// Why the stripes of a commit were not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// Somebody holds this one.
+    /// Somebody holds this stripe.
     Held(StripeIndex, StripeUse),
-    /// A writer is about to take one: in a moment again.
+    /// A writer is about to take a stripe: try again in a moment.
     WriterWaits,
 }
 
 /// All stripes of one engine.
 #[derive(Debug)]
 pub(crate) struct Stripes {
+    /// Indexed by [`StripeIndex`].
     locks: Box<[StampLock]>,
+    /// Each list serves several stripes.
     waiters: Box<[WaitList]>,
     secrets: RapidSecrets,
 }
@@ -120,10 +126,10 @@ impl Stripes {
         }
     }
 
-    /// The stripe of a key.
+    /// Returns the stripe of a key of a tree.
     pub(crate) fn of(&self, tree: TreeId, key: &[u8]) -> StripeIndex {
         let hash = rapidhash_v3_seeded(key, &self.secrets);
-        // Odd: trees with keys in common have them on different stripes.
+        // Odd, so that trees with the same keys have them on different stripes.
         let of_tree = u64::from(tree.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         StripeIndex((hash.wrapping_add(of_tree) % STRIPES as u64) as u32)
     }
@@ -132,29 +138,31 @@ impl Stripes {
         &self.locks[stripe.0 as usize]
     }
 
-    /// The stamp to remember before the key is read; None while a commit writes the stripe.
+    /// Returns the stamp to remember before the key is read; None while a commit writes the stripe.
     pub(crate) fn stamp(&self, stripe: StripeIndex) -> Option<Stamp> {
         let stamp = self.lock(stripe).stamp();
         stamp.map(|stamp| Stamp { stripe, stamp })
     }
 
-    /// The stamp of a stripe that the caller holds.
+    /// Returns the stamp of a stripe that the caller holds.
     pub(crate) fn stamp_held(&self, stripe: StripeIndex) -> Stamp {
         let stamp = self.lock(stripe).held_stamp();
         Stamp { stripe, stamp }
     }
 
-    /// True if no commit has written the stripe since, and none is about to.
+    /// Returns true if no commit has written the stripe since `stamp` was taken, and none is about
+    /// to.
     pub(crate) fn unchanged(&self, stamp: Stamp) -> bool {
         self.lock(stamp.stripe).is_unchanged(stamp.stamp)
     }
 
-    /// True if no commit has written the stripe since; the caller holds it, or has closed the gate.
+    /// Returns true if no commit has written the stripe since `stamp` was taken. The caller holds
+    /// the stripe, or has closed the gate.
     pub(crate) fn unchanged_held(&self, stamp: Stamp) -> bool {
         self.lock(stamp.stripe).has_stamp(stamp.stamp)
     }
 
-    /// Stamps a stripe; the caller holds it alone, or closed the gate.
+    /// Stamps a stripe, which the caller holds exclusively unless it has closed the gate.
     pub(crate) fn stamp_with(&self, stripe: StripeIndex, lsn: Lsn) {
         assert!(lsn.0.is_multiple_of(LSN_STEP), "{lsn} ends no record");
         let lock = self.lock(stripe);
@@ -162,12 +170,13 @@ impl Stripes {
         lock.set(lsn.0 / LSN_STEP);
     }
 
-    /// Wakers of those that wait for the stripe, and for others that share the list.
+    /// The wakers of those that wait for the stripe, or for others that share the list.
     pub(crate) fn waiters_of(&self, stripe: StripeIndex) -> &WaitList {
         &self.waiters[stripe.0 as usize % WAIT_LISTS]
     }
 
-    /// For who was refused, and has registered since: true if it may try again.
+    /// For a caller that was refused and has registered since: returns true if trying again makes
+    /// sense.
     pub(crate) fn looks_free(&self, stripe: StripeIndex, how: StripeUse) -> bool {
         let lock = self.lock(stripe);
         match how {
@@ -177,6 +186,7 @@ impl Stripes {
         }
     }
 
+    /// Takes one stripe. `gives_way`: a share gives way to a writer that waits.
     fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<(), NotTaken> {
         let Wanted { stripe, how } = wanted;
         let lock = self.lock(stripe);
@@ -189,7 +199,7 @@ impl Stripes {
         match lock.try_shared(gives_way) {
             Ok(()) if gives_way => Ok(()),
             Ok(()) => {
-                // A writer that waits has to ask again.
+                // It passed a writer that waits, and that has to try again.
                 self.waiters_of(stripe).notify_all();
                 Ok(())
             }
@@ -198,6 +208,7 @@ impl Stripes {
         }
     }
 
+    /// Gives one stripe back, and wakes those that wait for it.
     fn give_back(&self, taken: Wanted) {
         let lock = self.lock(taken.stripe);
         let somebody_waits = match taken.how {
@@ -213,22 +224,22 @@ impl Stripes {
     }
 }
 
-/// The stripes of one commit; given back on drop.
+/// The stripes that one commit holds; given back on drop.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     stripes: &'a Stripes,
     held: &'a [Wanted],
-    /// Those that were only read were given back.
+    /// The stripes that were only read are given back already.
     shares_ended: bool,
     _held: Held,
 }
 
 impl Stripes {
-    /// Takes all of `wanted`, which is ascending and free of repetitions, or none. `refusals`
-    /// counts for one commit how often it gave way to writers.
+    /// Takes all of `wanted`, or none. `wanted` is ascending and has each stripe once. `refusals`
+    /// counts how often one commit gave way to writers. Never blocks.
     ///
     /// # Errors
-    /// What stands against it.
+    /// The stripe that could not be taken, or the writer that comes first.
     pub(crate) fn try_lock_all<'a>(
         &'a self,
         wanted: &'a [Wanted],
@@ -257,7 +268,7 @@ impl Stripes {
 }
 
 impl Locked<'_> {
-    /// The commit has its LSN: what it has read may be overwritten.
+    /// Gives the shares back: the commit has its LSN, so what it has read may be overwritten.
     pub(crate) fn end_shares(&mut self) {
         assert!(!self.shares_ended, "shares end once");
         self.shares_ended = true;
@@ -266,26 +277,26 @@ impl Locked<'_> {
         }
     }
 
-    /// True if the commit holds the stripe alone.
+    /// Returns true if the commit holds the stripe exclusively.
     pub(crate) fn writes(&self, stripe: StripeIndex) -> bool {
         self.held.binary_search(&Wanted::write(stripe)).is_ok()
             && self.stripes.lock(stripe).is_exclusive()
     }
 
-    /// Stamps what the commit has written.
+    /// Stamps the stripes that the commit has written.
     pub(crate) fn stamp_with(&self, lsn: Lsn) {
         assert!(
             self.shares_ended,
-            "it has an LSN, and keeps others from theirs"
+            "it has an LSN, but still holds its shares"
         );
         for write in self.held.iter().filter(|one| one.how == StripeUse::Write) {
             let before = self.stripes.stamp_held(write.stripe);
-            assert!(before.lsn() < lsn, "{lsn} comes behind {}", before.lsn());
+            assert!(before.lsn() < lsn, "{lsn} is not after {}", before.lsn());
             self.stripes.stamp_with(write.stripe, lsn);
         }
     }
 
-    /// True if what follows from `stamp` may be compared: the stripe is held.
+    /// Returns true if `stamp` may be compared: its stripe is held.
     pub(crate) fn holds(&self, stamp: Stamp) -> bool {
         let place = |one: &Wanted| one.stripe.cmp(&stamp.stripe);
         !self.shares_ended && self.held.binary_search_by(place).is_ok()
@@ -383,7 +394,7 @@ mod tests {
         drop(stripes.try_lock_all(&write, &mut 0).expect("its turn"));
         assert!(stripes.try_lock_all(&share, &mut refusals).is_ok());
         assert_eq!(refusals, 0);
-        // One that has given up keeps others away for a while only.
+        // A writer that has given up keeps others away only for a while.
         let reader = stripes.try_lock_all(&share, &mut 0).unwrap();
         assert!(stripes.try_lock_all(&write, &mut 0).is_err());
         drop(reader);
