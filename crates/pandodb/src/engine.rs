@@ -33,15 +33,15 @@ pub(crate) struct Engine {
     /// The pages: pool, device, free space, mapping and tables.
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
-    /// The gate that a checkpoint closes while it takes its cut.
+    /// Counts of apply sections; used in debug builds only.
     pub(crate) apply_sections: ApplySections,
     /// Locks and stamps of keys, by hash.
     pub(crate) stripes: Stripes,
     /// Limits how many frames operations pin at the same time.
     pub(crate) pin_budget: PinBudget,
-    /// Commits that an engine thread carries out for others.
+    /// Batches that change tables, for the tables thread.
     pub(crate) jobs: Jobs,
-    /// Leaves that housekeeping should merge with a neighbour.
+    /// Leaves for the maintenance thread to remove or merge.
     pub(crate) underfull_leaves: UnderfullLeaves,
     pub(crate) checkpoint: CheckpointState,
     /// The options that the store was opened with.
@@ -203,6 +203,7 @@ impl Engine {
             .map_or(most, |bytes| bytes.min(most))
     }
 
+    /// Checks the length of `key`.
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
         let limit = self.key_bytes_max();
         if key.len() > limit {

@@ -170,6 +170,7 @@ impl Error {
         }
     }
 
+    /// Returns an error for damage at `place` in a file of the store.
     pub(crate) fn corrupt(place: impl Into<String>, what: impl fmt::Display) -> Self {
         Self::Corrupt {
             place: place.into(),

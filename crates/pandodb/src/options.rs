@@ -326,6 +326,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Splits the memory of `options` for pages of `page_size`.
     pub(crate) fn new(options: &Builder, page_size: PageSize) -> Self {
         let page = page_size.bytes() as u64;
         let memory = options.max_memory;

@@ -42,6 +42,7 @@ pub struct Db {
 #[repr(align(128))]
 struct Owner {
     engine: Shared,
+    /// The other engine threads. Empty once the store is shut down.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// These end first: the operations that they run may need the other threads.
     helpers: Mutex<Vec<JoinHandle<()>>>,
@@ -49,7 +50,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // An error has nobody to go to here; `close` reports it.
+        // Nobody receives an error here; `close` reports it.
         let _ = self.shut_down();
     }
 }

@@ -61,6 +61,7 @@ impl Drop for Iter<'_> {
 }
 
 impl<'t> Iter<'t> {
+    /// Returns an iterator over the keys from `start` to `end`. Reads nothing yet.
     pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let statistics = &table.db().engine().store.statistics;
         statistics.tick(pando_stats::Ticker::Scans, 1);

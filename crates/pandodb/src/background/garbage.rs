@@ -47,7 +47,7 @@ enum Row {
     /// It waits for readers of its chunks, or names the tree of a load; both report when it is
     /// garbage.
     Left,
-    /// It only records that something was lost.
+    /// It only records a loss; nothing is to be freed.
     Note,
 }
 
@@ -197,7 +197,7 @@ impl Engine {
     ) -> Result<bool> {
         assert!(
             !free.is_empty(),
-            "a row of which nothing can be freed is left"
+            "a row of which nothing can be freed is passed"
         );
         assert!(
             free.len() + read.len() <= GARBAGE_CHUNKS_MAX,
@@ -205,7 +205,7 @@ impl Engine {
         );
         debug_assert!(
             !free.iter().any(|chunk| read.contains(chunk)),
-            "what is read is to be freed"
+            "a chunk that is read is to be freed"
         );
         self.in_gate(STEP_PAGES, |engine, token| {
             let marks = engine.background_marks();

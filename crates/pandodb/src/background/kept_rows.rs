@@ -57,7 +57,7 @@ impl KeptRows {
 
     fn pass(&mut self, key: &[u8]) {
         let is_behind = self.last.as_deref().is_none_or(|last| last < key);
-        assert!(is_behind, "rows between are not looked at");
+        assert!(is_behind, "rows are passed in order");
         self.last = Some(key.to_vec());
     }
 

@@ -40,6 +40,7 @@ pub(crate) fn assert_grown(old: &Superblock, new: &Superblock) {
 pub(crate) struct LastWords(HashMap<PageId, Extent>);
 
 impl LastWords {
+    /// Returns the last words of `group`.
     pub(crate) fn of(group: &Group) -> Self {
         let mut words = HashMap::new();
         if cfg!(debug_assertions) {

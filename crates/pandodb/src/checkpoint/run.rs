@@ -193,7 +193,7 @@ impl Engine {
         self.store.finish_checkpoint(files, cut, None, sync_log)?;
         assert_eq!(
             files.superblock.checkpoint_lsn, lsn,
-            "what it names begins there"
+            "the checkpoint has the LSN of its cut"
         );
         self.log.truncate_below(lsn);
         self.checkpoint.note(lsn);
@@ -241,7 +241,7 @@ impl crate::pages::store::Store {
         );
         assert!(
             cut.lsn >= files.superblock.checkpoint_lsn,
-            "a checkpoint lies behind the one before"
+            "LSNs of checkpoints never go back"
         );
         let group = Group {
             generation: cut.epoch,

@@ -24,7 +24,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         self.check()?;
         assert!(
             engine.store.space.is_low(),
-            "what is cut off may be given out"
+            "blocks that are cut may be allocated"
         );
         engine.store.space.truncate_file()?;
         Ok(engine.trim_log()?)

@@ -62,7 +62,7 @@ fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
     let mut named = Named::of(store, &rows)?;
     for root in [CATALOGUE.root, GARBAGE.root] {
-        assert!(named.has(root), "what all trees hang on is not named");
+        assert!(named.has(root), "the root of a system tree is not named");
     }
     let mut count = 0;
     for page in (0..store.pool.page_ids().high_water()).map(PageId) {

@@ -1,8 +1,8 @@
 //! Compaction: shrinks a store to what it holds, while it is read and written (decision 033).
 //!
 //! ```text
-//! garbage is freed -> leaves are packed -> what lies at the end of the file moves to its front
-//! -> checkpoint -> the file is cut; the log gives back what it does not use
+//! garbage is freed -> leaves are packed -> the end of the file moves to its front
+//! -> checkpoint -> the file is cut; the log frees what it does not use
 //! ```
 //! No step is logged, and each is an ordinary change of pages or of their places: either the next
 //! checkpoint contains it, or it has never happened. So a compaction may be killed at any moment,

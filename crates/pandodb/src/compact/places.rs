@@ -83,7 +83,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 0 => goal,
                 _ => self.pages_end(goal)?,
             };
-            assert!(pages <= goal, "what lies behind the goal would stay there");
+            assert!(pages <= goal, "pages beyond the goal would stay there");
             let limits = Limits {
                 chunks: goal,
                 pages,
@@ -224,7 +224,7 @@ impl Engine {
             assert!(
                 end_of(extent) <= old.extent.block.into()
                     || end_of(old.extent) <= extent.block.into(),
-                "a chunk moves to where it lies"
+                "the places of a chunk overlap"
             );
             let copied = self.copy_extent(old.extent, extent, buffer);
             if let Err(error) = copied {

@@ -180,7 +180,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         (from, to): (f64, f64),
         share: f64,
     ) -> Part<()> {
-        assert!(from <= to, "a part ends behind its beginning");
+        assert!(from <= to, "a part ends before it begins");
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_CALL) {
             return self.go_on(phase, from + (to - from) * share.clamp(0.0, 1.0));

@@ -24,6 +24,7 @@ pub struct Occupancy {
 }
 
 impl Engine {
+    /// As [`Db::occupancy`].
     pub(crate) fn occupancy(&self) -> Occupancy {
         let counters = self.store.statistics.totals();
         let ended = counters.get(Ticker::PageReads) + counters.get(Ticker::FaultsFailed);

@@ -27,10 +27,12 @@ const MERGE_MIN_BYTES: u64 = 4 << 20;
 /// Bytes by which the journal must grow before a failed merge is tried again.
 const MERGE_AGAIN_BYTES: u64 = 1 << 20;
 
+/// Name of the base file with this number.
 pub(crate) fn base_name(number: u64) -> String {
     format!("map.{number}")
 }
 
+/// Name of the journal file with this number.
 pub(crate) fn journal_name(number: u64) -> String {
     format!("journal.{number}")
 }
@@ -268,7 +270,7 @@ impl MappingFiles {
         assert_eq!(
             Group::encoded_bytes(&bytes),
             Ok(bytes.len() as u64),
-            "the next group is looked for behind this one"
+            "the next group is expected after this one"
         );
         let end = self.journal_bytes + bytes.len() as u64;
         self.allocate_to(end)?;
@@ -334,7 +336,7 @@ impl MappingFiles {
         let is_next = |name: &String| *name == base_name(next) || *name == journal_name(next);
         assert!(
             !self.obsolete.iter().any(is_next),
-            "what is about to be written is to be removed"
+            "a file to be written is to be removed"
         );
         let old_base = open(&self.device, &base_name(self.number))?;
         let old_name = journal_name(self.number);
@@ -436,7 +438,7 @@ impl MappingFiles {
         let names = [base_name(self.number), journal_name(self.number)];
         assert!(
             !self.obsolete.iter().any(|name| names.contains(name)),
-            "what the superblock names is to be removed"
+            "a file of the superblock is to be removed"
         );
         let Self {
             device,

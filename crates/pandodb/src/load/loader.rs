@@ -210,7 +210,7 @@ impl Loader<'_> {
         assert_eq!(
             self.blob.len(),
             blob_ref_bytes,
-            "the leaf has room for so much"
+            "the leaf has room for these bytes"
         );
         let blob = std::mem::take(&mut self.blob);
         if is_inline {

@@ -66,6 +66,7 @@ pub(super) struct PageStream {
 }
 
 impl PageStream {
+    /// Returns a stream without pages. Its buffers are counted, but allocated only when needed.
     pub(super) fn new(engine: &Shared) -> Self {
         let bytes = buffer_bytes(engine) as u64;
         Self {

@@ -153,7 +153,7 @@ impl HiddenTree {
                     let (separator, page) = (&leaf.separator, leaf.page);
                     tree.try_append_leaf(&engine.store.pool, token, separator, page, scratch)?;
                     // Nothing can fail from here to the end of the leaf.
-                    let leaf = leaves.pop_front().expect("looked at above");
+                    let leaf = leaves.pop_front().expect("it was read above");
                     let pages = written.drain(..leaf.pages);
                     adopted += leaf.adopt(engine, token, pages);
                     left -= 1;

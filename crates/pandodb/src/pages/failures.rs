@@ -59,7 +59,7 @@ impl FailedReads {
             let before = self
                 .untold
                 .fetch_sub(oldest.untold.len(), Ordering::Relaxed);
-            assert!(before >= oldest.untold.len(), "those who wait are counted");
+            assert!(before >= oldest.untold.len(), "waiting wakers are counted");
         }
         assert!(list.len() < FAILURES_MAX, "the board is bounded");
         let number = self.count.load(Ordering::Relaxed) + 1;
@@ -104,7 +104,7 @@ impl FailedReads {
             if let Some(at) = failure.untold.iter().position(|one| one.will_wake(waker)) {
                 failure.untold.swap_remove(at);
                 let before = self.untold.fetch_sub(1, Ordering::Relaxed);
-                assert!(before > 0, "those who wait are counted");
+                assert!(before > 0, "waiting wakers are counted");
                 return Some(failure.error.clone());
             }
         }

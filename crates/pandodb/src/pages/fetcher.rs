@@ -29,6 +29,7 @@ thread_local! {
 pub(crate) struct OwnReads(());
 
 impl OwnReads {
+    /// Makes `fetcher` this thread's own until the result is dropped.
     pub(crate) fn of(fetcher: &Arc<Mutex<Fetcher>>) -> Self {
         OWN.set(Some(fetcher.clone()));
         Self(())
@@ -86,6 +87,7 @@ pub(crate) enum Started {
 }
 
 impl Fetcher {
+    /// Opens a channel on the store's device, with one buffer per tag.
     pub(crate) fn new(store: &Store, options: ChannelOptions) -> Result<Self> {
         let depth = options.depth;
         let mut channel = store

@@ -2,9 +2,9 @@
 //!
 //! | phase | entered by | forbids |
 //! |---|---|---|
-//! | opening | [`Lifecycle::default`] | waiting for room on a full disk: who opens is told |
+//! | opening | [`Lifecycle::default`] | waiting for room on a full disk: opening fails |
 //! | serving | [`Lifecycle::serve`] | |
-//! | closing | [`Lifecycle::close`] | commits and compactions; room is waited for not much longer |
+//! | closing | [`Lifecycle::close`] | commits and compactions; waits for room end soon |
 //! | ended | [`Lifecycle::end`] | waiting for a thread of the engine |
 //!
 //! In any phase the store may be
@@ -12,7 +12,7 @@
 //! | | entered by | forbids |
 //! |---|---|---|
 //! | poisoned, for good | [`Lifecycle::poison`] | every write, and waiting for one |
-//! | short of room | [`Lifecycle::begin_shortage`], until each has ended | puts; deletes go on |
+//! | short of room | [`Lifecycle::begin_shortage`], until each has ended | puts; deletes continue |
 //! | without checkpoints | [`Lifecycle::stall_checkpoint`] | waiting for a checkpoint |
 //!
 //! A caller that changes something here wakes the threads that wait for it; [`Lifecycle`] does not.

@@ -12,7 +12,7 @@ use pando_device::{AnyFile, File, IoBuf, ReadContext as DeviceContext};
 use pando_format::PageDecoder;
 use pando_stats::{Statistics, Ticker};
 
-/// A thread's buffer, decompressor state, and what the device may look up (see [`DeviceContext`]).
+/// A thread's buffer and decompressor, and what the device notes about a read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadContext {
     device: DeviceContext,

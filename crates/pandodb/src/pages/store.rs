@@ -47,7 +47,8 @@ pub(crate) struct Store {
     pub(crate) failed_reads: FailedReads,
     /// The lowest tree id that was never used.
     pub(crate) next_tree: AtomicU64,
-    /// Waiters for a checkpoint; they are also woken when the checkpoint itself waits for room.
+    /// Waiters for a checkpoint; woken when a checkpoint or a write of pages begins or stops
+    /// waiting for room.
     pub(crate) room_waiters: WaitList,
     pub(crate) life: Lifecycle,
 }
@@ -65,6 +66,7 @@ impl Drop for RoomWait<'_> {
     }
 }
 
+/// Returns a store in the opening phase, without tables.
 impl Store {
     pub(crate) fn new(
         device: AnyDevice,

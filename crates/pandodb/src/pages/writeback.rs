@@ -68,7 +68,7 @@ impl Store {
     pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
         assert!(
             epoch < self.pool.epochs().current(),
-            "an epoch that goes on is not written as a whole"
+            "the current epoch cannot be written as a whole"
         );
         let mut written = 0;
         let mut images = Vec::new();
@@ -173,7 +173,7 @@ impl Store {
         };
         assert!(
             images.iter().zip(extents).all(fills),
-            "an image that writes over what lies behind it"
+            "an image is as long as its extent"
         );
         let mut start = 0;
         while start < images.len() {

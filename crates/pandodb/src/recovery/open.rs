@@ -287,7 +287,7 @@ fn finish(
     assert_eq!(
         log.reserved_end(),
         start,
-        "the log goes on where the last life ended"
+        "the log continues where the last life ended"
     );
     assert_eq!(log.applied(), start, "what was replayed is applied");
     let settings = Settings {

@@ -84,7 +84,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         let how = log_behind(&source.superblock);
         let (mut batches, mut stopped, mut last) = (0, None, how.from);
         let read = pando_wal::replay(&source.store.device, &how, |lsn, payload| {
-            assert!(lsn > last, "{lsn} is applied behind {last}");
+            assert!(lsn > last, "{lsn} is applied after {last}");
             last = lsn;
             match self.batch(source, lsn, payload) {
                 Ok(()) => batches += 1,

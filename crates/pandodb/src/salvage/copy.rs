@@ -99,6 +99,7 @@ impl<'a> Copier<'a> {
         }
     }
 
+    /// Puts a value into the table of `tree`, if there is one.
     pub(super) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         let Some(table) = self.write(tree, key, value.len())? else {
             return Ok(());
@@ -107,6 +108,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
+    /// Deletes `key` from the table of `tree`, if there is one.
     pub(super) fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         if let Some(table) = self.write(tree, key, 0)? {
             self.batch.delete(&table, key);

@@ -2,10 +2,10 @@
 //! everything else is listed. The damaged store is only read (decision 062).
 //!
 //! ```text
-//! superblock, mapping      what is sound of them           source, mapping
-//! catalogue, garbage table names, writes that were aside   names
+//! superblock, mapping      their undamaged parts           source, mapping
+//! catalogue, garbage table names, writes set aside         names
 //! each table               its leaves, found or guessed    walk -> copy
-//! writes that were aside   by key, the oldest first        changes
+//! writes set aside         by key, oldest first            changes
 //! the log                  by key, batch by batch          changes
 //! ```
 //! No value is made up: every copied value was read completely and matched its checksums. If a node

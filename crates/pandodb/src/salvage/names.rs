@@ -35,6 +35,7 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Reads both system trees as far as possible; adds damage to `report`.
     pub(super) fn read(walker: &mut Walker<'_>, report: &mut SalvageReport) -> Result<Self> {
         let (tables, is_whole) = tables(walker, report)?;
         let garbage = Garbage::read(walker, report)?;

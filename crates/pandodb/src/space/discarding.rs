@@ -87,14 +87,14 @@ impl SpaceKeeper {
         let first = row.first().expect("a row has an extent");
         assert!(
             u64::from(first.block) + sum(row) <= self.blocks(),
-            "a hole behind the end of the file"
+            "a hole beyond the end of the file"
         );
         let offset = u64::from(first.block) * self.block_bytes();
         (offset, sum(row) * self.block_bytes())
     }
 
     /// Takes discarded blocks back until `enough` returns true, none are left, or the disk is full.
-    /// Returns the number of blocks. Blocks.
+    /// Returns the number of blocks. May block the thread.
     pub(crate) fn take_back(&self, enough: impl Fn() -> bool) -> u64 {
         let mut extents = self.discards.extents.lock();
         assert_eq!(

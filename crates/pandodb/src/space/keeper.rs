@@ -85,6 +85,7 @@ impl Drop for LowPlaces<'_> {
 }
 
 impl SpaceKeeper {
+    /// Returns the keeper of `file`, whose blocks `space` allocates.
     pub(crate) fn new(
         space: Space,
         file: AnyFile,
@@ -124,14 +125,17 @@ impl SpaceKeeper {
         *self.pieces.lock()
     }
 
+    /// The data file.
     pub(crate) fn file(&self) -> &AnyFile {
         &self.file
     }
 
+    /// The allocator.
     pub(crate) fn space(&self) -> &Space {
         &self.space
     }
 
+    /// Operations that wait for blocks; woken when blocks are freed or the file has grown.
     pub(crate) fn waiters(&self) -> &WaitList {
         &self.waiters
     }
@@ -141,6 +145,7 @@ impl SpaceKeeper {
         self.space.blocks()
     }
 
+    /// Bytes of a block.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
@@ -488,7 +493,7 @@ impl SpaceKeeper {
         let free = self.free_for_pages(u64::MAX) + wanted;
         let spare = free.saturating_sub(taken);
         let cut = wanted.min(spare);
-        assert!(blocks - cut >= limit.min(blocks), "what is kept is cut off");
+        assert!(blocks - cut >= limit.min(blocks), "cut below the limit");
         let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
         let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
         assert!(before >= wanted, "blocks are withheld until now");
@@ -501,7 +506,7 @@ impl SpaceKeeper {
     pub(crate) fn truncate_file(&self) -> Result<()> {
         let _sizing = self.sizing.lock();
         let bytes = self.space.blocks() * self.block_bytes;
-        assert!(bytes > 0, "the system trees lie somewhere");
+        assert!(bytes > 0, "the system trees need blocks");
         self.file
             .set_len(bytes)
             .map_err(Error::io("cutting the data file"))
@@ -530,6 +535,7 @@ impl SpaceKeeper {
         }
     }
 
+    /// Counts discarded blocks in the statistics.
     pub(crate) fn count_discarded(&self, blocks: u64) {
         self.statistics.tick(Ticker::BlocksDiscarded, blocks);
     }

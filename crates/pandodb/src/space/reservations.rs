@@ -36,6 +36,7 @@ impl Drop for BlockReservation<'_> {
 #[derive(Debug)]
 pub(crate) struct IdReservation<'a> {
     reservations: &'a Reservations,
+    /// Ids that have not been taken.
     ids: Cell<u64>,
 }
 

@@ -14,6 +14,7 @@ use crate::state::checkpoint_progress::CheckpointTurns;
 /// State between checkpoints, requests for checkpoints, and waiters.
 #[derive(Debug)]
 pub(crate) struct CheckpointState {
+    /// Locked during a checkpoint.
     files: Mutex<Files>,
     /// Set by a request; taken by the checkpoint thread.
     wanted: AtomicBool,
@@ -66,7 +67,7 @@ impl CheckpointState {
     pub(crate) fn assert_behind(&self, lsn: Lsn) {
         // Relaxed: the LSN only grows, and never past a batch that is not applied.
         let last = self.last_lsn.load(Ordering::Relaxed);
-        assert!(lsn.0 > last, "{lsn} lies in the checkpoint at {last}");
+        assert!(lsn.0 > last, "{lsn} is within the checkpoint at {last}");
     }
 
     /// Asks for a checkpoint soon.

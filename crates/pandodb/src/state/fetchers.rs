@@ -13,6 +13,7 @@ const FETCHERS_MAX: usize = 16;
 /// The fetchers that one engine lends.
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers {
+    /// Idle fetchers, and the number of all.
     magazine: Mutex<Magazine>,
     /// Signalled when a fetcher has been returned, or could not be made.
     returned: Condvar,

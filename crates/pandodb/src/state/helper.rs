@@ -12,6 +12,7 @@ type Task<C> = Box<dyn FnOnce(&C) + Send>;
 
 /// Queue of operations for a helper thread, which runs them with a `C`.
 pub(crate) struct Helper<C> {
+    /// Tasks that have not begun.
     queue: Mutex<Queue<C>>,
     /// Where the helper thread waits for work.
     wanted: WaitList,
@@ -82,7 +83,9 @@ impl<C> Helper<C> {
 /// The place where a future finds the result of its operation.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
+    /// Set once; taken by the future.
     result: Mutex<Option<Result<T>>>,
+    /// Where the future waits.
     ended: WaitList,
 }
 

@@ -8,6 +8,7 @@ pub(crate) const KEPT_MAX: usize = 256;
 /// Buffers that no operation uses now, per core.
 #[derive(Debug)]
 pub(crate) struct KeyBuffers {
+    /// Empty buffers, at most [`KEPT_MAX`] per core.
     spare: CoreLocal<Mutex<Vec<Vec<u8>>>>,
 }
 

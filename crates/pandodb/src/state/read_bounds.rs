@@ -30,6 +30,7 @@ use crate::options::Durability;
 /// One core's copies of the bounds.
 #[derive(Debug)]
 struct Bounds {
+    /// Never above the log's applied LSN.
     applied: AtomicU64,
     /// The greatest number if reads wait for no commit.
     settled: AtomicU64,
@@ -66,6 +67,7 @@ impl Debt {
 }
 
 impl ReadBounds {
+    /// Returns the bounds of a store in which all batches up to `applied` are applied.
     pub(crate) fn new(durability: Durability, durable_reads: bool, applied: Lsn) -> Self {
         let bounds = Self {
             copies: CoreLocal::new("read bounds", |_| Bounds {

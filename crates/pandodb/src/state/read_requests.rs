@@ -22,6 +22,7 @@ pub(crate) struct Reads {
     pub(crate) requests: SignalQueue,
     /// Waiters that found the queue full.
     pub(crate) crowded: WaitList,
+    /// No further read request is served.
     closed: AtomicBool,
     /// Number of scans so far; determines the slot of the next one.
     next_scan: AtomicU64,
@@ -53,6 +54,7 @@ impl Reads {
         self.requests.len() + self.busy.load(Ordering::Relaxed)
     }
 
+    /// True once no further read request is served.
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release in close.
         self.closed.load(Ordering::Acquire)

@@ -18,6 +18,7 @@ type Note = (Tree, Box<[u8]>);
 /// Queue of leaves that lost their last record, or most of their records.
 #[derive(Debug, Default)]
 pub(crate) struct UnderfullLeaves {
+    /// Oldest first.
     queue: Mutex<VecDeque<Note>>,
     /// Length of `queue`, which commits read without the lock. Written under it.
     len: AtomicUsize,
@@ -44,10 +45,12 @@ impl UnderfullLeaves {
         })
     }
 
+    /// Takes the oldest leaf.
     pub(crate) fn pop(&self) -> Option<Note> {
         self.change(VecDeque::pop_front)
     }
 
+    /// Returns a leaf that was taken, as the oldest.
     pub(crate) fn put_back(&self, note: Note) {
         self.change(|queue| queue.push_front(note));
     }
@@ -58,6 +61,7 @@ impl UnderfullLeaves {
         self.len.load(Ordering::Relaxed) < UNDERFULL_LEAVES_MAX
     }
 
+    /// True if no leaf is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }

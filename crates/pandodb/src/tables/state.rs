@@ -65,7 +65,7 @@ impl TableState {
         let before = self.tree().map(|tree| tree.id);
         assert!(
             row.is_none() || before != row.map(|row| row.tree),
-            "entries are counted for the tree that was there"
+            "the entries of the same tree would be lost"
         );
         // Release: pairs with the Acquire in tree.
         self.row.store(word, Ordering::Release);
@@ -127,6 +127,7 @@ struct Known {
 /// The tables by name, and by tree for replay.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// Changed only while the gate is closed, or by recovery.
     known: RwLock<Known>,
     /// Tables whose count differs from that in the mapping's journal; each table once.
     changed: Mutex<Vec<Arc<TableState>>>,
@@ -157,6 +158,7 @@ impl Tables {
         })
     }
 
+    /// Returns the table called `name`.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<TableState>> {
         let known = self.known.read();
         known.by_name.get(name).map(|named| named.0.clone())

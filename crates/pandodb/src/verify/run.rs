@@ -127,7 +127,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     );
     assert!(
         walk.seen.len() as u64 <= walk.done,
-        "pages that were not looked at"
+        "pages that were not counted"
     );
     Ok(VerifyReport {
         stat,
