@@ -13,7 +13,8 @@ pub enum Durability {
     /// The batch survives a power cut.
     #[default]
     Durable,
-    /// The batch will be durable within the periodic interval; a crash may lose the last one.
+    /// The batch will be durable within the periodic interval; a crash may lose the commits of the
+    /// last interval.
     Periodic,
     /// The batch becomes durable with the next checkpoint, or with a later durable commit.
     None,

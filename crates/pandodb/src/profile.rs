@@ -91,7 +91,7 @@ pub enum CommitStep {
     Prepare,
     /// Locks stripes, enters the gate.
     Lock,
-    /// Checks that tables and what was read are unchanged.
+    /// Checks that tables and everything that was read are unchanged.
     Check,
     /// Copies the record into the log's buffer.
     Append,

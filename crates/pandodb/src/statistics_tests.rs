@@ -437,7 +437,7 @@ const BELOW: [Drive; 25] = [
         || cold_with(&[5; 20_000], &options()),
         |place| {
             assert_eq!(place.table.get(b"known").unwrap().unwrap().len(), 20_000);
-            // 16 bytes of each page are its header; the index of such a value is in its leaf.
+            // Each page has a header of 16 bytes; the index of such a value is in its leaf.
             20_000_u64.div_ceil(PAGE_BYTES)
         },
     ),
@@ -458,7 +458,7 @@ const BELOW: [Drive; 25] = [
         fill(&place.table, 0..50);
         let before = bytes();
         let pages = checkpoint(place);
-        // What was not compressed has four blocks, the rest one.
+        // An uncompressed page has four blocks, all others have one.
         (4 * pages * PAGE_BYTES - (bytes() - before)) / (3 * PAGE_BYTES)
     }),
     (

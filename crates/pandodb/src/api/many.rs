@@ -8,7 +8,6 @@
 //! read of its own does not help (another thread reads its page, a batch is still being applied, no
 //! frame is free) waits until nothing is in flight. Then it takes the path of a single read, one
 //! key at a time, which guarantees that every key makes progress.
-//! the way of a single read then, one key at a time: that is how every key makes progress.
 
 use std::cell::RefCell;
 

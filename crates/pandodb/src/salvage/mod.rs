@@ -4,7 +4,7 @@
 //! ```text
 //! superblock, mapping      their undamaged parts           source, mapping
 //! catalogue, garbage table names, writes set aside         names
-//! each table               its leaves, found or guessed    walk -> copy
+//! each table               its leaves, found or searched   walk -> copy
 //! writes set aside         by key, oldest first            changes
 //! the log                  by key, batch by batch          changes
 //! ```
@@ -105,6 +105,7 @@ impl SalvageReport {
 /// The new store has its sizes of pages and blocks and its hash key; other `options` are those of
 /// the new store. Calls `progress` with the number of pages done, and of all pages.
 ///
+/// # Errors
 /// If there is no store or it is in use, if no superblock can be read, or if something fails in the
 /// new store. Damage is not an error: it is in the report.
 pub fn salvage(

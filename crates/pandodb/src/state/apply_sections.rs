@@ -2,8 +2,8 @@
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of the apply sections that have begun and ended; used in debug builds only. On cache lines
-/// of its own, because reads access the fields next to it.
+/// Counts of the apply sections that have begun and ended; used in debug builds only. On cache
+/// lines of its own, because reads access the fields next to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ApplySections {
