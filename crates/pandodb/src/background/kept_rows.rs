@@ -1,5 +1,5 @@
 //! How far the garbage table has been searched: rows that wait for readers of chunks are not
-//! searched again before those readers have gone.
+//! searched again before those readers have gone (decision 028).
 //!
 //! A new row has an LSN that was not applied when a search began. So rows below everything that was
 //! applied when a search began, and seen by that search, are settled. Rows that wait for a reader

@@ -1,6 +1,6 @@
 //! Background work on trees: removes empty leaves and merges underfull ones with a neighbour, frees
 //! garbage (see `garbage`), and grows the data file. Each step is one apply section, and none of it
-//! is logged.
+//! is logged (decision 019).
 
 use pando_format::Lsn;
 use pando_pool::{ApplyToken, Attempt, Marks, Restart};

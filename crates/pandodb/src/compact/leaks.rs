@@ -1,5 +1,5 @@
 //! Reclaims leaked pages and chunks: nothing names them, because what named them could not be read
-//! when it was freed.
+//! when it was freed (decision 061).
 //!
 //! Only a store that has recorded leaks pays for this. While the apply gate is closed, so that
 //! nothing changes, everything that any tree names is marked, and the rest is freed. If a tree
@@ -174,7 +174,7 @@ impl<'a> Named<'a> {
         tree.is_ok_and(|tree| !self.trees.contains(&tree))
     }
 
-    /// Marks what a write that was set aside names.
+    /// Marks what a write that was put aside names.
     fn mark_aside(&mut self, bytes: &[u8]) -> Result<()> {
         let write =
             AsideWrite::decode(bytes).map_err(|damage| Error::corrupt("garbage table", damage))?;

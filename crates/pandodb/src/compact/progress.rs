@@ -45,7 +45,7 @@ pub struct CompactReport {
     pub data_bytes_before: u64,
     /// Bytes of the data file after.
     pub data_bytes_after: u64,
-    /// Bytes of the data file after that nothing uses.
+    /// Bytes of the data file that nothing uses after the compaction.
     pub data_free_bytes: u64,
     /// Leaves and inner nodes that were merged into a neighbour.
     pub pages_merged: u64,

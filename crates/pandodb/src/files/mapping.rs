@@ -1,5 +1,5 @@
-//! The files that record where pages are stored: superblock, mapping base and journal (decision
-//! 001).
+//! The files that record where pages are stored: superblock, mapping base and journal
+//! (decision 001).
 
 use std::collections::BTreeMap;
 

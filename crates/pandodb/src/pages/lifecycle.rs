@@ -20,7 +20,7 @@
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, time};
 
-/// How long writes wait for room after closing has begun, in milliseconds.
+/// How long writes wait for room after closing has begun (decision 037), in milliseconds.
 const DISK_FULL_WAIT_MS: u64 = 10_000;
 
 /// The phases, in their order; none repeats.

@@ -41,7 +41,7 @@ pub(crate) struct Store {
     /// Readers of chunks, and garbage that waits for them.
     pub(crate) registry: Arc<Registry>,
     pub(crate) statistics: Arc<Statistics>,
-    /// Number of the next write that is set aside.
+    /// Number of the next write that is put aside.
     pub(crate) aside_number: AtomicU32,
     /// Errors for threads that waited for a read of another thread.
     pub(crate) failed_reads: FailedReads,

@@ -40,7 +40,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         }
     }
 
-    /// Applies writes that were set aside; returns their number.
+    /// Applies writes that were put aside; returns their number.
     pub(super) fn aside(&mut self, writes: &[Aside], report: &mut SalvageReport) -> Result<u64> {
         let mut count = 0;
         for Aside { lsn, number, bytes } in writes {

@@ -45,7 +45,7 @@ pub(super) fn read(
 
 impl Words {
     /// Returns the pages that exist. Pages marked out of reach are tried: they may be readable now,
-    /// and writes that they miss were set aside.
+    /// and writes that they miss were put aside.
     pub(super) fn pages(&self) -> impl Iterator<Item = (PageId, StoredPage)> + '_ {
         let words = self.words.iter().enumerate();
         words.filter_map(|(index, word)| {

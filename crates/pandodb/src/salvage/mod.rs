@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! superblock, mapping      their undamaged parts           source, mapping
-//! catalogue, garbage table names, writes set aside         names
+//! catalogue, garbage table names, writes put aside         names
 //! each table               its leaves, found or searched   walk -> copy
-//! writes set aside         by key, oldest first            changes
+//! writes put aside         by key, oldest first            changes
 //! the log                  by key, batch by batch          changes
 //! ```
 //! No value is made up: every copied value was read completely and matched its checksums. If a node
@@ -75,7 +75,7 @@ pub struct SalvageReport {
     pub tables: Vec<SalvagedTable>,
     /// Number of batches of the log that were applied.
     pub batches: u64,
-    /// Number of writes that had been set aside and are in their tables now.
+    /// Number of writes that had been put aside and are in their tables now.
     pub writes_aside: u64,
     /// Keys that are lost, ordered by table and key.
     pub lost: Vec<LostRange>,

@@ -14,7 +14,7 @@ use crate::salvage::walk::{Gap, RowValue, Walker};
 use crate::tables::state::{CATALOGUE, GARBAGE};
 use crate::verify::walk::Damage;
 
-/// A write that was set aside.
+/// A write that was put aside.
 pub(super) struct Aside {
     /// LSN of its batch.
     pub(super) lsn: Lsn,
@@ -28,7 +28,7 @@ pub(super) struct Names {
     pub(super) tables: Vec<(String, Tree)>,
     /// Trees whose names are not known.
     pub(super) nameless: Vec<TreeId>,
-    /// Writes that were set aside, oldest first.
+    /// Writes that were put aside, oldest first.
     pub(super) aside: Vec<Aside>,
     /// All names are known.
     pub(super) is_whole: bool,
@@ -113,7 +113,7 @@ fn told(report: &mut SalvageReport, place: &str, gaps: &[Gap], cost: &str) {
 struct Garbage {
     /// Trees that are being freed, or were being filled by a load.
     gone: BTreeSet<TreeId>,
-    /// Pieces of writes that were set aside, by LSN and number of the write.
+    /// Pieces of writes that were put aside, by LSN and number of the write.
     pieces: BTreeMap<(Lsn, u32), BTreeMap<u16, Vec<u8>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Discarded blocks: free space that the file system has.
+//! Discarded blocks: free space that the file system has (decision 042).
 
 use pando_device::Error as DeviceError;
 use pando_format::Extent;

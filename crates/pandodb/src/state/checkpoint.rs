@@ -1,4 +1,5 @@
-//! State between checkpoints: the files that they change, requests for them, and waiters.
+//! State between checkpoints: the files that they change, requests for them, and waiters
+//! (decision 041).
 
 use std::task::Waker;
 

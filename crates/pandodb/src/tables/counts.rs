@@ -1,6 +1,6 @@
 //! Entry counters, one per table and core. On each core, counters of several tables share a cache
-//! line, which only that core writes: a table takes eight bytes per core, not a line (decision
-//! 063).
+//! line, which only that core writes: a table takes eight bytes per core, not a line
+//! (decision 063).
 
 use pando_sync::atomic::{AtomicI64, Ordering};
 use pando_sync::{Arc, CoreLocal, Mutex};

@@ -159,7 +159,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
-    /// Counts a write that was set aside, by its first piece, and reports it as damage.
+    /// Counts a write that was put aside, by its first piece, and reports it as damage.
     fn aside(&mut self, lsn: Lsn, number: u32, piece: u16) {
         if piece == 0 {
             self.writes_aside += 1;
