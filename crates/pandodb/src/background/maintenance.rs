@@ -17,7 +17,7 @@ use crate::space::reservations::BlockReservation;
 /// Number of underfull leaves that are processed before the thread checks for other work.
 const UNDERFULL_STEPS: usize = 256;
 /// Most pages that the removal of an empty leaf dirties: the node that loses a child and the
-/// absorbing leaf; and twice that to be safe.
+/// absorbing leaf; and two to spare.
 const REMOVAL_PAGES: u64 = 4;
 /// Most pages that merging one leaf may dirty.
 pub(crate) const MERGE_PAGES: u64 = 8;

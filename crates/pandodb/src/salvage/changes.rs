@@ -1,4 +1,4 @@
-//! Changes after the checkpoint's trees, applied to the new store by key: writes that were set
+//! Changes after the checkpoint's trees, applied to the new store by key: writes that were put
 //! aside, oldest first, then the log, batch by batch, as far as it can be read.
 
 use pando_device::IoBuf;

@@ -1,4 +1,4 @@
-//! Contents of the system trees: names of tables, trees that are being freed, writes that were set
+//! Contents of the system trees: names of tables, trees that are being freed, writes that were put
 //! aside.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +151,8 @@ impl Garbage {
         Ok(garbage)
     }
 
-    /// Returns the complete writes, oldest first.
+    /// Returns the writes without a gap in their pieces, oldest first. A write whose last pieces
+    /// are missing is not recognized as incomplete.
     fn aside(self, report: &mut SalvageReport) -> Vec<Aside> {
         let mut writes = Vec::new();
         for ((lsn, number), pieces) in self.pieces {
