@@ -1,4 +1,4 @@
-//! The engine: pages, log, gate, stripes and counters of one open store.
+//! The engine: the pages, log, gate, stripes and counters of one open store.
 
 use std::task::Waker;
 
@@ -27,41 +27,51 @@ use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
 
-/// One open store.
+/// One open store. All threads share it; every part synchronizes itself.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// The pages: pool, device, free space, mapping and tables.
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
+    /// Counts of apply sections; used in debug builds only.
     pub(crate) apply_sections: ApplySections,
+    /// Locks and stamps of keys, by hash.
     pub(crate) stripes: Stripes,
+    /// Limits how many frames operations pin at the same time.
     pub(crate) pin_budget: PinBudget,
+    /// Batches that change tables, for the tables thread.
     pub(crate) jobs: Jobs,
+    /// Leaves for the maintenance thread to remove or merge.
     pub(crate) underfull_leaves: UnderfullLeaves,
     pub(crate) checkpoint: CheckpointState,
+    /// The options that the store was opened with.
     pub(crate) options: Builder,
     pub(crate) budget: Budget,
-    /// Lent to blocking calls that read many pages at once.
+    /// Channels lent to blocking calls that read many pages at once.
     pub(crate) fetchers: Fetchers,
-    /// Pages that are read for others, by the read thread.
+    /// Requests for pages that the read thread reads.
     pub(crate) reads: Reads,
-    /// Runs operations of futures that make no progress.
+    /// Runs operations of futures that make no progress by themselves (decision 012).
     pub(crate) helper: Helper<Self>,
-    /// Reads and writes chunks for event loops.
+    /// Reads and writes chunks of large values for event loops.
     pub(crate) streams: Helper<Self>,
-    /// Buffers of the chunks of values on their way in, and out.
+    /// Buffers of chunks that are written.
     pub(crate) incoming: Arc<ChunkRoom>,
+    /// Buffers of chunks that are read.
     pub(crate) outgoing: Arc<ChunkRoom>,
     pub(crate) key_buffers: KeyBuffers,
     pub(crate) loads: Loads,
-    /// Up to where reads may show what they have found.
+    /// The LSN up to which reads may show what they have found (decision 060).
     pub(crate) read_bounds: ReadBounds,
-    /// Held by the one who compacts.
+    /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
+    /// The store's random key for hashes of keys.
     pub(crate) hash_key: [u64; 2],
+    /// What opening had to do; never changes.
     pub(crate) recovered: Recovered,
 }
 
-/// What a user has chosen, and what follows from it and from the store on disk.
+/// The options of a user, and what follows from them and from the store on disk.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Builder,
@@ -69,18 +79,19 @@ pub(crate) struct Settings {
     pub(crate) hash_key: [u64; 2],
 }
 
-/// What opening had to do.
+/// What opening the store had to do.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// How long it took.
+    /// Time that opening took.
     pub(crate) took: Duration,
-    /// Batches that were replayed, and bytes of the log.
+    /// Number of batches that were replayed.
     pub(crate) batches: u64,
+    /// Bytes of log that were replayed.
     pub(crate) bytes: u64,
 }
 
 impl Engine {
-    /// The engine of a store that is recovered; its threads are to be started.
+    /// Returns the engine of a recovered store. The caller starts its threads.
     pub(crate) fn new(
         store: Store,
         log: Log<AnyDevice>,
@@ -120,8 +131,8 @@ impl Engine {
         }
     }
 
-    /// Tells the coherence audit whose the single words of the engine are; arrays have named
-    /// themselves.
+    /// Tells the coherence audit which structures the engine's single words belong to; arrays have
+    /// named themselves.
     pub(crate) fn name_structures(&self) {
         audit::name("engine", self);
         audit::name("log", &self.log);
@@ -133,8 +144,10 @@ impl Engine {
         audit::name("space", &*self.store.space);
     }
 
+    /// Checks that the store takes writes.
+    ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Closed`]: nothing is written any more.
+    /// [`Error::Closed`]; [`Error::Poisoned`] after a failed write or sync.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.store.life.is_closing() {
             return Err(Error::Closed);
@@ -146,22 +159,24 @@ impl Engine {
         }
     }
 
-    /// As [`Store::poison`]; who waits for the log is woken, too.
+    /// As [`Store::poison`]; also wakes all waiters of the log.
     pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
         self.store.poison(cause);
         self.log.wake_waiters();
     }
 
-    /// As [`Store::poisoned_by`]; who waits for the log is woken, too.
+    /// As [`Store::poisoned_by`]; also wakes all waiters of the log.
     pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
         let error = self.store.poisoned_by(cause);
         self.log.wake_waiters();
         error
     }
 
-    /// A log that fails poisons the engine.
+    /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does
+    /// not poison it as long as the log itself is intact.
     pub(crate) fn log_failed(&self, error: pando_wal::Error) -> Error {
-        // A sync that found the disk full has failed for good.
+        // A full disk can be tried again. A sync that found the disk full cannot: it has poisoned
+        // the log.
         if error.is_full() && self.log.poisoned().is_none() {
             return Error::Full {
                 what: format!("{error}"),
@@ -174,12 +189,12 @@ impl Engine {
         }
     }
 
-    /// Longest key.
+    /// Bytes of the longest key.
     pub(crate) fn key_bytes_max(&self) -> usize {
         self.store.pool.page_size().key_bytes_max()
     }
 
-    /// Longest value that lies in pages; longer ones lie in chunks.
+    /// Bytes of the longest value that is stored in pages; longer ones are stored in chunks.
     pub(crate) fn plain_bytes_max(&self) -> usize {
         let of_log = self.log.max_batch_bytes() - self.key_bytes_max() - 64;
         let most = of_log.min(pando_tree::VALUE_BYTES_MAX);
@@ -188,6 +203,7 @@ impl Engine {
             .map_or(most, |bytes| bytes.min(most))
     }
 
+    /// Checks the length of `key`.
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
         let limit = self.key_bytes_max();
         if key.len() > limit {
@@ -201,7 +217,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// True if the batch of `lsn` is durable, else `waker` is woken when it is.
+    /// Returns true if the batch of `lsn` is durable; otherwise `waker` is woken once it is.
     pub(crate) fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
         self.log
             .request_durable(lsn, waker)

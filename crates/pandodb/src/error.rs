@@ -14,11 +14,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device failed, or a file of the store is not as it must be.
+    /// The device failed, or a file of the store is not what it must be.
     Io {
         /// What was being done.
         during: &'static str,
-        /// The device's own words.
+        /// The error of the device.
         source: Arc<DeviceError>,
     },
     /// Another process has the directory open.
@@ -26,13 +26,13 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// A page on disk is not what was written there, or cannot be read.
+    /// A page on disk is not what was written there, or it cannot be read.
     CorruptPage {
         /// The page.
         page: PageId,
-        /// Where it was read.
+        /// Blocks that it was read from, if known.
         extent: Option<Extent>,
-        /// Expected and actual.
+        /// What was expected and what was found.
         what: String,
     },
     /// A file of the store is damaged.
@@ -42,21 +42,21 @@ pub enum Error {
         /// Expected and actual.
         what: String,
     },
-    /// The store was written in a version of the format that this program does not read. Nothing
-    /// is damaged, and nothing was changed.
+    /// The store has a format version that this program does not read. Nothing is damaged, and
+    /// nothing was changed.
     Version {
-        /// The version that the store has.
+        /// The version of the store.
         found: u32,
         /// The version that this program reads and writes.
         known: u32,
     },
-    /// There is no room for more; deletes still work.
+    /// There is no room for more data; deletes still work.
     Full {
-        /// What ran out and what to do.
+        /// What ran out, and what to do about it.
         what: String,
     },
-    /// A write or a sync has failed earlier: nothing is written any more until the store is opened
-    /// again. Reads go on.
+    /// A write or a sync has failed before: nothing is written until the store is opened again.
+    /// Reads still work.
     Poisoned {
         /// The first failure.
         cause: String,
@@ -65,29 +65,29 @@ pub enum Error {
     KeyTooLong {
         /// Its length.
         bytes: usize,
-        /// The longest.
+        /// The longest allowed.
         limit: usize,
     },
-    /// The value is longer than this store takes.
+    /// The value is longer than this store accepts.
     ValueTooLong {
         /// Its length.
         bytes: usize,
-        /// The longest.
+        /// The longest allowed.
         limit: usize,
     },
-    /// The value lies in chunks, and the call returns values in one piece only: read it with
-    /// [`Table::get_reader`](crate::Table::get_reader) or its form for event loops.
+    /// The value is stored in chunks, and the call returns values in one piece only. Read it with
+    /// [`Table::get_reader`](crate::Table::get_reader) or its counterpart for event loops.
     InChunks,
-    /// A value that was handed over piece by piece cannot be had, or is not what was announced.
+    /// A value that is handed over piece by piece cannot be read, or differs from its announcement.
     InvalidValue {
         /// What is wrong with it.
         what: String,
     },
-    /// The batch is larger than this store takes at once: what the log buffer holds.
+    /// The batch is larger than the log buffer, the limit of one batch.
     BatchTooLarge {
         /// Its size in the log.
         bytes: usize,
-        /// The largest.
+        /// The largest allowed.
         limit: usize,
     },
     /// A table's name is empty or too long.
@@ -100,14 +100,14 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// A table that is to be loaded has entries.
+    /// A table that is to be loaded is not empty.
     NotEmpty {
         /// Its name.
         name: String,
     },
-    /// A key that is loaded is not greater than the one before it.
+    /// A key of a load is not greater than the key before it.
     NotAscending {
-        /// Which entry, from 0. The load may go on without it.
+        /// Number of the entry, from 0. The load may continue without it.
         entry: u64,
     },
     /// An option is out of its range, or does not fit the store.
@@ -117,9 +117,9 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// Something is running already that runs once at a time.
+    /// An operation that runs only once at a time is already running.
     Busy {
-        /// What it is.
+        /// The operation.
         what: &'static str,
     },
     /// The store was opened read-only.
@@ -139,11 +139,13 @@ impl Error {
         matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
     }
 
-    /// True if another process has the directory.
+    /// True if another process has the directory open.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
 
+    /// Converts an error of the device; `during` says what was being done. A full disk becomes
+    /// [`Error::Full`], which may be retried.
     pub(crate) fn io(during: &'static str) -> impl Fn(DeviceError) -> Self {
         move |source| match source {
             DeviceError::InUse { directory } => Self::InUse {
@@ -159,8 +161,8 @@ impl Error {
         }
     }
 
-    /// As [`Error::io`], for operations after whose failure nothing can be tried again: a full disk
-    /// is a failure like any other.
+    /// As [`Error::io`], for operations that cannot be retried after a failure: a full disk is an
+    /// [`Error::Io`] like any other.
     pub(crate) fn io_fatal(during: &'static str) -> impl Fn(DeviceError) -> Self {
         move |source| Self::Io {
             during,
@@ -168,6 +170,7 @@ impl Error {
         }
     }
 
+    /// Returns an error for damage at `place` in a file of the store.
     pub(crate) fn corrupt(place: impl Into<String>, what: impl fmt::Display) -> Self {
         Self::Corrupt {
             place: place.into(),

@@ -1,4 +1,4 @@
-//! Which way to the disk, and the device that goes it.
+//! The interfaces for I/O that a store may use, and the device that uses one.
 
 use std::path::Path;
 
@@ -9,35 +9,35 @@ use pando_device::{
 
 use crate::error::{Error, Result};
 
-/// Bytes that a store in memory may take beside its budget.
+/// Bytes that a store in memory may take besides its budget.
 const MEMORY_DEVICE_BYTES: u64 = 1 << 40;
 
-/// Which way to the disk.
+/// Interface for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoBackend {
-    /// The best one that works here: uring where it does not hand reads to worker threads, then
-    /// libaio where files can go past the page cache, then pread.
+    /// The best one that works here: uring if it does not hand reads to worker threads, else libaio
+    /// if files can bypass the page cache, else pread.
     #[default]
     Auto,
-    /// Rings of the kernel (io_uring); where there are none, as libaio.
+    /// io_uring; falls back as libaio does if the kernel has none.
     Uring,
-    /// Rings, or an error.
+    /// io_uring, or an error.
     UringOnly,
-    /// The kernel's older asynchronous interface; where it cannot be had, as pread.
+    /// The kernel's older asynchronous interface (libaio); falls back to pread.
     Libaio,
-    /// The kernel's older asynchronous interface, or an error.
+    /// The kernel's older asynchronous interface (libaio), or an error.
     LibaioOnly,
-    /// Blocking reads and writes, spread over threads for event loops.
+    /// Blocking reads and writes, done by several threads for event loops.
     Pread,
-    /// No files at all: everything is gone when the store is closed.
+    /// No files: everything is gone when the store is closed.
     Memory,
-    /// Files without content: measures what lies above the device. No store can live there.
+    /// Files without content, to measure what is above the device. No store can be opened on it.
     Null,
 }
 
 impl IoBackend {
-    /// The way called `name`: auto, uring, libaio, pread, memory or null. A `!` behind it says that
-    /// no other will do.
+    /// Returns the interface called `name`: auto, uring, libaio, pread, memory or null. A `!` after
+    /// the name rules out every fallback.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "auto" | "auto!" => Self::Auto,
@@ -52,17 +52,17 @@ impl IoBackend {
         })
     }
 
-    /// True if there is a directory with files.
+    /// True if the store has a directory with files.
     pub fn has_files(self) -> bool {
         !matches!(self, Self::Memory | Self::Null)
     }
 
-    /// A device that goes this way, over `directory` where there are files; at most
-    /// `completion_threads` threads read where nothing better does.
+    /// Opens a device on `directory`, which is not used without files. At most `completion_threads`
+    /// threads do its reads if the interface has nothing better.
     ///
     /// # Errors
-    /// [`Error::InUse`], [`Error::Io`]; [`Error::InvalidOption`] when no other will do and this one
-    /// cannot be had.
+    /// [`Error::InUse`], [`Error::Io`]; [`Error::InvalidOption`] if this interface is not available
+    /// and no fallback is allowed.
     pub fn open_device(
         self,
         directory: impl AsRef<Path>,

@@ -1,9 +1,9 @@
 //! A transactional, ordered key-value engine for data larger than memory.
 //!
-//! A [`Db`] is a directory with named [`Table`]s of byte keys and byte values, in the order of the
-//! keys. Reads of what is in memory write nothing that another core reads. Writes are batches: a
-//! batch is in the log as one record, so after a crash all of it is there or nothing, and an
-//! acknowledged one is there (see [`Durability`]).
+//! A [`Db`] is a directory with named [`Table`]s, which map byte keys to byte values in the order
+//! of the keys. Reads of data in memory write nothing that another core reads. Writes are batches:
+//! a batch is one record of the log, so after a crash either all of it is there or nothing of it,
+//! and an acknowledged batch is there (see [`Durability`]).
 //!
 //! ```
 //! # fn main() -> Result<(), pandodb::Error> {
@@ -25,14 +25,15 @@
 //!
 //! # Visibility
 //!
-//! A commit may be read before it is durable; only its acknowledgement waits. Point reads are
-//! linearizable. Nobody sees a batch in part, key by key: a read of a leaf that a batch is being
-//! applied to waits for its end. Iterators return committed entries, each as of some moment during
-//! the iteration: they are no snapshot.
+//! A commit is applied before it is durable; its acknowledgement waits for durability, and so do
+//! reads of a durable store that have found it (see [`Builder::durable_reads`]). Point reads are
+//! linearizable. No reader sees a batch in part, key by key: a read of a leaf that a batch is being
+//! applied to waits until the batch is applied. Iterators return committed entries, each as of some
+//! moment during the iteration: they are not snapshots.
 //!
 //! # Limits
 //!
-//! Keys are at most a quarter of a page ([`Db::key_bytes_max`]), values at most
+//! Keys are at most a quarter of a page ([`Db::key_bytes_max`]); values are at most
 //! [`VALUE_BYTES_MAX`] or what the log buffer takes ([`Db::value_bytes_max`]).
 
 #![forbid(unsafe_code)]

@@ -1,16 +1,16 @@
-//! What a part of a store takes of its memory budget.
+//! How much of its memory budget a part of a store uses.
 
 /// A part of the memory budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryShare {
-    /// What it may take.
+    /// Bytes that it may take.
     pub budget_bytes: u64,
-    /// What it has taken.
+    /// Bytes that it has taken.
     pub used_bytes: u64,
 }
 
 impl MemoryShare {
-    /// All of it is taken from the beginning.
+    /// Returns a share that takes all of its budget from the beginning.
     pub(crate) fn full(bytes: u64) -> Self {
         Self {
             budget_bytes: bytes,

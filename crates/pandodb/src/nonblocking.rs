@@ -1,8 +1,9 @@
-//! Operations for event loops: every call returns at once, with a result or with what it waits for.
+//! Operations for event loops: every call returns at once, with a result or with a reason to wait.
 //!
-//! A loop owns a [`Reactor`]. An operation that cannot go on returns [`Polled::Pending`]; the loop
-//! hands that to [`Reactor::park`] with the waker of whoever wanted it, and tries again from the
-//! beginning when the waker is woken. An operation holds nothing in between.
+//! A loop owns a [`Reactor`]. An operation that cannot continue returns [`Polled::Pending`]; the
+//! loop hands that to [`Reactor::park`] together with the waker of the task, and runs the operation
+//! again from the beginning when the waker is woken. An operation holds nothing in between
+//! (decision 009).
 
 pub use crate::commit::steps::Outcome;
 pub use crate::event_loop::group::GroupValues;

@@ -1,4 +1,4 @@
-//! What a user may choose, and how one memory budget is split.
+//! The options of a store, and the split of its memory budget.
 
 use pando_format::{Compression, PageSize};
 use pando_sync::time::Duration;
@@ -7,27 +7,28 @@ use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
 use crate::recovery_progress::{Listener, RecoveryProgress};
 
-/// What a commit's return reservations.
+/// What is guaranteed when a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The batch survives a power cut.
     #[default]
     Durable,
-    /// The batch will be durable within the periodic interval; a crash may lose the last one.
+    /// The batch will be durable within the periodic interval; a crash may lose the commits of the
+    /// last interval.
     Periodic,
     /// The batch becomes durable with the next checkpoint, or with a later durable commit.
     None,
 }
 
-/// How a batch is committed.
+/// Options of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
-    /// What the return reservations; None: what the store was opened with.
+    /// What is guaranteed when the commit returns; None: the durability of the store.
     pub durability: Option<Durability>,
 }
 
 impl WriteOptions {
-    /// The given durability.
+    /// Returns options with the given durability.
     pub fn durability(durability: Durability) -> Self {
         Self {
             durability: Some(durability),
@@ -35,18 +36,18 @@ impl WriteOptions {
     }
 }
 
-/// Smallest block.
+/// Bytes of the smallest block.
 const BLOCK_BYTES_MIN: usize = 512;
-/// Largest block: no larger than the smallest page.
+/// Bytes of the largest block: the smallest page.
 const BLOCK_BYTES_MAX: usize = PageSize::MIN;
-/// Smallest memory budget.
+/// Bytes of the smallest memory budget.
 pub const MAX_MEMORY_MIN: u64 = 2 << 20;
-/// Default memory budget of the library.
+/// Bytes of the library's default memory budget.
 pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
-/// Longest value.
+/// Bytes of the longest value.
 pub const VALUE_BYTES_MAX: usize = pando_format::chunks::VALUE_BYTES_MAX as usize;
 
-/// Options of a store; see the methods for defaults. `open` opens or creates.
+/// Options of a store; the methods name the defaults. `open` opens or creates a store.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -75,9 +76,9 @@ pub struct Builder {
     pub(crate) discard: bool,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) plain_bytes_max: Option<usize>,
-    /// A directory without a store is an error.
+    /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,
-    /// Of a store that is made; None: a random one.
+    /// For a new store; None: a random one.
     pub(crate) hash_key: Option<[u64; 2]>,
     pub(crate) on_recovery: Option<Listener>,
 }
@@ -109,51 +110,51 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The one memory setting: bytes for frames, page table, log buffers, images and all the rest.
-    /// At least [`MAX_MEMORY_MIN`]; default [`MAX_MEMORY_DEFAULT`].
+    /// Bytes of memory for everything: frames, page table, log buffers, images and the rest. At
+    /// least [`MAX_MEMORY_MIN`]; default [`MAX_MEMORY_DEFAULT`].
     #[must_use]
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;
         self
     }
 
-    /// Bytes of a page, a power of two from 4 KiB (the default) to 64 KiB. Counts at creation.
+    /// Bytes of a page, a power of two from 4 KiB (the default) to 64 KiB. Only used at creation.
     #[must_use]
     pub fn page_size(mut self, bytes: usize) -> Self {
         self.page_size = bytes;
         self
     }
 
-    /// Bytes of a block, the unit of space: a power of two from 512 to 4096 (the default), and a
-    /// multiple of what direct I/O on the device is aligned to. Blocks have 32-bit numbers: of 512
-    /// bytes, they are 2 TiB of data, of 4096, 16 TiB. Counts at creation.
+    /// Bytes of a block, the unit of free space: a power of two from 512 to 4096 (the default), and
+    /// a multiple of the device's alignment for direct I/O. Block numbers have 32 bits: blocks of
+    /// 512 bytes allow 2 TiB of data, blocks of 4096 bytes 16 TiB. Only used at creation.
     #[must_use]
     pub fn block_size(mut self, bytes: usize) -> Self {
         self.block_size = bytes;
         self
     }
 
-    /// How pages are compressed on their way to disk: default [`Compression::None`]. Saves space
-    /// only where a page has several blocks: choose larger pages or smaller blocks with it. May be
-    /// another one at each opening; what is on disk stays as it is until it is written again.
+    /// Compression of pages that are written: default [`Compression::None`]. It saves space only if
+    /// a page has several blocks: combine it with larger pages or smaller blocks. Each opening may
+    /// choose another one; pages on disk stay as they are until they are written again.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// What the return of a commit reservations when the commit does not say: default durable.
+    /// What is guaranteed when a commit returns that does not choose itself: default durable.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Whether reads of a store with [`Durability::Durable`] wait until what they have found is
-    /// durable: default true. Without it a read may show what a power cut, or the end of the
-    /// process, takes back before its writer was told that it stays. Nobody waits for longer than
-    /// a sync that the writer asked for. After the log has failed such a read is an error.
-    /// Commits that ask for less than the store has are shown at once.
+    /// Whether reads of a store with [`Durability::Durable`] wait until the data that they found is
+    /// durable: default true. Without it, a read may show data that a power cut or the end of the
+    /// process takes back, as long as its writer has not been told that it stays. No read waits
+    /// longer than for a sync that the writer asked for. After the log has failed, such a read is
+    /// an error. Commits that ask for less than the durability of the store are shown at once.
     #[must_use]
     pub fn durable_reads(mut self, wanted: bool) -> Self {
         self.durable_reads = wanted;
@@ -167,37 +168,37 @@ impl Builder {
         self
     }
 
-    /// Way to the disk: default [`IoBackend::Auto`]. What is used, and why nothing better is, is in
-    /// [`Db::report`](crate::Db::report).
+    /// Interface for I/O: default [`IoBackend::Auto`]. [`Db::report`](crate::Db::report) says which
+    /// one is used, and why no better one is.
     #[must_use]
     pub fn io_backend(mut self, backend: IoBackend) -> Self {
         self.io_backend = backend;
         self
     }
 
-    /// Most reads in flight of one event loop: default 128.
+    /// Largest number of reads in flight of one event loop: default 128.
     #[must_use]
     pub fn queue_depth(mut self, reads: usize) -> Self {
         self.queue_depth = reads;
         self
     }
 
-    /// Threads that read for event loops where the back end has such: default 16.
+    /// Number of threads that read for event loops, if the back end has such threads: default 16.
     #[must_use]
     pub fn completion_threads(mut self, threads: usize) -> Self {
         self.completion_threads = threads;
         self
     }
 
-    /// Bytes of log on disk before a checkpoint must have freed some: default by `max_memory`.
-    /// Counts at creation for the size of a segment.
+    /// Bytes of log on disk before a checkpoint must have freed some: default derived from
+    /// `max_memory`. The size of a segment follows from it only at creation.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
         self
     }
 
-    /// Number of frames, in place of what `max_memory` leaves for them: for tests of eviction.
+    /// Number of frames, instead of what `max_memory` leaves for them: for tests of eviction.
     #[must_use]
     pub fn frames(mut self, frames: usize) -> Self {
         self.frames = Some(frames);
@@ -211,39 +212,42 @@ impl Builder {
         self
     }
 
-    /// Gives free space in the middle of the data file back to the file system behind each
-    /// checkpoint, by holes: default no. What is needed again is allocated again.
+    /// Whether each checkpoint gives free space in the middle of the data file back to the file
+    /// system afterwards, by punching holes: default no. Space that is needed again is allocated
+    /// again.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Self {
         self.discard = discard;
         self
     }
 
-    /// Bytes of the chunks of new large values, in place of what follows from `max_memory` (a 256th
-    /// of it, from 64 KiB to 1 MiB): a power of two from 4 KiB to 1 MiB, at most 256 blocks. Other
-    /// numbers are rounded down.
+    /// Bytes of the chunks of new large values: a power of two from 4 KiB to 1 MiB, at most 256
+    /// blocks; other numbers are rounded down. The default is a 256th of `max_memory`, from 64 KiB
+    /// to 1 MiB.
     #[must_use]
     pub fn chunk_size(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
         self
     }
 
-    /// Values of more bytes than this lie in chunks; at most, and by default, 4 MiB, or what the
-    /// log buffer takes of that.
+    /// Longest value, in bytes, that is stored in pages; longer ones are stored in chunks. The
+    /// default and maximum is 4 MiB, or less if the log buffer is too small for that.
     #[must_use]
     pub fn chunk_values_over(mut self, bytes: usize) -> Self {
         self.plain_bytes_max = Some(bytes);
         self
     }
 
-    /// Called about every MiB of log that opening replays, and at the end of it; by default nobody
-    /// is. It holds up recovery while it runs, and must not open the same store.
+    /// Sets a function that opening calls about once per MiB of log that it replays, and at the
+    /// end; by default there is none. Recovery waits while it runs, and it must not open the same
+    /// store.
     #[must_use]
     pub fn on_recovery(mut self, call: impl FnMut(RecoveryProgress) + Send + 'static) -> Self {
         self.on_recovery = Some(Listener::new(call));
         self
     }
 
+    /// Checks all options; returns the page size.
     pub(crate) fn check(&self) -> Result<PageSize> {
         let invalid = |option, what: String| Err(Error::InvalidOption { option, what });
         let Some(page_size) = PageSize::new(self.page_size) else {
@@ -309,7 +313,7 @@ pub(crate) fn is_block_size(bytes: usize) -> bool {
     bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes)
 }
 
-/// The shares of `max_memory`.
+/// The split of `max_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) frames: usize,
@@ -318,16 +322,17 @@ pub(crate) struct Budget {
     pub(crate) log_buffer_bytes: usize,
     pub(crate) segment_bytes: u64,
     pub(crate) segments: u32,
-    /// For what is known of tables.
+    /// Bytes for what is kept in memory about tables.
     pub(crate) tables_bytes: u64,
 }
 
 impl Budget {
+    /// Splits the memory of `options` for pages of `page_size`.
     pub(crate) fn new(options: &Builder, page_size: PageSize) -> Self {
         let page = page_size.bytes() as u64;
         let memory = options.max_memory;
-        // The log: a fourteenth, twice (one buffer fills while the other is written): the longest
-        // value fits from 64 MiB on.
+        // The log takes a fourteenth twice: one buffer fills while the other is written. From 64
+        // MiB on the longest value in pages fits.
         let log_buffer = (memory / 14)
             .clamp(256 << 10, 8 << 20)
             .next_multiple_of(4096);
@@ -338,10 +343,11 @@ impl Budget {
             None => log_buffer,
         };
         let images = (memory / 32 / page).clamp(16, 1024);
-        // The page table: an eighth, which is enough for 64 times as much data at 4 KiB a page.
+        // The page table takes an eighth, enough for 64 times as much data with pages of 4 KiB.
         let table = memory / 8;
         let tables_bytes = memory / 64;
-        // Free page ids, mapping lists, versions, connections and what nobody has counted.
+        // For free page ids, mapping lists, versions, connections and everything that is not
+        // counted.
         let rest = memory / 8;
         let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);

@@ -1,9 +1,9 @@
-//! Where single operations spend their time, for who asks (decision 048).
+//! Profiles: where single operations spend their time, for callers that ask (decision 048).
 //!
-//! A thread that is inside [`profiled`] keeps a [`Profile`] in a place of its own. Operations look
-//! there only where they wait, and where they are timed: inside, every operation of the thread is
-//! one of those that statistics time ([`pando_stats::Sampled::all`]). So an operation of which
-//! nobody asks does not even look.
+//! A thread inside [`profiled`] keeps a [`Profile`] in a thread-local. Operations check it only
+//! where they wait and where they are timed: inside, the statistics time every operation of the
+//! thread ([`pando_stats::Sampled::all`]). So an operation that nobody profiles does not even
+//! check.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,9 +20,9 @@ thread_local! {
 #[non_exhaustive]
 #[repr(usize)]
 pub enum Wait {
-    /// A page from the device, also one that somebody else reads.
+    /// A page from the device, including one that another thread reads.
     Page,
-    /// Another try, since a page was latched or has changed.
+    /// Another attempt, because a page was latched or has changed.
     Conflict,
     /// A free frame or a buffer for an image.
     Frames,
@@ -63,7 +63,7 @@ impl Wait {
         Self::Durable,
     ];
 
-    /// Its name in texts.
+    /// Name in texts.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Page => "page",
@@ -82,7 +82,7 @@ impl Wait {
     }
 }
 
-/// What an attempt to commit does, in this order.
+/// Steps of an attempt to commit, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(usize)]
@@ -91,11 +91,11 @@ pub enum CommitStep {
     Prepare,
     /// Locks stripes, enters the gate.
     Lock,
-    /// Checks that tables and what was read are unchanged.
+    /// Checks that tables and everything that was read are unchanged.
     Check,
     /// Copies the record into the log's buffer.
     Append,
-    /// Changes the pages, stamps the stripes, leaves.
+    /// Changes the pages, stamps the stripes, leaves the gate.
     Apply,
 }
 
@@ -109,7 +109,7 @@ impl CommitStep {
         Self::Apply,
     ];
 
-    /// Its name in texts.
+    /// Name in texts.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
@@ -121,25 +121,25 @@ impl CommitStep {
     }
 }
 
-/// How often, and how long in all.
+/// A number of events and their time in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Spent {
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// How long.
+    /// Their time in total.
     pub time: Duration,
 }
 
 impl Spent {
-    /// Once more, and so much longer.
+    /// Adds `count` events that took `time` together.
     fn add(&mut self, count: u64, time: Duration) {
         self.count += count;
         self.time += time;
     }
 }
 
-/// Where the operations inside a [`profiled`] spent their time.
+/// Where the operations inside one [`profiled`] call spent their time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
     total: Duration,
@@ -150,39 +150,39 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A get that went down `levels`.
+    /// Adds a get that visited `levels` levels.
     pub(crate) fn add_get(&mut self, levels: u8) {
         self.gets += 1;
         self.levels += u64::from(levels);
     }
 
-    /// All the time, from the beginning of the call to its end.
+    /// The time from the beginning of the call to its end.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Point reads that block: `get`, `get_into`, `get_with`, `contains`.
+    /// Number of point reads that may block: `get`, `get_into`, `get_with`, `contains`.
     pub fn gets(&self) -> u64 {
         self.gets
     }
 
-    /// Levels of the trees that these went down, the leaf included.
+    /// Levels of the trees that the gets visited, leaves included.
     pub fn levels(&self) -> u64 {
         self.levels
     }
 
-    /// How often and how long there was a wait for `wait`.
+    /// How often and how long operations waited for `wait`.
     pub fn waited(&self, wait: Wait) -> Spent {
         self.waits[wait as usize]
     }
 
-    /// How often a commit came to `step`, and how long all of these took. Attempts that had to
-    /// begin again count, too.
+    /// How often a commit reached `step`, and how long these steps took together. Attempts that had
+    /// to start again count, too.
     pub fn commit(&self, step: CommitStep) -> Spent {
         self.steps[step as usize]
     }
 
-    /// Time that was not spent waiting.
+    /// Time that was not spent on waiting.
     pub fn busy(&self) -> Duration {
         let waited = self.waits.iter().map(|wait| wait.time).sum();
         self.total.saturating_sub(waited)
@@ -193,7 +193,7 @@ impl Profile {
         self.waits[wait as usize].add(1, time);
     }
 
-    /// Adds what another one has.
+    /// Adds the figures of `other`.
     pub fn add(&mut self, other: &Self) {
         self.total += other.total;
         self.gets += other.gets;
@@ -206,7 +206,7 @@ impl Profile {
     }
 }
 
-/// One line: `total_us=41 busy_us=9 gets=1 levels=3 page=2:32us`; what did not happen is left out.
+/// One line: `total_us=41 busy_us=9 gets=1 levels=3 page=2:32us`; figures of 0 are left out.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (total, busy) = (self.total.as_micros(), self.busy().as_micros());
@@ -225,7 +225,8 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Ends what [`profiled`] has begun, also when the call panics.
+/// Restores the thread's state before a [`profiled`] call, also if the call panics. Holds the outer
+/// profile.
 struct Opened(Option<Profile>);
 
 impl Opened {
@@ -246,10 +247,10 @@ impl Drop for Opened {
     }
 }
 
-/// Calls `f`, and says where the operations that it carries out on this thread spend their time:
-/// gets, waits of all blocking calls, commits. What futures and event loops wait for is not among
-/// them. May be nested. A thread that is not inside pays nothing for it; inside, each operation
-/// looks at the clock a few times, and all are in the histograms of those that are sampled.
+/// Calls `f`, and returns with its result where the operations that it carried out on this thread
+/// spent their time: gets, waits of all blocking calls, commits. Waits of futures and event loops
+/// are not included. Calls may be nested. A thread outside pays nothing; inside, each operation
+/// reads the clock a few times, and all of them are in the histograms that usually hold a sample.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -279,38 +280,38 @@ pub fn profiled<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     (result, profile)
 }
 
-/// The time, if this thread is asked where it spends it.
+/// Returns the current time if this thread is being profiled.
 pub(crate) fn begin() -> Option<Instant> {
     is_open().then(time::now)
 }
 
-/// A wait for `wait` that has begun at `begun` is over.
+/// Adds a wait for `wait` that began at `begun` and ends now.
 pub(crate) fn end(begun: Option<Instant>, wait: Wait) {
     if let Some(begun) = begun {
         note(|profile| profile.add_wait(wait, begun.elapsed()));
     }
 }
 
-/// Somebody asks where this thread spends its time.
+/// True if this thread is being profiled.
 pub(crate) fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
 
-/// Tells the open profile, if there is one.
+/// Calls `f` with the open profile, if there is one.
 pub(crate) fn note(f: impl FnOnce(&mut Profile)) {
     OPEN.with_borrow_mut(|open| open.as_mut().map(f));
 }
 
-/// The steps of an attempt to commit, one after the other.
+/// Times the steps of an attempt to commit, one after the other.
 pub(crate) struct Steps(Option<Instant>);
 
 impl Steps {
-    /// The first step begins, of an attempt that is timed if it `begun`.
+    /// Begins the first step at `begun`; None: nothing is timed.
     pub(crate) fn new(begun: Option<Instant>) -> Self {
         Self(begun)
     }
 
-    /// `step` ends, and the next one begins.
+    /// Ends `step` and begins the next one.
     #[inline]
     pub(crate) fn end(&mut self, step: CommitStep) {
         if self.0.is_some() {

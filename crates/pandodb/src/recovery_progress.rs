@@ -1,27 +1,27 @@
-//! How far a recovery is, for those who wait for it.
+//! Progress of a recovery, for callers that wait for it.
 
 use std::fmt;
 
 use pando_format::Lsn;
 use pando_sync::{Arc, Mutex, Rank};
 
-/// Bytes of log between two calls of a listener.
+/// Bytes of log between two calls of the listener.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// How much of the log a recovery has replayed.
+/// How far a recovery has replayed the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryProgress {
-    /// Bytes of log that were replayed.
+    /// Bytes of log that have been replayed.
     pub replayed_bytes: u64,
-    /// Bytes of log behind the checkpoint: as many will be.
+    /// Bytes of log to replay in total: all of it after the checkpoint.
     pub log_bytes: u64,
-    /// Batches that were replayed.
+    /// Batches that have been replayed.
     pub batches: u64,
 }
 
 type Call = Box<dyn FnMut(RecoveryProgress) + Send>;
 
-/// Whom a recovery tells how far it is.
+/// The function that a recovery reports its progress to.
 #[derive(Clone)]
 pub(crate) struct Listener(Arc<Mutex<Call>>);
 
@@ -37,7 +37,7 @@ impl Listener {
     }
 }
 
-/// Counts what is replayed, and tells of it about every MiB and at the end.
+/// Counts what is replayed, and reports to the listener about every MiB and at the end.
 pub(crate) struct Meter {
     listener: Option<Listener>,
     from: Lsn,
@@ -46,7 +46,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// The log from `from` to `end` is going to be replayed.
+    /// Prepares for a replay of the log from `from` to `end`.
     pub(crate) fn new(listener: Option<Listener>, from: Lsn, end: Lsn) -> Self {
         Self {
             listener,
@@ -56,12 +56,12 @@ impl Meter {
         }
     }
 
-    /// Bytes of log behind the checkpoint.
+    /// Bytes of log after the checkpoint.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.end.0.saturating_sub(self.from.0)
     }
 
-    /// `batches` were replayed, the newest of which has `lsn`.
+    /// Notes that `batches` have been replayed in total, up to `lsn`; reports if it is time.
     pub(crate) fn replayed(&mut self, lsn: Lsn, batches: u64) {
         assert!(
             (self.told..=self.end).contains(&lsn),

@@ -1,5 +1,6 @@
-//! Each ticker and measure of the engine and the layers below is driven by itself, and moves by
-//! what was done: a drive says what it should be, the harness what it was.
+//! Each test drives one ticker or measure of the engine or a layer below, and checks that it moves
+//! by exactly what was done: the drive returns the expected change, the harness measures the actual
+//! one.
 
 use std::ops::Bound;
 use std::task::Waker;
@@ -57,7 +58,7 @@ fn warm() -> Place {
     place
 }
 
-/// With `value` under `known` and some more keys, nothing of it in memory but roots.
+/// A store with `value` under `known` and some more keys, of which only roots are in memory.
 fn cold_with(value: &[u8], options: &Builder) -> Place {
     let device = FaultyDevice::new(1);
     let place = place_of(&device, options.clone());
@@ -70,7 +71,7 @@ fn cold_with(value: &[u8], options: &Builder) -> Place {
     reopened(&device, options)
 }
 
-/// Once the threads of the engine have read what they look at first.
+/// Reopens the store, and waits until the engine's threads have read what they need at first.
 fn reopened(device: &FaultyDevice, options: &Builder) -> Place {
     let place = place_of(device, options.clone());
     let (engine, mut leaf) = (place.db.engine(), LeafCopy::new());
@@ -104,10 +105,10 @@ fn fill(table: &Table, keys: std::ops::Range<u32>) {
     }
 }
 
-/// Does something, and says by how much the count moves.
+/// Does something, and returns the expected change of the count.
 type Drive = (&'static str, fn() -> Place, fn(&Place) -> u64);
 
-/// One attempt to read while the root is latched.
+/// Attempts to read once while the root is latched.
 fn read_latched(place: &Place) {
     let engine = place.db.engine();
     let tree = place.table.state.tree().unwrap();
@@ -143,7 +144,7 @@ fn conflict(place: &Place) -> u64 {
     1
 }
 
-/// A step that faults seven times on a page that is there.
+/// Carries out a step that faults seven times on a page that is in memory.
 fn fault_often(place: &Place) -> u64 {
     let root = place.table.state.tree().unwrap().root;
     let mut turns = 0;
@@ -162,7 +163,7 @@ fn drop_a_table(place: &Place) -> u64 {
     let table = place.db.table("dropped").unwrap();
     let before = ticks(&place.db, Ticker::Splits);
     fill(&table, 0..40);
-    // The root's first split makes two pages, each other one more.
+    // The first split of the root makes two pages, each other split one more.
     let pages = 1 + (ticks(&place.db, Ticker::Splits) - before) + 1;
     place.db.drop_table("dropped").unwrap();
     while place.db.garbage_left() {
@@ -171,7 +172,7 @@ fn drop_a_table(place: &Place) -> u64 {
     pages
 }
 
-/// Checkpoints; returns the pages that this wrote.
+/// Writes a checkpoint; returns the number of pages that it wrote.
 fn checkpoint(place: &Place) -> u64 {
     let before = ticks(&place.db, Ticker::PageWrites);
     place.db.checkpoint().unwrap();
@@ -185,7 +186,7 @@ fn put_and_checkpoint(place: &Place) -> u64 {
     checkpoint(place)
 }
 
-/// A value of three chunks of an eighth of a mebibyte, the last one shorter.
+/// Puts a value of three chunks of 128 KiB, the last one shorter.
 const LARGE_BYTES: u64 = 300 << 10;
 
 fn put_large(place: &Place) {
@@ -205,7 +206,7 @@ fn read_large(place: &Place) {
     assert_eq!(value.len() as u64, LARGE_BYTES);
 }
 
-/// The page that a read of what is not in memory misses is the only leaf.
+/// Reads a key that is not in memory: the page that it misses is the only leaf.
 fn get_cold(place: &Place) -> u64 {
     assert!(place.table.contains(b"known").unwrap());
     1
@@ -317,7 +318,7 @@ const ENGINE: [Drive; 42] = [
     ("checkpoint_pages", warm, checkpoint),
     ("mapping_write_bytes", warm, |place| {
         checkpoint(place);
-        // A section of the journal holds such a group; a superblock has two slots.
+        // A section of the journal holds one such group; a superblock has two slots.
         3 * 4096
     }),
     ("writes_aside", warm, |place| {
@@ -394,7 +395,7 @@ const ENGINE: [Drive; 42] = [
 const BELOW: [Drive; 25] = [
     ("restarts", warm, |place| {
         read_latched(place);
-        // Eight free tries and one under latches.
+        // Eight optimistic tries and one with latches.
         9
     }),
     ("restarts_pessimistic", warm, |place| {
@@ -436,7 +437,7 @@ const BELOW: [Drive; 25] = [
         || cold_with(&[5; 20_000], &options()),
         |place| {
             assert_eq!(place.table.get(b"known").unwrap().unwrap().len(), 20_000);
-            // 16 bytes of each page are its header; the index of such a value is in its leaf.
+            // Each page has a header of 16 bytes; the index of such a value is in its leaf.
             20_000_u64.div_ceil(PAGE_BYTES)
         },
     ),
@@ -457,7 +458,7 @@ const BELOW: [Drive; 25] = [
         fill(&place.table, 0..50);
         let before = bytes();
         let pages = checkpoint(place);
-        // What was not compressed has four blocks, the rest one.
+        // An uncompressed page has four blocks, all others have one.
         (4 * pages * PAGE_BYTES - (bytes() - before)) / (3 * PAGE_BYTES)
     }),
     (
@@ -534,7 +535,7 @@ const BELOW: [Drive; 25] = [
     }),
 ];
 
-/// Driven by tests of their own.
+/// Tickers that tests of their own drive.
 const BY_THEMSELVES: [&str; 9] = [
     "blocks_discarded",
     "pages_packed",
@@ -555,7 +556,7 @@ fn compressed() -> Place {
     place_of(&FaultyDevice::new(1), squeezing())
 }
 
-/// A tree of three levels whose `known` is in neither of the pages that are read at opening.
+/// A store with a tree of three levels; `known` is in neither of the pages that opening reads.
 fn cold_of_three_levels() -> Place {
     let device = FaultyDevice::new(1);
     let place = place_of(&device, options());
@@ -580,8 +581,8 @@ fn leaves(place: &Place) -> u64 {
     ticks(&place.db, Ticker::ScanLeaves) - before
 }
 
-/// Leaves lose what they have: there are fewer by those that were removed or merged, which is
-/// returned in this order.
+/// Deletes entries of leaves until leaves are gone; returns the number of removed leaves and the
+/// number of merged leaves.
 fn shrink(place: &Place, keeps: fn(u32) -> bool, is_enough: fn([u64; 2]) -> bool) -> [u64; 2] {
     fill(&place.table, 0..400);
     let before = leaves(place);
@@ -679,8 +680,8 @@ fn searches_that_end_at_their_bound_are_counted_once() {
     let blocks = 200 * pando_space::REGION_BLOCKS;
     let space = Space::new(u64::from(blocks), options);
     let keeper = SpaceKeeper::new(space, file.unwrap(), 512, statistics.clone());
-    // Pairs everywhere, and eight in a row at the far end. What is marked does not say how long the
-    // runs are that it leaves.
+    // Pairs everywhere, and eight in a row at the far end. How long the remaining runs are does not
+    // follow from what is marked.
     let far = Extent {
         block: blocks - 50,
         blocks: 8,
@@ -698,7 +699,7 @@ fn searches_that_end_at_their_bound_are_counted_once() {
     assert_eq!(keeper.space().allocate(3, None).unwrap().block, far.block);
     let bounded = keeper.space().bounded_searches();
     assert!(bounded > 0);
-    // Counted with the next extent.
+    // These are counted with the next extent.
     for _ in 0..2 {
         keeper.allocate(&[1]).unwrap();
         assert_eq!(statistics.get(Ticker::SearchesBounded), bounded);

@@ -1,4 +1,4 @@
-//! Batches: writes to any tables that happen together or not at all.
+//! Batches: writes to any tables that are applied together or not at all.
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use crate::options::WriteOptions;
 use crate::writes::set::{Own, WriteSet};
 
-/// Writes that are committed together with [`crate::Db::write`]. Of several writes to one key the
-/// last one counts.
+/// Writes that are committed together with [`crate::Db::write`]. If several writes name one key,
+/// the last one counts.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) set: WriteSet,
 }
 
 impl Batch {
-    /// A batch without writes.
+    /// Returns a batch without writes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,7 +31,8 @@ impl Batch {
         self.set.write(table, key, None);
     }
 
-    /// Reads `key` as it would be after the batch: its own writes first, then the table.
+    /// Reads `key` as it would be after the batch: from the batch's own writes first, then from the
+    /// table.
     ///
     /// # Errors
     /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`].
@@ -45,31 +46,32 @@ impl Batch {
         }
     }
 
-    /// Number of keys that it writes.
+    /// Number of keys that the batch writes.
     pub fn len(&self) -> usize {
         self.set.len()
     }
 
-    /// True if it writes nothing.
+    /// True if the batch writes nothing.
     pub fn is_empty(&self) -> bool {
         self.set.is_read_only()
     }
 
-    /// Forgets all writes and keeps the memory.
+    /// Drops all writes, but keeps the memory.
     pub fn clear(&mut self) {
         self.set.clear();
     }
 }
 
 impl Db {
-    /// Commits a batch: all of it or nothing, also over several tables. Empty ones cost nothing.
-    /// Blocks for room, for pages, and for durability as asked. The batch may be used again after
-    /// [`Batch::clear`].
+    /// Commits a batch: all of it or nothing, also over several tables. An empty batch costs
+    /// nothing. Blocks for space, for pages, and for durability if asked. The batch may be used
+    /// again after [`Batch::clear`].
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::BatchTooLarge`], [`Error::Full`],
-    /// [`Error::NoSuchTable`], [`Error::Poisoned`]: nothing was written, except after an error of
-    /// the device during the sync, when nobody knows before the store is opened again.
+    /// [`Error::NoSuchTable`], [`Error::Poisoned`]: nothing was written. The exception is an error
+    /// of the device during the sync: whether the batch was written is unknown until the store is
+    /// opened again.
     pub fn write(&self, batch: &mut Batch, options: WriteOptions) -> Result<()> {
         self.commit(&mut batch.set, options).map(drop)
     }

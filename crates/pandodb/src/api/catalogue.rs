@@ -1,4 +1,4 @@
-//! Tables by their names: made, found, dropped, emptied.
+//! Tables by name: creating, finding, dropping and emptying them.
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::writes::set::{TableChange, WriteSet};
 
 impl Db {
-    /// The table called `name`, created if it does not exist. Blocks.
+    /// Returns the table called `name`, and creates it if it does not exist. Blocks.
     ///
     /// # Errors
-    /// [`Error::InvalidTableName`], [`Error::Full`] when a 64th of `max_memory` is taken by tables
-    /// (half a KiB each, or a whole one on many cores), or why else it cannot be created.
+    /// [`Error::InvalidTableName`]; [`Error::Full`] if tables take a 64th of `max_memory` already
+    /// (half a KiB each, or a whole one on many cores); or the reason why it cannot be created.
     pub fn table(&self, name: &str) -> Result<Table> {
         loop {
             if let Some(table) = self.existing_table(name) {
@@ -25,12 +25,13 @@ impl Db {
             let state = self.engine().store.tables.absent(name);
             let index = set.table(&state);
             set.change_table(index, TableChange::Create);
-            // A conflict: somebody else has created it meanwhile, and may have dropped it again.
+            // A conflict means that somebody else has created the table, and may have dropped it
+            // again.
             let _committed = self.run_job(set)?;
         }
     }
 
-    /// The table called `name`, if it exists.
+    /// Returns the table called `name`, if it exists.
     pub fn existing_table(&self, name: &str) -> Option<Table> {
         let state = self.engine().store.tables.get(name)?;
         Some(Table {
@@ -39,7 +40,7 @@ impl Db {
         })
     }
 
-    /// Names of all tables, sorted.
+    /// Returns the names of all tables, sorted.
     pub fn tables(&self) -> Vec<String> {
         self.engine()
             .store
@@ -50,11 +51,11 @@ impl Db {
             .collect()
     }
 
-    /// Drops a table with all that it holds, in one small write; its space comes back in the
-    /// background. Handles of it answer [`Error::NoSuchTable`] from then on. Blocks.
+    /// Drops a table with all its entries, in one small write; its space is freed in the
+    /// background. From then on its handles return [`Error::NoSuchTable`]. Blocks.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], or why nothing can be written.
+    /// [`Error::NoSuchTable`], or the reason why nothing can be written.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let missing = || Error::NoSuchTable {
             name: name.to_owned(),
@@ -68,10 +69,11 @@ impl Db {
         Ok(())
     }
 
-    /// Empties tables together, in one small write, whatever they hold. Blocks.
+    /// Empties all of `tables` together, in one small write, however many entries they have.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], or why nothing can be written.
+    /// [`Error::NoSuchTable`], or the reason why nothing can be written.
     pub fn clear_tables(&self, tables: &[&Table]) -> Result<()> {
         let mut set = WriteSet::default();
         for table in tables {

@@ -28,39 +28,41 @@ const HELPER: &str = "pando-helper";
 /// The thread that reads and writes chunks for event loops.
 const STREAMS: &str = "pando-streams";
 
-/// What a thread of the engine does until the store is closed.
+/// The loop of an engine thread, which runs until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
 
-/// An open store. Clones are handles of the same one; the last one to go closes it.
+/// An open store. Clones are handles of the same store; dropping the last one closes it.
 #[derive(Debug, Clone)]
 pub struct Db {
     owner: Arc<Owner>,
 }
 
-/// Owns the engine's threads. Aligned as `TableState` is: every call looks at `engine`.
+/// Owns the engine's threads. Aligned as `TableState` is, because every call reads `engine`.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Owner {
     engine: Shared,
+    /// The other engine threads. Empty once the store is shut down.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// End first: what they run may need the others.
+    /// These end first: the operations that they run may need the other threads.
     helpers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Errors have nobody to go to: `close` reports them.
+        // Nobody receives an error here; `close` reports it.
         let _ = self.shut_down();
     }
 }
 
 impl Owner {
-    /// Flushes, checkpoints, ends all threads. What was acknowledged stays, at every durability.
+    /// Flushes, writes a checkpoint and ends all threads. Acknowledged commits stay, at every
+    /// durability. Only the first call does anything.
     fn shut_down(&self) -> Result<()> {
         let engine = &self.engine;
         let threads = std::mem::take(&mut *self.threads.lock());
         if let Err(error) = engine.store.check_process() {
-            // The threads are the parent's, and locks are in the state in which it had them.
+            // This is a forked child: the threads are the parent's, and locks may be held for ever.
             let _kept = ManuallyDrop::new((engine.clone(), threads));
             return Err(error);
         }
@@ -75,7 +77,7 @@ impl Owner {
                 engine.poison("an engine thread panicked");
             }
         }
-        // It sees that the store is closed, and ends.
+        // A compaction sees that the store is closed, and ends.
         let _compacting = engine.compacting.lock();
         let flushed = engine.store.check_poison().and_then(|()| {
             engine
@@ -94,7 +96,7 @@ impl Owner {
         engine.store.pool.work().notify_all();
         engine.store.space.growth.notify_all();
         engine.store.registry.work.notify_all();
-        // Nobody makes room any more: see Engine::register.
+        // From here on nobody makes room: see Engine::register.
         engine.store.space.waiters().notify_all();
         engine.store.pool.image_waiters().notify_all();
         engine.log.wake_waiters();
@@ -122,11 +124,12 @@ impl Db {
         Builder::default().open(directory)
     }
 
-    /// Options to open a store with.
+    /// Returns default options to open a store with.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
+    /// Opens the store in `directory`; None: a new store in memory.
     pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
         options.check()?;
         let (backend, threads) = (options.io_backend, options.completion_threads);
@@ -137,12 +140,12 @@ impl Db {
         Self::open_device(options, device)
     }
 
-    /// Opens the store on a device of the caller's: for tests with simulated faults.
+    /// Opens the store on a device of the caller: for tests with simulated faults.
     ///
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_device(options: Builder, device: AnyDevice) -> Result<Self> {
-        // Also for a store of another default: a commit may ask for it.
+        // Even if the store's default is another one: a single commit may ask for it.
         let periodic = Some(options.periodic);
         let engine = Arc::new(crate::recovery::open::open(device, options)?);
         engine.name_structures();
@@ -201,8 +204,8 @@ impl Db {
         &self.owner.engine
     }
 
-    /// Runs a batch that changes tables, as durable as the store's default. False: a table is there
-    /// that it was to create, and nothing was done.
+    /// Runs a batch that changes tables, with the store's default durability. Returns false if a
+    /// table that it was to create exists; nothing was done then. Blocks.
     pub(crate) fn run_job(&self, set: WriteSet) -> Result<bool> {
         match self.end_of_job(set)? {
             JobEnd::Committed(lsn) => {
@@ -213,7 +216,7 @@ impl Db {
         }
     }
 
-    /// Has the tables thread apply a batch that changes tables; blocks for its end.
+    /// Hands a batch that changes tables to the tables thread; blocks until it has ended.
     pub(crate) fn end_of_job(&self, set: WriteSet) -> Result<JobEnd> {
         let engine = self.engine();
         let job = Arc::new(Job::new(set));
@@ -224,7 +227,8 @@ impl Db {
         })
     }
 
-    /// Commits blind writes; what the batch noted about tables is refreshed when they change.
+    /// Commits blind writes. When a table changes in between, its state in the batch is refreshed,
+    /// and the commit runs again.
     pub(crate) fn commit(&self, set: &mut WriteSet, options: WriteOptions) -> Result<()> {
         loop {
             match self.commit_once(set, options)? {
@@ -234,6 +238,7 @@ impl Db {
         }
     }
 
+    /// Tries to commit once; blocks for everything but conflicts.
     pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
@@ -258,7 +263,7 @@ impl Db {
         Ok(outcome)
     }
 
-    /// Waits for the batch of `lsn` as `options` ask; `debt` is that of what it has read.
+    /// Waits for the batch of `lsn` as `options` ask; `debt` covers what the batch has read.
     fn acknowledge(&self, lsn: Lsn, debt: Debt, options: WriteOptions) -> Result<()> {
         let engine = self.engine();
         match engine.acknowledge(options.durability) {
@@ -267,13 +272,13 @@ impl Db {
         }
     }
 
-    /// How durable commits are from now on that do not ask for anything else: at first what
-    /// [`Builder::durability`] has said.
+    /// Sets the durability of commits that do not ask for another one; at first it is that of
+    /// [`Builder::durability`].
     pub fn set_durability(&self, durability: Durability) {
         self.engine().read_bounds.set_durability(durability);
     }
 
-    /// Makes every commit so far durable. Blocks.
+    /// Makes every earlier commit durable. Blocks.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -286,8 +291,8 @@ impl Db {
             .map_err(|error| engine.log_failed(error))
     }
 
-    /// Writes a checkpoint: recovery after a crash starts from it. Blocks until it is durable;
-    /// readers and writers go on.
+    /// Writes a checkpoint, from which recovery after a crash starts. Blocks until it is durable;
+    /// readers and writers continue meanwhile.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`].
@@ -300,8 +305,8 @@ impl Db {
         self.engine().checkpoint.request();
     }
 
-    /// Whether a checkpoint runs, and how far it is. Reads a few words that others write; takes no
-    /// lock and does not block.
+    /// Returns whether a checkpoint is running, and how far it is. Reads a few words that other
+    /// threads write; takes no lock and does not block.
     pub fn checkpoint_progress(&self) -> CheckpointProgress {
         let engine = self.engine();
         engine.checkpoint.turns.progress(|| {
@@ -311,83 +316,84 @@ impl Db {
         })
     }
 
-    /// Wall clock of the last checkpoint, in milliseconds since 1970.
+    /// Wall-clock time of the last checkpoint, in milliseconds since 1970.
     pub fn last_checkpoint_unix_ms(&self) -> u64 {
         self.engine().checkpoint.last_unix_ms()
     }
 
-    /// LSN up to which every commit is durable.
+    /// The LSN up to which every commit is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.engine().log.durable()
     }
 
-    /// LSN of the newest commit.
+    /// The LSN of the newest commit.
     pub fn newest_lsn(&self) -> Lsn {
         self.engine().log.reserved_end()
     }
 
-    /// True if the commit of `lsn` is durable; otherwise `waker` is woken when it is, and one flush
-    /// serves all that wait. Does not block.
+    /// Returns true if the commit of `lsn` is durable; otherwise `waker` is woken once it is. One
+    /// flush serves all waiters. Does not block.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: it will never be known to be.
+    /// [`Error::Poisoned`]: it cannot become durable, or nobody can know whether it did.
     pub fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
         self.engine().when_durable(lsn, waker)
     }
 
-    /// All counters since the store was opened, or since [`Db::reset_statistics`].
+    /// Returns all counters since the store was opened, or since [`Db::reset_statistics`].
     pub fn statistics(&self) -> Totals {
         self.engine().store.statistics.snapshot()
     }
 
-    /// The histogram of `measure` over the same time.
+    /// Returns the histogram of `measure` over the same time.
     pub fn histogram(&self, measure: Measure) -> Histogram {
         self.engine().store.statistics.histogram(measure)
     }
 
-    /// Begins all counters and histograms anew. What others count meanwhile is counted.
+    /// Resets all counters and histograms. Events that other threads count meanwhile are not lost.
     pub fn reset_statistics(&self) {
         self.engine().store.statistics.reset();
     }
 
-    /// Random key of the store, for hashes that are stored in it.
+    /// The store's random key, for hashes that are stored in it.
     pub fn hash_key(&self) -> [u64; 2] {
         self.engine().hash_key
     }
 
-    /// Longest key, in bytes: a quarter of a page.
+    /// Bytes of the longest key: a quarter of a page.
     pub fn key_bytes_max(&self) -> usize {
         self.engine().key_bytes_max()
     }
 
-    /// Longest value, in bytes.
+    /// Bytes of the longest value.
     pub fn value_bytes_max(&self) -> usize {
         crate::options::VALUE_BYTES_MAX
     }
 
-    /// Longest value that lies in pages and is handled in one piece; longer ones lie in chunks.
+    /// Bytes of the longest value that is stored in pages and handled in one piece; longer ones are
+    /// stored in chunks.
     pub fn plain_bytes_max(&self) -> usize {
         self.engine().plain_bytes_max()
     }
 
-    /// True while the space of dropped tables and of large values that are gone is still to be
-    /// given back, also if that waits for those who read them.
+    /// True while the space of dropped tables and of deleted large values has not been freed, even
+    /// if freeing waits for their readers.
     pub fn garbage_left(&self) -> bool {
         self.engine().garbage_left()
     }
 
     /// Closes the store for all handles: makes every commit durable, writes a checkpoint and ends
-    /// the engine's threads. Writes answer [`Error::Closed`] from then on. Blocks.
+    /// the engine's threads. From then on writes return [`Error::Closed`]. Blocks.
     ///
     /// # Errors
-    /// Why the last flush or checkpoint failed.
+    /// The reason why the last flush or checkpoint failed.
     pub fn close(self) -> Result<()> {
         self.owner.shut_down()
     }
 }
 
 impl Builder {
-    /// Opens the store in `directory`, or creates it there. Blocks until recovery is done.
+    /// Opens the store in `directory`, or creates it. Blocks until recovery is done.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
@@ -395,16 +401,16 @@ impl Builder {
         Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
     }
 
-    /// Opens the store in `directory`, and makes none. Blocks until recovery is done.
+    /// Opens the store in `directory`; does not create one. Blocks until recovery is done.
     ///
     /// # Errors
-    /// As [`Builder::open`]; [`Error::InvalidOption`] when there is no store.
+    /// As [`Builder::open`]; [`Error::InvalidOption`] if there is no store.
     pub fn open_existing(mut self, directory: impl AsRef<Path>) -> Result<Db> {
         self.must_exist = true;
         self.open(directory)
     }
 
-    /// Makes a store that lives in memory only.
+    /// Creates a store that exists in memory only.
     ///
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Io`].
@@ -414,14 +420,14 @@ impl Builder {
     }
 }
 
-/// A thread of the engine that panics poisons it.
+/// Runs `body`, the loop of an engine thread; a panic in it poisons the engine.
 fn run_thread(engine: &Engine, body: ThreadBody) {
     struct Alarm<'a>(&'a Engine, bool);
     impl Drop for Alarm<'_> {
         fn drop(&mut self) {
             if self.1 {
                 self.0.poison("an engine thread panicked");
-                // What the thread would have answered.
+                // The thread will not answer its waiters: let them end with an error.
                 self.0.checkpoint.stop();
                 self.0.jobs.close();
                 self.0.reads.close();

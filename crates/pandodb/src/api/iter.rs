@@ -1,7 +1,7 @@
-//! Iterators over a range, both ways, a leaf at a time (decision 021).
+//! Iterators over a range of keys, in both directions, one leaf at a time (decision 021).
 //!
-//! An iterator borrows the handle that it was made from: a clone would count on a line that all
-//! cores share, twice for each scan.
+//! An iterator borrows the handle that it was made from. Cloning the handle would write a cache
+//! line that all cores share, twice per scan.
 
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
@@ -17,8 +17,8 @@ use crate::read::point::{no_such_table, on_tree};
 /// Key and value of an entry.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Entries of a table in a range of keys: see [`Table::range`]. Pins nothing between calls but a
-/// copy of one leaf at each end, so a table that is dropped under it ends it with
+/// Entries of a table in a range of keys: see [`Table::range`]. Between calls it pins nothing and
+/// holds only a copy of one leaf for each end. If the table is dropped, the iterator ends with
 /// [`crate::Error::NoSuchTable`].
 #[derive(Debug)]
 pub struct Iter<'t> {
@@ -28,14 +28,14 @@ pub struct Iter<'t> {
     done: bool,
 }
 
-/// One end of the range that is still to come.
+/// One end of the range that is left.
 #[derive(Debug)]
 struct End {
     direction: Direction,
-    /// Where the range goes on from here; already returned keys are excluded.
+    /// Where the range continues; returned keys are excluded.
     bound: Bound<Vec<u8>>,
     leaf: LeafCopy,
-    /// Next record of `leaf`, if it is loaded.
+    /// Number of the next record in `leaf`; None: the leaf must be loaded.
     next: Option<usize>,
     ahead: ReadAhead,
 }
@@ -61,6 +61,7 @@ impl Drop for Iter<'_> {
 }
 
 impl<'t> Iter<'t> {
+    /// Returns an iterator over the keys from `start` to `end`. Reads nothing yet.
     pub(crate) fn new(table: Cow<'t, Table>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let statistics = &table.db().engine().store.statistics;
         statistics.tick(pando_stats::Ticker::Scans, 1);
@@ -72,8 +73,8 @@ impl<'t> Iter<'t> {
         }
     }
 
-    /// The same iterator with a handle of its own: for keeping it longer than the handle that it
-    /// was made from. A write of a line that all cores share.
+    /// Returns the same iterator with a handle of its own, so that it may outlive the handle that
+    /// it was made from. Writes a cache line that all cores share.
     pub fn into_owned(mut self) -> Iter<'static> {
         let nothing = |direction| End::new(direction, Bound::Unbounded);
         Iter {
@@ -84,7 +85,8 @@ impl<'t> Iter<'t> {
         }
     }
 
-    /// Shows the next entry to `f` instead of copying it to the heap. `f` may call the store.
+    /// Calls `f` with the next entry, instead of copying the entry to the heap. `f` may call the
+    /// store.
     ///
     /// ```
     /// # let db = pandodb::Db::builder().open_in_memory()?;
@@ -113,6 +115,7 @@ impl<'t> Iter<'t> {
         self.step(Direction::Backward, f)
     }
 
+    /// Calls `f` with the next entry at the end for `direction`; None when the range is exhausted.
     fn step<R>(
         &mut self,
         direction: Direction,
@@ -141,7 +144,7 @@ impl<'t> Iter<'t> {
             };
             match long {
                 Ok(Some(value)) => return Some(Ok(f(key, &value))),
-                // A long value that was deleted since is passed over.
+                // Skip a long value that was deleted meanwhile.
                 Ok(None) => {}
                 Err(error) => return self.end_with(error),
             }
@@ -154,8 +157,8 @@ impl<'t> Iter<'t> {
         Some(Err(error))
     }
 
-    /// Where in its leaf the next entry is; None when there was none here and another look is
-    /// needed, or the iterator is done.
+    /// Returns the position of the next entry in its leaf. None: call again, or the iterator is
+    /// done; a leaf was loaded, or left, or the range is exhausted.
     fn find(&mut self, direction: Direction) -> Result<Option<usize>> {
         let (end, other) = match direction {
             Direction::Forward => (&mut self.front, &self.back),
@@ -188,7 +191,7 @@ impl<'t> Iter<'t> {
     }
 }
 
-/// Makes `bound` begin behind `key`, in the memory that it has.
+/// Makes `bound` start after `key`, and reuses its memory.
 fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     let mut text = match std::mem::replace(bound, Bound::Unbounded) {
         Bound::Included(text) | Bound::Excluded(text) => text,
@@ -199,7 +202,8 @@ fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     *bound = Bound::Excluded(text);
 }
 
-/// True if `key` lies before the end that `bound` of the other direction stands for.
+/// True if `key` is on the inner side of `bound`, which is the start of a range for `Forward` and
+/// the end of a range for `Backward`.
 fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
     match (direction, bound) {
         (_, Bound::Unbounded) => true,
@@ -210,7 +214,7 @@ fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
     }
 }
 
-/// True if a range that goes on at `next` has none of the keys before `bound`.
+/// True if a range that continues at `next` contains no key that is outside `bound`.
 fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
     match next {
         Bound::Unbounded => matches!(bound, Bound::Unbounded),
@@ -224,6 +228,7 @@ fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -
     }
 }
 
+/// Loads into `end` the leaf where its range continues; `until` is the bound of the other end.
 fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     let engine = table.db.engine();
     let End {
@@ -261,7 +266,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
         && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
             (&end.bound, table.state.tree())
     {
-        // Perhaps emptied before a crash, when nobody could take it out any more.
+        // The leaf may have become empty before a crash, and nobody could remove it then.
         if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
             engine.store.space.growth.notify_all();
         }
@@ -293,9 +298,9 @@ impl DoubleEndedIterator for Iter<'_> {
 }
 
 impl Table {
-    /// The entries with keys in `range`, ascending; `rev()` descending. Each entry is committed,
-    /// and as of some moment between the call and its return: entries that are put or deleted
-    /// meanwhile may or may not be seen, all others are seen once.
+    /// Returns the entries with keys in `range`, ascending; `rev()` makes it descending. Each entry
+    /// is committed, as of some moment between the call and its return. Entries that are put or
+    /// deleted during the iteration may or may not be seen; all others are seen exactly once.
     pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Iter<'_> {
         let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
         Iter::new(
@@ -305,15 +310,16 @@ impl Table {
         )
     }
 
-    /// All entries, as [`Table::range`].
+    /// Returns all entries, as [`Table::range`].
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(Cow::Borrowed(self), Bound::Unbounded, Bound::Unbounded)
     }
 
-    /// The entries whose keys begin with `prefix`, as [`Table::range`].
+    /// Returns the entries whose keys begin with `prefix`, as [`Table::range`].
     pub fn prefix(&self, prefix: &[u8]) -> Iter<'_> {
         let mut end = prefix.to_vec();
-        // The least key behind all that begin with the prefix: its last byte that can grow, grown.
+        // The least key after all keys with this prefix: drop trailing 0xff bytes, then add one to
+        // the last byte.
         while end.last() == Some(&u8::MAX) {
             end.pop();
         }

@@ -1,13 +1,13 @@
-//! Many keys at once: what is not in memory is read at the same time.
+//! Reads of many keys at once: pages that are not in memory are read at the same time.
 //!
-//! Keys are tried in groups, whose misses of the processor's caches overlap; one that misses a page
-//! is linked to the read of that page, and tried again as soon as it has arrived, while other reads
-//! are in flight and further keys are begun: the device's queue stays full until there are no more
-//! keys. Values are copied to memory of the
-//! thread and shown only when the fetcher has been given back: the user's code may panic, or call
-//! the store again. What cannot go on by a read of its own (a page that somebody else reads, a
-//! batch that is still being applied, no free frame) waits until nothing is in flight, and takes
-//! the way of a single read then, one key at a time: that is how every key makes progress.
+//! Keys are tried in groups, so that the CPU cache misses of a group overlap. A key that misses a
+//! page is linked to the read of that page. It is tried again as soon as the page has arrived,
+//! while other reads are in flight and further keys are started: the device's queue stays full
+//! until no keys are left. Values are copied to memory of the thread, and `f` sees them only after
+//! the fetcher has been returned: the user's code may panic, or call the store again. A key that a
+//! read of its own does not help (another thread reads its page, a batch is still being applied, no
+//! frame is free) waits until nothing is in flight. Then it takes the path of a single read, one
+//! key at a time, which guarantees that every key makes progress.
 
 use std::cell::RefCell;
 
@@ -27,56 +27,60 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Unfinished, WaitReason};
 
-/// Keys that are gathered together.
+/// Largest number of keys that one run works on.
 const GATHERED_MAX: usize = 1024;
-/// Bytes of values from which on they are shown before further keys are begun.
+/// Bytes of collected values at which they are shown before further keys are started.
 const VALUES_BYTES: usize = 1 << 20;
-/// Tries of a key that meets changes, before it steps aside.
+/// Attempts of a key that meets conflicts, before it is put off.
 const CONFLICTS_MAX: u32 = 16;
-/// Faults of all keys together, for each of them, from which on single reads take over: pages that
-/// leave before they are used would be read for ever.
+/// Faults per key, over all keys of a run, after which single reads take over: pages that are
+/// evicted before they are used would be read for ever.
 const FAULTS_PER_KEY: usize = 16;
-/// No key.
+/// Stands for no key.
 const NONE: u32 = u32::MAX;
 
 thread_local! {
-    /// Working memory of this thread: one, and one more for each call from within a call.
+    /// Working memory of this thread: usually one; one more for each call that is nested in
+    /// another.
     static SCRATCH: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Working memory of one call; reused.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Keys to try; the last one first.
+    /// Keys to try, as a stack.
     todo: Vec<u32>,
     /// Keys that wait until nothing is in flight.
     later: Vec<u32>,
-    /// For each key, the next one that waits for the same read.
+    /// For each key, the next key that waits for the same read.
     next: Vec<u32>,
-    /// Keys that were counted as missed.
+    /// For each key, whether its miss has been counted.
     missed: Vec<bool>,
-    /// For each tag, the first key that waits for its read.
+    /// For each tag of a read, the first key that waits for it.
     first: Vec<u32>,
+    /// Faults of this run so far.
     faults: usize,
     found: Vec<Found>,
-    /// Values of `found`, one behind the other.
+    /// Values of `found`, concatenated.
     values: Vec<u8>,
+    /// Buffers of single reads.
     reader: ValueReader,
     value: Vec<u8>,
-    /// Of what was found.
+    /// The debt of everything that was found.
     debt: Debt,
 }
 
-/// A key that is done.
+/// A key whose read is done.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     key: u32,
+    /// Where its value begins in `values`.
     start: usize,
-    /// None: it does not exist.
+    /// Bytes of its value; None: the key does not exist.
     bytes: Option<usize>,
 }
 
-/// The scratch of this thread, given back on drop.
+/// The scratch of this thread; dropping it returns it.
 struct OwnScratch(Option<Scratch>);
 
 impl OwnScratch {
@@ -101,6 +105,7 @@ impl Drop for OwnScratch {
 }
 
 impl Scratch {
+    /// Prepares for a run over `keys` keys.
     fn begin(&mut self, keys: usize) {
         self.todo.clear();
         self.todo.extend((0..keys as u32).rev());
@@ -121,6 +126,7 @@ impl Scratch {
         self.todo.is_empty() && self.later.is_empty()
     }
 
+    /// Keeps the result of `key`; its value, if found, is in `self.value`.
     fn keep(&mut self, key: u32, found: bool) {
         let start = self.values.len();
         if found {
@@ -133,6 +139,7 @@ impl Scratch {
         });
     }
 
+    /// Has `key` wait for the read of `tag`.
     fn link(&mut self, key: u32, tag: usize) {
         if self.first.len() <= tag {
             self.first.resize(tag + 1, NONE);
@@ -148,21 +155,21 @@ impl Scratch {
 #[derive(PartialEq, Eq)]
 enum Went {
     On,
-    /// Not before a read has ended.
+    /// Not before a read has completed.
     Full,
 }
 
-/// One run over keys, until all are done or enough values wait to be shown.
+/// One run over keys, until all are done or enough values have been collected to be shown.
 struct Gathering<'a> {
     engine: &'a Engine,
     table: &'a TableState,
     keys: &'a [&'a [u8]],
     scratch: &'a mut Scratch,
-    /// Borrowed with the first fault.
+    /// Borrowed at the first fault.
     fetcher: Option<Borrowed<'a>>,
-    /// The device has not refused one.
+    /// False once the device has refused a channel.
     has_channels: bool,
-    /// Gets of the group that have ended, and that are not counted yet.
+    /// Finished gets of the current group that have not been counted yet.
     gets: u64,
 }
 
@@ -183,7 +190,7 @@ impl Gathering<'_> {
             if self.scratch.values.len() >= VALUES_BYTES || self.scratch.is_done() {
                 return Ok(());
             }
-            // Before anything else is waited for.
+            // Return the fetcher before this thread waits for anything else.
             self.fetcher = None;
             let last = self.scratch.later.pop();
             if let Some(key) = last.or_else(|| self.scratch.todo.pop()) {
@@ -200,7 +207,7 @@ impl Gathering<'_> {
             .map_or(0, |fetcher| fetcher.in_flight())
     }
 
-    /// Tries the next keys, as many as a group has.
+    /// Tries the next keys, at most one group.
     fn try_group(&mut self) -> Result<Went> {
         let todo = &mut self.scratch.todo;
         let mut group = [NONE; GROUP_MAX];
@@ -237,7 +244,7 @@ impl Gathering<'_> {
         Ok(went)
     }
 
-    /// Does what follows from the fate of a key of a group.
+    /// Continues with a key of a group according to its `fate`.
     fn end_try(&mut self, key: u32, tree: TreeId, fate: Fate) -> Result<Went> {
         match fate {
             Fate::Read {
@@ -268,6 +275,7 @@ impl Gathering<'_> {
         Ok(Went::On)
     }
 
+    /// Tries a single key.
     fn try_key(&mut self, key: u32) -> Result<Went> {
         let text = self.keys[key as usize];
         for _ in 0..CONFLICTS_MAX {
@@ -297,6 +305,7 @@ impl Gathering<'_> {
         Ok(Went::On)
     }
 
+    /// Starts the read of `page`, which `key` missed, or puts the key off.
     fn fault(&mut self, key: u32, page: PageId) -> Result<Went> {
         self.scratch.faults += 1;
         if self.scratch.faults > FAULTS_PER_KEY * self.keys.len() + GATHERED_MAX {
@@ -312,7 +321,7 @@ impl Gathering<'_> {
                 };
                 self.has_channels = fetcher.is_some();
                 let Some(fetcher) = fetcher else {
-                    // Without a channel keys are read one by one.
+                    // Without a channel, keys are read one by one.
                     self.scratch.later.push(key);
                     return Ok(Went::On);
                 };
@@ -320,7 +329,7 @@ impl Gathering<'_> {
             }
         };
         if !self.scratch.reader.wanted.is_empty() {
-            // A long value: its pages are read at the same time, the value is put together later.
+            // A long value: its pages are read at the same time, and it is put together later.
             for page in self.scratch.reader.wanted.drain(..) {
                 if let Started::Crowded | Started::Refused(_) =
                     fetcher.start(&self.engine.store, page)?
@@ -346,7 +355,7 @@ impl Gathering<'_> {
         Ok(Went::On)
     }
 
-    /// Waits for a read, and lists the keys that can go on.
+    /// Waits for a read, and makes the keys that waited for it ready.
     fn reap(&mut self) -> Result<()> {
         let Some(fetcher) = &mut self.fetcher else {
             return Ok(());
@@ -362,7 +371,7 @@ impl Gathering<'_> {
             if failed.is_ok() {
                 failed = result;
             }
-            // A tag without a key: a page of a long value.
+            // A tag without a key is that of a page of a long value.
             let mut key = first
                 .get_mut(tag)
                 .map_or(NONE, |first| std::mem::replace(first, NONE));
@@ -374,7 +383,7 @@ impl Gathering<'_> {
         failed
     }
 
-    /// Reads a key as a single read does. Nothing is in flight.
+    /// Reads a key as a single read does. No read may be in flight.
     fn read_alone(&mut self, key: u32) -> Result<()> {
         let text = self.keys[key as usize];
         let begun = SoFar::with_miss(self.scratch.missed[key as usize]);
@@ -387,8 +396,8 @@ impl Gathering<'_> {
 }
 
 impl Table {
-    /// The values of `keys`, in their order; committed values key by key, not of one moment. Pages
-    /// that are not in memory are read at the same time.
+    /// Returns the values of `keys`, in their order. Each value is committed, but they need not be
+    /// of one moment. Pages that are not in memory are read at the same time.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -398,12 +407,12 @@ impl Table {
         Ok(values)
     }
 
-    /// Calls `f` once for each key, with its position in `keys` and a copy of its value if it
-    /// exists: in any order, and as [`Table::get_many`] otherwise. Allocates nothing. `f` may call
+    /// Calls `f` once for each key, in any order, with the key's position in `keys` and a copy of
+    /// its value if it exists. Otherwise as [`Table::get_many`]. Allocates nothing. `f` may call
     /// the store.
     ///
     /// # Errors
-    /// As [`Table::get_into`]; `f` was called for some keys then, perhaps for none.
+    /// As [`Table::get_into`]; `f` may have been called for some keys then.
     pub fn get_many_with(
         &self,
         keys: &[&[u8]],

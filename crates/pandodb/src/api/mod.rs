@@ -1,4 +1,4 @@
-//! The handles of users: store, table, batch, iterator.
+//! The handles of a user: store, table, batch, iterator.
 
 pub(crate) mod batch;
 pub(crate) mod catalogue;

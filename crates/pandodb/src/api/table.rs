@@ -13,7 +13,8 @@ use crate::tables::state::TableState;
 use crate::wait::reason::{Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
-/// A named table: byte keys to byte values, ordered. Clones are handles of the same table.
+/// A named table: an ordered map from byte keys to byte values. Clones are handles of the same
+/// table.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) db: Db,
@@ -21,28 +22,29 @@ pub struct Table {
 }
 
 impl Table {
-    /// Its name.
+    /// Name of the table.
     pub fn name(&self) -> &str {
         &self.state.name
     }
 
-    /// The store it belongs to.
+    /// The store that the table belongs to.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// Number of entries, without counting them.
+    /// Number of entries; known without counting them.
     pub fn len(&self) -> u64 {
         self.state.count()
     }
 
-    /// True if it has no entries.
+    /// True if the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads `key` into `out`, which is cleared first; true if it exists. Allocates nothing once
-    /// `out` has room. Blocks only for pages that are not in memory.
+    /// Reads `key` into `out`, which is cleared first; returns true if the key exists. Allocates
+    /// nothing if `out` has room. Blocks for pages that are not in memory, and until what it has
+    /// found is durable ([`crate::Builder::durable_reads`]).
     ///
     /// # Errors
     /// [`crate::Error::CorruptPage`] for a damaged page, [`crate::Error::NoSuchTable`].
@@ -50,7 +52,7 @@ impl Table {
         self.db.engine().read(&self.state, key, out, OfThread)
     }
 
-    /// The value of `key`, if it exists.
+    /// Returns the value of `key`, if it exists.
     ///
     /// # Errors
     /// As [`Table::get_into`].
@@ -69,7 +71,7 @@ impl Table {
                 let found = self.db.engine().read(&self.state, key, value, reader)?;
                 Ok(found.then(|| f(value)))
             }
-            // Called from within such a closure.
+            // This call is nested in the closure of another one.
             None => Ok(self.get(key)?.map(|value| f(&value))),
         })
     }
@@ -90,7 +92,7 @@ impl Table {
         self.put_with(key, value, WriteOptions::default())
     }
 
-    /// Sets `key` to `value`, as durable as `options` say.
+    /// Sets `key` to `value`, with the durability of `options`.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -104,7 +106,7 @@ impl Table {
         self.db.commit(&mut set, options)
     }
 
-    /// Removes `key`; true if it existed.
+    /// Removes `key`; returns true if it existed.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -112,7 +114,7 @@ impl Table {
         self.delete_with(key, WriteOptions::default())
     }
 
-    /// Removes `key`, as durable as `options` say; true if it existed.
+    /// Removes `key`, with the durability of `options`; returns true if it existed.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -132,8 +134,9 @@ impl Table {
         }
     }
 
-    /// Replaces the value of `key` by what `f` makes of the old one: `Some` puts, `None` deletes.
-    /// Atomic; `f` runs under no lock and may run several times. Returns the new value.
+    /// Replaces the value of `key` by the result of `f` for the old value: `Some` puts, `None`
+    /// deletes. Atomic. `f` runs while no lock is held, and may run several times. Returns the new
+    /// value.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -153,8 +156,8 @@ impl Table {
         Ok(new)
     }
 
-    /// Sets `key` to `new` (None: removes it) if its value is `expected` (None: it does not
-    /// exist). True if it was.
+    /// Sets `key` to `new` (None: removes it) if its value is `expected` (None: it does not exist).
+    /// Returns true if it was.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -176,7 +179,8 @@ impl Table {
         Ok(equal)
     }
 
-    /// Reads with the stamp, runs `f`, locks, compares, commits; again if something came between.
+    /// Reads the value and its stamp, runs `f`, locks, compares stamps and commits; starts again if
+    /// the key changed in between.
     fn modify(
         &self,
         key: &[u8],

@@ -1,7 +1,7 @@
-//! Freeing what became garbage in one small write: dropped trees, leaf by leaf, and chunks of
-//! values that are gone, a row at a time. A step is one apply section; the row goes in the apply
-//! section that frees the last of what it names, so a checkpoint holds both or neither (decision
-//! 028).
+//! Frees what one small write has turned into garbage: dropped trees, leaf by leaf, and chunks of
+//! deleted values, row by row. Each step is one apply section. A row is removed in the apply
+//! section that frees the last page that the row names, so a checkpoint contains both or neither
+//! (decision 028).
 
 use std::ops::Bound;
 
@@ -21,47 +21,48 @@ use crate::error::{Error, Result};
 use crate::tables::state::GARBAGE;
 use crate::wait::reason::Step;
 
-/// Leaves of a dropped tree, or rows of chunks, that are freed before the thread looks for other
-/// work.
+/// Number of leaves of a dropped tree, or of rows of chunks, that are freed before the thread
+/// checks for other work.
 const STEPS: usize = 256;
-/// Room among the dirty pages that a step waits for: rows for the chunks of one value.
+/// Number of dirty pages that a step must have room for: rows for the chunks of one value.
 const STEP_PAGES: u64 = 48;
 
 /// Something to free, and the key of its row.
 #[derive(Debug)]
 enum Garbage {
     Tree(Tree),
-    /// Chunks of one row: what may be freed, and what is still read.
+    /// Chunks of one row: those to free, and those that are still being read.
     Chunks {
         free: Vec<PageId>,
         read: Vec<PageId>,
     },
 }
 
-/// What a row says.
+/// What follows from a row.
 #[derive(Debug)]
 enum Row {
     Free(Garbage),
-    /// It waits for somebody who looks.
+    /// It waits for readers that are looking for a blob reference.
     Looked,
-    /// It waits for readers, or names the tree of a load: both say themselves when it is garbage.
+    /// It waits for readers of its chunks, or names the tree of a load; both report when it is
+    /// garbage.
     Left,
-    /// It is a note of something that was lost.
+    /// It only records a loss; nothing is to be freed.
     Note,
 }
 
 impl Engine {
-    /// Tells the maintenance thread that something became garbage.
+    /// Tells the maintenance thread that there is new garbage.
     pub(crate) fn garbage_wanted(&self) {
         self.store.registry.want();
     }
 
-    /// True while something is still to be freed, also if it waits for readers.
+    /// True while something has not been freed, even if it waits for readers.
     pub(crate) fn garbage_left(&self) -> bool {
         self.store.registry.is_left()
     }
 
-    /// Frees a part of the oldest garbage. True if there may be more.
+    /// Frees a part of the oldest garbage. Returns true if there may be more.
     pub(crate) fn collect_garbage(
         &self,
         scratch: &mut Scratch,
@@ -98,8 +99,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Asks the cleaner for clean frames when there are too few: it may sleep, and where nobody
-    /// commits nobody else wakes it.
+    /// True if a step has room among the dirty pages; otherwise asks the cleaner for it. The
+    /// cleaner may be asleep, and if nobody commits, nobody else wakes it.
     fn has_room(&self) -> bool {
         let has_room = self.store.dirty_room(STEP_PAGES);
         if !has_room {
@@ -108,9 +109,9 @@ impl Engine {
         has_room && !self.store.life.is_ended()
     }
 
-    /// Takes a tree apart, as far as it is this turn's to do. True if that was all of it.
+    /// Frees a part of a dropped tree. Returns true if nothing is left of it.
     fn free_leftmost(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
-        // In the gate: a batch that drops a table makes the row first.
+        // Checked inside the gate: a batch that drops a table makes the row first.
         let is_named = self.in_gate(0, |engine, _| {
             Ok(engine.store.tables.of_tree(tree.id).is_some())
         })?;
@@ -129,8 +130,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Frees one leaf of `tree`, or one value in chunks; with the last leaf its row. True if
-    /// nothing is left.
+    /// Frees one leaf of `tree`, or one value in chunks; with the last leaf also removes the row.
+    /// Returns true if nothing is left.
     fn free_tree_step(&self, tree: Tree, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
         let (mut lost, mut tries) = (None, 0);
         loop {
@@ -141,10 +142,10 @@ impl Engine {
             };
             tries += 1;
             if tries < READS_MAX {
-                // Some errors pass.
+                // Some errors are transient.
                 continue;
             }
-            // A part of a value, or else a page on the way to the leftmost leaf.
+            // `page` is a part of a value, or else on the path to the leftmost leaf.
             if !scratch.do_without(page) {
                 lost = Some(page);
             }
@@ -169,8 +170,7 @@ impl Engine {
                 .store
                 .statistics
                 .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
-            // From here on something has changed: the apply section ends only when all of it is
-            // done.
+            // From here on something has changed: finish all of it before the apply section ends.
             let lsn = engine.background_marks().lsn;
             let finished = engine
                 .store
@@ -186,8 +186,8 @@ impl Engine {
         })
     }
 
-    /// Frees chunks of a row. The row goes with the last of them, and names those that are still
-    /// read until then.
+    /// Frees chunks of a row, and removes the row with the last of them. Until then the row is
+    /// rewritten to name only the chunks that are still read.
     fn free_chunks(
         &self,
         free: &[PageId],
@@ -197,7 +197,7 @@ impl Engine {
     ) -> Result<bool> {
         assert!(
             !free.is_empty(),
-            "a row of which nothing can be freed is left"
+            "a row of which nothing can be freed is passed"
         );
         assert!(
             free.len() + read.len() <= GARBAGE_CHUNKS_MAX,
@@ -205,11 +205,11 @@ impl Engine {
         );
         debug_assert!(
             !free.iter().any(|chunk| read.contains(chunk)),
-            "what is read is to be freed"
+            "a chunk that is read is to be freed"
         );
         self.in_gate(STEP_PAGES, |engine, token| {
             let marks = engine.background_marks();
-            // Refused, either has changed nothing.
+            // If either call is refused, it has changed nothing.
             let fill = if read.is_empty() {
                 let removed = GARBAGE.try_remove(&engine.store.pool, token, marks, key, scratch)?;
                 assert!(removed.existed, "rows of chunks are removed here only");
@@ -254,19 +254,20 @@ impl Engine {
 
     fn note_row(&self, key: &[u8], fill: LeafFill) {
         if fill != LeafFill::Enough {
-            // The thread that is woken for it is this one.
+            // Do not wake the maintenance thread: this is it.
             let _wake = self.underfull_leaves.push(GARBAGE, key, fill);
         }
     }
 
-    /// The oldest row that nothing stands against. Those that this look has passed are `kept`.
+    /// Returns the oldest row of which something can be freed. Notes in `kept` the rows passed
+    /// over.
     fn look_for_garbage(&self, kept: &mut KeptRows) -> Result<Option<(Vec<u8>, Garbage)>> {
         if let Some((key, tree)) = self.loads.given_up() {
             return Ok(Some((key, Garbage::Tree(tree))));
         }
         let mut leaf = LeafCopy::new();
         while let Some(key) = kept.released.front() {
-            // It leaves the queue when nothing of it is left to be freed.
+            // The key stays in the queue until nothing of its row is left to free.
             let found = self.scan_rows(Bound::Included(key), &mut leaf)?;
             let row = found.then(|| leaf.iter().next()).flatten();
             let row = row.filter(|(found, _)| *found == &key[..]);
@@ -275,7 +276,7 @@ impl Engine {
                 .transpose()?;
             match row {
                 Some(Row::Free(garbage)) => return Ok(Some((key.to_vec(), garbage))),
-                // Somebody who looks may have to be waited for: then it is met again from there.
+                // It may have to wait for a looking reader: then the scan below will find it again.
                 Some(Row::Looked) => kept.unsettle(),
                 Some(Row::Left | Row::Note) | None => {}
             }
@@ -285,7 +286,8 @@ impl Engine {
         loop {
             let bound = from.as_ref().map(|key| &key[..]);
             self.scan_rows(bound, &mut leaf)?;
-            // The rows were read: who registers from here on does not want what they name.
+            // The rows have been read: a reader that registers from here on does not need their
+            // chunks.
             for (key, row) in leaf.iter() {
                 match self.look_at_row(key, row)? {
                     Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
@@ -301,7 +303,7 @@ impl Engine {
         }
     }
 
-    /// Copies the rows of one leaf from `from` on. True if there is one.
+    /// Copies the rows of one leaf from `from` on. Returns true if there is at least one.
     fn scan_rows(&self, from: Bound<&[u8]>, leaf: &mut LeafCopy) -> Result<bool> {
         self.block(|_| -> Step<()> {
             GARBAGE.try_scan_leaf(&self.store.pool, from, Direction::Forward, leaf)?;
@@ -310,7 +312,7 @@ impl Engine {
         Ok(!leaf.is_empty())
     }
 
-    /// What a row names, or who may be reading it.
+    /// Returns what follows from a row, and from the readers of its chunks.
     fn look_at_row(&self, key: &[u8], row: ScanValue<'_>) -> Result<Row> {
         let damaged = |what: String| Error::corrupt("garbage table", what);
         if decode_aside_key(key).is_some() {
@@ -344,7 +346,8 @@ impl Engine {
                     Verdict::Free(mut free, mut read) => {
                         let count = free.len() + read.len();
                         assert_eq!(count, chunks.len(), "each chunk is freed, or read");
-                        // The row's key names the first: its id is not given out again before.
+                        // The row's key contains the first chunk: keep that one until last, so that
+                        // its id is not reused before the row is gone.
                         if !read.is_empty() && free.first() == chunks.first() {
                             read.insert(0, free.remove(0));
                         }
@@ -379,7 +382,7 @@ mod tests {
         }
     }
 
-    /// A row that was damaged, or made twice, must not take a table's pages.
+    /// A row that is damaged, or was made twice, must not free the pages of a table.
     #[test]
     fn a_tree_that_a_table_has_is_not_taken_apart() {
         let device = pando_device::faulty::FaultyDevice::new(1);

@@ -1,9 +1,9 @@
-//! How far the garbage table was looked at: rows that wait for readers of chunks are not looked at
-//! again before these have gone.
+//! How far the garbage table has been searched: rows that wait for readers of chunks are not
+//! searched again before those readers have gone (decision 028).
 //!
-//! A row that comes later has an LSN that was not applied before: what lies below all that was
-//! applied when a look began, and was seen by it, is settled. Rows that wait for somebody who
-//! merely looks are settled only when they were looked at again.
+//! A new row has an LSN that was not applied when a search began. So rows below everything that was
+//! applied when a search began, and seen by that search, are settled. Rows that wait for a reader
+//! that is still looking for a blob reference are settled only after they have been checked again.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -11,23 +11,23 @@ use std::ops::Bound;
 use pando_format::Lsn;
 use pando_format::catalogue::garbage_lsn;
 
-/// Owned by the maintenance thread.
+/// Position of the search for garbage. Owned by the maintenance thread.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRows {
-    /// Key of the last row that is settled.
+    /// Key of the last settled row.
     settled: Option<Vec<u8>>,
-    /// Key of the last row that this look has left.
+    /// Key of the last row that this search has passed over.
     last: Option<Vec<u8>>,
-    /// Everything up to here was applied when this look began.
+    /// Everything up to this LSN was applied when this search began.
     applied: Lsn,
-    /// Rows that this look has left since somebody looks.
+    /// Number of rows that this search has passed over because of looking readers.
     looked: u64,
     /// Keys of rows whose readers have gone.
     pub(crate) released: VecDeque<Box<[u8]>>,
 }
 
 impl KeptRows {
-    /// A look begins; everything up to `applied` is applied.
+    /// Begins a search; everything up to `applied` is applied.
     pub(crate) fn begin(&mut self, applied: Lsn) {
         assert!(applied >= self.applied, "what was settled is not applied");
         self.last.clone_from(&self.settled);
@@ -35,12 +35,13 @@ impl KeptRows {
         self.looked = 0;
     }
 
-    /// Where the look goes on.
+    /// Returns where the search continues.
     pub(crate) fn position(&self) -> Bound<Vec<u8>> {
         self.last.clone().map_or(Bound::Unbounded, Bound::Excluded)
     }
 
-    /// The row at `key` is left: its readers say when they have gone, or it is not looked for here.
+    /// Passes over the row at `key`: its readers report when they have gone, or the row is not
+    /// found by this search.
     pub(crate) fn leave(&mut self, key: &[u8]) {
         self.pass(key);
         if self.looked == 0 && garbage_lsn(key).is_some_and(|lsn| lsn < self.applied) {
@@ -48,7 +49,7 @@ impl KeptRows {
         }
     }
 
-    /// The row at `key` is left until nobody looks any more who began before it.
+    /// Passes over the row at `key` until no reader is looking that began before it.
     pub(crate) fn leave_looked(&mut self, key: &[u8]) {
         self.pass(key);
         self.looked += 1;
@@ -56,17 +57,17 @@ impl KeptRows {
 
     fn pass(&mut self, key: &[u8]) {
         let is_behind = self.last.as_deref().is_none_or(|last| last < key);
-        assert!(is_behind, "rows between are not looked at");
+        assert!(is_behind, "rows are passed in order");
         self.last = Some(key.to_vec());
     }
 
-    /// A row that was settled waits for somebody who looks.
+    /// Notes that a settled row waits for a looking reader.
     pub(crate) fn unsettle(&mut self) {
         self.settled = None;
         self.looked += 1;
     }
 
-    /// How many rows wait for somebody who looks.
+    /// Number of rows that wait for looking readers.
     pub(crate) fn looked(&self) -> u64 {
         self.looked
     }
@@ -91,7 +92,7 @@ mod tests {
             kept.leave(&key(lsn));
             assert_eq!(kept.position(), Bound::Excluded(key(lsn)));
         }
-        // Another row of 20 may come.
+        // There may be another row with LSN 20.
         kept.begin(Lsn(30));
         assert_eq!(kept.position(), Bound::Excluded(key(16)));
         kept.leave(&key(20));

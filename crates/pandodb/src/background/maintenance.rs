@@ -1,6 +1,6 @@
-//! Background work on trees: underfull leaves are taken out or merged with a neighbour, garbage is
-//! freed (see `garbage`), the data file grows. A step is one apply section; nothing of it is
-//! logged.
+//! Background work on trees: removes empty leaves and merges underfull ones with a neighbour, frees
+//! garbage (see `garbage`), and grows the data file. Each step is one apply section, and none of it
+//! is logged (decision 019).
 
 use pando_format::Lsn;
 use pando_pool::{ApplyToken, Attempt, Marks, Restart};
@@ -14,32 +14,32 @@ use crate::error::{Error, Result};
 use crate::pages::store::pause;
 use crate::space::reservations::BlockReservation;
 
-/// Underfull leaves that are looked at before the thread looks for other work.
+/// Number of underfull leaves that are processed before the thread checks for other work.
 const UNDERFULL_STEPS: usize = 256;
-/// Pages that the removal of an empty leaf makes dirty at most: the node that loses a child and
-/// the heir of the leaf; and as many to spare.
+/// Most pages that the removal of an empty leaf dirties: the node that loses a child and the
+/// absorbing leaf; and two to spare.
 const REMOVAL_PAGES: u64 = 4;
-/// Pages that merging the leaf of one note may make dirty.
+/// Most pages that merging one leaf may dirty.
 pub(crate) const MERGE_PAGES: u64 = 8;
 
-/// Room for what the removal of an empty leaf makes dirty.
+/// Result of a wait for room for the removal of an empty leaf.
 enum RemovalRoom<'a> {
     Reserved(BlockReservation<'a>),
-    /// When the file has grown, or not at all: the store ends.
+    /// Try again when the file has grown; or never, if the store is closing.
     Later,
-    /// No checkpoint makes any.
+    /// No checkpoint can make room.
     Never,
 }
 
 impl Engine {
-    /// Body of the maintenance thread.
+    /// Loop of the maintenance thread.
     pub(crate) fn run_maintenance(&self) {
         let mut scratch = Scratch::new();
         let mut kept = KeptRows::default();
-        // It was told once.
+        // Damage was logged; once is enough.
         let mut damaged = false;
         if let Err(error) = self.log.prepare_segments() {
-            // The budget stays what it is; ENOSPC here is no failure.
+            // Not a failure: the log's budget stays what it is, on a full disk, too.
             self.store.space.want(0);
             let _ = error;
         }
@@ -53,12 +53,13 @@ impl Engine {
                 let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
                 Ok(leaves || garbage)
             });
-            // What is left of work that cannot be done now is no reason to look again.
+            // Work that cannot be done now is no reason to continue.
             let idle = match worked {
                 Ok(true) => continue,
                 Ok(false) => true,
                 Err(Error::Full { .. }) => false,
-                // Of a system tree. What is to be freed stays; whoever needs the page learns of it.
+                // A page of a system tree is damaged. Garbage stays, and operations that need the
+                // page get the error.
                 Err(error) if error.is_corruption() => {
                     if !std::mem::replace(&mut damaged, true) {
                         tracing::error!(%error, "garbage stays until the store is salvaged");
@@ -73,7 +74,7 @@ impl Engine {
             };
             self.store.space.growth.register(&thread_waker());
             self.store.registry.work.register(&thread_waker());
-            // Once more, for what came between the last look and the registration.
+            // Once more, for requests between the last look and the registration.
             let came = !self.underfull_leaves.is_empty() && self.store.check_poison().is_ok()
                 || self.store.registry.is_wanted()
                     && (idle || self.store.registry.wanted() != wanted)
@@ -85,11 +86,11 @@ impl Engine {
         }
     }
 
-    /// Takes underfull leaves out that are noted, or merges them, a number at a time. True if there
-    /// may be more.
+    /// Removes or merges underfull leaves from the queue, a limited number of them. Returns true if
+    /// there may be more.
     fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
         for step in 0..UNDERFULL_STEPS {
-            // One at least, however often writers want blocks.
+            // At least one leaf, however often writers want blocks.
             if step > 0 && self.store.space.is_wanted() {
                 return Ok(true);
             }
@@ -102,7 +103,7 @@ impl Engine {
                     self.underfull_leaves.put_back((tree, key));
                     return Ok(true);
                 }
-                // The leaf stays as it is; who scans it notes it again.
+                // The leaf stays as it is; a scan that meets it queues it again.
                 RemovalRoom::Never => continue,
             };
             let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, token| {
@@ -123,7 +124,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// None: a page that work needs which may be left undone cannot be read.
+    /// Turns damage into None, after logging it: optional work skips a page that cannot be read.
     fn leave_damaged<T>(&self, worked: Result<T>) -> Result<Option<T>> {
         match worked {
             Err(error) if error.is_corruption() => {
@@ -134,8 +135,9 @@ impl Engine {
         }
     }
 
-    /// The same at close, before the last checkpoint, for all that is noted, since notes are not
-    /// stored. Reads nothing and waits for no room: what cannot be done now is left as it is.
+    /// As `tidy_leaves`, for the whole queue before the last checkpoint at close, because the queue
+    /// is not stored. Reads no pages and waits for no room: work that cannot be done now is
+    /// skipped.
     pub(crate) fn tidy_leaves_at_close(&self) -> Result<()> {
         let mut scratch = Scratch::new();
         let no_reads = |restart| match restart {
@@ -161,7 +163,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Blocks for what the removal of an empty leaf makes dirty.
+    /// Reserves blocks for the pages that the removal of an empty leaf dirties.
     fn room_to_remove(&self) -> Option<BlockReservation<'_>> {
         let blocks = REMOVAL_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
@@ -170,7 +172,7 @@ impl Engine {
             .try_reserve(blocks, || self.store.committed_blocks(), urgent)
     }
 
-    /// As [`Engine::room_to_remove`]; waits for the checkpoint that makes room on a full disk, as
+    /// As [`Engine::room_to_remove`]; on a full disk waits for the checkpoint that makes room, as
     /// deletes do.
     fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
         let mut turns = 0;
@@ -190,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the cleaner to make room; `None` when the file has to grow first, or at the end.
+    /// Waits for the cleaner to make room. `None` if the file has to grow first, or the store ends.
     fn wait_for_room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let mut turns = 0;
         loop {
@@ -206,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// Blocks for what a merge makes dirty, and room for it among the dirty pages.
+    /// Reserves blocks for the pages that a merge dirties; None also if too many pages are dirty.
     pub(crate) fn room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
@@ -220,11 +222,11 @@ impl Engine {
             .flatten()
     }
 
-    /// Takes the leaf that covers `key` out if it is empty. True if the tree is gone.
+    /// Removes the leaf that covers `key` if it is empty. Returns true if the tree does not exist.
     fn remove_empty(&self, token: &ApplyToken<'_>, tree: Tree, key: &[u8]) -> Attempt<bool> {
         let removed = tree.try_remove_empty(&self.store.pool, token, self.background_marks(), key);
         match removed {
-            // The tree was dropped and taken apart meanwhile.
+            // The tree was dropped and freed meanwhile.
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
             other => other.map(|_| false),
         }
@@ -244,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Marks of a change that belongs to no batch.
+    /// Returns the marks of a change that belongs to no batch.
     pub(crate) fn background_marks(&self) -> Marks {
         Marks {
             lsn: self.log.reserved_end(),
@@ -252,9 +254,9 @@ impl Engine {
         }
     }
 
-    /// Runs one step of background work in an apply section of its own until it succeeds. The step
-    /// changes nothing when it is refused, and what it waits for is waited for outside of the gate.
-    /// It has room for `pages` dirty pages.
+    /// Runs one step of background work, in an apply section of its own, until it succeeds. A
+    /// refused step has changed nothing, and the wait for what it needs happens outside the gate.
+    /// The step may dirty `pages` pages.
     pub(crate) fn in_gate<T>(
         &self,
         pages: u64,

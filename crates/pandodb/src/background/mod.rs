@@ -1,4 +1,4 @@
-//! Work that nobody waits for: underfull leaves, garbage, growth.
+//! Work that nobody waits for: underfull leaves, garbage, growth of the file.
 
 pub(crate) mod garbage;
 pub(crate) mod kept_rows;

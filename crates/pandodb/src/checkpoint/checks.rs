@@ -1,4 +1,4 @@
-//! What a checkpoint is compared with before it is written, and before anything is freed for it.
+//! Checks of a checkpoint before it is written, and before anything is freed for it.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use pando_format::mapping::Group;
 use pando_format::superblock::Superblock;
 use pando_format::{Extent, PageId, StoredPage};
 
-/// What only grows from one superblock to the next, and what never changes.
+/// Asserts that numbers only grow from one superblock to the next, and that constants are equal.
 pub(crate) fn assert_grown(old: &Superblock, new: &Superblock) {
     assert!(new.incarnation >= old.incarnation, "incarnations grow");
     assert!(
@@ -34,12 +34,13 @@ pub(crate) fn assert_grown(old: &Superblock, new: &Superblock) {
     );
 }
 
-/// Where the pages lie that a group names: of several words of one the last. Debug builds only; the
-/// others know of none.
+/// The extents of the pages that a group names; if a group names a page several times, the last
+/// word counts. Empty in release builds.
 #[derive(Debug)]
 pub(crate) struct LastWords(HashMap<PageId, Extent>);
 
 impl LastWords {
+    /// Returns the last words of `group`.
     pub(crate) fn of(group: &Group) -> Self {
         let mut words = HashMap::new();
         if cfg!(debug_assertions) {
@@ -52,7 +53,7 @@ impl LastWords {
         Self(places.collect())
     }
 
-    /// The data file of a checkpoint has all that it names.
+    /// Asserts that all extents are inside the data file of the checkpoint.
     pub(crate) fn assert_within(&self, blocks: u64) {
         for (page, extent) in &self.0 {
             let end = u64::from(extent.block) + u64::from(extent.blocks);
@@ -60,8 +61,8 @@ impl LastWords {
         }
     }
 
-    /// What is freed for the checkpoint is named by no page of it, and no two of them lie in the
-    /// same place.
+    /// Asserts that no page of the checkpoint names an extent that is freed for it, and that no two
+    /// extents overlap.
     pub(crate) fn assert_not_named(&self, retired: &[Extent]) {
         if !cfg!(debug_assertions) {
             return;

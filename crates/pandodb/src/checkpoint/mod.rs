@@ -1,4 +1,4 @@
-//! Checkpoints: the exact tree after all batches up to an LSN.
+//! Checkpoints: the exact state of all trees after all batches up to an LSN.
 
 pub(crate) mod checks;
 pub(crate) mod run;

@@ -1,10 +1,11 @@
-//! Checkpoints: the exact tree after all batches up to C, without stopping writers (decision 041).
+//! Checkpoints: the exact state after all batches up to C, without stopping writers (decision 041).
 //!
-//! 1. Close the gate; C is the log's reserved end; add up table counts; begin the next epoch; open.
-//! 2. Write every page that was dirty in the old epoch, until none is and none is in flight.
-//! 3. Append the old epoch's mapping changes to the journal; sync data, journal, and the log up
-//!    to C.
-//! 4. Write the superblock, slot by slot.
+//! 1. Close the gate; C is the reserved end of the log; take the table counts; begin the next
+//!    epoch; open the gate.
+//! 2. Write every page that was dirty in the old epoch, until none is dirty and none is in flight.
+//! 3. Append the old epoch's mapping changes to the journal; sync the data file, the journal, and
+//!    the log up to C.
+//! 4. Write the superblock, one slot after the other.
 //! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
 
 use pando_format::mapping::Group;
@@ -23,27 +24,29 @@ use crate::files::mapping::write_superblock;
 use crate::pages::store::pause;
 use crate::state::checkpoint::Files;
 
-/// Part of all blocks whose retirement asks for a checkpoint: they cannot be used before, and those
-/// of the epoch that is being written come on top.
+/// A checkpoint is due when this fraction of all blocks is retired: they cannot be reused before,
+/// nor can the retired blocks of the epoch that is being written.
 const RETIRED_SHARE: u64 = 32;
-/// Fewer retired blocks than these are not worth one.
+/// Fewer retired blocks than this are not worth a checkpoint.
 const RETIRED_MIN: u64 = 2048;
-/// Pause before a checkpoint that met a full disk is tried again.
+/// Pause of a checkpoint that found the disk full, before its next attempt.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// What step 1 saw.
+/// The result of step 1.
 #[derive(Debug)]
 pub(crate) struct Cut {
     pub(crate) epoch: Epoch,
+    /// C.
     pub(crate) lsn: Lsn,
+    /// Entries of tables.
     pub(crate) counts: Vec<(TreeId, u64)>,
 }
 
 impl Engine {
-    /// Asks for a checkpoint if enough has happened since the last one.
+    /// Asks for a checkpoint if the log has grown enough since the last one.
     pub(crate) fn look_for_checkpoint(&self) {
         let state = &self.checkpoint;
-        // The checkpoint first: the log goes on behind it.
+        // Read the LSN of the checkpoint first: the log may grow afterwards.
         let last = state.last_lsn();
         let bytes = self.log.reserved_end().0.saturating_sub(last);
         let budget = u64::from(self.budget.segments) * self.budget.segment_bytes;
@@ -57,12 +60,14 @@ impl Engine {
         self.wait_for_checkpoint(|| false).map(drop)
     }
 
-    /// As [`Engine::checkpoint_now`], but for room on the disk: false when the checkpoint waits for
-    /// that. What others wait for must not wait for what nobody may ever do.
+    /// As [`Engine::checkpoint_now`], but does not wait for room on the disk: returns false if the
+    /// checkpoint does. For callers that others wait for: room may never come.
     pub(crate) fn checkpoint_if_room(&self) -> Result<bool> {
         self.wait_for_checkpoint(|| self.store.life.is_checkpoint_stalled())
     }
 
+    /// Blocks until a checkpoint that began after the call is durable, or until `gives_up` returns
+    /// true; returns false then.
     fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
         let state = &self.checkpoint;
         let mine = state.ask();
@@ -79,12 +84,12 @@ impl Engine {
             if self.store.life.is_ended() {
                 return Err(Error::Closed);
             }
-            // Nobody wakes who waits when a disk gets full.
+            // With a timeout, because nobody wakes this thread when the disk becomes full.
             thread::park_timeout(FULL_PAUSE);
         }
     }
 
-    /// Body of the checkpoint thread.
+    /// Loop of the checkpoint thread.
     pub(crate) fn run_checkpoints(&self) {
         let mut last = time::now();
         while !self.store.life.is_ended() {
@@ -108,30 +113,32 @@ impl Engine {
         }
     }
 
-    /// Mapping changes or retired extents of the epoch ask for a checkpoint.
+    /// True if the epoch has enough mapping changes or retired extents for a checkpoint.
     fn epoch_is_long(&self) -> bool {
         let (pairs, retired) = self.store.pool.epochs().current_lengths();
         let retired_max = (self.store.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
         pairs > self.pairs_max() || retired > retired_max
     }
 
-    /// Mapping changes of an epoch that ask for a checkpoint.
+    /// Number of mapping changes of an epoch above which a checkpoint is due.
     pub(crate) fn pairs_max(&self) -> usize {
         (self.options.max_memory / 64 / 16).max(4096) as usize
     }
 
-    /// One checkpoint, from the cut to the last free. Blocks; one at a time.
+    /// Runs one checkpoint, from the cut to the last free. Blocks; only one runs at a time.
     pub(crate) fn checkpoint_once(&self) -> Result<()> {
         let mut files = self.checkpoint.lock_files();
         let served = self.checkpoint.served();
         self.store.check_poison()?;
-        // Until the mapping is merged, too: what the checkpoint costs others is all of it.
+        // Includes the merge of the mapping: it shows the whole time in which others pay for a
+        // checkpoint.
         let turn = self.checkpoint.turns.begin();
         let cut = self.cut(files.mapping.is_empty());
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
-        // Not before the gate is open again: others wait for that. From here on nobody does.
+        // Not before the gate is open again, because others wait for that. From here on nobody
+        // does.
         let _background = BackgroundPriority::begin();
-        // The epoch has ended: there is no way back.
+        // An error below poisons the store: the epoch has ended, and cannot be continued.
         let sync_log = |lsn| {
             self.wait_durable(lsn)?;
             assert!(self.log.durable() >= lsn, "a checkpoint ahead of its log");
@@ -140,7 +147,7 @@ impl Engine {
         self.write_cut(&mut files, cut, sync_log)
             .map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finish(served);
-        // Both slots of the superblock are durable: what is free is named by nothing.
+        // Both slots of the superblock are durable, so nothing names the free blocks.
         self.store
             .space
             .discard_spare(|| self.store.committed_blocks());
@@ -153,9 +160,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Step 1.
+    /// Step 1: takes the cut; `all_counts` as in `close_epoch`.
     fn cut(&self, all_counts: bool) -> Cut {
-        // From the moment on which writers are turned away.
+        // Writers are turned away from here on.
         let began = time::now();
         let closed = self.store.pool.gate().close();
         let lsn = self.log.reserved_end();
@@ -175,6 +182,7 @@ impl Engine {
         cut
     }
 
+    /// Steps 2 to 5.
     fn write_cut(
         &self,
         files: &mut Files,
@@ -185,7 +193,7 @@ impl Engine {
         self.store.finish_checkpoint(files, cut, None, sync_log)?;
         assert_eq!(
             files.superblock.checkpoint_lsn, lsn,
-            "what it names begins there"
+            "the checkpoint has the LSN of its cut"
         );
         self.log.truncate_below(lsn);
         self.checkpoint.note(lsn);
@@ -194,8 +202,9 @@ impl Engine {
 }
 
 impl crate::pages::store::Store {
-    /// Step 1: the epoch ends at `lsn`. `all_counts`: of all tables, not only of those that have
-    /// changed; the first group of a journal has them.
+    /// The part of step 1 inside the gate: ends the epoch at `lsn`. With `all_counts` the cut has
+    /// the counts of all tables, otherwise only of changed ones; the first group of a journal needs
+    /// all.
     pub(crate) fn close_epoch(&self, closed: &Closed<'_>, lsn: Lsn, all_counts: bool) -> Cut {
         let epoch = self.pool.epochs().current();
         let counts = self.tables.take_counts(all_counts);
@@ -203,7 +212,7 @@ impl crate::pages::store::Store {
         Cut { epoch, lsn, counts }
     }
 
-    /// Steps 2 to 5 but for the log's segments. `incarnation` is set by recovery.
+    /// Steps 2 to 5, except for the log's segments. Only recovery sets `incarnation`.
     pub(crate) fn finish_checkpoint(
         &self,
         files: &mut Files,
@@ -211,7 +220,7 @@ impl crate::pages::store::Store {
         incarnation: Option<u64>,
         sync_log: impl FnOnce(Lsn) -> Result<()>,
     ) -> Result<()> {
-        // Who opens a store on a full disk is told so.
+        // A caller that opens the store on a full disk gets an error instead.
         let waits_for_space = || incarnation.is_none() && self.life.waits_for_space();
         let epochs = self.pool.epochs();
         let (mut turns, mut phase, mut pages) = (0, time::now(), 0);
@@ -221,7 +230,7 @@ impl crate::pages::store::Store {
             self.statistics
                 .tick(Ticker::CheckpointPages, written as u64);
             if written == 0 {
-                // A frame whose image was abandoned stays dirty for good.
+                // A frame whose image was abandoned stays dirty for ever.
                 self.check_poison()?;
                 pause(&mut turns);
             }
@@ -232,7 +241,7 @@ impl crate::pages::store::Store {
         );
         assert!(
             cut.lsn >= files.superblock.checkpoint_lsn,
-            "a checkpoint lies behind the one before"
+            "LSNs of checkpoints never go back"
         );
         let group = Group {
             generation: cut.epoch,
@@ -240,11 +249,12 @@ impl crate::pages::store::Store {
             counts: cut.counts,
         };
         let write_ns = self.end_phase(Measure::CheckpointWrite, &mut phase);
-        // What the file grows by from here on is not synced below.
+        // The sync below does not cover blocks by which the file grows after this.
         let data_blocks = self.space.blocks();
-        // Fails when the store is poisoned, too. A frame whose image was abandoned, and that was
-        // changed since, is clean of this epoch, whose state of it is lost. An image is abandoned
-        // behind the poison: who has seen no image in flight sees the poison here.
+        // This fails if the store is poisoned, and it must: a frame whose image was abandoned, and
+        // that was changed after the cut, is no longer dirty in this epoch, although its state of
+        // this epoch is lost. An image is abandoned after the store has been poisoned, so a thread
+        // that has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
         let named = LastWords::of(&group);
         self.when_not_full(waits_for_space, || files.mapping.append(&group))?;
@@ -280,8 +290,8 @@ impl crate::pages::store::Store {
         Ok(())
     }
 
-    /// Writes; on a full disk as soon as there is room, since the checkpoint cannot be begun anew.
-    /// Reads and deletes that need no new block go on meanwhile.
+    /// Repeats `write` until there is room if the disk is full, because the checkpoint cannot start
+    /// over. Meanwhile reads continue, and so do deletes that need no new block.
     fn when_not_full(
         &self,
         waits_for_space: impl Fn() -> bool,
@@ -298,13 +308,13 @@ impl crate::pages::store::Store {
         }
     }
 
-    /// Counts what was written to journal and base, and `slots` bytes of the superblock.
+    /// Counts the bytes written to journal and base, and `slots` bytes of the superblock.
     fn count_mapping_bytes(&self, files: &mut Files, slots: u64) {
         let bytes = files.mapping.take_written_bytes() + slots;
         self.statistics.tick(Ticker::MappingWriteBytes, bytes);
     }
 
-    /// Records how long a phase took, and returns it in nanoseconds; the next one begins.
+    /// Records the time of a phase, returns it in nanoseconds, and begins the next phase.
     fn end_phase(&self, measure: Measure, begun: &mut time::Instant) -> u64 {
         let ns = self.statistics.record_since(measure, *begun);
         *begun = time::now();
@@ -322,8 +332,8 @@ mod tests {
     use pando_pool::Marks;
     use pando_tree::Scratch;
 
-    /// What a checkpoint holds is in the log on disk: else the next life would give its LSNs away
-    /// again.
+    /// Everything in a checkpoint is in the log on disk: otherwise the next life would use its LSNs
+    /// a second time.
     #[test]
     fn a_checkpoint_waits_for_its_log() {
         let device = FaultyDevice::new(1);
@@ -339,7 +349,7 @@ mod tests {
         }
     }
 
-    /// The file may grow while a checkpoint waits for the log: that is durable later.
+    /// The file may grow while a checkpoint waits for the log; that growth becomes durable later.
     #[test]
     fn a_checkpoint_names_no_more_of_the_file_than_it_has_synced() {
         let device = FaultyDevice::new(1);
@@ -363,7 +373,7 @@ mod tests {
         db.close().unwrap();
     }
 
-    /// What writers copy to frames while a checkpoint is held up counts as their part of the pool.
+    /// Copies that writers make while a checkpoint is delayed count as their part of the pool.
     #[test]
     fn copies_in_frames_leave_a_quarter_of_the_pool_to_readers() {
         let options = Db::builder().max_memory(8 << 20).page_size(16384);
@@ -403,13 +413,13 @@ mod tests {
         assert!(engine.store.dirty_room(1));
     }
 
-    /// A page that was changed after the cut is clean of the closed epoch as soon as its image is
-    /// on its way. An image that does not arrive must not be taken for one that did.
+    /// A page that was changed after the cut is not dirty in the closed epoch once its image is in
+    /// flight. An image that is lost must not be taken for one that was written.
     #[test]
     fn a_checkpoint_whose_image_was_lost_does_not_end() {
         let device = FaultyDevice::new(1);
         let options = Db::builder().max_memory(16 << 20).frames(64);
-        // An engine without threads: nothing happens but what is done here.
+        // An engine without threads: nothing happens except what the test does.
         let engine = crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap();
         let put = |key: &[u8]| {
             let marks = Marks {

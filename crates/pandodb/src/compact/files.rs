@@ -1,4 +1,4 @@
-//! The end of a compaction: files become as short as what they hold.
+//! The end of a compaction: files are cut to the length that they need.
 
 use std::ops::ControlFlow;
 
@@ -8,23 +8,23 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
-    /// Merges the mapping, cuts the data file where the space ends, and gives back what the log
-    /// does not use. Returns how many bytes of the log that are.
+    /// Merges the mapping, cuts the data file, and frees space that the log does not use. Returns
+    /// the number of bytes freed in the log.
     pub(super) fn cut_files(&mut self) -> Part<u64> {
         let engine = self.engine;
         engine.merge_mapping()?;
-        // Once more, if the file has grown meanwhile.
+        // Once more, because the file may have grown meanwhile.
         let goal = engine.store.space.cut_goal(engine.store.committed_blocks());
         engine
             .store
             .space
             .cut_tail(goal, || engine.store.committed_blocks());
-        // Names the shorter file and the new mapping, and removes the old one.
+        // It names the shorter file and the new mapping, and removes the old one.
         engine.checkpoint_now()?;
         self.check()?;
         assert!(
             engine.store.space.is_low(),
-            "what is cut off may be given out"
+            "blocks that are cut may be allocated"
         );
         engine.store.space.truncate_file()?;
         Ok(engine.trim_log()?)
@@ -42,7 +42,8 @@ impl Engine {
     }
 
     fn trim_log(&self) -> Result<u64> {
-        // What would be made later would not be given back. A full disk makes none.
+        // Prepare segments first: those made later would not be trimmed. On a full disk none is
+        // made.
         if let Err(error) = self.log.prepare_segments()
             && !error.is_full()
         {

@@ -1,10 +1,10 @@
-//! Getting back what was leaked: pages and chunks that nothing names, since what named them could
-//! not be read when it was freed.
+//! Reclaims leaked pages and chunks: nothing names them, because what named them could not be read
+//! when it was freed (decision 061).
 //!
-//! Only a store that has noted leaks pays for this. With the apply gate closed, so that nothing
-//! comes or goes, everything that any tree names is marked; the rest is freed. Where a tree itself
-//! cannot be read as a whole, what it may name stays: then only pages go that say that they belong
-//! to a tree which is no more. Writers wait meanwhile; readers do not.
+//! Only a store that has recorded leaks pays for this. While the apply gate is closed, so that
+//! nothing changes, everything that any tree names is marked, and the rest is freed. If a tree
+//! cannot be read as a whole, everything that it may name stays: then only pages are freed that say
+//! that they belong to a tree which no longer exists. Writers wait meanwhile; readers do not.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -23,22 +23,22 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
-/// What is named.
+/// The pages and chunks that are named.
 struct Named<'a> {
     store: &'a Store,
-    /// A bit for each page id.
+    /// One bit per page id.
     words: Vec<u64>,
-    /// Trees that are not gone.
+    /// Trees that exist.
     trees: BTreeSet<TreeId>,
-    /// All of them could be read.
+    /// All of them could be read completely.
     is_whole: bool,
 }
 
-/// Rows of the garbage table, whole.
+/// Rows of the garbage table, with whole values.
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
-    /// Frees what was leaked. How many pages and chunks that was.
+    /// Frees leaked pages and chunks; returns their number.
     pub(super) fn reclaim_leaks(&mut self) -> Part<u64> {
         let engine = self.engine;
         let rows = garbage_rows(&engine.store, Bound::Included(&leak_key(TreeId(0))[..]))?;
@@ -57,12 +57,12 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     }
 }
 
-/// With the gate closed: nobody else changes anything.
+/// Frees what nothing names. The gate is closed: nobody else changes anything.
 fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
     let mut named = Named::of(store, &rows)?;
     for root in [CATALOGUE.root, GARBAGE.root] {
-        assert!(named.has(root), "what all trees hang on is not named");
+        assert!(named.has(root), "the root of a system tree is not named");
     }
     let mut count = 0;
     for page in (0..store.pool.page_ids().high_water()).map(PageId) {
@@ -88,7 +88,7 @@ fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
     Ok(count)
 }
 
-/// All rows from `from` on.
+/// Returns all rows from `from` on.
 fn garbage_rows(store: &Store, from: Bound<&[u8]>) -> Result<Rows> {
     let (mut leaf, mut rows) = (LeafCopy::new(), Vec::new());
     let (mut reader, mut from) = (ValueReader::new(), from.map(<[u8]>::to_vec));
@@ -162,7 +162,7 @@ impl<'a> Named<'a> {
         self.words[page.index() / 64] >> (page.index() % 64) & 1 == 1
     }
 
-    /// Whether `page`, which nothing names that could be read, is garbage.
+    /// True if `page`, which no readable page names, is garbage.
     fn is_gone(&mut self, page: PageId) -> bool {
         if self.is_whole {
             return true;
@@ -174,7 +174,7 @@ impl<'a> Named<'a> {
         tree.is_ok_and(|tree| !self.trees.contains(&tree))
     }
 
-    /// What a write that was put aside has.
+    /// Marks what a write that was put aside names.
     fn mark_aside(&mut self, bytes: &[u8]) -> Result<()> {
         let write =
             AsideWrite::decode(bytes).map_err(|damage| Error::corrupt("garbage table", damage))?;
@@ -200,6 +200,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
+    /// Marks what one page of `tree` names; adds its children to `todo`.
     fn look(&mut self, tree: Tree, page: PageId, todo: &mut Vec<PageId>) -> Result<()> {
         let store = self.store;
         let node = store.drive(|| tree.try_summary(&store.pool, page))?;

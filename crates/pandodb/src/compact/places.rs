@@ -1,10 +1,10 @@
-//! Moving what lies at the end of the data file to its front.
+//! Moving pages and chunks from the end of the data file to its front.
 //!
 //! While a compaction runs, everything is allocated at the lowest place. A page is moved by marking
-//! it dirty: its next image lies further to the front. A chunk is copied. What they leave is free
-//! with the next checkpoint. This is repeated in rounds, since writers go on.
+//! it dirty, so that its next image is nearer to the front. A chunk is copied. Their old places are
+//! free with the next checkpoint. This is repeated in rounds, because writers continue.
 //!
-//! A chunk needs a run of blocks. Pages come in between, one block here and there; so where no run
+//! A chunk needs a run of blocks, and pages break runs up, one block here and there. So when no run
 //! is left, pages are moved together at the front first, and chunks in the next round.
 
 use std::ops::ControlFlow;
@@ -20,31 +20,31 @@ use crate::compact::run::{CUT_FROM, Compaction, MOVE_FROM, Part};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// Rounds, at most: writers may fill the end as fast as it is emptied.
+/// Largest number of rounds: writers may fill the end as fast as it is emptied.
 const ROUNDS_MAX: u32 = 8;
-/// A file that is longer than its goal by less than this part of it is short enough.
+/// A file is short enough if it exceeds its goal by less than one part in this many.
 const GOAL_SHARE: u64 = 64;
-/// Pages that are looked at, and read, together.
+/// Number of pages that are checked, and read, together.
 const GROUP: u32 = 64;
-/// Blocks that are looked at together when the place of pages is chosen.
+/// Number of blocks that are counted together when the place for pages is chosen.
 const WINDOW_BLOCKS: u64 = 4096;
 
-/// What has to move.
+/// Limits beyond which something has to move, in blocks.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Chunks that end behind it.
+    /// For chunks that end beyond it.
     chunks: u64,
-    /// Pages that end behind it.
+    /// For pages that end beyond it.
     pages: u64,
 }
 
-/// What became of a chunk.
+/// Result of moving a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moved {
     Done,
-    /// It is gone, or has been moved.
+    /// It was freed, or is already in place.
     Gone,
-    /// There is no run for it, or somebody may read it where it lies.
+    /// There is no run for it, or somebody may be reading it at its place.
     NoRun,
 }
 
@@ -53,8 +53,9 @@ fn end_of(extent: Extent) -> u64 {
 }
 
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
-    /// Moves and cuts off what becomes free at the end, until the file is about as long as what it
-    /// holds. The file itself is still as long as it was.
+    /// Moves pages and chunks, and removes free blocks at the end from the allocator, until only
+    /// about as many blocks are left as are used. The length of the file itself does not change
+    /// yet.
     pub(super) fn move_to_front(&mut self) -> Part<()> {
         let engine = self.engine;
         let first = engine.store.space.blocks();
@@ -82,7 +83,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 0 => goal,
                 _ => self.pages_end(goal)?,
             };
-            assert!(pages <= goal, "what lies behind the goal would stay there");
+            assert!(pages <= goal, "pages beyond the goal would stay there");
             let limits = Limits {
                 chunks: goal,
                 pages,
@@ -92,7 +93,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(())
     }
 
-    /// Moves what lies behind the limits. How many chunks have found no run.
+    /// Moves everything beyond the limits. Returns the number of chunks for which there was no run.
     fn move_behind(&mut self, limits: Limits, part: (f64, f64)) -> Part<u64> {
         let high_water = self.engine.store.pool.page_ids().high_water();
         let mut without_run = 0;
@@ -120,7 +121,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(without_run)
     }
 
-    /// Has pages written again that end behind `limit`.
+    /// Has those of `pages` that end beyond `limit` written again.
     fn write_group(&mut self, pages: &[PageId], limit: u64) -> Part<()> {
         let engine = self.engine;
         for group in pages.chunks((engine.store.pool.frames() / 16).max(1)) {
@@ -130,7 +131,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 .filter(|page| engine.store.pool.is_on_disk(*page))
                 .collect();
             if !absent.is_empty() {
-                // What cannot be read now is read below, and tells its error then.
+                // A page that cannot be read now is read again below, where the error is reported.
                 let _late = engine.fetch_many(&absent);
             }
             for page in group {
@@ -141,8 +142,8 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(())
     }
 
-    /// Where the pages end when they are moved together at the front, between the chunks that lie
-    /// there.
+    /// Returns where the pages would end if they were moved together at the front, between the
+    /// chunks that are there.
     fn pages_end(&mut self, goal: u64) -> Part<u64> {
         let engine = self.engine;
         let windows = engine.store.space.blocks().div_ceil(WINDOW_BLOCKS) as usize;
@@ -175,11 +176,11 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 }
 
 impl Engine {
-    /// Marks `page` to be written again if it still ends behind `limit`.
+    /// Marks `page` to be written again if it still ends beyond `limit`.
     fn write_again(&self, token: &ApplyToken<'_>, page: PageId, limit: u64) -> Attempt<()> {
         let mut latch = match self.store.pool.exclusive(page) {
             Ok(latch) => latch,
-            // The page is gone.
+            // The page was freed.
             Err(Restart::Damaged(..)) => return Ok(()),
             Err(restart) => return Err(restart),
         };
@@ -193,14 +194,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies chunk `page` to a run that ends at or before `limit`. Blocks.
+    /// Copies chunk `page` to a run that ends at or below `limit`. Blocks.
     fn move_chunk(&self, page: PageId, limit: u64, buffer: &mut IoBuf) -> Result<Moved> {
         let block_bytes = self.store.space.block_bytes();
         if buffer.is_empty() {
             *buffer = IoBuf::new((u64::from(EXTENT_BLOCKS_MAX) * block_bytes) as usize);
         }
         loop {
-            // The epoch first: see Pool::move_chunk.
+            // Read the epoch first: see Pool::move_chunk.
             let epoch = self.store.pool.epochs().current();
             let Some(old) = self.store.pool.chunk(page) else {
                 return Ok(Moved::Gone);
@@ -223,19 +224,19 @@ impl Engine {
             assert!(
                 end_of(extent) <= old.extent.block.into()
                     || end_of(old.extent) <= extent.block.into(),
-                "a chunk moves to where it lies"
+                "the places of a chunk overlap"
             );
             let copied = self.copy_extent(old.extent, extent, buffer);
             if let Err(error) = copied {
                 self.store.space.free_all([extent]);
-                // Freed meanwhile, it may have been cut off or written over.
+                // If the chunk was freed meanwhile, its blocks may have been cut off or reused.
                 match self.store.pool.chunk(page) {
                     Some(now) if now == old => return Err(error),
                     _ => continue,
                 }
             }
             let new = StoredPage { extent, ..old };
-            // Only its word changes.
+            // Dirties no page: only the chunk's word changes.
             let moved = self.in_gate(0, |engine, token| {
                 let same = token.epoch() == epoch;
                 Ok(same && engine.store.pool.move_chunk(token, page, old, new))

@@ -1,22 +1,22 @@
-//! What a compaction says while it runs and at its end.
+//! Progress and report of a compaction.
 
 use pando_sync::time::Duration;
 
-/// What a compaction is doing.
+/// Phase of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactPhase {
-    /// Space of dropped tables and of large values that are gone is freed.
+    /// Space of dropped tables and deleted large values is freed.
     Garbage,
-    /// Records of underfull leaves go to their neighbours.
+    /// Records of underfull leaves move to neighbours.
     Pack,
-    /// Pages and chunks at the end of the data file go to its front.
+    /// Pages and chunks at the end of the data file move to its front.
     Move,
-    /// Checkpoints are written and the files cut.
+    /// Checkpoints are written, and the files are cut.
     Cut,
 }
 
 impl CompactPhase {
-    /// Its name for people and scripts.
+    /// Name for people and scripts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Garbage => "garbage",
@@ -27,38 +27,38 @@ impl CompactPhase {
     }
 }
 
-/// How far a compaction is.
+/// Progress of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CompactProgress {
-    /// What it is doing.
+    /// The current phase.
     pub phase: CompactPhase,
-    /// How much of it all is done, from 0 to 1: an estimate that never falls.
+    /// The fraction that is done, from 0 to 1: an estimate that never falls.
     pub share: f64,
 }
 
-/// What a compaction has done.
+/// Result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactReport {
-    /// It was not told to stop.
+    /// True if it was not told to stop.
     pub finished: bool,
     /// Bytes of the data file before.
     pub data_bytes_before: u64,
     /// Bytes of the data file after.
     pub data_bytes_after: u64,
-    /// Bytes of it that nothing uses.
+    /// Bytes of the data file that nothing uses after the compaction.
     pub data_free_bytes: u64,
-    /// Leaves and inner nodes that went into their neighbour.
+    /// Leaves and inner nodes that were merged into a neighbour.
     pub pages_merged: u64,
-    /// Leaves and inner nodes that took records of a neighbour which stayed.
+    /// Leaves and inner nodes that took records of a neighbour that still exists.
     pub pages_packed: u64,
-    /// Pages that were written again to lie further to the front.
+    /// Pages that were written again nearer to the front.
     pub pages_moved: u64,
-    /// Chunks of large values that were written again for it.
+    /// Chunks of large values that were copied nearer to the front.
     pub chunks_moved: u64,
-    /// Pages and chunks of which nobody knew any more, since what named them could not be read.
+    /// Leaked pages and chunks that were freed: what named them could not be read.
     pub reclaimed: u64,
-    /// Bytes that the log gave back at most; 0 where the file system cannot take them.
+    /// Upper bound of the bytes that the log gave back; 0 if the file system cannot take them.
     pub log_bytes_given_back: u64,
-    /// How long it took.
+    /// Time that it took.
     pub elapsed: Duration,
 }

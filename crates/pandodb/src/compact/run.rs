@@ -1,4 +1,4 @@
-//! The order of a compaction, and who may run one.
+//! The phases of a compaction, in order; only one runs at a time.
 
 use std::ops::ControlFlow;
 
@@ -11,28 +11,30 @@ use crate::compact::progress::{CompactPhase, CompactProgress, CompactReport};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// Between two looks at garbage that others free.
+/// Pause between two checks whether garbage has been freed.
 const GARBAGE_PAUSE: Duration = Duration::from_millis(1);
-/// Steps between two calls of the function that learns of the progress.
+/// Number of steps between two calls of the progress function.
 const STEPS_PER_CALL: u64 = 64;
-/// Where in the whole each phase begins.
+/// The progress at which each phase begins.
 const PACK_FROM: f64 = 0.05;
 pub(super) const MOVE_FROM: f64 = 0.5;
 pub(super) const CUT_FROM: f64 = 0.95;
 
-/// A compaction that runs.
+/// A running compaction.
 pub(crate) struct Compaction<'a, P> {
     pub(super) engine: &'a Engine,
     progress: P,
+    /// The highest progress reported so far.
     share: f64,
+    /// Steps so far.
     steps: u64,
 }
 
-/// Why a compaction ends before its end.
+/// Why a compaction ends early.
 #[derive(Debug)]
 pub(super) enum End {
     Error(Error),
-    /// It was told to.
+    /// The progress function told it to stop.
     Stopped,
 }
 
@@ -46,18 +48,17 @@ impl From<Error> for End {
 pub(super) type Part<T> = std::result::Result<T, End>;
 
 impl Db {
-    /// Makes the files as small as what the store holds, while others read and write: packs sparse
-    /// leaves, moves what lies at the end of the data file to its front and cuts the file, and
-    /// gives back what the log does not use. Blocks until that is done; one call at a time.
-    /// `progress` is called now and then on this thread, holding nothing; when it breaks, what was
-    /// done stays done.
+    /// Shrinks the files to what the store holds, while others read and write: packs underfull
+    /// leaves, moves pages and chunks from the end of the data file to its front, cuts the file,
+    /// and frees space that the log does not use. Blocks until that is done; only one call runs at
+    /// a time. Calls `progress` now and then on this thread, with no locks held; if it breaks, the
+    /// work done so far stays.
     ///
-    /// The store may be closed or killed meanwhile. What is written during the call is not waited
-    /// for: the file is as small as then possible, and grows again when it has to.
-    ///
+    /// The store may be closed or killed meanwhile. The call does not wait for concurrent writes:
+    /// the file becomes as small as it can be at that time, and grows again when necessary.
     /// # Errors
     /// [`Error::Busy`] while another call runs, [`Error::Full`], [`Error::Closed`],
-    /// [`Error::Poisoned`], what is damaged.
+    /// [`Error::Poisoned`], an error for damage.
     pub fn compact(
         &self,
         progress: impl FnMut(CompactProgress) -> ControlFlow<()>,
@@ -143,10 +144,11 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(())
     }
 
-    /// Lets the maintenance thread free what nobody reads, unless it cannot tell what that is.
+    /// Waits until the maintenance thread has freed all garbage that nobody reads, or has failed
+    /// to.
     fn wait_for_garbage(&mut self) -> Part<()> {
         let registry = &self.engine.store.registry;
-        // What is there now: readers that go ask for another look again and again.
+        // Only garbage that exists now: readers that end ask for new searches again and again.
         let wanted = registry.wanted();
         while !registry.is_served(wanted) && !registry.has_failed(wanted) {
             self.go_on(CompactPhase::Garbage, 0.0)?;
@@ -155,7 +157,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         Ok(())
     }
 
-    /// Tells how far it is, and learns whether to go on.
+    /// Reports the progress; an error if the compaction must end.
     pub(super) fn go_on(&mut self, phase: CompactPhase, share: f64) -> Part<()> {
         self.check()?;
         assert!((0.0..=1.0).contains(&share), "more than all is done");
@@ -170,15 +172,15 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         }
     }
 
-    /// As [`Compaction::go_on`] once in a number of steps; `share` of the part from `from` to `to`
-    /// is done.
+    /// As [`Compaction::go_on`], but reports only every [`STEPS_PER_CALL`] steps; `share` of the
+    /// part from `from` to `to` is done.
     pub(super) fn step(
         &mut self,
         phase: CompactPhase,
         (from, to): (f64, f64),
         share: f64,
     ) -> Part<()> {
-        assert!(from <= to, "a part ends behind its beginning");
+        assert!(from <= to, "a part ends before it begins");
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_CALL) {
             return self.go_on(phase, from + (to - from) * share.clamp(0.0, 1.0));
@@ -186,8 +188,10 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         self.check()
     }
 
+    /// Checks that the store still takes writes.
+    ///
     /// # Errors
-    /// When nothing may be written any more.
+    /// [`Error::Closed`], [`Error::Poisoned`].
     pub(super) fn check(&self) -> Part<()> {
         if self.engine.store.life.is_closing() {
             return Err(End::Error(Error::Closed));

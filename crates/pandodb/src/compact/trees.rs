@@ -1,8 +1,8 @@
-//! Packing of all trees, level by level, a node in an apply section of its own.
+//! Packing of all trees, level by level; each node in an apply section of its own.
 //!
-//! Inner levels come first, from the top, so that leaves that have the same parent are many; and
-//! once more behind the leaves, from the bottom, since they have fewer children then. Leaves are
-//! read ahead, those of one parent at a time.
+//! Inner levels come first, from the top, so that many leaves have the same parent; and once more
+//! after the leaves, from the bottom, because inner nodes have fewer children then. Leaves are read
+//! ahead, those of one parent at a time.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -18,29 +18,31 @@ use crate::pages::store::pause;
 use crate::space::reservations::BlockReservation;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
-/// Leaves that are read ahead at a time, at most.
+/// Largest number of leaves that are read ahead at a time.
 const AHEAD_MAX: usize = 32;
 
-/// Leaves that will be looked at soon.
+/// Leaves that will be packed soon.
 #[derive(Debug, Default)]
 struct Ahead {
     pages: VecDeque<PageId>,
-    /// Where the leaves behind `pages` begin; `None` when there are none.
+    /// Where the leaves after `pages` begin; `None` if there are none.
     behind: Option<Vec<u8>>,
     /// Steps until more are read.
     steps: usize,
 }
 
-/// Where a packing of a level is.
+/// Position of the packing of a level.
 struct Place {
     tree: Tree,
     level: u8,
+    /// A key of the next node to pack.
     key: Vec<u8>,
+    /// Buffer for the key after it.
     next: Vec<u8>,
 }
 
 impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
-    /// Packs every tree; that is the part from `from` to `to` of the whole.
+    /// Packs every tree, as the part from `from` to `to` of the whole compaction.
     pub(super) fn pack_trees(&mut self, from: f64, to: f64) -> Part<()> {
         let mut scratch = Scratch::new();
         let tables = self.engine.store.tables.all();
@@ -56,6 +58,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         Ok(())
     }
 
+    /// Packs one tree. `done` counts the steps of all trees, of about `pages`.
     fn pack_tree(
         &mut self,
         tree: Tree,
@@ -103,6 +106,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         self.collapse(tree, scratch)
     }
 
+    /// Packs one node at `place`; None if the tree does not exist.
     fn pack_node(&mut self, place: &mut Place, scratch: &mut Scratch) -> Part<Option<Packed>> {
         let _reservation = self.room_to_change()?;
         let Place {
@@ -119,7 +123,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         })?)
     }
 
-    /// A root with one child takes its place.
+    /// Replaces a root that has one child by that child.
     fn collapse(&mut self, tree: Tree, scratch: &mut Scratch) -> Part<()> {
         let _reservation = self.room_to_change()?;
         self.engine.in_gate(MERGE_PAGES, |engine, token| {
@@ -130,7 +134,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
         Ok(())
     }
 
-    /// Starts reads of the leaves that come next.
+    /// Starts reads of the next leaves.
     fn read_ahead(&self, ahead: &mut Ahead, place: &Place) -> Part<()> {
         let engine = self.engine;
         if let Some(left) = ahead.steps.checked_sub(1) {
@@ -149,7 +153,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             })?;
             ahead.behind = (looked.is_some() && !next.is_empty()).then_some(next);
             ahead.pages = pages.into();
-            // Whether a leaf is worth packing depends on those behind it.
+            // Read twice as many: whether a leaf is worth packing depends on the ones after it.
             count *= 2;
         }
         let group: Vec<PageId> = ahead
@@ -157,12 +161,12 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             .drain(..count.min(ahead.pages.len()))
             .filter(|page| engine.store.pool.is_on_disk(*page))
             .collect();
-        // What cannot be read ahead is read when it is needed, and tells its error then.
+        // A page that cannot be read ahead is read when it is needed, where the error is reported.
         let _late = engine.fetch_many(&group);
         Ok(())
     }
 
-    /// Waits for room among dirty pages and blocks for one step.
+    /// Waits until one step has room among dirty pages and blocks, and reserves the blocks.
     pub(super) fn room_to_change(&self) -> Part<BlockReservation<'a>> {
         let engine = self.engine;
         let mut turns = 0;
@@ -180,7 +184,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 }
 
-/// `None` when the tree was dropped and taken apart meanwhile.
+/// Turns the error of a tree that was dropped and freed meanwhile into `None`.
 fn unless_gone<T>(tree: Tree, attempt: Attempt<T>) -> Attempt<Option<T>> {
     match attempt {
         Err(Restart::Damaged(page, _)) if page == tree.root => Ok(None),

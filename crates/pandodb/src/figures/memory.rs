@@ -1,28 +1,28 @@
-//! Where the memory of a store is.
+//! How a store uses its memory.
 
 use crate::api::db::Db;
 use crate::memory_share::MemoryShare;
 
-/// The parts of `max_memory`; what they leave is for lists of free pages, operations in flight,
-/// statistics, and for the program around the store: see [`MemoryReport::rest_budget`].
+/// The parts of `max_memory`. The rest is for lists of free pages, operations in flight,
+/// statistics, and the program around the store: see [`MemoryReport::rest_budget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryReport {
     /// The memory budget.
     pub max_memory: u64,
-    /// Frames of the pool; used are those with a page.
+    /// Frames of the pool; those with a page are used.
     pub frames: MemoryShare,
-    /// The table from page ids to frames; used is what pages that exist take.
+    /// The table from page ids to frames; the part for existing pages is used.
     pub page_table: MemoryShare,
-    /// Buffers of the log: all taken when the store is opened.
+    /// Buffers of the log; all of them are allocated at opening.
     pub log_buffers: MemoryShare,
-    /// Buffers that pages are written from: likewise.
+    /// Buffers for images of pages; all of them are allocated at opening.
     pub images: MemoryShare,
-    /// Buffers of large values on their way in and out, a chunk each. Those of calls that block are
-    /// counted and not bounded.
+    /// Buffers of large values that are written or read, one chunk each. Those of blocking calls
+    /// are counted, but not limited.
     pub chunk_buffers: MemoryShare,
-    /// What is known of tables: names, trees and numbers of entries, half a KiB each.
+    /// What is kept in memory about tables: names, trees and numbers of entries, half a KiB each.
     pub tables: MemoryShare,
-    /// What counters and histograms take at most: what nobody counted takes nothing.
+    /// Upper bound of the bytes of counters and histograms; unused ones take no memory.
     pub statistics_bytes: u64,
 }
 
@@ -38,12 +38,12 @@ impl MemoryReport {
         ]
     }
 
-    /// What the parts have taken, statistics left out.
+    /// Bytes that the parts have taken, without statistics.
     pub fn used_bytes(&self) -> u64 {
         self.shares().iter().map(|share| share.used_bytes).sum()
     }
 
-    /// What the parts leave of the budget.
+    /// Bytes of the budget that are left to everything else.
     pub fn rest_budget(&self) -> u64 {
         let taken: u64 = self.shares().iter().map(|share| share.budget_bytes).sum();
         self.max_memory.saturating_sub(taken)
@@ -51,7 +51,7 @@ impl MemoryReport {
 }
 
 impl Db {
-    /// Where the memory is, as of now.
+    /// Returns the current use of memory.
     pub fn memory(&self) -> MemoryReport {
         let engine = self.engine();
         let pool = &engine.store.pool;

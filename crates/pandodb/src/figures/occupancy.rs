@@ -1,29 +1,30 @@
-//! What a store has lent out and not got back: all zero at rest.
+//! Resources of a store that are in use by operations: all 0 at rest.
 
 use pando_stats::Ticker;
 
 use crate::api::db::Db;
 use crate::engine::Engine;
 
-/// Everything that operations take and give back. At rest, with no operation between its attempts,
-/// each count is zero; reactors keep a few pages pinned as long as they live.
+/// Everything that operations take and return. At rest, with no operation between two attempts,
+/// each count is 0; but a reactor keeps a few pages pinned as long as it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occupancy {
     /// Pages that were claimed and whose read has not ended.
     pub reads: u64,
-    /// Pages that somebody has asked the read thread for.
+    /// Pages that were requested from the read thread.
     pub read_requests: u64,
     /// Operations of futures and streams that a helper has taken over.
     pub helped: u64,
     /// Channels that blocking calls have borrowed.
     pub channels: u64,
-    /// Frames of the pin budget that operations have a share of.
+    /// Frames of the pin budget that operations have shares of.
     pub pin_frames: u64,
-    /// Readers of values in chunks.
+    /// Registered readers of values in chunks.
     pub chunk_readers: u64,
 }
 
 impl Engine {
+    /// As [`Db::occupancy`].
     pub(crate) fn occupancy(&self) -> Occupancy {
         let counters = self.store.statistics.totals();
         let ended = counters.get(Ticker::PageReads) + counters.get(Ticker::FaultsFailed);
@@ -41,7 +42,7 @@ impl Engine {
 }
 
 impl Db {
-    /// What operations have taken and not given back yet.
+    /// Returns what operations have taken and not returned yet.
     pub fn occupancy(&self) -> Occupancy {
         self.engine().occupancy()
     }

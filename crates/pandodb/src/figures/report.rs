@@ -1,80 +1,82 @@
-//! Figures of an open store, and of one on disk.
+//! The report of an open store.
 
 use pando_format::{Compression, Lsn};
 
 use crate::api::db::Db;
 use crate::state::checkpoint_progress::CheckpointProgress;
 
-/// What a store is doing, for start-up lines, INFO and benchmarks.
+/// State and figures of a store, for start-up messages, INFO and benchmarks.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The device back end in use.
     pub io_backend: &'static str,
-    /// What is not as good as it could be on the way to the disk, and why: back ends that were
-    /// passed over, buffers that are not registered.
+    /// What makes I/O slower than it could be, and why: back ends that were passed over, buffers
+    /// that are not registered.
     pub io_notes: Vec<String>,
-    /// What requests for pages must be multiples of, in bytes; 1 through the page cache.
+    /// Alignment in bytes of reads and writes of pages; 1 if they use the page cache.
     pub io_alignment: usize,
-    /// Reads and writes of pages go past the page cache.
+    /// Reads and writes of pages bypass the page cache.
     pub direct_io: bool,
-    /// Flushes of the log go past the page cache.
+    /// Flushes of the log bypass the page cache.
     pub direct_log: bool,
     /// Bytes of a page.
     pub page_size: usize,
     /// Bytes of a block.
     pub block_size: usize,
-    /// How pages are compressed that are written from now on.
+    /// Compression of pages that are written from now on.
     pub compression: Compression,
     /// The memory budget, in bytes.
     pub max_memory: u64,
-    /// Bytes of the budget in use: frames with a page, page table, log buffers, images.
+    /// Bytes of the budget in use: see
+    /// [`MemoryReport::used_bytes`](crate::MemoryReport::used_bytes).
     pub memory_used: u64,
-    /// Most reads in flight of one event loop.
+    /// Largest number of reads in flight of one event loop.
     pub queue_depth: usize,
     /// Frames of the pool.
     pub frames: u64,
-    /// Frames whose page has changed since it was written.
+    /// Frames with a page that has changed since it was written.
     pub dirty_frames: u64,
-    /// Frames that hold the root of a table and are never emptied: a quarter at most.
+    /// Frames with the root of a table, which are never evicted: at most a quarter of the pool.
     pub wired_frames: u64,
-    /// Frames that operations have taken shares of, so that what they fetch stays.
+    /// Frames that operations have pin shares of, so that fetched pages stay in memory.
     pub pin_frames: u64,
-    /// Most frames of such shares: a quarter of the pool.
+    /// Largest number of such frames: a quarter of the pool.
     pub pin_frames_max: u64,
     /// One past the largest page id.
     pub pages: u64,
     /// Bytes of the data file.
     pub data_bytes: u64,
-    /// Bytes of the data file that no page uses, discarded ones included.
+    /// Bytes of the data file that nothing uses, including discarded ones.
     pub data_free_bytes: u64,
-    /// Bytes of it that were given back to the file system.
+    /// Bytes of the data file that were given back to the file system.
     pub data_discarded_bytes: u64,
-    /// Bytes of it that running commits, dirty pages and images in flight were reserved.
+    /// Bytes of the data file that are reserved for running commits, dirty pages and images in
+    /// flight.
     pub data_reserved_bytes: u64,
-    /// Bytes of the longest free piece as of the last checkpoint.
+    /// Bytes of the longest free run as of the last checkpoint.
     pub free_run_bytes_max: u64,
-    /// Share of what was free then that lay in pieces shorter than the longest extent, in percent.
+    /// Percentage of the free space at that time that was in runs shorter than the longest extent.
     pub fragmentation_percent: u64,
-    /// Whether a checkpoint runs, and how far it is.
+    /// Whether a checkpoint is running, and how far it is.
     pub checkpoint: CheckpointProgress,
-    /// Bytes of the log that the next checkpoint frees.
+    /// Bytes of the log that the next checkpoint will free.
     pub log_bytes: u64,
-    /// How long opening took, in milliseconds.
+    /// Time that opening took, in milliseconds.
     pub recovery_ms: u64,
-    /// Batches that recovery replayed.
+    /// Number of batches that recovery replayed.
     pub recovery_batches: u64,
     /// Bytes of log that recovery replayed.
     pub recovery_log_bytes: u64,
-    /// Newest commit.
+    /// LSN of the newest commit.
     pub newest_lsn: Lsn,
-    /// Newest durable commit.
+    /// LSN of the newest durable commit.
     pub durable_lsn: Lsn,
-    /// Why writes are refused, if they are.
+    /// Why writes are refused; None if they are not.
     pub poisoned: Option<String>,
 }
 
 impl Db {
-    /// Figures as of now.
+    /// Returns the current figures.
     pub fn report(&self) -> Report {
         let engine = self.engine();
         let pool = &engine.store.pool;

@@ -1,4 +1,5 @@
-//! The files that say where pages lie: superblock, mapping base and journal (decision 001).
+//! The files that record where pages are stored: superblock, mapping base and journal
+//! (decision 001).
 
 use std::collections::BTreeMap;
 
@@ -11,30 +12,32 @@ use pando_format::{Epoch, PageId, StoredPage, TreeId, VERSION};
 
 use crate::error::{Error, Result};
 
-/// Name of the superblock's file.
+/// Name of the superblock file.
 pub(crate) const SUPERBLOCK: &str = "superblock";
-/// Name of the file of pages.
+/// Name of the data file.
 pub(crate) const DATA: &str = "data";
-/// Exists while a store is being created, and only then.
+/// Name of a file that exists only while a store is being created.
 pub(crate) const CREATING: &str = "creating";
-/// Pages whose words are merged at a time: 1 MiB of memory.
+/// Sections whose words are merged at a time: 1 MiB of memory.
 const WINDOW_SECTIONS: u64 = 256;
-/// Bytes by which a journal is allocated ahead of its use; half of them are never used up.
+/// Bytes by which a journal file grows; half as many are always allocated beyond its end.
 const JOURNAL_STEP: u64 = 1 << 20;
-/// Smallest journal that is worth merging.
+/// Bytes of the smallest journal that is worth merging.
 const MERGE_MIN_BYTES: u64 = 4 << 20;
-/// What a journal grows by until a merge that has failed is tried again.
+/// Bytes by which the journal must grow before a failed merge is tried again.
 const MERGE_AGAIN_BYTES: u64 = 1 << 20;
 
+/// Name of the base file with this number.
 pub(crate) fn base_name(number: u64) -> String {
     format!("map.{number}")
 }
 
+/// Name of the journal file with this number.
 pub(crate) fn journal_name(number: u64) -> String {
     format!("journal.{number}")
 }
 
-/// Reads the newest valid slot.
+/// Reads the newest valid slot of the superblock.
 pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
     let mut slots = IoBuf::new(2 * SLOT_BYTES);
     file.read_at(&mut slots, 0)
@@ -57,12 +60,12 @@ pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
     }
 }
 
-/// The version of a whole slot that this program does not read.
+/// Returns the version of a valid slot if this program does not read that version.
 fn other_version(slot: &[u8]) -> Option<u32> {
     Superblock::version_of(slot).filter(|version| *version != VERSION)
 }
 
-/// Writes both slots, one after the other, each durable before the next step.
+/// Writes both slots, one after the other: the first is durable before the second is written.
 pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Result<()> {
     let mut slot = IoBuf::new(SLOT_BYTES);
     slot.copy_from_slice(&superblock.encode());
@@ -80,12 +83,14 @@ pub(crate) fn write_superblock(file: &AnyFile, superblock: &Superblock) -> Resul
 /// The mapping of a checkpoint, as read from its files.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
+    /// Words of pages, by page id; 0 for none.
     pub(crate) words: Vec<u64>,
+    /// Entries of tables.
     pub(crate) counts: BTreeMap<TreeId, u64>,
 }
 
 impl Mapping {
-    /// Pages that exist.
+    /// Returns the pages that exist.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (PageId, StoredPage)> + '_ {
         self.words.iter().enumerate().filter_map(|(index, word)| {
             StoredPage::decode(*word).map(|stored| (PageId(index as u32), stored))
@@ -120,7 +125,7 @@ impl Mapping {
             Ok(())
         })?;
         if last != superblock.generation {
-            // A group for each checkpoint: of another one it is another state.
+            // Each checkpoint appends one group: this journal has the state of another checkpoint.
             let what = format!("ends with {last}, in {}", superblock.generation);
             return Err(Error::corrupt(&name, what));
         }
@@ -202,34 +207,39 @@ fn read_groups(
     Ok(())
 }
 
-/// The mapping files that checkpoints append to.
+/// The mapping files that checkpoints append to. Guarded by the lock of `Files`.
 #[derive(Debug)]
 pub(crate) struct MappingFiles {
     device: AnyDevice,
+    /// Number in the names of the files.
     pub(crate) number: u64,
+    /// Number of pages that the base covers.
     pub(crate) base_pages: u64,
     journal: AnyFile,
+    /// Bytes of the journal that groups use.
     pub(crate) journal_bytes: u64,
+    /// Bytes of the journal that are allocated.
     allocated: u64,
-    /// A merge has failed: the next one waits until the journal is longer.
+    /// Set when a merge has failed: the next one waits until the journal is longer than this.
     merge_above: u64,
     /// Files that no superblock names once the next one is durable.
     obsolete: Vec<String>,
-    /// It was told that one of them cannot be removed.
+    /// The log says already that one of them cannot be removed.
     told: bool,
-    /// Bytes written since somebody asked.
+    /// Bytes written since the last [`MappingFiles::take_written_bytes`].
     written_bytes: u64,
 }
 
 impl MappingFiles {
-    /// Makes an empty base and journal. Their names are durable after the next directory sync.
+    /// Creates an empty base and journal. Their names are durable after the next sync of the
+    /// directory.
     pub(crate) fn create(device: &AnyDevice, number: u64) -> Result<Self> {
         let base = create_file(device, &base_name(number))?;
         base.sync().map_err(Error::io("syncing the mapping"))?;
         Self::create_journal(device, number)
     }
 
-    /// Goes on with the files of a checkpoint.
+    /// Continues with the files of a checkpoint.
     pub(crate) fn reopen(device: &AnyDevice, superblock: &Superblock) -> Result<Self> {
         let name = journal_name(superblock.mapping);
         let journal = device
@@ -252,15 +262,15 @@ impl MappingFiles {
         })
     }
 
-    /// Appends a group and makes it durable. Nothing refers to it before the superblock does, so
-    /// an attempt that failed is written over by the next.
+    /// Appends a group and makes it durable. No superblock refers to it yet, so the next attempt
+    /// overwrites a failed one.
     pub(crate) fn append(&mut self, group: &Group) -> Result<()> {
         let mut bytes = Vec::new();
         group.encode(&mut bytes);
         assert_eq!(
             Group::encoded_bytes(&bytes),
             Ok(bytes.len() as u64),
-            "the next group is looked for behind this one"
+            "the next group is expected after this one"
         );
         let end = self.journal_bytes + bytes.len() as u64;
         self.allocate_to(end)?;
@@ -273,8 +283,8 @@ impl MappingFiles {
             .map_err(Error::io_fatal("syncing the mapping journal"))?;
         assert!(end > self.journal_bytes, "a journal only grows");
         self.journal_bytes = end;
-        // On a full disk the next groups are those that make room; they are met with what was
-        // taken before. Whether there is more is no question of this one.
+        // On a full disk, later groups are the ones that make room; they use what was allocated
+        // here, ahead of time. That this fails is no error of this group.
         let _ahead = self.allocate_to(end + JOURNAL_STEP / 2);
         Ok(())
     }
@@ -289,25 +299,26 @@ impl MappingFiles {
         Ok(())
     }
 
-    /// True if the next group is the first of its journal: all that is not in the base is in it.
+    /// True if the next group is the first of its journal; it must contain all counts.
     pub(crate) fn is_empty(&self) -> bool {
         self.journal_bytes == 0
     }
 
-    /// Bytes written to journal and base since the last call.
+    /// Returns the bytes written to journal and base since the last call.
     pub(crate) fn take_written_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.written_bytes)
     }
 
-    /// True if the journal is worth being merged into its base.
+    /// True if the journal should be merged into its base.
     pub(crate) fn wants_merge(&self) -> bool {
         let base_bytes = sections(self.base_pages) * SECTION_BYTES as u64;
         self.journal_bytes > base_bytes.max(MERGE_MIN_BYTES).max(self.merge_above)
     }
 
-    /// Merges if nothing is in the way. A merge saves space and time; nothing is lost without it,
-    /// and its files are named by nothing until it has ended. On a full disk every checkpoint tries
-    /// again, after another failure one that finds the journal somewhat longer.
+    /// Merges if possible. A merge saves space and time, but nothing is lost without it, and
+    /// nothing names its files until it has ended. If the disk is full, every checkpoint tries
+    /// again; after another error, the next attempt is made once the journal has grown by
+    /// [`MERGE_AGAIN_BYTES`].
     pub(crate) fn merge_if_possible(&mut self, page_count: u64) {
         match self.merge(page_count) {
             Ok(()) | Err(Error::Full { .. }) => {}
@@ -318,14 +329,14 @@ impl MappingFiles {
         }
     }
 
-    /// Merges base and journal into files of the next number, from disk, a window at a time. The
-    /// next superblock names them. `page_count` is one past the largest page id.
+    /// Merges base and journal into files of the next number, reading from disk one window at a
+    /// time. The next superblock names them. `page_count` is one past the largest page id.
     pub(crate) fn merge(&mut self, page_count: u64) -> Result<()> {
         let next = self.number + 1;
         let is_next = |name: &String| *name == base_name(next) || *name == journal_name(next);
         assert!(
             !self.obsolete.iter().any(is_next),
-            "what is about to be written is to be removed"
+            "a file to be written is to be removed"
         );
         let old_base = open(&self.device, &base_name(self.number))?;
         let old_name = journal_name(self.number);
@@ -380,6 +391,7 @@ impl MappingFiles {
         })
     }
 
+    /// Merges the words of `count` sections from `first` on, and writes them to the new base.
     fn merge_window(
         &self,
         old_base: &AnyFile,
@@ -420,13 +432,13 @@ impl MappingFiles {
         Ok(())
     }
 
-    /// Removes what the superblock that is durable now does not name. What cannot be removed is in
-    /// nobody's way: it is tried again behind the next checkpoint, and when the store is opened.
+    /// Removes files that the durable superblock does not name. A file that cannot be removed does
+    /// no harm: the next checkpoint and the next opening try again.
     pub(crate) fn remove_obsolete(&mut self) {
         let names = [base_name(self.number), journal_name(self.number)];
         assert!(
             !self.obsolete.iter().any(|name| names.contains(name)),
-            "what the superblock names is to be removed"
+            "a file of the superblock is to be removed"
         );
         let Self {
             device,
@@ -438,8 +450,8 @@ impl MappingFiles {
     }
 }
 
-/// Removes a mapping file that nothing names; false if it is still there. Tells of the first one
-/// that cannot be removed.
+/// Removes a mapping file that nothing names; returns false if it still exists. Logs only the first
+/// file that cannot be removed.
 pub(crate) fn remove_stray(device: &AnyDevice, name: &str, told: &mut bool) -> bool {
     match device.remove(name) {
         Err(error) if !error.is_not_found() => {
@@ -482,7 +494,7 @@ mod tests {
         }
     }
 
-    /// Slots as the process before has left them: `slots[0]` is written and not synced.
+    /// Slots as an earlier process has left them: `slots[0]` was written and not synced.
     fn left(slots: [Option<u64>; 2]) -> FaultyDevice {
         let device = FaultyDevice::new(1);
         let any = AnyDevice::from(device.clone());
@@ -504,7 +516,7 @@ mod tests {
         read_superblock(&device.open(SUPERBLOCK, OpenOptions::write()).unwrap())
     }
 
-    /// Wherever the process ends, and whatever of its writes is lost or torn, one slot is whole.
+    /// One slot is valid wherever the process ends, and whichever of its writes are lost or torn.
     fn check(slots: [Option<u64>; 2], durable: u64) {
         let left = left(slots);
         let chosen = read(&left).unwrap();
@@ -566,7 +578,7 @@ mod tests {
         };
         assert_eq!(read(5, files.journal_bytes).unwrap(), 2);
         assert_eq!(read(4, files.journal_bytes / 2).unwrap(), 1);
-        // As long as that of the checkpoint before, or as if it had no group.
+        // As long as that of the checkpoint before, or as if the last one had added no group.
         for (generation, bytes) in [(5, files.journal_bytes / 2), (6, files.journal_bytes)] {
             let error = read(generation, bytes).unwrap_err();
             assert!(error.is_corruption(), "{error}");
@@ -583,7 +595,7 @@ mod tests {
         files
             .append(&group(4, &[(3, word(1)), (9, word(2)), (far, word(3))]))
             .unwrap();
-        // The last page in use is page 3: what freed the other two is in no group yet.
+        // The largest page in use is page 3; no group says yet that the other two were freed.
         files.merge(4).unwrap();
         assert_eq!((files.number, files.base_pages), (2, 4));
         files.append(&group(5, &[(9, 0), (far, 0)])).unwrap();

@@ -1,3 +1,3 @@
-//! Files beside data and log: superblock, mapping base and journal.
+//! Files besides data file and log: superblock, mapping base and journal.
 
 pub(crate) mod mapping;

@@ -1,4 +1,4 @@
-//! Filling an empty table from keys in order.
+//! Filling an empty table with entries in the order of their keys.
 
 use std::collections::VecDeque;
 
@@ -14,16 +14,15 @@ use crate::load::stream::PageStream;
 use crate::load::tree::{HiddenTree, Leaf, NewChunks};
 use crate::streams::writer::ValueWriter;
 
-/// A leaf that names so many pages and chunks is full: what is attached in one apply section is
-/// bounded.
+/// Pages and chunks that a leaf may name before it counts as full: this limits how much one apply
+/// section attaches.
 const NAMED_MAX: usize = 2048;
 
-/// Fills an empty table with entries that come in the order of their keys: made by
-/// [`Table::loader`].
+/// Fills an empty table with entries in the order of their keys; made by [`Table::loader`].
 ///
-/// Nobody sees an entry before [`Loader::finish`], and everybody sees all of them behind it, also
-/// after a crash; until then, and after an error, a crash or without it, the table is as it was.
-/// Pages are written once, beside the log. Those that the table has afterwards are not in memory.
+/// No entry is visible before [`Loader::finish`], and all of them are visible after it, even after
+/// a crash. Without it, or after an error or a crash before it, the table is unchanged. Each page
+/// is written once, without the log. Afterwards the pages of the table are not in memory.
 ///
 /// ```
 /// # fn main() -> pandodb::Result<()> {
@@ -44,45 +43,47 @@ const NAMED_MAX: usize = 2048;
 pub struct Loader<'a> {
     table: &'a Table,
     filler: LeafFiller,
-    // Dropped before the tree, whose pages may have been those of the stream.
+    // Dropped before the tree: pages of the tree may have belonged to the stream.
     stream: PageStream,
     /// Leaves that are not attached to the tree yet, in order.
     leaves: VecDeque<Leaf>,
-    /// From the first page on.
+    /// None before the first page.
     tree: Option<HiddenTree>,
-    /// Pages of the stream since the last leaf: those that the leaf that is being filled names.
+    /// Pages of the stream since the last leaf: those that the leaf that is being filled will name.
     pages: usize,
-    /// Some of them, which it does not: of values that were refused in the middle.
+    /// Some of these pages that the leaf will not name: of values that failed halfway.
     lost: Vec<PageId>,
-    /// The values in chunks of that leaf.
+    /// Values in chunks of that leaf.
     chunks: Vec<NewChunks>,
-    /// Pages and chunks that it names.
+    /// Number of pages and chunks that it names.
     named: usize,
-    /// What a leaf is to say of a value, and the blob reference of its chunks.
+    /// The overflow header of a long value. Reused.
     header: Vec<u8>,
+    /// The blob reference of a value in chunks. Reused.
     blob: Vec<u8>,
-    /// Entries, and bytes of them, in the leaf that is being filled.
+    /// Number of entries in the leaf that is being filled.
     leaf_entries: u64,
+    /// Bytes of keys and values in it.
     leaf_bytes: u64,
-    /// Entries that were put.
+    /// Number of entries put so far.
     count: u64,
     /// The last key.
     last: Vec<u8>,
-    /// Longest value in pages.
+    /// Bytes of the longest value that is stored in pages.
     plain_bytes_max: usize,
-    /// What an earlier call has failed with: what was put is lost.
+    /// Error of an earlier call: all entries are lost.
     failed: Option<Error>,
 }
 
 impl Loader<'_> {
-    /// Puts an entry, whose key must lie behind those before it. Blocks for room, and now and then
+    /// Puts an entry, whose key must be greater than all before it. Blocks for space, and sometimes
     /// for the device.
     ///
     /// # Errors
-    /// [`Error::NotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the load may go on
-    /// without the entry. [`Error::Full`]: it may be tried again, when the disk has room.
-    /// [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the load is lost, and every later
-    /// call says the same.
+    /// [`Error::NotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the load may
+    /// continue without the entry. [`Error::Full`]: the call may be repeated when the disk has
+    /// room. [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`]: the load is lost, and every
+    /// later call returns the same error.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_failed()?;
         if self.count > 0 && &self.last[..] >= key {
@@ -125,7 +126,7 @@ impl Loader<'_> {
         error
     }
 
-    /// Puts a value that fits into a leaf, and not into this one.
+    /// Puts a value that fits into a leaf, but not into the current one.
     fn put_in_next(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.end_leaf()?;
         self.push(key, Filling::Value(value));
@@ -137,9 +138,9 @@ impl Loader<'_> {
         assert!(pushed, "a leaf has room for what it was asked for");
     }
 
-    /// Sees to it that the leaf has room for an entry that it says `bytes` of, and that names
-    /// `pages` pages or chunks. What the entry is made of is written only then: pages in the stream
-    /// are those of the next leaf to come.
+    /// Makes sure that the leaf has room for an entry that takes `bytes` in it and names `pages`
+    /// pages or chunks. Call it before pages of the entry are written: pages in the stream belong
+    /// to the leaf that ends next.
     fn make_room(&mut self, key: &[u8], bytes: usize, pages: usize) -> Result<()> {
         let is_many = self.named > 0 && self.named + pages > NAMED_MAX;
         if is_many || !self.filler.has_room(key, bytes) {
@@ -161,7 +162,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Writes overflow pages of `value`, and notes in `header` what the leaf is to say.
+    /// Writes the overflow pages of `value`, and its overflow header into `header`.
     fn write_long(&mut self, value: &[u8]) -> Result<()> {
         let tree = self.tree()?.id();
         let page_size = self.table.db().engine().store.pool.page_size();
@@ -174,7 +175,7 @@ impl Loader<'_> {
         });
         self.pages += ids.len();
         if written.is_err() {
-            // They are in the stream, and nothing is going to name them.
+            // They are in the stream, and nothing will name them.
             self.lost.append(&mut ids);
         }
         written
@@ -209,7 +210,7 @@ impl Loader<'_> {
         assert_eq!(
             self.blob.len(),
             blob_ref_bytes,
-            "the leaf has room for so much"
+            "the leaf has room for these bytes"
         );
         let blob = std::mem::take(&mut self.blob);
         if is_inline {
@@ -225,7 +226,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The tree, which begins with its first page.
+    /// Returns the tree, which begins with its first page.
     fn tree(&mut self) -> Result<&mut HiddenTree> {
         let tree = match self.tree.take() {
             Some(tree) => tree,
@@ -234,7 +235,7 @@ impl Loader<'_> {
         Ok(self.tree.insert(tree))
     }
 
-    /// Ends the leaf that is being filled, if it has entries.
+    /// Writes the leaf that is being filled, if it has entries.
     fn end_leaf(&mut self) -> Result<()> {
         if self.filler.is_empty() {
             return Ok(());
@@ -264,7 +265,7 @@ impl Loader<'_> {
         self.attach()
     }
 
-    /// Hangs the leaves into the tree whose pages were written: those of a run, which come at once.
+    /// Attaches the leaves whose pages have been written; those of a run are written together.
     fn attach(&mut self) -> Result<()> {
         let written = self.stream.written()?;
         let mut pages = written.len();
@@ -280,14 +281,14 @@ impl Loader<'_> {
         tree.attach(&mut self.leaves, written, count)
     }
 
-    /// Makes all entries those of the table, and durable; returns how many they are. Blocks, also
-    /// for a checkpoint.
+    /// Makes all entries visible and durable in the table; returns their number. Blocks, for a
+    /// checkpoint among others.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] when somebody else has put something into the table,
-    /// [`Error::NoSuchTable`] when it was dropped; [`Error::Full`], [`Error::Io`],
-    /// [`Error::Closed`]: nothing was put. [`Error::Poisoned`]: nobody knows before the store is
-    /// opened again, but it is all or nothing.
+    /// [`Error::NotEmpty`] if somebody else has put something into the table,
+    /// [`Error::NoSuchTable`] if it was dropped; [`Error::Full`], [`Error::Io`], [`Error::Closed`]:
+    /// nothing was put. [`Error::Poisoned`]: whether all or no entries were put is unknown until
+    /// the store is opened again.
     pub fn finish(mut self) -> Result<u64> {
         self.check_failed()?;
         if self.count == 0 {
@@ -305,7 +306,7 @@ impl Loader<'_> {
 }
 
 impl NewChunks {
-    /// The blob reference of the chunks, by their ids.
+    /// Returns the blob reference of the chunks, with their ids.
     fn blob_ref(&self) -> BlobRef {
         assert!(self.staged.is_new(), "a load keeps chunks of nothing");
         assert_eq!(
@@ -330,9 +331,9 @@ impl NewChunks {
 }
 
 impl Table {
-    /// Begins to fill this table, which must be empty, with entries in the order of their keys.
-    /// Leaves end up full. Who puts something into the table meanwhile makes [`Loader::finish`]
-    /// fail.
+    /// Begins to fill this table, which must be empty, with entries in the order of their keys. Its
+    /// leaves will be full. If somebody else puts something into the table meanwhile,
+    /// [`Loader::finish`] fails.
     ///
     /// # Errors
     /// [`Error::NotEmpty`].
@@ -364,8 +365,8 @@ impl Table {
         })
     }
 
-    /// Puts `entries`, whose keys must ascend, into this table, which must be empty; returns how
-    /// many they were: [`Table::loader`] for an iterator. Blocks.
+    /// Puts `entries`, whose keys must ascend, into this table, which must be empty; returns their
+    /// number. The form of [`Table::loader`] for an iterator. Blocks.
     ///
     /// # Errors
     /// As [`Table::loader`], [`Loader::put`] and [`Loader::finish`].

@@ -1,13 +1,13 @@
-//! Loads of sorted entries, which write each page once and nothing to the log (decision 051).
+//! Loads of sorted entries: they write each page once, and nothing to the log (decision 051).
 //!
 //! ```text
 //! entries -> leaf in private memory -> run of sealed pages -> device      (loader, stream)
 //!                                                           `-> attached to a hidden tree (tree)
 //! finish: checkpoint -> one record: the table takes the tree
 //! ```
-//! The hidden tree has a row in the garbage table from its first page on, and is a whole tree in
-//! every checkpoint: what a crash leaves of it is freed like a dropped one. What is not attached
-//! yet no checkpoint knows.
+//! The hidden tree has a row in the garbage table from its first page on, and every checkpoint
+//! contains all of it: after a crash it is freed like a dropped tree. No checkpoint contains pages
+//! that are not attached yet.
 //!
 //! Reading order: [`stream`], [`tree`], [`loader`].
 
@@ -26,7 +26,7 @@ mod tests {
     use crate::Db;
     use crate::files::mapping::DATA;
 
-    /// Those of pages that are in flight or attach nowhere, and those of chunks.
+    /// Page ids of pages in flight, of pages that were never attached, and of chunks.
     #[test]
     fn page_ids_of_a_load_that_comes_to_nothing_are_free_again() {
         let options = Db::builder().max_memory(16 << 20).chunk_size(4096);
@@ -35,7 +35,7 @@ mod tests {
         let left_after_load = || {
             let mut loader = table.loader().unwrap();
             for number in 0..3000_u32 {
-                // The leaf of the last ones is not full: their pages wait for it.
+                // The leaf of the last values is not full, so their pages wait for it.
                 let bytes = match number {
                     _ if number % 100 == 99 => 50_000,
                     2985.. => 30_000,
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(left_after_load(), left_after_load());
     }
 
-    /// A table that cannot be read is in nobody's way, also when the log gives it its tree.
+    /// A table that cannot be read does not affect others, even if the log gives it its tree.
     #[test]
     fn recovery_does_not_need_the_root_of_what_was_loaded() {
         let device = FaultyDevice::new(1);

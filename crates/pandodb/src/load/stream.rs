@@ -1,9 +1,9 @@
-//! Pages that are written one behind the other, outside of the pool: laid out in buffers, which go
-//! out in long writes, a few at a time.
+//! Pages that are written one after the other, without the pool: they are laid out in buffers,
+//! which are written as long runs, a few at a time.
 //!
-//! Ids and blocks belong to the stream until somebody has taken the page; dropped, it gives back
-//! what it has. A page can be taken when its write has ended: from then on any sync of the data
-//! file makes it durable. A write that finds the disk full is begun again with the next page.
+//! Ids and blocks belong to the stream until somebody takes the page; dropping the stream frees
+//! those that it has. A page can be taken when its write has ended: from then on any sync of the
+//! data file makes it durable. A write that finds the disk full is repeated with the next page.
 
 use std::collections::VecDeque;
 
@@ -16,39 +16,40 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::pages::writeback::refused;
 
-/// Writes in flight, beside the buffer that is being filled.
+/// Number of writes in flight, besides the buffer that is being filled.
 const DEPTH: usize = 3;
-/// Part of the budget that a buffer is.
+/// A buffer takes one part in this many of the memory budget.
 const BUFFERS_OF_BUDGET: u64 = 128;
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 const BUFFER_BYTES_MAX: u64 = 1 << 20;
-/// Ids that are reserved at once.
+/// Number of ids that are reserved at once.
 const IDS: usize = 64;
 
+/// A page, and where it is stored.
 type Placed = (PageId, StoredPage);
 
-/// A buffer that is being written.
+/// A buffer that is being written, or was.
 #[derive(Debug)]
 struct Flight {
     tag: u64,
     pages: Vec<Placed>,
     ended: bool,
-    /// What the pages are made of, when the disk had no room for them: to be written again.
+    /// The buffer, if the disk had no room for it: it must be written again.
     refused: Option<IoBuf>,
 }
 
-/// See the module.
+/// Pages that are written one after the other; see the module.
 #[derive(Debug)]
 pub(super) struct PageStream {
     engine: Shared,
     encoder: PageEncoder,
-    /// Reserved, and of no page.
+    /// Reserved ids that no page uses yet.
     ids: Vec<PageId>,
-    /// Empty until the first page comes.
+    /// Empty before the first page.
     buffer: IoBuf,
-    /// Bytes of it so far.
+    /// Bytes of it that are filled.
     filled: usize,
-    /// Its pages, which have no place yet.
+    /// Its pages, which have no extents yet.
     pages: Vec<Placed>,
     spare: Vec<IoBuf>,
     channel: Option<AnyChannel>,
@@ -56,15 +57,16 @@ pub(super) struct PageStream {
     flights: VecDeque<Flight>,
     next_tag: u64,
     completions: Vec<Completion>,
-    /// Written, in their order, and not taken yet.
+    /// Pages that were written and not taken, in order.
     written: VecDeque<Placed>,
-    /// A write has failed: from then on nobody takes a page.
+    /// Error of a failed write: from then on no page can be taken.
     failed: Option<Error>,
-    /// Its buffers are counted.
+    /// Counts the buffers against the memory budget.
     _turn: ChunkTurn,
 }
 
 impl PageStream {
+    /// Returns a stream without pages. Its buffers are counted, but allocated only when needed.
     pub(super) fn new(engine: &Shared) -> Self {
         let bytes = buffer_bytes(engine) as u64;
         Self {
@@ -85,10 +87,10 @@ impl PageStream {
         }
     }
 
-    /// Writes again what the disk had no room for. Blocks for that.
+    /// Repeats writes for which the disk had no room. Blocks.
     ///
     /// # Errors
-    /// Why a write has failed, if one has. [`Error::Full`] when there still is no room.
+    /// The error of a failed write. [`Error::Full`] if there still is no room.
     fn check(&mut self) -> Result<()> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -105,12 +107,12 @@ impl PageStream {
         Ok(())
     }
 
-    /// Writes one page: `lay_out` gets a page of zeros and the id. Blocks when as many writes are
-    /// in flight as may be.
+    /// Adds one page: `lay_out` gets a page of zeros and its id. Blocks when too many writes are in
+    /// flight.
     ///
     /// # Errors
-    /// [`Error::Full`] when there are no blocks or ids, or the disk has no room; the page is not
-    /// laid out then, and there may be room later. What a write has failed with, for good.
+    /// [`Error::Full`] if there are no blocks or ids, or the disk has no room; the page was not
+    /// laid out then, and a later call may succeed. The error of a failed write, which is final.
     pub(super) fn push(&mut self, lay_out: impl FnOnce(&mut [[u8; 8]], PageId)) -> Result<PageId> {
         self.check()?;
         let page_bytes = self.engine.store.pool.page_size().bytes();
@@ -128,8 +130,8 @@ impl PageStream {
         let bytes = &mut self.buffer[self.filled..self.filled + page_bytes];
         bytes.fill(0);
         lay_out(bytes.as_chunks_mut().0, page);
-        // An epoch that has ended says no more than that the extent has to wait for one
-        // more checkpoint when it is freed.
+        // If this epoch has ended by then, the extent only waits for one more checkpoint when it is
+        // freed.
         let pool = &self.engine.store.pool;
         let epoch = pool.epochs().current();
         let stored = match pool.seal_outside(bytes, page, epoch, &mut self.encoder) {
@@ -149,13 +151,13 @@ impl PageStream {
         Ok(page)
     }
 
-    /// An id that no page has. The caller gives it back, or has it adopted.
+    /// Returns an unused id. The caller returns it to the pool, or has it adopted.
     pub(super) fn reserve_id(&mut self) -> Result<PageId> {
         if let Some(page) = self.ids.pop() {
             return Ok(page);
         }
         let engine = &self.engine;
-        // Near the limit of the page table no more than is needed.
+        // Near the limit of the page table, reserve only what is needed.
         let (reservation, count) = match engine.reserve_page_ids(IDS as u64) {
             Ok(reservation) => (reservation, IDS),
             Err(_) => (engine.reserve_page_ids(1)?, 1),
@@ -163,12 +165,12 @@ impl PageStream {
         engine.store.pool.reserve_ids(count, &mut self.ids);
         self.ids.iter().for_each(|_| reservation.taken());
         assert!(self.ids.len() <= count, "more ids than were reserved");
-        // The next one first.
+        // So that the lowest is taken first.
         self.ids.reverse();
         self.ids.pop().ok_or_else(|| engine.page_ids_error())
     }
 
-    /// Sends the buffer off.
+    /// Allocates extents for the buffer's pages and starts its write.
     fn send(&mut self) -> Result<()> {
         if self.filled == 0 {
             return Ok(());
@@ -180,7 +182,7 @@ impl PageStream {
             self.filled as u64,
             "the buffer has the bytes of its pages"
         );
-        // From here on the pages are those of a flight: their places are known.
+        // From here on the pages belong to a flight: their extents are known.
         let pages = std::mem::take(&mut self.pages);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.set_len(std::mem::take(&mut self.filled));
@@ -212,7 +214,7 @@ impl PageStream {
             self.channel = engine.store.device.channel(ChannelOptions::new(DEPTH)).ok();
         }
         if self.channel.is_none() {
-            // Without a channel one run is written after the other.
+            // Without a channel, runs are written one after the other.
             let written = self.write_pieces(self.flights.len() - 1, &buffer);
             return self.end(tag, buffer, written);
         }
@@ -229,7 +231,7 @@ impl PageStream {
         self.reap();
     }
 
-    /// Writes the pages of flight `at`, which may lie in several places. Blocks.
+    /// Writes the pages of flight `at`, which need not be adjacent. Blocks.
     fn write_pieces(&self, at: usize, buffer: &[u8]) -> Result<()> {
         let block_bytes = self.engine.store.space.block_bytes();
         let mut rest = buffer;
@@ -250,7 +252,7 @@ impl PageStream {
         self.spare.push(buffer);
     }
 
-    /// The write of a flight, of what is in `buffer`, has ended.
+    /// Notes that the write of a flight, whose data are in `buffer`, has ended.
     fn end(&mut self, tag: u64, buffer: IoBuf, result: Result<()>) {
         let mut flights = self.flights.iter_mut();
         let flight = flights.find(|flight| flight.tag == tag);
@@ -284,7 +286,7 @@ impl PageStream {
         self.completions = completions;
     }
 
-    /// Sends off what is left, and waits for all writes. Blocks.
+    /// Writes what is left, and waits for all writes. Blocks.
     ///
     /// # Errors
     /// As [`PageStream::push`].
@@ -295,7 +297,7 @@ impl PageStream {
         self.check()
     }
 
-    /// Until nothing is in flight: each write has ended, or was refused.
+    /// Blocks until nothing is in flight: each write has ended, or was refused.
     fn wait_for_all(&mut self) {
         let flies = |flight: &Flight| !flight.ended && flight.refused.is_none();
         while self.flights.iter().any(flies) {
@@ -306,7 +308,7 @@ impl PageStream {
         }
     }
 
-    /// Pages that were written and not taken, in their order.
+    /// Returns the pages that were written and not taken, in order.
     ///
     /// # Errors
     /// As [`PageStream::push`].
@@ -324,10 +326,10 @@ impl PageStream {
 impl Drop for PageStream {
     fn drop(&mut self) {
         if self.engine.store.check_process().is_err() {
-            // The writes, and all that they concern, are the parent's.
+            // In a forked child: the writes, and all that they concern, belong to the parent.
             return;
         }
-        // What is being written is nobody else's before that has ended.
+        // Blocks must not be reused before their write has ended.
         self.wait_for_all();
         let pool = &self.engine.store.pool;
         for page in self.ids.drain(..) {
@@ -346,7 +348,7 @@ impl Drop for PageStream {
     }
 }
 
-/// Bytes of a buffer: what one run of blocks holds at most.
+/// Bytes of a buffer: at most the longest run of blocks.
 fn buffer_bytes(engine: &Engine) -> usize {
     let share = engine.options.max_memory / BUFFERS_OF_BUDGET;
     let run = u64::from(EXTENT_BLOCKS_MAX) * engine.store.space.block_bytes();
@@ -356,8 +358,8 @@ fn buffer_bytes(engine: &Engine) -> usize {
 }
 
 impl Engine {
-    /// Gives pages their places: in a row, or, when there is no such run and the file cannot grow,
-    /// in several. Blocks until there is room.
+    /// Allocates extents for pages: one run, or several if no run is long enough and the file
+    /// cannot grow. Blocks until there is room.
     fn place(&self, pages: &mut [Placed]) -> Result<()> {
         let blocks = pages.iter().map(|(_, stored)| stored.extent.blocks).sum();
         let mut run = match self.block(|_| self.try_run_of_blocks(blocks)) {

@@ -1,10 +1,10 @@
-//! The hidden tree of a load: created with a row in the garbage table, grown leaf by leaf, and in
-//! the end taken by its table, or given up.
+//! The hidden tree of a load: created with a row in the garbage table, grown leaf by leaf, and
+//! finally taken by its table, or given up.
 //!
-//! An apply section attaches leaves to the tree and makes the pool adopt their pages, so that
-//! each checkpoint has a whole tree. Rows of hidden trees of this life are left alone by those who
-//! look for garbage: a load says itself when it gives its tree up. Rows of an earlier life, whose
-//! loads have ended with it, are garbage like any other.
+//! One apply section attaches leaves to the tree and has the pool adopt their pages, so each
+//! checkpoint contains a whole tree. The search for garbage leaves rows of hidden trees of this
+//! life alone: a load reports itself when it gives its tree up. Rows of an earlier life, whose
+//! loads ended with it, are ordinary garbage.
 
 use std::collections::VecDeque;
 
@@ -25,18 +25,21 @@ use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::JobEnd;
 use crate::writes::set::{TableChange, WriteSet};
 
-/// Leaves that an apply section attaches at most.
+/// Most leaves that one apply section attaches.
 const LEAVES_PER_SECTION: usize = 32;
-/// Pages that it may make dirty: the last ones of all levels, and new ones. Separators are a
-/// quarter of a page at most, so that a node which has been split off is full after three more: of
-/// so many leaves there are at most half as many new nodes, over all levels.
+/// Most pages that one apply section dirties: the last ones of all levels, and new ones. A
+/// separator takes at most a quarter of a page, so a node that has been split off is not full
+/// before three more: the number of new nodes, over all levels, is at most half the number of
+/// leaves.
 const PAGES_PER_SECTION: u64 = 16 + LEAVES_PER_SECTION as u64 / 2 + 8;
-/// Pages and chunks that an apply section makes the pool adopt, but for those of its last leaf.
+/// Pages and chunks that one apply section has the pool adopt, apart from those of its last leaf.
 const ADOPTED_PER_SECTION: usize = 512;
-/// So many times as many mapping changes as ask for a checkpoint are waited for.
+/// A load waits for a checkpoint when the epoch has this many times the mapping changes that make
+/// one due.
 const EPOCHS_LONG: usize = 2;
 
-/// A value in chunks that a leaf names, which no checkpoint knows yet.
+/// A value in chunks that a leaf names, and that no checkpoint contains yet. Dropping it returns
+/// its ids.
 #[derive(Debug)]
 pub(super) struct NewChunks {
     pub(super) engine: Shared,
@@ -45,7 +48,7 @@ pub(super) struct NewChunks {
 }
 
 impl NewChunks {
-    /// Each chunk and its place.
+    /// Returns each chunk with its place.
     fn stored(&self) -> impl Iterator<Item = (PageId, StoredPage)> {
         self.ids.iter().copied().zip(self.staged.stored())
     }
@@ -64,16 +67,16 @@ impl Drop for NewChunks {
 pub(super) struct Leaf {
     /// The least key that it covers.
     pub(super) separator: Vec<u8>,
-    /// Its page, which is the last one of its pages in the stream.
+    /// Its page, the last one of its pages in the stream.
     pub(super) page: PageId,
-    /// How many they are, with those of long values.
+    /// Number of its pages, including those of long values.
     pub(super) pages: usize,
-    /// Some of them that nothing names.
+    /// Some of these pages that nothing names.
     pub(super) lost: Vec<PageId>,
     pub(super) chunks: Vec<NewChunks>,
 }
 
-/// The tree of a load that goes on.
+/// The tree of a running load. If it is dropped without a table, it becomes garbage.
 #[derive(Debug)]
 pub(super) struct HiddenTree {
     engine: Shared,
@@ -83,7 +86,7 @@ pub(super) struct HiddenTree {
 }
 
 impl HiddenTree {
-    /// An empty one.
+    /// Creates an empty tree with its row in the garbage table. Blocks.
     pub(super) fn begin(engine: &Shared) -> Result<Self> {
         let id = engine.new_tree()?;
         assert!(
@@ -94,8 +97,7 @@ impl HiddenTree {
         let _reservation = engine.block(|_| engine.reserve_pages())?;
         let tree = engine.in_open_gate(|engine, token| {
             let tree = Tree::create(&engine.store.pool, token, id)?;
-            // From here on something has changed: the apply section ends only when all of it is
-            // done.
+            // From here on something has changed: finish all of it before the apply section ends.
             let row = TreeRow {
                 tree: id,
                 root: tree.root,
@@ -125,8 +127,8 @@ impl HiddenTree {
         self.tree.id
     }
 
-    /// Hangs leaves into the tree, as many as are given; their pages are the first of `written`.
-    /// Those that were attached are taken out of both, also when it fails. Blocks.
+    /// Attaches the first `count` of `leaves`; their pages are the first of `written`. Removes
+    /// attached ones from both queues, even if it fails. Blocks.
     pub(super) fn attach(
         &mut self,
         leaves: &mut VecDeque<Leaf>,
@@ -150,8 +152,8 @@ impl HiddenTree {
                     let leaf = &leaves[0];
                     let (separator, page) = (&leaf.separator, leaf.page);
                     tree.try_append_leaf(&engine.store.pool, token, separator, page, scratch)?;
-                    // Nothing fails from here to the end of the leaf.
-                    let leaf = leaves.pop_front().expect("looked at above");
+                    // Nothing can fail from here to the end of the leaf.
+                    let leaf = leaves.pop_front().expect("it was read above");
                     let pages = written.drain(..leaf.pages);
                     adopted += leaf.adopt(engine, token, pages);
                     left -= 1;
@@ -163,14 +165,15 @@ impl HiddenTree {
         Ok(())
     }
 
-    /// Makes the tree, which has `entries`, that of the table: durable, all or nothing. Blocks.
+    /// Makes the tree, which has `entries` entries, that of the table: durable, all or nothing.
+    /// Blocks.
     pub(super) fn become_table(
         mut self,
         db: &Db,
         table: &Arc<TableState>,
         entries: u64,
     ) -> Result<()> {
-        // The record names the tree, so all of it has to be there wherever the record is.
+        // The record names the tree, so the tree must be durable before the record.
         if !self.engine.checkpoint_if_room()? {
             return Err(self.engine.store.shortage_error());
         }
@@ -194,8 +197,8 @@ impl Drop for HiddenTree {
 }
 
 impl Leaf {
-    /// The leaf attaches in the tree: its pages and chunks, which nothing knew, are those of the
-    /// store. Returns how many they are.
+    /// Notes that the leaf is attached: its pages and chunks, which were private to the load,
+    /// become part of the store. Returns their number.
     fn adopt(
         mut self,
         engine: &Engine,
@@ -237,7 +240,7 @@ impl Leaf {
 }
 
 impl Engine {
-    /// Blocks for what an apply section of a load makes dirty.
+    /// Reserves blocks for the pages that an apply section of a load dirties.
     fn reserve_pages(&self) -> Step<BlockReservation<'_>> {
         self.check_writable()?;
         if self.store.life.is_short() {
@@ -265,7 +268,7 @@ impl Engine {
         mut step: impl FnMut(&Self, &ApplyToken<'_>) -> pando_pool::Attempt<T>,
     ) -> Result<T> {
         let done = self.in_gate(PAGES_PER_SECTION, |engine, token| {
-            // In the gate: who closes the store looks at what is dirty behind this.
+            // Checked inside the gate: closing a store checks for dirty pages after that.
             if engine.store.life.is_closing() {
                 return Ok(None);
             }
@@ -274,7 +277,7 @@ impl Engine {
         done.ok_or(Error::Closed)
     }
 
-    /// A load changes the mapping faster than anything else: it waits for checkpoints.
+    /// Waits for checkpoints: a load changes the mapping faster than anything else.
     fn wait_for_short_epoch(&self) -> Result<()> {
         while self.store.pool.epochs().current_lengths().0 > EPOCHS_LONG * self.pairs_max() {
             if !self.checkpoint_if_room()? {
@@ -286,7 +289,7 @@ impl Engine {
 }
 
 impl Db {
-    /// Gives a table, which must be empty, a filled tree; returns the LSN of that.
+    /// Gives a table, which must be empty, a filled tree; returns the LSN of that record.
     fn take_tree(&self, table: &Arc<TableState>, filled: Filled) -> Result<Lsn> {
         loop {
             let mut set = WriteSet::default();

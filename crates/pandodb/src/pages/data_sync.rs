@@ -1,10 +1,11 @@
-//! Making the data file durable, for all threads that ask.
+//! Makes the data file durable for all threads that ask.
 //!
-//! A write-back that fails is told to one of the threads that sync a file, once; a sync of another
-//! thread that begins or ends a moment later succeeds, and what the failed one was to write is not
-//! on disk (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). So syncs
-//! take turns, and one that fails poisons the store before the next begins. Whoever finds that a
-//! sync has begun after it had asked, and succeeded, needs none of its own.
+//! The kernel reports a failed write-back to one of the threads that sync a file, once. A sync of
+//! another thread that begins or ends a moment later succeeds, although the data of the failed one
+//! is not on disk (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). So
+//! syncs run one at a time, and a sync that fails poisons the store before the next one begins. A
+//! thread needs no sync of its own if one has begun after the thread asked for it, and has
+//! succeeded.
 
 use pando_device::{AnyFile, File};
 use pando_sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +16,9 @@ use crate::error::{Error, Result};
 /// The syncs of the data file.
 #[derive(Debug)]
 pub(crate) struct DataSyncs {
-    /// How often somebody asked for one.
+    /// Number of requests for a sync so far.
     asked: AtomicU64,
-    /// How many of those were served. Held during a sync.
+    /// Number of those requests that have been served. Locked during a sync.
     served: Mutex<u64>,
 }
 
@@ -31,11 +32,11 @@ impl Default for DataSyncs {
 }
 
 impl DataSyncs {
-    /// Makes durable what was written to `file` before the call. Blocks. `check` is asked before,
-    /// and `fail` is told of an error, before anybody else's sync begins.
+    /// Makes durable what was written to `file` before the call. Blocks. Calls `check` before a
+    /// sync; on an error calls `fail` before anybody else's sync begins.
     ///
     /// # Errors
-    /// That of `check`; what the device reports.
+    /// The error of `check`; what the device reports.
     pub(crate) fn sync(
         &self,
         file: &AnyFile,
@@ -43,10 +44,10 @@ impl DataSyncs {
         check: impl FnOnce() -> Result<()>,
         fail: impl FnOnce(&Error),
     ) -> Result<()> {
-        // Release: whoever sees this ticket sees, and syncs, what was written before it.
+        // Release: a thread that reads this ticket sees, and syncs, what was written before it.
         let ticket = 1 + self.asked.fetch_add(1, Ordering::Release);
         let mut served = self.served.lock();
-        // After the lock: a sync that failed has said so before it let go of it.
+        // Check under the lock: a sync that failed has reported it before it released the lock.
         check()?;
         if *served >= ticket {
             return Ok(());
@@ -78,7 +79,7 @@ mod tests {
         crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap()
     }
 
-    /// What a sync that failed was to write is lost, whoever syncs next.
+    /// A failed sync loses what it was to write, whichever thread syncs next.
     #[test]
     fn a_sync_that_fails_fails_for_all_that_ask() {
         for _ in 0..20 {

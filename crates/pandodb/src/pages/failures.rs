@@ -1,9 +1,10 @@
-//! Reads that failed, so that everybody who waited for one learns of its error.
+//! Board of failed reads, from which every thread that waited for a read learns of its error.
 //!
-//! Whoever reads a page reads it for all who miss it meanwhile. When the read fails, its error is
-//! posted here before the claim ends and the waiters are woken; each of them finds it instead of
-//! reading the page again. The board is bounded: a waiter whose entry is gone reads the page and
-//! meets an error of its own. Nothing is ever kept for those who did not wait.
+//! A thread that reads a page reads it for all others that miss it meanwhile. If the read fails,
+//! its error is posted here before the claim ends and the waiters are woken. Each waiter finds the
+//! error instead of reading the page again. The board is bounded: a waiter whose entry is gone
+//! reads the page itself and gets an error of its own. Threads that did not wait for the read never
+//! get its error.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -14,36 +15,42 @@ use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
 
-/// Failures that are remembered.
+/// Largest number of failures that are kept.
 const FAILURES_MAX: usize = 64;
 
+/// One failed read.
 #[derive(Debug)]
 struct Failure {
+    /// Counts from 1; never repeats.
     number: u64,
     page: PageId,
     error: Error,
-    /// Those that were registered for the page and were not told yet.
+    /// Wakers that were registered for the page and have not been told yet.
     untold: Vec<Waker>,
 }
 
 /// The board of failed reads of one store.
 #[derive(Debug, Default)]
 pub(crate) struct FailedReads {
-    /// Failures so far.
+    /// Failures so far: the number of the newest. Written under `list`.
     count: AtomicU64,
-    /// Wakers in `list` that were not told yet.
+    /// Number of wakers in `list` that have not been told yet. Written under `list`.
     untold: AtomicUsize,
+    /// Ordered by number.
     list: Mutex<VecDeque<Failure>>,
 }
 
 impl FailedReads {
-    /// How many reads have failed so far: taken before a wait, for [`FailedReads::since`].
+    /// Returns the number of failed reads so far. Take it before a wait, and give it to
+    /// [`FailedReads::since`].
     pub(crate) fn now(&self) -> u64 {
-        // Relaxed: a number that is too old finds an older failure of the same wait only.
+        // Relaxed: a number that is too old can only find a failure that happened just before the
+        // wait.
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Posts the failure of `page`; its claim ends after this. `waiting` are registered for it.
+    /// Posts the failure of `page`, for the wakers in `waiting`. The caller ends the claim after
+    /// this.
     pub(crate) fn post(&self, page: PageId, error: Error, waiting: Vec<Waker>) {
         let mut list = self.list.lock();
         if list.len() >= FAILURES_MAX
@@ -52,7 +59,7 @@ impl FailedReads {
             let before = self
                 .untold
                 .fetch_sub(oldest.untold.len(), Ordering::Relaxed);
-            assert!(before >= oldest.untold.len(), "those who wait are counted");
+            assert!(before >= oldest.untold.len(), "waiting wakers are counted");
         }
         assert!(list.len() < FAILURES_MAX, "the board is bounded");
         let number = self.count.load(Ordering::Relaxed) + 1;
@@ -63,11 +70,13 @@ impl FailedReads {
             error,
             untold: waiting,
         });
-        // Relaxed: the change of the page word that follows is what waiters see first.
+        // Relaxed: waiters read it after they have seen the change of the page word, which follows
+        // and publishes this.
         self.count.store(number, Ordering::Relaxed);
     }
 
-    /// The error of a read of `page` that failed after [`FailedReads::now`] was `number`.
+    /// Returns the error of a read of `page` that failed after [`FailedReads::now`] returned
+    /// `number`.
     pub(crate) fn since(&self, page: PageId, number: u64) -> Option<Error> {
         if self.now() == number {
             return None;
@@ -77,14 +86,15 @@ impl FailedReads {
         (newest.number > number).then(|| newest.error.clone())
     }
 
-    /// Failures of `page` on the board.
+    /// Number of failures of `page` on the board.
     #[cfg(test)]
     pub(crate) fn count_of(&self, page: PageId) -> usize {
         let list = self.list.lock();
         list.iter().filter(|failure| failure.page == page).count()
     }
 
-    /// The error of a read of `page` that `waker` was registered for, once.
+    /// Returns the error of a read of `page` that `waker` was registered for; each failure is told
+    /// once.
     pub(crate) fn tell(&self, page: PageId, waker: &Waker) -> Option<Error> {
         if self.untold.load(Ordering::Relaxed) == 0 {
             return None;
@@ -94,7 +104,7 @@ impl FailedReads {
             if let Some(at) = failure.untold.iter().position(|one| one.will_wake(waker)) {
                 failure.untold.swap_remove(at);
                 let before = self.untold.fetch_sub(1, Ordering::Relaxed);
-                assert!(before > 0, "those who wait are counted");
+                assert!(before > 0, "waiting wakers are counted");
                 return Some(failure.error.clone());
             }
         }

@@ -1,4 +1,4 @@
-//! Reading pages that were missed, and running steps until they end, where that may block.
+//! Reads pages that were missed, and runs steps until they succeed, for callers that may block.
 
 use pando_format::PageId;
 use pando_pool::{LoadStart, LoadTicket, Resource, Restart};
@@ -11,11 +11,12 @@ use crate::pages::fetcher::reap_own;
 use crate::pages::read_context::ReadContext;
 use crate::pages::store::{SLEEP, SPIN_TURNS, Store, pause, ticker_of};
 
-/// Pages that a step has missed before it helps to write back.
+/// Faults of one step after which it helps with write-back.
 const FAULTS_BEFORE_HELP: u32 = 8;
 
 impl Store {
-    /// Reads a page that was missed, or waits for whoever reads it and learns of its error. Blocks.
+    /// Reads a missed page, or waits for the thread that reads it; returns that thread's error.
+    /// Blocks.
     pub(crate) fn fetch(&self, page: PageId) -> Result<()> {
         let mut turns = 0;
         let before = self.failed_reads.now();
@@ -40,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Reads the page of a claim. Blocks.
+    /// Reads the page of a claim and publishes it. Blocks.
     pub(crate) fn read_claimed(&self, ticket: LoadTicket) -> Result<()> {
         let (offset, bytes) = match self.place_of(&ticket) {
             Ok(place) => place,
@@ -56,13 +57,15 @@ impl Store {
         })
     }
 
-    /// Does what a blocked step needs: fetches, helps to write back, or pauses.
+    /// Does what an unfinished step needs before its next attempt: fetches a page, helps with
+    /// write-back, or pauses. Blocks.
     pub(crate) fn serve(&self, restart: Restart, turns: &mut u32) -> Result<()> {
         match restart {
             Restart::Conflict => {
                 self.statistics.tick(Ticker::RestartsConflict, 1);
                 if *turns >= SPIN_TURNS {
-                    // What is latched or being read may be this thread's to publish.
+                    // This thread may itself have to publish the page that is latched or being
+                    // read.
                     reap_own(self);
                 }
                 pause(turns);
@@ -84,8 +87,8 @@ impl Store {
             Restart::Fault(page) => {
                 *turns += 1;
                 if turns.is_multiple_of(FAULTS_BEFORE_HELP) {
-                    // With few clean frames one page drives out the other: make more of them. While
-                    // a store is opened nobody else does.
+                    // With few clean frames, one page evicts the other: make more clean frames.
+                    // While a store is being opened, nobody else does.
                     self.write_back_once()?;
                 }
                 self.fetch(page)?;
@@ -101,7 +104,8 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a step until it succeeds. Blocks; inside the gate only where that is allowed.
+    /// Runs `step` until it succeeds. Blocks; do not call it inside the gate except where that is
+    /// allowed.
     pub(crate) fn drive<T>(
         &self,
         mut step: impl FnMut() -> std::result::Result<T, Restart>,
@@ -115,11 +119,11 @@ impl Store {
         }
     }
 
-    /// Keeps the root of a tree in memory, as long as the cap on wired frames allows.
+    /// Keeps the root of a tree in memory, unless the limit of wired frames is reached. Blocks.
     pub(crate) fn wire_root(&self, tree: Tree) -> Result<()> {
         let wired = self.drive(|| self.pool.exclusive(tree.root).map(|root| root.wire()))?;
         if !wired {
-            // The root is cached like any other page then.
+            // The limit is reached: the root is cached like any other page.
             debug_assert!(self.pool.wired() >= self.pool.wired_max());
         }
         Ok(())

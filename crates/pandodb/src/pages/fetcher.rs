@@ -1,8 +1,9 @@
-//! Reads in flight: claims pages, submits their reads to a channel, publishes what arrives.
+//! Reads in flight: claims pages, submits their reads to a channel, and publishes pages that
+//! arrive.
 //!
-//! An event loop owns one, the engine's read thread does; a blocking call that needs many pages at
-//! once borrows one and gives it back empty. Each read's claim is ended by its completion, whatever
-//! becomes of the operation.
+//! Each event loop owns a fetcher, and so does the engine's read thread; a blocking call that needs
+//! many pages at once borrows one and returns it empty. The completion of a read ends its claim,
+//! whatever becomes of the operation that wanted the page.
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
@@ -18,16 +19,17 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
 thread_local! {
-    /// The reads in flight of the event loop that runs on this thread, while it commits.
+    /// The fetcher of the event loop that runs on this thread, while the loop commits.
     static OWN: RefCell<Option<Arc<Mutex<Fetcher>>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, the thread takes the completions of this fetcher where it has to wait: inside
-/// the gate a page may be missing that only this thread can publish.
+/// While this exists, the thread takes the completions of its fetcher whenever it has to wait: a
+/// page that is missing inside the gate may be one that only this thread can publish.
 #[derive(Debug)]
 pub(crate) struct OwnReads(());
 
 impl OwnReads {
+    /// Makes `fetcher` this thread's own until the result is dropped.
     pub(crate) fn of(fetcher: &Arc<Mutex<Fetcher>>) -> Self {
         OWN.set(Some(fetcher.clone()));
         Self(())
@@ -40,12 +42,13 @@ impl Drop for OwnReads {
     }
 }
 
-/// Takes the completions of the thread's own reads. False if it has none to look after.
+/// Takes the completions of the thread's own reads. Returns false if the thread has no
+/// [`OwnReads`].
 pub(crate) fn reap_own(store: &Store) -> bool {
     OWN.with_borrow(|own| match own {
         Some(fetcher) => {
             if let Some(mut fetcher) = fetcher.try_lock() {
-                // An error is met again by whoever asks for the page.
+                // Errors are ignored: a later request for the page meets the error again.
                 fetcher.reap(store, |_, _, _| ());
             }
             true
@@ -58,30 +61,33 @@ pub(crate) fn reap_own(store: &Store) -> bool {
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     channel: AnyChannel,
+    /// Largest number of reads in flight; also the number of tags.
     depth: usize,
-    /// Claims of the reads in flight, by tag.
+    /// Claims of the reads in flight, by their tags.
     tickets: Vec<Option<LoadTicket>>,
     free_tags: Vec<usize>,
+    /// One for each free tag.
     buffers: Vec<IoBuf>,
     completions: Vec<Completion>,
 }
 
-/// What became of a read request for a page.
+/// Result of a request to read a page.
 #[derive(Debug)]
 pub(crate) enum Started {
-    /// Its read was submitted with this tag.
+    /// Its read was submitted, with this tag.
     Reading(usize),
-    /// It is being read already, perhaps by another: see [`Fetcher::tag_of`].
+    /// It is being read already, perhaps by another thread: see [`Fetcher::tag_of`].
     Loading,
-    /// It is there, or no page has its id any more.
+    /// It is in memory, or no page has this id.
     Done,
     /// All tags are in use.
     Crowded,
-    /// No frame is free.
+    /// The pool refused the claim, for example because no frame is free.
     Refused(Restart),
 }
 
 impl Fetcher {
+    /// Opens a channel on the store's device, with one buffer per tag.
     pub(crate) fn new(store: &Store, options: ChannelOptions) -> Result<Self> {
         let depth = options.depth;
         let mut channel = store
@@ -99,17 +105,17 @@ impl Fetcher {
         })
     }
 
-    /// Reads in flight.
+    /// Number of reads in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.depth - self.free_tags.len()
     }
 
-    /// Reads that may still be started.
+    /// Number of further reads that can be started.
     pub(crate) fn room(&self) -> usize {
         self.free_tags.len()
     }
 
-    /// Starts the read of a page, if nobody else has. Never blocks.
+    /// Starts the read of a page, unless somebody reads it already. Never blocks.
     pub(crate) fn start(&mut self, store: &Store, page: PageId) -> Result<Started> {
         let Some(tag) = self.free_tags.last().copied() else {
             return Ok(Started::Crowded);
@@ -149,7 +155,7 @@ impl Fetcher {
         }
     }
 
-    /// The tag of the read of `page`, if this fetcher reads it.
+    /// Returns the tag of the read of `page`, if this fetcher reads it.
     pub(crate) fn tag_of(&self, page: PageId) -> Option<usize> {
         let of_page = |ticket: &Option<LoadTicket>| ticket.as_ref().map(LoadTicket::page);
         self.tickets
@@ -157,8 +163,8 @@ impl Fetcher {
             .position(|ticket| of_page(ticket) == Some(page))
     }
 
-    /// Takes completions: publishes pages and wakes those that wait for them; `each` learns of
-    /// every one, with its tag. Returns how many. Never blocks.
+    /// Takes completions: publishes their pages, wakes the waiters, and calls `each` with tag, page
+    /// and result. Returns the number of completions. Never blocks.
     pub(crate) fn reap(
         &mut self,
         store: &Store,
@@ -183,28 +189,28 @@ impl Fetcher {
         count
     }
 
-    /// Blocks until there is a completion, or [`Fetcher::waker`] is woken; returns at once when
-    /// nothing is in flight.
+    /// Blocks until a read completes, [`Fetcher::waker`] is woken, or `timeout` is over. Returns at
+    /// once if nothing is in flight.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) {
         self.channel.wait(timeout);
     }
 
-    /// Ends the wait that runs, or the next one.
+    /// Returns a waker that ends the current [`Fetcher::wait`], or else the next one.
     pub(crate) fn waker(&mut self) -> Waker {
         self.channel.waker()
     }
 
-    /// Hands what was started to the device.
+    /// Submits started reads to the device.
     pub(crate) fn flush(&mut self) {
         self.channel.flush();
     }
 
-    /// See [`Channel::completion_fd`].
+    /// As [`Channel::completion_fd`].
     pub(crate) fn completion_fd(&self) -> Option<RawFd> {
         self.channel.completion_fd().map(|fd| fd.as_raw_fd())
     }
 
-    /// Blocks until nothing is in flight.
+    /// Blocks until nothing is in flight; `each` as in [`Fetcher::reap`].
     pub(crate) fn drain(&mut self, store: &Store, mut each: impl FnMut(usize, PageId, Result<()>)) {
         while self.in_flight() > 0 {
             self.wait(None);

@@ -1,6 +1,5 @@
-//! How the pages of a store lie in its data file: sizes of page and block, the file itself, and the
-//! pool and the space that stand on it. Sizes are chosen at creation and read from the superblock
-//! later.
+//! The layout of pages in the data file: sizes of pages and blocks, the data file itself, and the
+//! pool and allocator for it. Sizes are chosen at creation, and read from the superblock later.
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::superblock::Superblock;
@@ -15,7 +14,7 @@ use crate::files::mapping::{DATA, SUPERBLOCK};
 use crate::options::{Budget, is_block_size};
 use crate::space::keeper::SpaceKeeper;
 
-/// What the pages of a store are like on disk.
+/// Sizes of pages and blocks on disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) page_size: PageSize,
@@ -23,7 +22,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout that a superblock names.
+    /// Returns the layout that a superblock names.
     pub(crate) fn of_superblock(superblock: &Superblock) -> Result<Self> {
         let wrong = |what| Err(Error::corrupt(SUPERBLOCK, what));
         let Some(page_size) = PageSize::new(superblock.page_bytes as usize) else {
@@ -38,12 +37,13 @@ impl Layout {
         })
     }
 
+    /// Blocks of an uncompressed page.
     fn page_blocks(self) -> u32 {
         (self.page_size.bytes() as u64 / self.block_bytes) as u32
     }
 }
 
-/// A pool for pages of `layout`; new images are stored as `compression` says.
+/// Returns a pool for pages of `layout`; it compresses new images with `compression`.
 pub(crate) fn pool_of(
     budget: &Budget,
     layout: Layout,
@@ -72,10 +72,10 @@ pub(crate) fn pool_of(
     })
 }
 
-/// Makes the data file, past the page cache where that works.
+/// Creates the data file, with direct I/O if possible.
 ///
 /// # Errors
-/// When that works with larger blocks only.
+/// [`Error::InvalidOption`] if direct I/O needs larger blocks.
 pub(crate) fn create_data(device: &AnyDevice, block_bytes: u64) -> Result<AnyFile> {
     let data = device
         .open(DATA, OpenOptions::create(Create::New).direct())
@@ -93,8 +93,8 @@ pub(crate) fn create_data(device: &AnyDevice, block_bytes: u64) -> Result<AnyFil
     Ok(data)
 }
 
-/// Opens the data file, past the page cache where that works with its blocks: it may have come from
-/// a device with smaller sectors.
+/// Opens the data file, with direct I/O if its blocks allow that: the file may have been copied
+/// from a device with smaller sectors.
 pub(crate) fn open_data(device: &AnyDevice, how: OpenOptions, block_bytes: u64) -> Result<AnyFile> {
     let data = device
         .open(DATA, how.direct())
@@ -107,7 +107,7 @@ pub(crate) fn open_data(device: &AnyDevice, how: OpenOptions, block_bytes: u64) 
         .map_err(Error::io("opening the data file"))
 }
 
-/// The allocator of a data file of `blocks` blocks.
+/// Returns the allocator of a data file of `blocks` blocks; all of them are free.
 pub(crate) fn space_keeper(
     file: &AnyFile,
     blocks: u64,

@@ -1,10 +1,10 @@
-//! The life of a store: what may be done now, and the only ways from one phase to the next.
+//! The phases of a store's life: what is allowed now, and the only transitions between phases.
 //!
 //! | phase | entered by | forbids |
 //! |---|---|---|
-//! | opening | [`Lifecycle::default`] | waiting for room on a full disk: who opens is told |
+//! | opening | [`Lifecycle::default`] | waiting for room on a full disk: opening fails |
 //! | serving | [`Lifecycle::serve`] | |
-//! | closing | [`Lifecycle::close`] | commits and compactions; room is waited for not much longer |
+//! | closing | [`Lifecycle::close`] | commits and compactions; waits for room end soon |
 //! | ended | [`Lifecycle::end`] | waiting for a thread of the engine |
 //!
 //! In any phase the store may be
@@ -12,18 +12,18 @@
 //! | | entered by | forbids |
 //! |---|---|---|
 //! | poisoned, for good | [`Lifecycle::poison`] | every write, and waiting for one |
-//! | short of room | [`Lifecycle::begin_shortage`], until each has ended | puts; deletes go on |
+//! | short of room | [`Lifecycle::begin_shortage`], until each has ended | puts; deletes continue |
 //! | without checkpoints | [`Lifecycle::stall_checkpoint`] | waiting for a checkpoint |
 //!
-//! Whoever changes something here wakes those who wait for it: that is the store's part.
+//! A caller that changes something here wakes the threads that wait for it; [`Lifecycle`] does not.
 
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, time};
 
-/// How long room is waited for after closing has begun, in milliseconds.
+/// How long writes wait for room after closing has begun (decision 037), in milliseconds.
 const DISK_FULL_WAIT_MS: u64 = 10_000;
 
-/// Phases follow each other in this order; none comes again.
+/// The phases, in their order; none repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Phase {
@@ -33,19 +33,20 @@ enum Phase {
     Ended,
 }
 
-/// See the module.
+/// The state of a store: its phase, and what the module lists as possible in any phase.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     /// A [`Phase`].
     phase: AtomicU8,
+    /// Set after `poison`, and never reset.
     poisoned: AtomicBool,
-    /// The first cause.
+    /// The first cause of the poison.
     poison: Mutex<Option<String>>,
-    /// Writes of pages that have found the disk full and wait for room.
+    /// Number of writes of pages that have found the disk full and wait for room.
     shortages: AtomicU64,
-    /// A checkpoint waits for room for what names its pages.
+    /// True while a checkpoint waits for room for its own records, which name its pages.
     checkpoint_stalled: AtomicBool,
-    /// When waiting for room ends, in milliseconds since 1970; 0 for never.
+    /// When writes stop waiting for room, in milliseconds since 1970; 0 for never.
     disk_full_deadline: AtomicU64,
 }
 
@@ -69,16 +70,18 @@ impl Lifecycle {
     }
 
     fn advance(&self, to: Phase) {
-        // Release: whoever sees the phase sees what was done before it.
+        // Release: a thread that sees the phase sees what was done before it began.
         self.phase.fetch_max(to as u8, Ordering::AcqRel);
     }
 
-    /// The engine's threads run: who finds the disk full may wait for room.
+    /// Enters the serving phase: the engine's threads run, and a write that finds the disk full may
+    /// wait for room.
     pub(crate) fn serve(&self) {
         self.advance(Phase::Serving);
     }
 
-    /// No commit begins any more. Returns when waiting for room ends, in milliseconds since 1970.
+    /// Enters the closing phase: no commit begins from here on. Returns when waiting for room ends,
+    /// in milliseconds since 1970.
     pub(crate) fn close(&self) -> u64 {
         self.advance(Phase::Closing);
         let until = time::unix_ms() + DISK_FULL_WAIT_MS;
@@ -86,12 +89,12 @@ impl Lifecycle {
         until
     }
 
-    /// The engine's threads end.
+    /// Enters the ended phase: the engine's threads end.
     pub(crate) fn end(&self) {
         self.advance(Phase::Ended);
     }
 
-    /// False while the store is opened.
+    /// False while the store is being opened.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_at_least(Phase::Serving)
     }
@@ -102,7 +105,7 @@ impl Lifecycle {
         self.is_at_least(Phase::Closing)
     }
 
-    /// True once the engine's threads end: nobody waits for them.
+    /// True once the engine's threads end: do not wait for them.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_at_least(Phase::Ended)
     }
@@ -113,7 +116,8 @@ impl Lifecycle {
         self.is_serving() && !self.is_ended() && (until == 0 || time::unix_ms() < until)
     }
 
-    /// Nothing is written from here on. Keeps the first cause; true if this is it.
+    /// Poisons the store: nothing is written from here on. Keeps the first cause; returns true if
+    /// this is it.
     pub(crate) fn poison(&self, cause: impl std::fmt::Display) -> bool {
         let is_first = {
             let mut poison = self.poison.lock();
@@ -126,24 +130,26 @@ impl Lifecycle {
         is_first
     }
 
+    /// True once the store is poisoned; [`Lifecycle::cause`] is known then.
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         // Acquire: pairs with the Release in poison.
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// The first cause of the poison.
+    /// Returns the first cause of the poison, or an empty string.
     pub(crate) fn cause(&self) -> String {
         self.poison.lock().clone().unwrap_or_default()
     }
 
-    /// A write of pages waits for room. True if it is the first.
+    /// Notes that a write of pages waits for room. Returns true if it is the only one.
     pub(crate) fn begin_shortage(&self) -> bool {
         // Relaxed: a hint, as in is_short.
         self.shortages.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// It waits no more. True if it was the last.
+    /// Notes that a write of pages has stopped waiting for room. Returns true if it was the last
+    /// one.
     pub(crate) fn end_shortage(&self) -> bool {
         // Relaxed: as in begin_shortage.
         let before = self.shortages.fetch_sub(1, Ordering::Relaxed);
@@ -151,21 +157,22 @@ impl Lifecycle {
         before == 1
     }
 
-    /// True while pages cannot be written for want of room.
+    /// True while pages cannot be written for lack of room.
     pub(crate) fn is_short(&self) -> bool {
-        // Relaxed: a hint for who would make more pages dirty.
+        // Relaxed: a hint for callers that would dirty more pages.
         self.shortages.load(Ordering::Relaxed) > 0
     }
 
-    /// A checkpoint waits for room for what names its pages, or goes on. True if that is new.
+    /// Notes whether a checkpoint waits for room for its own records. Returns true if that is a
+    /// change.
     pub(crate) fn stall_checkpoint(&self, stalled: bool) -> bool {
         // Relaxed: a hint, as in is_checkpoint_stalled.
         self.checkpoint_stalled.swap(stalled, Ordering::Relaxed) != stalled
     }
 
-    /// True while a checkpoint does not end for want of room.
+    /// True while a checkpoint cannot finish for lack of room.
     pub(crate) fn is_checkpoint_stalled(&self) -> bool {
-        // Relaxed: a hint for who would wait for one.
+        // Relaxed: a hint for callers that would wait for a checkpoint.
         self.is_short() || self.checkpoint_stalled.load(Ordering::Relaxed)
     }
 }

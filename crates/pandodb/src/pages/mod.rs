@@ -1,4 +1,4 @@
-//! Pages in memory and on disk: the store, its life, how pages are read and written.
+//! Pages in memory and on disk: the store, the phases of its life, reads and writes of pages.
 
 pub(crate) mod data_sync;
 pub(crate) mod failures;

@@ -1,4 +1,4 @@
-//! The end of a read: its page is published, or its error told to all who wait for the page.
+//! The end of a read: its page is published, or all waiters get its error.
 
 use pando_format::{PageDecoder, PageId};
 use pando_pool::{LoadError, LoadTicket};
@@ -8,14 +8,14 @@ use crate::pages::read_context::ReadContext;
 use crate::pages::store::Store;
 
 impl Store {
-    /// Publishes the stored bytes of a claim.
+    /// Publishes the page of a claim from its stored bytes.
     pub(crate) fn publish(&self, ticket: LoadTicket, bytes: &[u8]) -> Result<()> {
         ReadContext::of_thread(&self.statistics, |context| {
             self.publish_with(ticket, bytes, context.decoder())
         })
     }
 
-    /// As [`Store::publish`], with the context at hand.
+    /// As [`Store::publish`], for a caller that has the thread's read context.
     pub(crate) fn publish_with(
         &self,
         ticket: LoadTicket,
@@ -33,7 +33,7 @@ impl Store {
             .map_err(|error| as_error(&error))
     }
 
-    /// Ends a claim whose read failed.
+    /// Ends a claim whose read failed on the device; returns the error for the caller.
     pub(crate) fn read_failed(&self, ticket: LoadTicket, error: impl std::fmt::Display) -> Error {
         let failure = Error::CorruptPage {
             page: ticket.page(),
@@ -43,7 +43,7 @@ impl Store {
         self.give_up(ticket, failure)
     }
 
-    /// Ends a claim with an error, which all who wait for the page learn.
+    /// Ends a claim with an error, which all waiters for the page get as well. Returns it.
     pub(crate) fn give_up(&self, ticket: LoadTicket, error: Error) -> Error {
         self.post_failure(ticket.page(), &error);
         self.pool.fail_load(ticket);

@@ -1,10 +1,10 @@
-//! What a thread needs to read pages: made once, reset before each read, never
+//! Buffers and decoder of a thread that reads pages: made once, reset before each read, never
 //! rebuilt (decision 014).
 //!
-//! A thread that reads or publishes pages takes its context, and puts it back behind the read. One
-//! that reads once more meanwhile (from a waker that a publication calls) finds none and makes one,
-//! which replaces the first. Buffers keep what they hold: a read fills all that it is asked for,
-//! and nothing behind that is looked at.
+//! A thread that reads or publishes pages takes its context, and puts it back afterwards. If it
+//! reads again meanwhile (in a waker that a publication calls), it finds no context and makes one,
+//! which the first one replaces later. Buffers keep old bytes: a read fills every byte that it is
+//! asked for, and nobody reads past that.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use pando_device::{AnyFile, File, IoBuf, ReadContext as DeviceContext};
 use pando_format::PageDecoder;
 use pando_stats::{Statistics, Ticker};
 
-/// Buffers, decompressor state, and what the device may look at.
+/// A thread's buffer and decompressor, and what the device notes about a read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadContext {
     device: DeviceContext,
@@ -39,10 +39,10 @@ impl ReadContext {
         result
     }
 
-    /// Reads `bytes` bytes from `offset` on. Blocks. Returns them, with the decoder for them.
+    /// Reads `bytes` bytes at `offset`. Blocks. Returns them together with the decoder for them.
     ///
     /// # Errors
-    /// The device's, with what it noted.
+    /// The error of the device, with the context that it took notes in.
     pub(crate) fn read(
         &mut self,
         file: &AnyFile,
@@ -60,7 +60,7 @@ impl ReadContext {
         }
     }
 
-    /// The decoder, for bytes that came through a channel.
+    /// The decoder, for bytes that were read through a channel.
     pub(crate) fn decoder(&mut self) -> &mut PageDecoder {
         &mut self.decoder
     }

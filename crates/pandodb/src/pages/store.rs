@@ -1,5 +1,5 @@
-//! The pages of a store: pool, data file and space, with fetching, applying and poisoning. Knows
-//! nothing of commits; the engine and recovery stand on it.
+//! The pages of a store: pool, data file and free space, with fetching, applying and poisoning.
+//! Knows nothing of commits; the engine and recovery are built on it.
 
 use pando_device::{AnyDevice, AnyFile, Device};
 use pando_format::PageEncoder;
@@ -17,41 +17,43 @@ use crate::pages::lifecycle::Lifecycle;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::Tables;
 
-/// Tries without a pause.
+/// Number of attempts without a pause.
 pub(crate) const SPIN_TURNS: u32 = 16;
-/// Tries without a pause, or with a yield between them; later ones sleep.
+/// Number of attempts without sleep: after [`SPIN_TURNS`] a yield follows each; later ones sleep.
 const YIELD_TURNS: u32 = 256;
-/// For so long.
+/// Length of such a sleep.
 pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 
 /// Pages in memory and on disk.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) device: AnyDevice,
-    /// Made durable by [`Store::sync_data`] alone.
+    /// The data file. Only [`Store::sync_data`] makes it durable.
     pub(crate) data: AnyFile,
     pub(crate) data_syncs: DataSyncs,
     pub(crate) pool: Pool,
-    /// Shared with values that no key has yet, which give their extents back.
+    /// Allocator of blocks. Shared with values that have no key yet, which return their extents to
+    /// it.
     pub(crate) space: Arc<SpaceKeeper>,
-    /// Compressors that nobody uses at the moment: as many as there were writers at a time.
+    /// Compressors that are not in use: as many as there were concurrent writers.
     pub(crate) encoders: Mutex<Vec<PageEncoder>>,
     pub(crate) tables: Tables,
-    /// Readers of chunks, and what waits for them.
+    /// Readers of chunks, and garbage that waits for them.
     pub(crate) registry: Arc<Registry>,
     pub(crate) statistics: Arc<Statistics>,
-    /// The number of the next write that is put aside.
+    /// Number of the next write that is put aside.
     pub(crate) aside_number: AtomicU32,
-    /// Errors for those who waited for somebody else's read.
+    /// Errors for threads that waited for a read of another thread.
     pub(crate) failed_reads: FailedReads,
-    /// The first tree id that was never given out.
+    /// The lowest tree id that was never used.
     pub(crate) next_tree: AtomicU64,
-    /// Those who wait for a checkpoint, as long as it does not wait for room itself.
+    /// Waiters for a checkpoint; woken when a checkpoint or a write of pages begins or stops
+    /// waiting for room.
     pub(crate) room_waiters: WaitList,
     pub(crate) life: Lifecycle,
 }
 
-/// While it lives, a write of pages waits for room.
+/// Counts a write of pages as waiting for room until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RoomWait<'a>(&'a Store);
 
@@ -64,6 +66,7 @@ impl Drop for RoomWait<'_> {
     }
 }
 
+/// Returns a store in the opening phase, without tables.
 impl Store {
     pub(crate) fn new(
         device: AnyDevice,
@@ -92,27 +95,27 @@ impl Store {
         }
     }
 
-    /// Blocks of a page; its image has fewer when it is compressed.
+    /// Blocks of an uncompressed page; a compressed image has fewer.
     pub(crate) fn page_blocks(&self) -> u32 {
         (self.pool.page_size().bytes() as u64 / self.space.block_bytes()) as u32
     }
 
-    /// Blocks that dirty pages and images in flight are going to need at most: how far they
+    /// Largest number of blocks that dirty pages and images in flight may need: how well they
     /// compress is not known before.
     pub(crate) fn committed_blocks(&self) -> u64 {
         let epochs = self.pool.epochs();
         (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
     }
 
-    /// True if `pages` more may become dirty: a quarter of the pool is left to readers, by dirty
-    /// pages and by copies for a checkpoint, which may be held up. Large batches count as an eighth
-    /// of the rest; what they need beyond it they write back themselves.
+    /// True if `pages` more pages may become dirty. Dirty pages and copies for a checkpoint, which
+    /// may be delayed, leave a quarter of the pool to readers. A large batch counts as at most an
+    /// eighth of the limit; it writes back itself what it needs beyond that.
     pub(crate) fn dirty_room(&self, pages: u64) -> bool {
         let taken = self.pool.epochs().dirty_total() + self.pool.copies() as u64;
         self.has_room_for(taken, pages)
     }
 
-    /// True if `pages` more may become dirty, or be copied, when so many frames are.
+    /// True if `pages` more frames may become dirty or be copied when `taken` are already.
     fn has_room_for(&self, taken: u64, pages: u64) -> bool {
         let limit = self.pool.frames() as u64 * 3 / 4;
         taken + pages.min(limit / 8) <= limit
@@ -123,13 +126,14 @@ impl Store {
         !self.dirty_room(u64::MAX)
     }
 
-    /// The same by dirty pages alone: the cleaner's threshold. Copies are not made fewer by what it
-    /// does about dirty pages, which empties clean frames, too.
+    /// As [`Store::is_dirty_high`], but counts dirty pages only: the threshold of the cleaner. Its
+    /// work on dirty pages does not reduce copies, and would evict clean frames as well.
     pub(crate) fn is_cleaning_due(&self) -> bool {
         !self.has_room_for(self.pool.epochs().dirty_total(), u64::MAX)
     }
 
-    /// Nothing is written from here on. Keeps the first cause; wakes all that wait.
+    /// Poisons the store: nothing is written from here on. Keeps the first cause; wakes all
+    /// waiters.
     pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
         if self.life.poison(&cause) {
             tracing::error!(%cause, "the store takes no writes until it is opened again");
@@ -143,14 +147,17 @@ impl Store {
         self.registry.work.notify_all();
     }
 
-    /// Poisons, and says so: for changes that have begun and cannot end.
+    /// Poisons the store and returns that error: for changes that have begun and cannot be
+    /// completed.
     pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
         self.poison(cause);
         self.poison_error()
     }
 
+    /// Checks that the store may write.
+    ///
     /// # Errors
-    /// [`Error::Poisoned`]; that of the device in a forked child, which has no engine threads.
+    /// [`Error::Poisoned`]; [`Error::Io`] in a forked child, which has no engine threads.
     #[inline]
     pub(crate) fn check_poison(&self) -> Result<()> {
         self.check_process()?;
@@ -161,10 +168,11 @@ impl Store {
         }
     }
 
-    /// For whatever waits for threads of the engine.
+    /// Checks that this is the process that opened the store; call it before waiting for engine
+    /// threads.
     ///
     /// # Errors
-    /// [`Error::Io`] in a forked child, which has none of them.
+    /// [`Error::Io`] in a forked child, which has no engine threads.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         self.device
@@ -179,7 +187,8 @@ impl Store {
         }
     }
 
-    /// A checkpoint waits for room for what names its pages, or goes on.
+    /// Notes whether a checkpoint waits for room for its own records; logs a change and wakes
+    /// waiters.
     pub(crate) fn stall_checkpoint(&self, stalled: bool) {
         if self.life.stall_checkpoint(stalled) {
             match stalled {
@@ -190,14 +199,14 @@ impl Store {
         }
     }
 
-    /// What a commit is told while pages cannot be written.
+    /// Returns the error of a commit while pages cannot be written.
     pub(crate) fn shortage_error(&self) -> Error {
         Error::Full {
             what: "pages cannot be written, the disk or a quota is full; make room".into(),
         }
     }
 
-    /// A write of pages waits for room from here on, until what is returned is dropped.
+    /// Counts a write of pages as waiting for room until the result is dropped.
     pub(crate) fn wait_for_room(&self) -> RoomWait<'_> {
         if self.life.begin_shortage() {
             tracing::warn!("the disk or a quota is full: pages wait for room, puts are refused");
@@ -206,7 +215,7 @@ impl Store {
         RoomWait(self)
     }
 
-    /// Whether pages can be written has changed. Who waits looks again.
+    /// Wakes all waiters for room: whether pages can be written has changed.
     fn tell_of_room(&self) {
         self.pool.image_waiters().notify_all();
         self.pool.work().notify_all();
@@ -217,14 +226,14 @@ impl Store {
     /// Makes durable what was written to the data file before the call. Blocks.
     ///
     /// # Errors
-    /// What the device reports: the store is poisoned then. That the store is poisoned.
+    /// [`Error::Poisoned`]; the error of the device, which poisons the store.
     pub(crate) fn sync_data(&self, during: &'static str) -> Result<()> {
         let check = || self.check_poison();
         let fail = |error: &Error| self.poison(error);
         self.data_syncs.sync(&self.data, during, check, fail)
     }
 
-    /// Where the stored bytes of a page begin in the data file, and how many they are.
+    /// Returns the offset of a page's stored bytes in the data file, and their number.
     pub(crate) fn place_of(&self, ticket: &LoadTicket) -> Result<(u64, usize)> {
         let extent = ticket.stored().extent;
         if extent.blocks > self.page_blocks() {
@@ -244,7 +253,7 @@ impl Store {
     }
 }
 
-/// What counts the steps that wait for `resource`.
+/// Returns the ticker that counts steps that wait for `resource`.
 pub(crate) fn ticker_of(resource: Resource) -> Ticker {
     match resource {
         Resource::Images => Ticker::RestartsImages,
@@ -252,7 +261,7 @@ pub(crate) fn ticker_of(resource: Resource) -> Ticker {
     }
 }
 
-/// A pause that grows with the number of turns.
+/// Pauses; the pause grows with the number of `turns`, which it counts.
 pub(crate) fn pause(turns: &mut u32) {
     *turns += 1;
     if *turns < SPIN_TURNS {

@@ -1,8 +1,8 @@
-//! Write-back: images are compressed, get extents, are written in batches, and move their pages'
-//! places (decision 037).
+//! Write-back: images are compressed, get extents and are written in batches; then the mapping of
+//! their pages changes to the new extents (decision 037).
 //!
-//! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that
-//! would otherwise wait for it. Never enters the gate, takes a stripe or a pin share.
+//! Runs on the cleaner thread, on the checkpoint thread, and on a thread inside the gate that would
+//! otherwise wait for it. Never enters the gate, and takes neither a stripe nor a pin share.
 
 use pando_device::File;
 use pando_format::{Epoch, Extent, FrameIndex};
@@ -16,22 +16,23 @@ use crate::pages::store::Store;
 
 /// Images of one batch.
 const BATCH_IMAGES: usize = 64;
-/// And of a batch of a checkpoint: each write ends in an interrupt, and some call of somebody else
-/// stands still meanwhile. So few and long ones.
+/// Images of one batch of a checkpoint. Each write ends in an interrupt, which stops the call of
+/// another thread for a moment: so the writes are few and long.
 const CHECKPOINT_IMAGES: usize = 256;
-/// Pause between two tries of a write that finds the disk full.
+/// Pause between two attempts of a write that finds the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Makes frames free: empties clean ones, writes dirty ones. Returns how much was done.
+    /// Makes frames free: evicts clean pages and writes dirty ones. Returns the number of pages
+    /// evicted or written.
     ///
-    /// Dirty ones are left alone while a write waits for room: who waits for that is one already,
-    /// and others need clean ones only, above all those that read.
+    /// Dirty pages are left alone while a write waits for room: another write would wait, too.
+    /// Threads that need frames then, above all readers, get those of clean pages.
     pub(crate) fn write_back_once(&self) -> Result<usize> {
         let mut images = Vec::new();
         let stuck = self.life.is_short();
         if !stuck {
-            // One batch: this may be an operation that helps.
+            // Only one batch: the caller may be an operation that helps.
             self.pool.take_started_images(&mut images, BATCH_IMAGES);
         }
         let missing = self
@@ -62,15 +63,17 @@ impl Store {
         Ok(emptied + written)
     }
 
-    /// Writes what is dirty in `epoch`, once over all frames. Returns how many images it wrote.
+    /// Writes all pages that are dirty in `epoch`, in one pass over all frames. Returns the number
+    /// of images.
     pub(crate) fn write_epoch(&self, epoch: Epoch) -> Result<usize> {
         assert!(
             epoch < self.pool.epochs().current(),
-            "an epoch that goes on is not written as a whole"
+            "the current epoch cannot be written as a whole"
         );
         let mut written = 0;
         let mut images = Vec::new();
-        // Buffers are for writers and the cleaner, too; and small stores read while this writes.
+        // Leave image buffers to writers and the cleaner; in small stores reads must run in
+        // between.
         let batch = (self.pool.options().images / 8).clamp(BATCH_IMAGES, CHECKPOINT_IMAGES);
         self.pool.take_started_images(&mut images, batch);
         for frame in (0..self.pool.frames() as u32).map(FrameIndex) {
@@ -88,8 +91,8 @@ impl Store {
         Ok(written)
     }
 
-    /// Writes `images` to fresh extents, contiguous ones with one call, and completes them. If one
-    /// is not sound none of them is written: what is on disk stays as it was.
+    /// Writes `images` to new extents, contiguous ones with one call, and completes them. If one of
+    /// them is not sound, none is written, and everything on disk stays as it was.
     pub(crate) fn write_images(&self, mut images: Vec<Image>) -> Result<()> {
         if images.is_empty() {
             return Ok(());
@@ -107,7 +110,8 @@ impl Store {
                 for image in images {
                     self.pool.abandon_image(image);
                 }
-                // Who opens the store learns of the failure itself: a full disk may have room soon.
+                // A caller that opens the store gets the error itself: a full disk may soon have
+                // room.
                 return Err(if self.life.is_serving() {
                     poisoned
                 } else {
@@ -126,7 +130,7 @@ impl Store {
                 }
             }
             left = again;
-            // Once for all of them: there may be many that wait.
+            // One call for all of them: there may be many waiters.
             self.pool.image_waiters().notify_all();
             if !left.is_empty() {
                 crate::pages::store::pause(&mut turns);
@@ -136,6 +140,7 @@ impl Store {
         Ok(())
     }
 
+    /// Compresses each image and computes its checksum.
     fn seal_images(&self, images: &mut [Image]) -> Result<()> {
         let spare = self.encoders.lock().pop();
         let mut encoder = spare.unwrap_or_default();
@@ -146,7 +151,7 @@ impl Store {
         sealed.map_err(|bad| refused(&bad))
     }
 
-    /// An extent for each image, of its length; contiguous ones in a row.
+    /// Allocates an extent of the right length for each image; contiguous ones come in order.
     fn extents_for(&self, images: &[Image]) -> Result<Vec<Extent>> {
         let block_bytes = self.space.block_bytes();
         let blocks = |image: &Image| (image.bytes().len() as u64 / block_bytes) as u32;
@@ -168,7 +173,7 @@ impl Store {
         };
         assert!(
             images.iter().zip(extents).all(fills),
-            "an image that writes over what lies behind it"
+            "an image is as long as its extent"
         );
         let mut start = 0;
         while start < images.len() {
@@ -187,8 +192,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes; on a full disk as soon as there is room. The pages stay in their frames meanwhile:
-    /// reads go on, and puts are refused.
+    /// Writes `parts` at `offset`; waits for room if the disk is full. The pages stay in their
+    /// frames meanwhile: reads continue, and puts are refused.
     fn write_run(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
         let mut wait = None;
         loop {
@@ -204,13 +209,13 @@ impl Store {
         }
     }
 
-    /// Until the next try: what waits may be the cleaner, and nobody else empties frames for those
-    /// that ask for some and do not block.
+    /// Evicts clean pages until the next attempt. The thread that waits may be the cleaner, and
+    /// then nobody else frees frames for callers that cannot block.
     fn empty_frames_meanwhile(&self) -> Result<()> {
         let began = time::now();
         loop {
             self.pool.work().register(&thread_waker());
-            // A write waits: clean ones only.
+            // This evicts clean pages only, because a write waits for room.
             self.write_back_once()?;
             let left = FULL_RETRY.saturating_sub(began.elapsed());
             if left.is_zero() {
@@ -220,14 +225,14 @@ impl Store {
         }
     }
 
-    /// Body of the cleaner thread.
+    /// Loop of the cleaner thread.
     pub(crate) fn run_cleaner(&self) {
         let mut idle = 0;
         while !self.life.is_ended() {
             match self.write_back_once() {
                 Ok(0) => idle += 1,
                 Ok(_) => idle = 0,
-                // Poisoned: reads go on with the frames that are clean.
+                // The store is poisoned: reads continue with the frames of clean pages.
                 Err(_) => idle += 1,
             }
             if idle == 0 {
@@ -239,7 +244,7 @@ impl Store {
                 continue;
             }
             self.pool.work().register(&thread_waker());
-            // Once more, for what came between the last look and the registration.
+            // Once more, for requests between the last call and the registration.
             if !self.life.is_ended() && !matches!(self.write_back_once(), Ok(1..)) {
                 park();
             }
@@ -247,10 +252,10 @@ impl Store {
     }
 }
 
-/// What is said of a page that is not sound in memory, which poisons the store.
+/// Returns the error for a page that is not sound in memory; it poisons the store.
 ///
 /// # Panics
-/// In debug builds: only a mistake of this program, or memory that fails, brings it about.
+/// In debug builds: only a bug of this program or faulty memory can cause this.
 pub(crate) fn refused(bad: &BadImage) -> Error {
     let place = format!("{} in memory, which is not written,", bad.page);
     let error = Error::corrupt(place, &bad.what);
@@ -278,7 +283,7 @@ mod tests {
 
     fn engine(device: &FaultyDevice) -> Engine {
         let options = Db::builder().max_memory(16 << 20).frames(64);
-        // An engine without threads: nothing happens but what is done here.
+        // An engine without threads: nothing happens except what the test does.
         crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap()
     }
 
@@ -306,7 +311,7 @@ mod tests {
         lookup.unwrap().found
     }
 
-    /// A bug, or memory that fails: the leaf has more entries than room for them.
+    /// A bug or faulty memory: the leaf has more entries than fit in it.
     fn corrupt(engine: &Engine) {
         let guard = engine.store.pool.gate().try_enter().unwrap();
         let mut latch = engine.store.pool.exclusive(GARBAGE.root).unwrap();

@@ -1,4 +1,4 @@
-//! Opening: creation or recovery of a store.
+//! Opening a store: creation or recovery.
 
 pub(crate) mod open;
 pub(crate) mod replay;

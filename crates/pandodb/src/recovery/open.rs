@@ -1,10 +1,10 @@
-//! Opening: creation of a store, or recovery of one (decision 055).
+//! Opening a store: creation or recovery (decision 055).
 //!
-//! Recovery is "load the checkpoint, replay whole batches": newest superblock, mapping, bitmap;
-//! catalogue; a first look at the log, for extents that it names; replay; a checkpoint whose
-//! generation is the new incarnation of the log; a new segment. It may be killed and repeated at
-//! any point: until its checkpoint is durable it writes to blocks only that the old one does not
-//! use, and no record behind it names.
+//! Recovery loads the checkpoint and replays whole batches. Its steps: the newest superblock, the
+//! mapping, the bitmap of blocks; the catalogue; a first pass over the log, for the extents that it
+//! names; replay; a checkpoint whose generation is the new incarnation of the log; a new segment.
+//! Recovery may be killed and repeated at any point: until its checkpoint is durable, it only
+//! writes to blocks that neither the old checkpoint nor a record after it names.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -38,9 +38,9 @@ use crate::space::keeper::SpaceKeeper;
 use crate::state::checkpoint::{CheckpointState, Files};
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
-/// Bytes of a new data file.
+/// Initial size of the data file.
 const DATA_BYTES_FIRST: u64 = 8 << 20;
-/// A file in the directory that belongs to benchmarks of the device.
+/// A file in the directory that belongs to benchmarks of the device, not to the store.
 const BENCH_FILE: &str = "bench-device.dat";
 const FIRST_MAPPING: u64 = 1;
 
@@ -108,12 +108,12 @@ fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
         .map_err(Error::io("creating a file of the store"))
 }
 
-/// Marks the directory as unfinished, and removes what an earlier try has left.
+/// Marks the directory as unfinished, and removes what an earlier attempt has left.
 fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
     if !leftovers.iter().any(|name| name == CREATING) {
         create_file(device, CREATING)?;
     }
-    // Also when it is there: the try before may have ended before its name was durable.
+    // Even if the mark exists: an earlier attempt may have ended before its name was durable.
     device
         .sync_directory()
         .map_err(Error::io("creating the store"))?;
@@ -194,7 +194,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
     Ok(engine)
 }
 
-/// Empty files of the mapping and of the superblock, whose names are durable.
+/// Creates empty files for mapping and superblock, and makes their names durable.
 fn create_files(device: &AnyDevice) -> Result<(MappingFiles, AnyFile)> {
     let mapping = MappingFiles::create(device, FIRST_MAPPING)?;
     let superblock = create_file(device, SUPERBLOCK)?;
@@ -220,7 +220,7 @@ fn create_system_trees(store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Log and reserve take at most an eighth of the space that is free at creation.
+/// Limits the default size of the log to a tenth of the space that is free at creation.
 fn limit_log(device: &AnyDevice, options: &mut Builder) -> Result<()> {
     let free = device
         .free_bytes()
@@ -234,7 +234,7 @@ fn limit_log(device: &AnyDevice, options: &mut Builder) -> Result<()> {
     Ok(())
 }
 
-/// 128 random bits: two hashers that the standard library keys at random.
+/// Returns 128 random bits, from two hashers that the standard library keys at random.
 fn hash_key() -> [u64; 2] {
     use std::hash::{BuildHasher, RandomState};
     [
@@ -251,7 +251,8 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// The last steps of creation and recovery: a checkpoint at `start`, then the log of the new life.
+/// The last steps of creation and recovery: writes a checkpoint at `start`, then starts the log of
+/// the new life there.
 fn finish(
     store: Store,
     mut files: Files,
@@ -286,7 +287,7 @@ fn finish(
     assert_eq!(
         log.reserved_end(),
         start,
-        "the log goes on where the last life ended"
+        "the log continues where the last life ended"
     );
     assert_eq!(log.applied(), start, "what was replayed is applied");
     let settings = Settings {
@@ -301,22 +302,22 @@ fn finish(
     };
     let engine = Engine::new(store, log, CheckpointState::new(files), settings, recovered);
     for (tree, key, fill) in replayed.sparse {
-        // The thread is not there yet; it looks before it sleeps.
+        // The maintenance thread does not exist yet; it checks the queue before it sleeps.
         let _wake = engine.underfull_leaves.push(tree, &key, fill);
     }
     engine.garbage_wanted();
     Ok(engine)
 }
 
-/// The store as the newest checkpoint left it, before any replay.
+/// A store as of its newest checkpoint, before any replay.
 pub(crate) struct Loaded {
     pub(crate) store: Store,
     pub(crate) superblock: Superblock,
     pub(crate) superblock_file: AnyFile,
 }
 
-/// Loads the newest checkpoint. Writes nothing; `write` says how pages will be stored, if they are
-/// going to be written.
+/// Loads the newest checkpoint. Writes nothing. `write` is the compression of pages if the store
+/// will be written, None if it is read only.
 pub(crate) fn load(
     device: &AnyDevice,
     budget_of: impl FnOnce(PageSize) -> Budget,
@@ -381,7 +382,7 @@ pub(crate) fn load(
     })
 }
 
-/// What this life goes on from can be of a life before it.
+/// Checks that an earlier life can have left this superblock.
 fn check_superblock(superblock: &Superblock) -> Result<()> {
     let Superblock {
         generation,
@@ -396,7 +397,7 @@ fn check_superblock(superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// What the mapping names is not free.
+/// Marks everything that the mapping names as allocated.
 fn mark_allocated(space: &SpaceKeeper, mapping: &Mapping) -> Result<()> {
     for (page, stored) in mapping.pages() {
         let marked = space.space().mark_allocated(stored.extent);
@@ -432,7 +433,8 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             }
             let name =
                 str::from_utf8(name).map_err(|_| damaged("a name that is not UTF-8".into()))?;
-            // A root that cannot be read is told to whoever reads the table, not to the others.
+            // Readers of this table will get the error of a root that cannot be read; the others
+            // need not.
             let _ = store.wire_root(Tree {
                 id: row.tree,
                 root: row.root,
@@ -452,7 +454,7 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
     Ok(())
 }
 
-/// The log behind the checkpoint of `superblock`.
+/// Returns the options for a replay of the log after the checkpoint of `superblock`.
 pub(crate) fn log_behind(superblock: &Superblock) -> ReplayOptions {
     ReplayOptions {
         segment_bytes: superblock.segment_bytes,
@@ -463,8 +465,8 @@ pub(crate) fn log_behind(superblock: &Superblock) -> ReplayOptions {
     }
 }
 
-/// What the records of a life of the log carry: it follows from the key of the store, which nobody
-/// learns who uses it.
+/// Returns the signature of all records of one life of the log. It depends on the key of the store,
+/// which no client ever learns.
 fn log_signature(hash_key: [u64; 2], incarnation: u64) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(hash_key[0], hash_key[1]);
     hasher.write(b"signature of the log");
@@ -472,8 +474,8 @@ fn log_signature(hash_key: [u64; 2], incarnation: u64) -> u64 {
     hasher.finish() >> (u64::BITS - SIGNATURE_BITS)
 }
 
-/// Sets the length of a file to what it is, so that its next sync makes the length durable: a sync
-/// of the process before may have failed, after which the length is seen and not on disk.
+/// Sets the length of a file to its current length, so that its next sync makes the length durable.
+/// A sync of the previous process may have failed; then the length is visible, but not on disk.
 fn state_length(file: &AnyFile) -> pando_device::Result<()> {
     file.set_len(file.len()?)
 }
@@ -494,19 +496,20 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
     budget.segments = (allowed_bytes / budget.segment_bytes).max(2) as u32;
-    // What was read may be in the page cache only, and extents of the checkpoint before are free
-    // from here on. Written, not only synced: the pages are clean if the sync before has failed.
+    // The superblock may so far be in the page cache only, and from here on extents of the previous
+    // checkpoint are free. A sync alone is not enough: if an earlier sync has failed, the cached
+    // pages are clean.
     write_superblock(&superblock_file, &superblock)?;
     state_length(store.space.file()).map_err(Error::io("opening the data file"))?;
-    // The life before may have ended before its last names were durable: the mark of creation must
-    // not come back.
+    // The previous life may have ended before its last changes of names were durable: the mark of
+    // creation must not come back.
     device
         .sync_directory()
         .map_err(Error::io("syncing the directory"))?;
     let mut replayed = Replayed::default();
     let how = log_behind(&superblock);
     let mut replay = Replay::new(&store, how.from, &mut replayed);
-    // Extents that records name are taken before anything may be allocated: replay writes images.
+    // Mark the extents that records name before anything is allocated: replay writes images.
     let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
     })?;
@@ -515,7 +518,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
     let end = pando_wal::replay(&device, &how, |lsn, payload| {
         if lsn > marked.end {
-            // Its extents were not taken.
+            // The extents of this batch have not been marked.
             return Err(Error::corrupt(
                 format!("log at {lsn}"),
                 "was not there before",
@@ -526,7 +529,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         Ok::<(), Error>(())
     })?;
     if (end.end, end.records) != (marked.end, marked.records) {
-        // Extents that only one of them names may have been given out meanwhile.
+        // Extents that only one of the passes has named may have been allocated meanwhile.
         let what = format!(
             "{} batches, then {}, were read",
             marked.records, end.records
@@ -546,8 +549,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     Ok(engine)
 }
 
-/// Removes mapping files that the superblock does not name: of a merge that was cut off. What
-/// cannot be removed is left to the next opening.
+/// Removes mapping files that the superblock does not name, left by an interrupted merge. A file
+/// that cannot be removed is left to the next opening.
 fn remove_strays(device: &AnyDevice, superblock: &Superblock) {
     let kept = [
         base_name(superblock.mapping),

@@ -1,4 +1,4 @@
-//! Replay: the batches of the log, applied to the pages of the last checkpoint one after the other.
+//! Replay: applies the batches of the log, in order, to the pages of the last checkpoint.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,36 +17,37 @@ use crate::pages::store::Store;
 use crate::state::loads::Filled;
 use crate::tables::state::TableState;
 
-/// What replay did.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
+    /// Number of batches.
     pub(crate) records: u64,
     pub(crate) log_bytes: u64,
-    /// Leaves that may have to be merged with others, by one of their keys.
+    /// Leaves that may have to be merged, each given by one of its keys.
     pub(crate) sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
 }
 
-/// What a record says of a key.
+/// What a record does to a key.
 enum Write<'a> {
     Put(&'a [u8]),
     PutChunks(ChunkedValue<'a>),
     Delete,
 }
 
-/// Replay of the log into a store that nobody else uses yet.
+/// Replays the log into a store that nobody else uses yet.
 pub(crate) struct Replay<'a> {
     store: &'a Store,
     scratch: Scratch,
     tables: HashMap<TreeId, Arc<TableState>>,
-    /// Trees that are, or were, of a table; found when the first one is created.
+    /// Trees that have ever belonged to a table; collected when the first table is created.
     known: Option<HashSet<TreeId>>,
-    /// The batch before, or the checkpoint.
+    /// LSN of the previous batch, or of the checkpoint.
     last: Lsn,
     replayed: &'a mut Replayed,
 }
 
 impl<'a> Replay<'a> {
-    /// Of what lies behind a checkpoint at `from`. What it does is added to `replayed`.
+    /// Begins a replay after a checkpoint at `from`. Adds what it does to `replayed`.
     pub(crate) fn new(store: &'a Store, from: Lsn, replayed: &'a mut Replayed) -> Self {
         Self {
             store,
@@ -58,12 +59,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Number of records so far.
+    /// Number of records that have been replayed.
     pub(crate) fn records(&self) -> u64 {
         self.replayed.records
     }
 
-    /// Applies the batch at `lsn`, unless its pages hold it already.
+    /// Applies the batch at `lsn`, except for pages that hold it already.
     pub(crate) fn batch(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         assert!(lsn > self.last, "{lsn} is replayed behind {}", self.last);
         self.last = lsn;
@@ -73,7 +74,8 @@ impl<'a> Replay<'a> {
         let marks = Marks { lsn, multi_lsn };
         self.make_room(batch.operations(), payload.len());
         let store = self.store;
-        // For each batch anew: whoever listens to the recovery is called between two of them.
+        // Close the gate for each batch separately: the listener of the recovery is called in
+        // between.
         let closed = store.pool.gate().close();
         let token = &store.pool.apply_token(&closed);
         for (index, operation) in batch.enumerate() {
@@ -134,7 +136,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Blocks for the pages that the batch may make dirty.
+    /// Grows the data file for the pages that a batch may dirty.
     fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
         let of_values = bytes / (store.pool.page_size().bytes() / 2);
@@ -198,7 +200,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// A tree has one table, once: with two of them the pages of one would be those of the other.
+    /// Checks that a new tree never belonged to a table: otherwise two tables would share its
+    /// pages.
     fn check_new(&mut self, tree: TreeId, lsn: Lsn) -> Result<()> {
         let known = self.known.get_or_insert_with(|| {
             let tables = self.store.tables.all();
@@ -229,7 +232,8 @@ impl<'a> Replay<'a> {
         if let Some(new) = new {
             self.check_new(new, lsn)?;
         }
-        // The index is that of the change among changes: they come before all writes.
+        // `index` is the change's number among all changes of the batch, which precede all its
+        // writes.
         let change = Change {
             name,
             old,
@@ -247,7 +251,7 @@ mod tests {
     use crate::Db;
     use pando_format::log::BatchWriter;
 
-    /// With two tables the pages of one tree would be changed, and freed, for both.
+    /// With two tables, the pages of one tree would be changed and freed twice.
     #[test]
     fn a_tree_that_gets_a_second_table_is_damage() {
         let device = pando_device::faulty::FaultyDevice::new(1);
@@ -267,7 +271,7 @@ mod tests {
             let error = batch(lsn, b"three", tree).unwrap_err();
             assert!(error.is_corruption(), "{error}");
         }
-        // Nor may a table lose its tree to a new one of its name.
+        // A new table must not take the name, and with it the tree, of an existing one either.
         assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
         batch(64, b"three", 19).unwrap();
     }

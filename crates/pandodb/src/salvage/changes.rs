@@ -1,5 +1,5 @@
-//! Changes behind the checkpoint's trees, applied to the new store by key: writes that were put
-//! aside, the oldest first, then the log, batch by batch, as far as it can be read.
+//! Changes after the checkpoint's trees, applied to the new store by key: writes that were put
+//! aside, oldest first, then the log, batch by batch, as far as it can be read.
 
 use pando_device::IoBuf;
 use pando_format::chunks::{CHUNK_BYTES_MAX, ChunkPart};
@@ -23,7 +23,7 @@ use crate::verify::walk::Damage;
 pub(super) struct Changes<'a, 'c, 'w> {
     copier: &'a mut Copier<'c>,
     walker: &'a mut Walker<'w>,
-    /// All names of tables are known: a tree without one was dropped.
+    /// All names of tables are known: a tree without a name was dropped.
     names_are_whole: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         }
     }
 
-    /// Applies writes that were put aside; how many.
+    /// Applies writes that were put aside; returns their number.
     pub(super) fn aside(&mut self, writes: &[Aside], report: &mut SalvageReport) -> Result<u64> {
         let mut count = 0;
         for Aside { lsn, number, bytes } in writes {
@@ -55,7 +55,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         Ok(count)
     }
 
-    /// False for one to a table that is no more.
+    /// Applies one such write; returns false if its table does not exist.
     fn aside_write(&mut self, write: &AsideWrite<'_>) -> Result<bool> {
         let AsideWrite { tree, key, change } = *write;
         if !self.copier.knows(tree) {
@@ -79,12 +79,12 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         Ok(true)
     }
 
-    /// Applies the log behind the checkpoint; how many batches.
+    /// Applies the log after the checkpoint; returns the number of batches.
     pub(super) fn log(&mut self, source: &Source, report: &mut SalvageReport) -> Result<u64> {
         let how = log_behind(&source.superblock);
         let (mut batches, mut stopped, mut last) = (0, None, how.from);
         let read = pando_wal::replay(&source.store.device, &how, |lsn, payload| {
-            assert!(lsn > last, "{lsn} is applied behind {last}");
+            assert!(lsn > last, "{lsn} is applied after {last}");
             last = lsn;
             match self.batch(source, lsn, payload) {
                 Ok(()) => batches += 1,
@@ -97,7 +97,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         });
         match (read, stopped) {
             (Ok(_), _) => {}
-            // The new store, not the log.
+            // The new store failed, not the log.
             (Err(error), Some(_)) if !error.is_corruption() => return Err(error),
             (Err(error), _) => report.unbounded.push(Damage {
                 place: "log".to_owned(),
@@ -110,7 +110,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
     fn batch(&mut self, source: &Source, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let damaged =
             |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);
-        // Whole or not at all.
+        // Decode the whole batch first: it is applied as a whole or not at all.
         let operations: std::result::Result<Vec<Operation<'_>>, _> =
             BatchReader::new(payload).map_err(damaged)?.collect();
         for operation in operations.map_err(damaged)? {
@@ -158,7 +158,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         }
     }
 
-    /// Sees to it that rows of `tree` have a table: its name is lost when they have none.
+    /// Makes sure that there is a table for rows of `tree`; if there is none, its name is lost.
     fn name(&mut self, tree: TreeId) -> Result<()> {
         match self.copier.knows(tree) {
             true => Ok(()),
@@ -166,7 +166,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         }
     }
 
-    /// The table called `name` has `new` from here on, which is empty, in place of `old`.
+    /// Gives the table called `name` the empty tree `new`, in place of `old`.
     fn table(&mut self, lsn: Lsn, name: &[u8], old: Option<TreeId>, new: TreeId) -> Result<()> {
         let name = str::from_utf8(name).map_err(|_| {
             Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
@@ -215,7 +215,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
             })
     }
 
-    /// The value that `key` has in the new store, if it lies in chunks.
+    /// Returns the value of `key` in the new store, if it is stored in chunks.
     fn old_value(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<ValueStream>> {
         let Some(table) = self.copier.table_of(tree)? else {
             return Ok(None);
@@ -225,7 +225,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
     }
 }
 
-/// Reads what stays of the value before: the bytes from `start` on behind its head.
+/// Reads bytes that the new value keeps from the old one: from `start` on, counted after its head.
 fn read_kept(old: Option<&mut ValueStream>, start: u64, buffer: &mut IoBuf) -> Result<()> {
     let lost = || Error::corrupt("log", "keeps a part of a value that is lost");
     let old = old.ok_or_else(lost)?;

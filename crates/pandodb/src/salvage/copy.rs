@@ -1,5 +1,5 @@
-//! The new store while it is filled: rows in batches, values in chunks piece by piece, and what is
-//! lost of each tree.
+//! Filling the new store: rows in batches, large values chunk by chunk, and what is lost of each
+//! tree.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,9 @@ use crate::pages::store::Store;
 use crate::salvage::walk::{Gap, RowValue, Walker};
 use crate::salvage::{LostRange, SalvageReport, SalvagedTable};
 
-/// A batch is written when it has so many bytes, or rows.
+/// A batch is written when it has this many bytes,
 const BATCH_BYTES: usize = 128 << 10;
+/// or this many rows.
 const BATCH_ROWS: usize = 512;
 const QUICK: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
@@ -27,12 +28,13 @@ const QUICK: WriteOptions = WriteOptions {
 pub(super) struct Copier<'a> {
     source: &'a Store,
     pub(super) db: &'a Db,
-    /// Tables of the new store, by the tree that they have in the old one.
+    /// Tables of the new store, by their trees in the old one.
     tables: BTreeMap<TreeId, Table>,
     batch: Batch,
     batch_bytes: usize,
-    /// By name of the table.
+    /// Bytes copied so far, by name of the table.
     bytes: BTreeMap<String, u64>,
+    /// Ranges of keys that pages covered which cannot be read.
     gaps: BTreeMap<TreeId, Vec<Gap>>,
     /// Keys whose values are lost, and why.
     keys: BTreeMap<(TreeId, Vec<u8>), String>,
@@ -52,14 +54,14 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// The rows of `tree` go to the table called `name` from here on.
+    /// Sends the rows of `tree` to the table called `name` from here on.
     pub(super) fn begin(&mut self, tree: TreeId, name: &str) -> Result<()> {
         let table = self.db.table(name)?;
         self.tables.insert(tree, table);
         Ok(())
     }
 
-    /// The rows of a tree without a name go to one that tells its number.
+    /// Sends the rows of a tree without a name to a table that is named after its number.
     pub(super) fn begin_nameless(&mut self, tree: TreeId) -> Result<()> {
         let mut name = format!("lost/{}", tree.0);
         while self.db.existing_table(&name).is_some() {
@@ -73,14 +75,14 @@ impl<'a> Copier<'a> {
         self.tables.contains_key(&tree)
     }
 
-    /// Copies what can be read of `tree`.
+    /// Copies the rows of `tree` that can be read.
     pub(super) fn tree(&mut self, walker: &mut Walker<'_>, tree: Tree) -> Result<()> {
         let gaps = walker.tree(tree, &mut |key, value| self.row(tree.id, key, value))?;
         self.gaps.entry(tree.id).or_default().extend(gaps);
         Ok(())
     }
 
-    /// Copies the leaves of a tree of which neither name nor root are known.
+    /// Copies the leaves of a tree whose name and root are unknown.
     pub(super) fn nameless(&mut self, walker: &mut Walker<'_>, tree: TreeId) -> Result<()> {
         self.begin_nameless(tree)?;
         let why = "the catalogue's row of this tree cannot be read".to_owned();
@@ -97,6 +99,7 @@ impl<'a> Copier<'a> {
         }
     }
 
+    /// Puts a value into the table of `tree`, if there is one.
     pub(super) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         let Some(table) = self.write(tree, key, value.len())? else {
             return Ok(());
@@ -105,6 +108,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
+    /// Deletes `key` from the table of `tree`, if there is one.
     pub(super) fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         if let Some(table) = self.write(tree, key, 0)? {
             self.batch.delete(&table, key);
@@ -112,7 +116,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Puts the value that lies in the chunks of `blob reference`.
+    /// Puts the value in the chunks of `blob`.
     pub(super) fn put_blob(&mut self, tree: TreeId, key: &[u8], blob: &BlobRef) -> Result<()> {
         let source = self.source;
         let mut buffer = source.chunk_buffer(blob.shape);
@@ -122,7 +126,7 @@ impl<'a> Copier<'a> {
         })
     }
 
-    /// Puts a value whose chunks `read` hands over. What cannot be read makes it a lost one.
+    /// Puts a value whose chunks come from `read`. If a chunk cannot be read, the value is lost.
     pub(super) fn put_chunks(
         &mut self,
         tree: TreeId,
@@ -149,14 +153,16 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The value of `key` is lost: an older one must not be there in its place.
+    /// Notes that the value of `key` is lost, and deletes an older one, which must not take its
+    /// place.
     pub(super) fn lose(&mut self, tree: TreeId, key: &[u8], why: String) -> Result<()> {
         self.delete(tree, key)?;
         self.keys.insert((tree, key.to_vec()), why);
         Ok(())
     }
 
-    /// A write to `key` of the table of `tree`, if there is one: what was lost there is no loss.
+    /// Prepares a write to `key` in the table of `tree`, and returns the table if there is one. An
+    /// earlier loss of the key does not matter any longer.
     fn write(&mut self, tree: TreeId, key: &[u8], bytes: usize) -> Result<Option<Table>> {
         let Some(table) = self.tables.get(&tree).cloned() else {
             return Ok(None);
@@ -164,7 +170,7 @@ impl<'a> Copier<'a> {
         if !self.keys.is_empty() {
             self.keys.remove(&(tree, key.to_vec()));
         }
-        // Long ones go alone: a batch has a longest record.
+        // A long value gets a batch of its own: the record of a batch has a maximum length.
         let added = key.len().saturating_add(bytes);
         if self.batch_bytes.saturating_add(added) > BATCH_BYTES || self.batch.len() >= BATCH_ROWS {
             self.flush()?;
@@ -179,7 +185,7 @@ impl<'a> Copier<'a> {
         Ok(Some(table))
     }
 
-    /// Writes what was gathered.
+    /// Writes the batch.
     pub(super) fn flush(&mut self) -> Result<()> {
         if !self.batch.is_empty() {
             self.db.write(&mut self.batch, QUICK)?;
@@ -189,13 +195,13 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The table that `tree` has in the new store, with all writes so far.
+    /// Returns the table of `tree` in the new store, after all writes so far.
     pub(super) fn table_of(&mut self, tree: TreeId) -> Result<Option<Table>> {
         self.flush()?;
         Ok(self.tables.get(&tree).cloned())
     }
 
-    /// The table of `tree` is dropped.
+    /// Drops the table of `tree`.
     pub(super) fn drop_tree(&mut self, tree: TreeId) -> Result<()> {
         if let Some(table) = self.table_of(tree)? {
             self.tables.remove(&tree);
@@ -205,7 +211,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Tells what there is and what is lost.
+    /// Reports what was copied and what is lost.
     pub(super) fn finish(mut self, report: &mut SalvageReport) -> Result<()> {
         self.flush()?;
         for (tree, table) in &self.tables {

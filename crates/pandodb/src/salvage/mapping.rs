@@ -1,9 +1,9 @@
-//! Reading a mapping of which parts are damaged.
+//! Reading a mapping that is damaged in parts.
 //!
-//! A page word need not be believed: the image that it leads to says whose it is, and has a
-//! checksum. So pairs of a journal group with a wrong checksum are used: a wrong one leads to a
-//! page that cannot be read. What they do not say is missing, though: a page may be found where it
-//! was before, with what it held then. That is told.
+//! A page word need not be trusted: the image that it leads to says which page it is, and has a
+//! checksum. So pairs of a journal group with a wrong checksum are used: a wrong pair leads to a
+//! page that cannot be read. But pairs may be missing from such a group, and then a page is found
+//! at an older place, with older contents. The report says so.
 
 use pando_device::{AnyDevice, AnyFile, Device, File, IoBuf, OpenOptions};
 use pando_format::bytes::{u32_at, u64_at};
@@ -15,18 +15,19 @@ use crate::files::mapping::{base_name, journal_name};
 use crate::salvage::SalvageReport;
 use crate::verify::walk::Damage;
 
-/// Bytes before the pairs of a group, and of a pair.
+/// Bytes before the pairs of a group.
 const GROUP_HEADER_BYTES: usize = 24;
+/// Bytes of a pair.
 const PAIR_BYTES: usize = 16;
 
 /// Page words, as far as they are known.
 pub(super) struct Words {
     words: Vec<u64>,
-    /// Ids of a damaged group that are larger are none: they must not take all memory.
+    /// Larger ids in a damaged group are ignored, because they could take all memory.
     ids_max: usize,
 }
 
-/// Reads what is sound of the mapping that `superblock` names.
+/// Reads the undamaged parts of the mapping that `superblock` names.
 pub(super) fn read(
     device: &AnyDevice,
     superblock: &Superblock,
@@ -43,7 +44,8 @@ pub(super) fn read(
 }
 
 impl Words {
-    /// Pages that exist. Those out of reach may be readable now: what they lack was put aside.
+    /// Returns the pages that exist. Pages marked out of reach are tried: they may be readable now,
+    /// and writes that they miss were put aside.
     pub(super) fn pages(&self) -> impl Iterator<Item = (PageId, StoredPage)> + '_ {
         let words = self.words.iter().enumerate();
         words.filter_map(|(index, word)| {
@@ -76,7 +78,7 @@ impl Words {
         let name = base_name(superblock.mapping);
         let base = match device.open(&name, OpenOptions::read()) {
             Ok(base) => base,
-            // An empty base says nothing.
+            // An empty base contains nothing.
             Err(_) if base_pages == 0 => return,
             Err(error) => return report.harmless.push(damage(name, error)),
         };
@@ -85,7 +87,7 @@ impl Words {
             let offset = section * SECTION_BYTES as u64;
             let place = || format!("{name} at byte {offset}");
             if let Err(error) = base.read_at(&mut bytes, offset) {
-                // Where pages lie that only this says is not known: they cannot be read.
+                // Places that only this section has are unknown: those pages cannot be read.
                 report.harmless.push(damage(place(), error));
                 continue;
             }
@@ -144,7 +146,8 @@ impl Words {
         }
     }
 
-    /// Takes pairs of a group whose checksum is wrong, if the next group begins where it should.
+    /// Uses the pairs of a group with a wrong checksum, if the next group begins where it should.
+    /// Returns the length of the group.
     fn read_unsound(&mut self, journal: &AnyFile, offset: u64, end: u64) -> Option<u64> {
         let mut section = IoBuf::new(SECTION_BYTES);
         journal.read_at(&mut section, offset).ok()?;

@@ -1,16 +1,16 @@
-//! A way out for damaged stores: everything that can be read goes into a new store, and what cannot
-//! be read is listed. The damaged store is only read (decision 062).
+//! Salvage of a damaged store: everything that can be read is copied into a new store, and
+//! everything else is listed. The damaged store is only read (decision 062).
 //!
 //! ```text
-//! superblock, mapping      what is sound of them           source, mapping
-//! catalogue, garbage table names, writes that were aside   names
-//! each table               its leaves, found or guessed    walk -> copy
-//! writes that were aside   by key, the oldest first        changes
+//! superblock, mapping      their undamaged parts           source, mapping
+//! catalogue, garbage table names, writes put aside         names
+//! each table               its leaves, found or searched   walk -> copy
+//! writes put aside         by key, oldest first            changes
 //! the log                  by key, batch by batch          changes
 //! ```
-//! No value is made up: what is copied has been read whole, with its checksums. What lies below a
-//! node that cannot be read is looked for among all pages; the range of that node counts as lost
-//! all the same, since nobody knows whether all of it was found.
+//! No value is made up: every copied value was read completely and matched its checksums. If a node
+//! cannot be read, all pages are searched for the leaves below it; but its range counts as lost in
+//! any case, because nobody knows whether all of them were found.
 
 mod changes;
 mod copy;
@@ -34,63 +34,64 @@ use names::Names;
 use source::Source;
 use walk::Walker;
 
-/// A table as it was copied.
+/// A table that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SalvagedTable {
-    /// Its name: `lost/` and the number of its tree when its own is lost.
+    /// Its name: `lost/` and the number of its tree if the name is lost.
     pub name: String,
-    /// Its entries in the new store.
+    /// Number of its entries in the new store.
     pub rows: u64,
-    /// Bytes of keys and values that were copied for it.
+    /// Bytes of keys and values that were copied.
     pub bytes: u64,
 }
 
-/// Keys of which some, or all, are not in the new store, or are older there than they should be.
+/// A range of keys, some or all of which are missing from the new store, or older there than they
+/// should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostRange {
     /// The table.
     pub table: String,
     /// The first key.
     pub from: Vec<u8>,
-    /// The first key behind it; None: up to the end of the table.
+    /// The first key after the range; None: the range extends to the end of the table.
     pub to: Option<Vec<u8>>,
-    /// Rows in it that were found though what leads to them could not be read.
+    /// Rows of the range that were found although the node above them could not be read.
     pub found: u64,
     /// What could not be read.
     pub why: String,
 }
 
 impl LostRange {
-    /// True if `key` lies in it.
+    /// True if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         *self.from <= *key && self.to.as_ref().is_none_or(|to| *key < **to)
     }
 }
 
-/// What [`salvage`] has done.
+/// Result of [`salvage`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// What is in the new store.
+    /// The tables of the new store.
     pub tables: Vec<SalvagedTable>,
-    /// Batches of the log that were applied.
+    /// Number of batches of the log that were applied.
     pub batches: u64,
-    /// Writes that had been put aside and are in their tables now.
+    /// Number of writes that had been put aside and are in their tables now.
     pub writes_aside: u64,
-    /// Keys that are lost, by table and key.
+    /// Keys that are lost, ordered by table and key.
     pub lost: Vec<LostRange>,
-    /// Damage that may have cost more than `lost` says: it names no keys.
+    /// Damage without known keys, which may have cost more than `lost` says.
     pub unbounded: Vec<Damage>,
     /// Damage that cost nothing beyond what `lost` says.
     pub harmless: Vec<Damage>,
 }
 
 impl SalvageReport {
-    /// True if everything that the store held is in the new one.
+    /// True if the new store contains everything that the old one did.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.unbounded.is_empty()
     }
 
-    /// Salvages a store on a device of the caller's, as [`salvage`].
+    /// As [`salvage`], for a store on a device of the caller.
     ///
     /// # Errors
     /// As [`salvage`].
@@ -99,14 +100,14 @@ impl SalvageReport {
     }
 }
 
-/// Copies everything that can be read of the store in `directory`, which nobody has open and which
-/// is not changed, into a new store in `into`, a directory that is empty or does not exist. Sizes
-/// of page and block and the hash key are those of the old store; other `options` count for the
-/// new one. `progress` is called with pages done and in all.
+/// Copies everything that can be read of the store in `directory` into a new store in `into`, a
+/// directory that is empty or does not exist. The old store must not be open, and is not changed.
+/// The new store has its sizes of pages and blocks and its hash key; other `options` are those of
+/// the new store. Calls `progress` with the number of pages done, and of all pages.
 ///
 /// # Errors
-/// When there is no store, or no superblock of it that can be read, when it is in use, and whatever
-/// goes wrong with the new store. Damage is no error: it is in the report.
+/// If there is no store or it is in use, if no superblock can be read, or if something fails in the
+/// new store. Damage is not an error: it is in the report.
 pub fn salvage(
     directory: impl AsRef<Path>,
     into: impl AsRef<Path>,
@@ -115,7 +116,7 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let from = DirectoryDevice::open_directory(directory.as_ref(), true, 1)
         .map_err(Error::io("opening the directory"))?;
-    // Made when there is something to copy.
+    // Created only when there is something to copy.
     let open = |options: &Builder| {
         let directory = into.as_ref().to_owned();
         let threads = options.completion_threads;

@@ -1,4 +1,5 @@
-//! What the system trees say: names of tables, trees that are to be freed, writes put aside.
+//! Contents of the system trees: names of tables, trees that are being freed, writes that were put
+//! aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +14,28 @@ use crate::salvage::walk::{Gap, RowValue, Walker};
 use crate::tables::state::{CATALOGUE, GARBAGE};
 use crate::verify::walk::Damage;
 
-/// A write that was put aside: its batch, its number, its bytes.
+/// A write that was put aside.
 pub(super) struct Aside {
+    /// LSN of its batch.
     pub(super) lsn: Lsn,
+    /// Number that tells it from others of its batch.
     pub(super) number: u32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the system trees say.
+/// Contents of the system trees.
 pub(super) struct Names {
     pub(super) tables: Vec<(String, Tree)>,
-    /// Trees that no name is known of.
+    /// Trees whose names are not known.
     pub(super) nameless: Vec<TreeId>,
-    /// Writes that were put aside, the oldest first.
+    /// Writes that were put aside, oldest first.
     pub(super) aside: Vec<Aside>,
     /// All names are known.
     pub(super) is_whole: bool,
 }
 
 impl Names {
+    /// Reads both system trees as far as possible; adds damage to `report`.
     pub(super) fn read(walker: &mut Walker<'_>, report: &mut SalvageReport) -> Result<Self> {
         let (tables, is_whole) = tables(walker, report)?;
         let garbage = Garbage::read(walker, report)?;
@@ -53,7 +57,7 @@ impl Names {
     }
 }
 
-/// The tables of the catalogue, and whether it is whole.
+/// Returns the tables of the catalogue, and whether the catalogue could be read completely.
 fn tables(
     walker: &mut Walker<'_>,
     report: &mut SalvageReport,
@@ -94,6 +98,7 @@ fn tables(
     Ok((tables, is_whole))
 }
 
+/// Reports gaps in a system tree.
 fn told(report: &mut SalvageReport, place: &str, gaps: &[Gap], cost: &str) {
     for gap in gaps {
         report.unbounded.push(Damage {
@@ -106,9 +111,9 @@ fn told(report: &mut SalvageReport, place: &str, gaps: &[Gap], cost: &str) {
 /// Rows of the garbage table.
 #[derive(Default)]
 struct Garbage {
-    /// Trees that are being freed, or were being filled.
+    /// Trees that are being freed, or were being filled by a load.
     gone: BTreeSet<TreeId>,
-    /// Pieces by write.
+    /// Pieces of writes that were put aside, by LSN and number of the write.
     pieces: BTreeMap<(Lsn, u32), BTreeMap<u16, Vec<u8>>>,
 }
 
@@ -126,7 +131,7 @@ impl Garbage {
                 }
             };
             if let Some((lsn, number, piece)) = decode_aside_key(key) {
-                // What is no piece is missing then, and told as such.
+                // A bad piece then counts as missing, and is reported as that.
                 if let Ok(bytes) = decode_piece(value) {
                     let pieces = garbage.pieces.entry((lsn, number)).or_default();
                     pieces.insert(piece, bytes.to_vec());
@@ -146,7 +151,8 @@ impl Garbage {
         Ok(garbage)
     }
 
-    /// The writes that are whole, the oldest first.
+    /// Returns the writes without a gap in their pieces, oldest first. A write whose last pieces
+    /// are missing is not recognized as incomplete.
     fn aside(self, report: &mut SalvageReport) -> Vec<Aside> {
         let mut writes = Vec::new();
         for ((lsn, number), pieces) in self.pieces {

@@ -1,4 +1,4 @@
-//! The damaged store: the newest checkpoint as far as it is known, to be read only.
+//! The damaged store: its newest checkpoint, as far as it can be read. It is only read.
 
 use pando_device::{AnyDevice, Device, File, IoBuf, OpenOptions};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
@@ -12,17 +12,17 @@ use crate::pages::store::Store;
 use crate::salvage::{SalvageReport, mapping};
 use crate::verify::walk::Damage;
 
-/// What is read of a damaged store.
+/// What is loaded of a damaged store.
 pub(super) struct Source {
     pub(super) store: Store,
     pub(super) superblock: Superblock,
 }
 
 impl Source {
-    /// Loads what there is; tells `report` what is damaged.
+    /// Loads what can be read; adds damage to `report`.
     ///
     /// # Errors
-    /// When no superblock can be read, or no data file.
+    /// If no superblock can be read, or no data file.
     pub(super) fn load(device: &AnyDevice, report: &mut SalvageReport) -> Result<Self> {
         let names = device.list().map_err(Error::io("listing the directory"))?;
         if names.iter().any(|name| name == CREATING) {
@@ -36,9 +36,9 @@ impl Source {
         let data = open_data(device, OpenOptions::read(), layout.block_bytes)?;
         let words = mapping::read(device, &superblock, report);
         let mut budget = Budget::new(&Builder::default(), layout.page_size);
-        // Any store can be looked at, whatever budget it was made with.
+        // Any store can be read, whatever its budget was when it was created.
         budget.page_ids_max = u32::MAX as usize;
-        // Nothing is ever allocated there, and pages behind the end of the file cannot be read.
+        // Nothing is ever allocated there, and pages beyond the end of the file cannot be read.
         let blocks = superblock.data_blocks.max(1);
         let space = space_keeper(&data, blocks, layout, device.statistics());
         let pool = pool_of(&budget, layout, Compression::default(), device)?;
@@ -56,8 +56,8 @@ impl Source {
     }
 }
 
-/// The newest slot that can be read; the other one does not matter then: it is the same, or that
-/// of a checkpoint of which nothing was freed or written over.
+/// Returns the newest slot that can be read. The other one does not matter: it is equal, or that of
+/// a checkpoint none of whose blocks were freed or overwritten.
 fn newest_slot(device: &AnyDevice, report: &mut SalvageReport) -> Result<Superblock> {
     let opening = Error::io("opening the superblock");
     let file = device
@@ -81,7 +81,7 @@ fn newest_slot(device: &AnyDevice, report: &mut SalvageReport) -> Result<Superbl
     }
     match slots.into_iter().max_by_key(|slot| slot.generation) {
         Some(newest) => Ok(newest),
-        // Which says what is wrong, or that it is of another version.
+        // It returns the error for the damage, or for another version.
         None => read_superblock(&file),
     }
 }

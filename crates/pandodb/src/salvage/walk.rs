@@ -1,8 +1,8 @@
-//! Finding the rows of a tree: down from its root, and, below nodes that cannot be read, among all
-//! leaves of the store that say that they are of this tree.
+//! Finding the rows of a tree: down from its root, and below nodes that cannot be read among all
+//! leaves of the store that say that they belong to this tree.
 //!
-//! A leaf is read as a tree of one page. Rows outside of what the nodes above it say are passed
-//! over: the page is an older one then.
+//! A leaf is read as a tree of one page. Rows outside the range that the nodes above it give are
+//! ignored: then the page is an older version.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 
-/// Keys from one on, up to another.
+/// Keys from `from` on, up to and without `to`; None: to the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) from: Vec<u8>,
@@ -29,35 +29,36 @@ impl Range {
     }
 }
 
-/// Keys that a page covered which cannot be read.
+/// Keys covered by a page that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) range: Range,
     pub(super) why: String,
-    /// Rows in it that were found all the same.
+    /// Number of rows of the range that were found nevertheless.
     pub(super) found: u64,
     /// There may be leaves below the page.
     has_leaves: bool,
 }
 
-/// What a row holds; else why that cannot be read.
+/// The value of a row, or why it cannot be read.
 pub(super) enum RowValue<'a> {
     Bytes(&'a [u8]),
     Chunks(BlobRef),
     Lost(String),
 }
 
-/// Who takes rows.
+/// A function that takes rows.
 pub(super) type Each<'a> = &'a mut dyn FnMut(&[u8], RowValue<'_>) -> Result<()>;
 
 /// Reads trees of a damaged store.
 pub(super) struct Walker<'a> {
     pub(super) store: &'a Store,
-    /// A bit for each page that was met.
+    /// One bit per page that was met.
     met: Vec<u64>,
-    /// Leaves that can be read, by tree; found when they are first asked for.
+    /// Leaves that can be read, by tree; searched for when they are first needed.
     leaves: Option<BTreeMap<TreeId, Vec<PageId>>>,
     progress: &'a mut dyn FnMut(u64, u64),
+    /// Number of pages met; for `progress`.
     done: u64,
 }
 
@@ -73,7 +74,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Calls `each` with the rows of `tree` that can be found; what of it cannot be read.
+    /// Calls `each` with the rows of `tree` that can be found; returns the ranges that cannot be
+    /// read.
     pub(super) fn tree(&mut self, tree: Tree, each: Each<'_>) -> Result<Vec<Gap>> {
         let mut gaps = Vec::new();
         self.node(tree, tree.root, None, Range::default(), &mut gaps, each)?;
@@ -83,7 +85,7 @@ impl<'a> Walker<'a> {
         Ok(gaps)
     }
 
-    /// As [`Walker::tree`], for a tree whose root is not known.
+    /// As [`Walker::tree`], for a tree whose root is unknown.
     pub(super) fn rootless(&mut self, tree: TreeId, why: String, each: Each<'_>) -> Result<Gap> {
         let mut gaps = [Gap {
             range: Range::default(),
@@ -96,12 +98,12 @@ impl<'a> Walker<'a> {
         Ok(gap)
     }
 
-    /// Trees that have leaves.
+    /// Returns the trees that have leaves.
     pub(super) fn trees(&mut self) -> Result<Vec<TreeId>> {
         Ok(self.leaves()?.keys().copied().collect())
     }
 
-    /// Notes a page; false if it was met before, or there is none.
+    /// Notes a page; returns false if it was met before, or does not exist.
     fn meet(&mut self, page: PageId) -> bool {
         self.done += 1;
         (self.progress)(self.done, self.store.pool.page_ids().high_water().into());
@@ -118,6 +120,7 @@ impl<'a> Walker<'a> {
         self.met[page.index() / 64] >> (page.index() % 64) & 1 == 1
     }
 
+    /// Walks down from a node; `level` and `range` are what its parent says of it.
     fn node(
         &mut self,
         tree: Tree,
@@ -178,7 +181,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Calls `each` with the rows of a leaf whose keys are `wanted`; how many they are.
+    /// Calls `each` with the rows of a leaf whose keys are `wanted`; returns their number.
     fn leaf(
         &self,
         tree: TreeId,
@@ -220,6 +223,7 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Reads a value that is not stored in its leaf.
     fn long<'v>(
         &self,
         leaf: Tree,
@@ -242,7 +246,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Rows of leaves of `tree` that nothing names which can be read, as far as they lie in `gaps`.
+    /// Calls `each` with rows in `gaps`, from readable leaves of `tree` that no readable node
+    /// names.
     fn orphans(&mut self, tree: TreeId, gaps: &mut [Gap], each: Each<'_>) -> Result<()> {
         let leaves = self.leaves()?.get(&tree).cloned().unwrap_or_default();
         for page in leaves {
@@ -287,7 +292,7 @@ impl<'a> Walker<'a> {
                     leaves.entry(node.tree).or_default().push(page);
                 }
                 Ok(_) => {}
-                // Another kind of page, or one that is damaged itself.
+                // Another kind of page, or it is damaged.
                 Err(error) if error.is_corruption() => {}
                 Err(error) => return Err(error),
             }
@@ -296,7 +301,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Why a leaf was not read to its end.
+/// Why a leaf was not read completely.
 enum Unread {
     Leaf(String),
     Other(Error),

@@ -1,17 +1,19 @@
-//! Discards: space that is free goes back to the file system, though it lies in the middle of the
-//! data file, by holes (decision 042).
+//! Discards: free space in the middle of the data file goes back to the file system, by punching
+//! holes (decision 042).
 //!
-//! What is discarded leaves the allocator: to it, its blocks are taken. So nobody is reserved them,
-//! and no page finds out by its write that the disk has become full meanwhile. When blocks run
-//! short they come back before the file grows: the file system allocates them again, which is
-//! where a full disk shows, and the allocator gets them after.
+//! Discarded blocks leave the allocator, which sees them as allocated. So nobody can reserve them,
+//! and no page finds out only when it is written that the disk has become full meanwhile. When
+//! blocks run short, discarded ones are taken back before the file grows: first the file system
+//! allocates them again, which is where a full disk shows, and then the allocator frees them.
 //!
-//! Only what is free is discarded: what no checkpoint that may be read names, and no record of the
-//! log behind it. This runs behind a checkpoint whose superblock is durable in both slots, on its
-//! thread. The reserve, what is reserved, and twice what is kept ready are never discarded.
+//! Only free space is discarded: blocks that are named neither by a checkpoint that may still be
+//! read nor by a record of the log after it. Discards run on the checkpoint thread, after a
+//! checkpoint whose superblock is durable in both slots. The reserve, reserved blocks, and twice
+//! the number of blocks kept ready are never discarded.
 //!
-//! Nothing of it is on disk: who opens a store finds all of these blocks free. With discards on,
-//! opening lets the file system allocate the whole file again, so that what is reserved is there.
+//! No record of discards is on disk: a store that is opened sees all of these blocks as free. With
+//! discards on, opening has the file system allocate the whole file again, so that reserved blocks
+//! exist.
 
 use pando_device::File;
 use pando_format::Extent;
@@ -21,31 +23,34 @@ use pando_sync::atomic::Ordering;
 use crate::space::discards::sum;
 use crate::space::keeper::SpaceKeeper;
 
-/// Bytes of the runs that are discarded: shorter ones would make more pieces of the file than they
-/// save.
+/// Length in bytes of the runs that are discarded: shorter ones would split the file into more
+/// pieces than they are worth.
 const RUN_BYTES: u64 = 256 << 10;
-/// Most runs that one checkpoint discards.
+/// Largest number of runs that one checkpoint discards.
 const RUNS_MAX: usize = 1024;
 
 impl SpaceKeeper {
-    /// From here on what is spare is discarded behind each checkpoint. Before anything is reserved:
-    /// what an earlier life has discarded becomes part of the file again.
+    /// Turns discards on: from here on spare blocks are discarded after each checkpoint. Call it
+    /// before anything is reserved: it makes blocks that an earlier life has discarded part of the
+    /// file again.
     pub(crate) fn begin_discards(&self) {
         let bytes = self.blocks() * self.block_bytes();
-        // A full disk is met by the first writes of pages then, which wait for room.
+        // If the disk is full, the first writes of pages find out, and wait for room.
         let _ = self.file().allocate(0, bytes);
         self.discards.on.store(true, Ordering::Relaxed);
     }
 
-    /// Gives what is spare back to the file system, in batches; `committed` says how many blocks
-    /// dirty pages need. The checkpoint that has freed it is durable. Blocks.
+    /// Gives spare blocks back to the file system, in batches; `committed` returns how many blocks
+    /// dirty pages need. The checkpoint that freed the blocks must be durable. Blocks.
     pub(crate) fn discard_spare(&self, committed: impl Fn() -> u64) {
-        // Relaxed: set before there are threads; after a failure one more try does no harm.
+        // Relaxed: set before there are other threads; one more attempt after a failure does no
+        // harm.
         if !self.discards.on.load(Ordering::Relaxed) {
             return;
         }
         let mut extents = self.discards.extents.lock();
-        // Under the lock: a compaction says that it begins, then takes all of them back.
+        // Checked under the lock: a compaction first announces itself, then takes all discarded
+        // blocks back.
         if self.is_low() {
             return;
         }
@@ -77,19 +82,19 @@ impl SpaceKeeper {
         self.free_unused(taken);
     }
 
-    /// Where a row of extents lies in the file, and its length.
+    /// Returns the offset in the file of adjacent extents, and their length in bytes.
     fn range_of(&self, row: &[Extent]) -> (u64, u64) {
         let first = row.first().expect("a row has an extent");
         assert!(
             u64::from(first.block) + sum(row) <= self.blocks(),
-            "a hole behind the end of the file"
+            "a hole beyond the end of the file"
         );
         let offset = u64::from(first.block) * self.block_bytes();
         (offset, sum(row) * self.block_bytes())
     }
 
-    /// Takes what was discarded back, until `enough` says so or the disk is full. Returns how many
-    /// blocks that are. Blocks.
+    /// Takes discarded blocks back until `enough` returns true, none are left, or the disk is full.
+    /// Returns the number of blocks. May block the thread.
     pub(crate) fn take_back(&self, enough: impl Fn() -> bool) -> u64 {
         let mut extents = self.discards.extents.lock();
         assert_eq!(
@@ -115,7 +120,7 @@ impl SpaceKeeper {
     }
 }
 
-/// How many of the first of `extents`, which are in order, lie in a row.
+/// Returns how many of the first of `extents`, which are sorted, are adjacent.
 fn row_len(extents: &[Extent]) -> usize {
     let adjoins = |pair: &&[Extent]| {
         u64::from(pair[0].block) + u64::from(pair[0].blocks) == u64::from(pair[1].block)
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_used_reserved_or_kept_ready_is_not_discarded() {
         let (keeper, statistics) = keeper();
-        // Every 100th block is somebody's.
+        // Every 100th block is in use.
         let used: Vec<u64> = (0..BLOCKS).step_by(100).collect();
         for block in &used {
             let block = *block as u32;
@@ -178,14 +183,14 @@ mod tests {
         let discarded = keeper.discards.blocks();
         assert!(discarded > 4000, "{discarded}");
         assert_eq!(statistics.get(Ticker::BlocksDiscarded), discarded);
-        // Reserved, dirty, the reserve of 1 MiB, and twice the low water of 1 MiB.
+        // Reserved, dirty, the reserve of 1 MiB, and twice the low-water mark of 1 MiB.
         let left = keeper.space().free_blocks();
         assert!(left >= 3000 + 2000 + 256 + 2 * 256, "{left}");
         assert_eq!(left + discarded + used.len() as u64, BLOCKS);
         assert!(used.iter().all(|block| byte_of(&keeper, *block) == 7));
         let holes = (0..BLOCKS).filter(|block| byte_of(&keeper, *block) == 0);
         assert_eq!(holes.count() as u64, discarded);
-        // What is left may be used up without a look at what was discarded.
+        // The rest can be used up without touching discarded blocks.
         keeper.allocate(&vec![1; left as usize]).unwrap();
         let bytes: Vec<u64> = (0..BLOCKS)
             .filter(|at| byte_of(&keeper, *at) == 0)
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!(keeper.blocks(), BLOCKS, "it has not grown");
         let back = discarded - keeper.discards.blocks();
         assert!(back >= 1000 && back < discarded, "{back} of {discarded}");
-        // A file that is made shorter has none.
+        // A file that is being made shorter has no discarded blocks.
         let low = keeper.begin_low();
         assert_eq!(keeper.discards.blocks(), 0);
         keeper.discard_spare(|| 0);
@@ -280,7 +285,7 @@ mod tests {
             while db.garbage_left() {
                 pando_sync::thread::yield_now();
             }
-            // Some crash within a checkpoint, at each of its syncs, some behind its discards.
+            // Some crash in a checkpoint, at each of its syncs, some after its discards.
             if at > 0 {
                 device.crash_at_sync(device.sync_points() + at);
             }
@@ -295,7 +300,7 @@ mod tests {
             let (db, table) = open(&device);
             check(&table, 0..KEYS / 8);
             assert_eq!(table.len(), u64::from(KEYS / 8));
-            // What was a hole is used again.
+            // Blocks that were holes are used again.
             put(&table, KEYS..2 * KEYS);
             db.checkpoint().unwrap();
             check(&table, (0..KEYS / 8).chain(KEYS..2 * KEYS));

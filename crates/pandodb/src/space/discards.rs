@@ -1,20 +1,20 @@
-//! What was discarded: space that is free, and that the file system has.
+//! Discarded blocks: free space that the file system has (decision 042).
 
 use pando_device::Error as DeviceError;
 use pando_format::Extent;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank};
 
-/// What was given back to the file system.
+/// Blocks that were given back to the file system.
 #[derive(Debug)]
 pub(crate) struct Discards {
-    /// They are asked for, and the file system can.
+    /// Discards are asked for, and the file system supports them.
     pub(crate) on: AtomicBool,
-    /// To the allocator they are taken.
+    /// The discarded extents; the allocator sees them as allocated.
     pub(crate) extents: Mutex<Vec<Extent>>,
-    /// Their sum; written under the lock of `extents`.
+    /// Their number of blocks. Written under the lock of `extents`.
     blocks: AtomicU64,
-    /// Why there are none any more.
+    /// Why discards were turned off.
     failure: Mutex<Option<String>>,
 }
 
@@ -30,30 +30,30 @@ impl Default for Discards {
 }
 
 impl Discards {
-    /// Blocks that were given back, and are free but to the allocator.
+    /// Number of discarded blocks: free, but not for the allocator.
     pub(crate) fn blocks(&self) -> u64 {
-        // Relaxed: a figure.
+        // Relaxed: for information only.
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Why nothing is discarded though that was asked for.
+    /// Why nothing is discarded although it was asked for; None if nothing failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 
-    /// The extents have changed: the caller holds their lock.
+    /// Notes that `extents` have changed; the caller holds their lock.
     pub(crate) fn note(&self, extents: &[Extent]) {
         self.blocks.store(sum(extents), Ordering::Relaxed);
     }
 
-    /// The file system does not take anything back.
+    /// Turns discards off: the file system refused one.
     pub(crate) fn fail(&self, error: &DeviceError) {
         self.on.store(false, Ordering::Relaxed);
         *self.failure.lock() = Some(format!("discards: {error}"));
     }
 }
 
-/// Blocks of them.
+/// Total number of blocks of `extents`.
 pub(crate) fn sum(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| u64::from(extent.blocks)).sum()
 }

@@ -1,14 +1,14 @@
-//! Blocks of the data file: reserved before they are used, and more of them when they run
-//! short (decision 044).
+//! Blocks of the data file: they are reserved before they are used, and the file grows when they
+//! run short (decision 044).
 //!
-//! available = free - what dirty pages and images in flight will need - what running commits were
-//! reserved - the reserve. A page needs an extent when its image is written, so a commit whose
-//! reservation holds never leaves a page that cannot be written. Deletes and background work may
+//! available = free - blocks that dirty pages and images in flight will need - blocks reserved for
+//! running commits - the reserve. A page needs an extent when its image is written, so a commit
+//! with a reservation never leaves a page that cannot be written. Deletes and background work may
 //! use the reserve.
 //!
-//! Blocks are reserved by the page, and only those count as free that lie in runs of a whole page:
-//! an image that compresses takes fewer of them, and leaves pieces that are too short for one that
-//! does not. See `pando_space`.
+//! Blocks are reserved in units of a page, and only blocks in free runs of a whole page count as
+//! free: a compressed image takes fewer blocks, and leaves pieces that are too short for an
+//! uncompressed one. See `pando_space`.
 
 use pando_device::{AnyFile, File};
 use pando_format::Extent;
@@ -21,57 +21,59 @@ use crate::error::{Error, Result};
 use crate::space::discards::Discards;
 use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
 
-/// Smallest step of growth, in bytes.
+/// Smallest step by which the file grows, in bytes.
+/// Usual smallest step; smaller ones are only tried on a full disk.
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
 const GROWTH_BYTES: u64 = 4 << 20;
+/// Largest step, unless more is wanted.
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
-/// A step between these is this part of the file: what is not used yet counts as amplification.
+/// Between these the step is this fraction of the file: unused blocks count as space amplification.
 const GROWTH_SHARE: u64 = 64;
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// Part of the file that is kept free, so that it grows before anybody waits for it.
+/// Fraction of the file that is kept free, so that it grows before anybody has to wait.
 const LOW_WATER_SHARE: u64 = 64;
-/// Free bytes that are kept ready, at least.
+/// Lower bound of the free bytes that are kept ready.
 const LOW_WATER_BYTES: u64 = 1 << 20;
-/// And at most.
+/// Upper bound of them.
 const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
 
-/// The allocator, the file it stands for, and what was reserved.
+/// The allocator, its file, and the reservations.
 #[derive(Debug)]
 pub(crate) struct SpaceKeeper {
     space: Space,
     file: AnyFile,
     block_bytes: u64,
     reservations: Reservations,
-    /// The last attempt to grow the file met a full disk.
+    /// The last attempt to grow the file found the disk full. A hint.
     full: AtomicBool,
-    /// Reservations to deletes while the disk was full.
+    /// Number of reservations for deletes that found room when puts would not have.
     deletes_served: AtomicU64,
-    /// Blocks that somebody waits for.
+    /// Blocks that somebody waits for; 0 if nobody does.
     wanted: AtomicU64,
-    /// Blocks in a row that somebody waits for, however many are free.
+    /// Length of a run of blocks that somebody waits for, regardless of how many blocks are free.
     run_wanted: AtomicU64,
-    /// Those that wait for blocks.
+    /// Operations that wait for blocks.
     waiters: WaitList,
-    /// The engine thread that grows the file.
+    /// Where the engine thread that grows the file waits.
     pub(crate) growth: WaitList,
     statistics: Arc<Statistics>,
-    /// Searches that ended at their bound, as far as they are counted.
+    /// Searches that ended at their limit and are in the statistics.
     bounded: AtomicU64,
-    /// Everything is allocated at the lowest place, since the file is being made shorter.
+    /// Everything is allocated at the lowest place, because the file is being made shorter.
     low: AtomicBool,
-    /// Kept while `low` is set.
+    /// Where such allocations search; used only while `low` is set.
     low_cursor: Mutex<LowCursor>,
     /// Held while the length of the file changes.
     sizing: Mutex<()>,
-    /// Blocks that nobody is reserved, since they are about to be cut off.
+    /// Blocks that nobody can reserve, because they are about to be cut off.
     withheld: AtomicU64,
     pub(crate) discards: Discards,
-    /// What the last look at all free blocks has found.
+    /// The result of the last survey of all free blocks.
     pieces: Mutex<Survey>,
 }
 
-/// While it lives, everything is allocated at the lowest place.
+/// While this exists, everything is allocated at the lowest place.
 #[derive(Debug)]
 pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
 
@@ -83,6 +85,7 @@ impl Drop for LowPlaces<'_> {
 }
 
 impl SpaceKeeper {
+    /// Returns the keeper of `file`, whose blocks `space` allocates.
     pub(crate) fn new(
         space: Space,
         file: AnyFile,
@@ -111,40 +114,44 @@ impl SpaceKeeper {
         }
     }
 
-    /// Looks at all free blocks: takes a few milliseconds for each TiB.
+    /// Surveys all free blocks: takes a few milliseconds per TiB of data file.
     pub(crate) fn look_at_pieces(&self) {
         let survey = self.space.survey();
         *self.pieces.lock() = survey;
     }
 
-    /// What the last look at all free blocks has found.
+    /// Returns the result of the last survey.
     pub(crate) fn pieces(&self) -> Survey {
         *self.pieces.lock()
     }
 
+    /// The data file.
     pub(crate) fn file(&self) -> &AnyFile {
         &self.file
     }
 
+    /// The allocator.
     pub(crate) fn space(&self) -> &Space {
         &self.space
     }
 
+    /// Operations that wait for blocks; woken when blocks are freed or the file has grown.
     pub(crate) fn waiters(&self) -> &WaitList {
         &self.waiters
     }
 
-    /// Blocks of the file.
+    /// Number of blocks of the file.
     pub(crate) fn blocks(&self) -> u64 {
         self.space.blocks()
     }
 
+    /// Bytes of a block.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
 
-    /// Free blocks in runs of a whole page. What cores keep ready is among them if there are fewer
-    /// than `wanted` without it.
+    /// Returns the number of free blocks in runs of a whole page. If they are fewer than `wanted`,
+    /// the blocks that cores keep ready are returned to the allocator and counted, too.
     fn free_for_pages(&self, wanted: u64) -> u64 {
         let free = || self.space.free_units() * u64::from(self.space.unit());
         match free() {
@@ -156,6 +163,7 @@ impl SpaceKeeper {
         }
     }
 
+    /// Blocks of the reserve, which are not for callers that are not `urgent`.
     fn delete_reserve(&self, urgent: bool) -> u64 {
         if urgent {
             0
@@ -164,26 +172,28 @@ impl SpaceKeeper {
         }
     }
 
-    /// True if `blocks` may still be reserved, when `committed` blocks are what dirty pages need.
+    /// True if `blocks` more can be reserved when dirty pages need `committed` blocks.
     fn has_available(&self, blocks: u64, committed: u64) -> bool {
         let taken = self.taken(|| committed, false) + blocks;
         self.free_for_pages(taken) >= taken
     }
 
-    /// Blocks that are not to be reserved, when `committed` blocks are what dirty pages need.
+    /// Returns the number of blocks that cannot be reserved; `committed` returns how many of them
+    /// dirty pages need.
     ///
-    /// Asked in the order in which blocks go: from a reservation to dirty pages and images, from
-    /// there to extents, which are not free. So who looks at what is free after this misses none of
-    /// them, whatever ends meanwhile; some may be counted twice.
+    /// Counts in the order in which blocks move: from a reservation to dirty pages and images, and
+    /// from there to extents, which are not free. So a caller that reads the number of free blocks
+    /// after this misses none of them, whatever ends meanwhile; some may be counted twice.
     fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
         let reserved = self.reservations.blocks();
-        // SeqCst: who cuts the file off withholds first, and looks at what is reserved after.
+        // SeqCst: a thread that cuts the file withholds first, and reads what is reserved
+        // afterwards.
         let withheld = self.withheld.load(Ordering::SeqCst);
         reserved + committed() + withheld + self.delete_reserve(urgent)
     }
 
-    /// Reservations `blocks`, with what an `urgent` caller (a delete) may use on top. `committed`
-    /// says how many blocks dirty pages need.
+    /// Reserves `blocks`; an `urgent` caller (a delete) may use the reserve as well. `committed`
+    /// returns how many blocks dirty pages need. Returns None if too few are free.
     pub(crate) fn try_reserve(
         &self,
         blocks: u64,
@@ -198,19 +208,18 @@ impl SpaceKeeper {
         }
         let has_room = taken <= free;
         if has_room && urgent && (self.is_full() || free - taken < self.delete_reserve(false)) {
-            // Relaxed: a count that orders nothing.
+            // Relaxed: a counter that orders nothing.
             self.deletes_served.fetch_add(1, Ordering::Relaxed);
         }
         has_room.then_some(reservation)
     }
 
-    /// How many deletes have found room while there was none for puts.
+    /// Number of deletes that found room when there was none for puts.
     pub(crate) fn deletes_served(&self) -> u64 {
         self.deletes_served.load(Ordering::Relaxed)
     }
 
-    /// Reservations `blocks` that nobody is going to miss: what is kept ready is there without
-    /// them.
+    /// Reserves `blocks` that nobody will miss: enough blocks are kept ready without them.
     pub(crate) fn reserve_spare(
         &self,
         blocks: u64,
@@ -221,26 +230,26 @@ impl SpaceKeeper {
         (self.free_for_pages(taken) >= taken).then_some(reservation)
     }
 
-    /// Reservations ids for chunks whose blocks were reserved before, if as many are `available`.
+    /// Reserves page ids for chunks whose blocks are reserved already, if enough are `available`.
     pub(crate) fn try_reserve_ids(
         &self,
         ids: u64,
         available: impl FnOnce() -> u64,
     ) -> Option<IdReservation<'_>> {
         let reservation = self.reservations.reserve_ids(ids);
-        // Each reserved block stands for a page that may be new. Asked in the order in which ids
-        // go, as in taken.
+        // Each reserved block stands for a page that may be new. Counted in the order in which ids
+        // move, as in `taken`.
         let pages = self.reservations.blocks() / u64::from(self.space.unit());
         let reserved = pages + self.reservations.ids();
         (available() >= reserved).then_some(reservation)
     }
 
-    /// Blocks reserved to running commits.
+    /// Number of blocks reserved for running commits.
     pub(crate) fn reserved_blocks(&self) -> u64 {
         self.reservations.blocks()
     }
 
-    /// True if somebody wants blocks.
+    /// True if somebody waits for blocks.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) > 0
     }
@@ -254,14 +263,14 @@ impl SpaceKeeper {
         bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
     }
 
-    /// Tells the growth thread that `blocks` are wanted.
+    /// Tells the thread that grows the file that `blocks` are wanted.
     pub(crate) fn want(&self, blocks: u64) {
         self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
         self.growth.notify_all();
     }
 
-    /// Takes `blocks` in a row for a chunk, within what may be reserved. `None` when too few are
-    /// free, `Some(None)` when no run of them is.
+    /// Takes a run of `blocks` blocks for a chunk, within what may be reserved. Returns `None` if
+    /// too few are free, `Some(None)` if no run is long enough.
     pub(crate) fn try_take_run(
         &self,
         blocks: u32,
@@ -279,19 +288,21 @@ impl SpaceKeeper {
         blocks: u32,
         committed: impl FnOnce() -> u64,
     ) -> Option<BlockReservation<'_>> {
-        // A run may break a unit at each of its ends.
+        // A run may break up a unit at each of its ends.
         let unit = u64::from(self.space.unit());
         let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
         self.try_reserve(units, committed, false)
     }
 
-    /// Tells the growth thread that `blocks` in a row are wanted: at the end of a longer file.
+    /// Tells the thread that grows the file that a run of `blocks` is wanted, at the end of a
+    /// longer file.
     pub(crate) fn want_run(&self, blocks: u32) {
         self.run_wanted.fetch_max(blocks.into(), Ordering::Relaxed);
         self.want(blocks.into());
     }
 
-    /// True if [`SpaceKeeper::try_reserve`] would succeed, or would fail for good.
+    /// True if [`SpaceKeeper::try_reserve`] would succeed, or cannot succeed because the disk is
+    /// full.
     pub(crate) fn could_reserve(&self, blocks: u64, committed: u64) -> bool {
         self.is_full() || self.has_available(blocks, committed)
     }
@@ -301,7 +312,7 @@ impl SpaceKeeper {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// The disk was found full, or not.
+    /// Notes whether the disk was found full; logs a change.
     fn set_full(&self, full: bool) {
         // Relaxed: a hint, as in is_full.
         if self.full.swap(full, Ordering::Relaxed) != full {
@@ -313,7 +324,7 @@ impl SpaceKeeper {
         }
     }
 
-    /// What a refused put says.
+    /// Returns the error of a refused put.
     pub(crate) fn full_error(&self) -> Error {
         let bytes = self.space.blocks() * self.block_bytes;
         Error::Full {
@@ -325,8 +336,8 @@ impl SpaceKeeper {
         }
     }
 
-    /// Grows the file if somebody wants blocks; called by one thread at a time: recovery, then
-    /// the maintenance thread.
+    /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
+    /// recovery, later the maintenance thread. Blocks.
     pub(crate) fn grow_if_wanted(&self, committed: u64) {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
@@ -337,7 +348,7 @@ impl SpaceKeeper {
             self.waiters.notify_all();
             return;
         }
-        // What the file system was given back comes before more of it.
+        // Take back discarded blocks before the file grows.
         let is_enough = || run == 0 && self.has_available(wanted + low, committed);
         if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
             self.set_full(false);
@@ -355,7 +366,7 @@ impl SpaceKeeper {
                 .next_multiple_of(self.block_bytes)
                 .min(bytes_nameable(blocks, self.block_bytes));
             if step == 0 {
-                // No block number is left: as full as a full disk.
+                // No block number is left: treat it as a full disk.
                 self.set_full(true);
                 break;
             }
@@ -381,10 +392,10 @@ impl SpaceKeeper {
         self.waiters.notify_all();
     }
 
-    /// An extent for each of `lengths`, a page at most, contiguous as far as possible.
+    /// Allocates an extent for each of `lengths`, at most a page long, contiguous if possible.
     ///
     /// # Errors
-    /// When there are none: a reservation was broken.
+    /// If there are none: a reservation was broken.
     pub(crate) fn allocate(&self, lengths: &[u32]) -> Result<Vec<Extent>> {
         let asked = lengths;
         let mut extents = Vec::with_capacity(lengths.len());
@@ -408,9 +419,9 @@ impl SpaceKeeper {
         Ok(extents)
     }
 
-    /// The lowest run of so many blocks, while that is where everything is allocated.
+    /// Allocates the lowest run of `blocks` blocks, if everything is allocated at the lowest place.
     fn take_lowest(&self, blocks: u32) -> Option<Extent> {
-        // Relaxed: who looks too early allocates somewhere, as before.
+        // Relaxed: a thread that reads this too early allocates anywhere, as before.
         if !self.low.load(Ordering::Relaxed) {
             return None;
         }
@@ -418,14 +429,15 @@ impl SpaceKeeper {
             .allocate_lowest(blocks, &mut self.low_cursor.lock())
     }
 
-    /// From here on everything is allocated at the lowest place. One caller at a time.
+    /// Makes everything be allocated at the lowest place until the result is dropped. One caller at
+    /// a time.
     pub(crate) fn begin_low(&self) -> LowPlaces<'_> {
-        // What lies on shelves is taken without a look at where it is.
+        // Blocks in magazines would be taken regardless of where they are.
         self.space.drain_ready();
         *self.low_cursor.lock() = LowCursor::default();
         let was_low = self.low.swap(true, Ordering::Relaxed);
         assert!(!was_low, "one at a time");
-        // Else the end of the file could not be cut.
+        // Otherwise the end of the file could not be cut.
         self.take_back(|| false);
         LowPlaces(self)
     }
@@ -435,8 +447,8 @@ impl SpaceKeeper {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// A run of `blocks` blocks that ends at or below `limit`, within what may be reserved, for
-    /// something that lies above it. `None` when there is none.
+    /// Takes a run of `blocks` blocks that ends at or below `limit`, within what may be reserved,
+    /// to move something down that is above `limit`. `None` if there is no such run.
     pub(crate) fn take_below(
         &self,
         blocks: u32,
@@ -453,35 +465,35 @@ impl SpaceKeeper {
         None
     }
 
-    /// How many blocks the file needs, when `committed` blocks are what dirty pages will need: with
-    /// fewer it would be grown again at once.
+    /// Returns how many blocks the file needs when dirty pages will need `committed` blocks: with
+    /// fewer it would grow again at once.
     pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
         let used = self.space.blocks().saturating_sub(self.space.free_blocks());
         let needed = used + committed + self.reserved_blocks() + self.delete_reserve(false);
         needed + self.kept_free(needed)
     }
 
-    /// Blocks that stay free beside the reserve when a file is cut to `blocks`.
+    /// Blocks that stay free besides the reserve when a file is cut to `blocks`.
     fn kept_free(&self, blocks: u64) -> u64 {
         self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes
     }
 
-    /// Forgets the blocks at the end that are free, down to `limit` blocks and only as far as
-    /// neither reservations nor `committed` blocks need them; the file is as long as before.
-    /// Returns how many they were.
+    /// Removes free blocks at the end from the allocator, down to `limit` blocks, and only as far
+    /// as neither reservations nor `committed` blocks need them. The length of the file does not
+    /// change. Returns the number of removed blocks.
     pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
         let _sizing = self.sizing.lock();
         let blocks = self.space.blocks();
         let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
-        // What would be grown again at once is not cut off.
+        // Do not cut off what would be added again at once.
         let keep = self.kept_free(blocks - wanted);
-        // SeqCst: withhold first, look after: see try_reserve.
+        // SeqCst: withhold first, read afterwards: see `taken`.
         self.withheld.fetch_add(wanted, Ordering::SeqCst);
         let taken = self.taken(committed, false) + keep;
         let free = self.free_for_pages(u64::MAX) + wanted;
         let spare = free.saturating_sub(taken);
         let cut = wanted.min(spare);
-        assert!(blocks - cut >= limit.min(blocks), "what is kept is cut off");
+        assert!(blocks - cut >= limit.min(blocks), "cut below the limit");
         let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
         let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
         assert!(before >= wanted, "blocks are withheld until now");
@@ -489,30 +501,31 @@ impl SpaceKeeper {
         if done { cut } else { 0 }
     }
 
-    /// Cuts the file to the blocks there are. A checkpoint that knows no more of them is durable,
-    /// and none before it will be read again.
+    /// Cuts the file to the blocks of the allocator. The caller has made a checkpoint durable that
+    /// has no more blocks, and no earlier one will be read again.
     pub(crate) fn truncate_file(&self) -> Result<()> {
         let _sizing = self.sizing.lock();
         let bytes = self.space.blocks() * self.block_bytes;
-        assert!(bytes > 0, "the system trees lie somewhere");
+        assert!(bytes > 0, "the system trees need blocks");
         self.file
             .set_len(bytes)
             .map_err(Error::io("cutting the data file"))
     }
 
+    /// Counts allocations of `extents` in the statistics.
     pub(crate) fn count_allocated(&self, extents: &[Extent]) {
         let blocks = extents.iter().map(|extent| u64::from(extent.blocks));
         let count = extents.len() as u64;
         self.statistics.tick(Ticker::ExtentsAllocated, count);
         self.statistics.tick(Ticker::BlocksAllocated, blocks.sum());
         let now = self.space.bounded_searches();
-        // Relaxed: each step of the count is seen by one of those who raise this.
+        // Relaxed: of the threads that raise this, exactly one counts each step.
         let before = self.bounded.fetch_max(now, Ordering::Relaxed);
         let more = now.saturating_sub(before);
         self.statistics.tick(Ticker::SearchesBounded, more);
     }
 
-    /// Gives extents back that nobody has written to.
+    /// Returns extents to the allocator that nobody has written to.
     pub(crate) fn free_unused(&self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
             self.space.free(extent);
@@ -522,11 +535,12 @@ impl SpaceKeeper {
         }
     }
 
+    /// Counts discarded blocks in the statistics.
     pub(crate) fn count_discarded(&self, blocks: u64) {
         self.statistics.tick(Ticker::BlocksDiscarded, blocks);
     }
 
-    /// Gives extents back that nothing durable refers to any more.
+    /// Returns extents to the allocator that nothing durable refers to.
     pub(crate) fn free_all(&self, extents: impl IntoIterator<Item = Extent>) {
         let mut blocks = 0;
         for extent in extents {
@@ -544,7 +558,7 @@ impl SpaceKeeper {
     }
 }
 
-/// Bytes by which a file of `blocks` blocks may grow before block numbers run out.
+/// Bytes by which a file of `blocks` blocks can grow before block numbers run out.
 fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
     BLOCKS_MAX.saturating_sub(blocks) * block_bytes
 }
@@ -577,14 +591,14 @@ mod tests {
         SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
     }
 
-    /// A commit ends while somebody asks what dirty pages need: its blocks go from its reservation
-    /// to its pages.
+    /// A commit ends while another thread asks what dirty pages need: its blocks move from its
+    /// reservation to its pages.
     #[test]
     fn a_commit_that_ends_meanwhile_is_counted() {
         const BLOCKS: u64 = 16384;
         let keeper = keeper_of(BLOCKS);
         let ends = |other: &mut Option<BlockReservation<'_>>| {
-            // Seen just before its pages were dirty.
+            // As seen just before its pages became dirty.
             drop(other.take());
             0
         };
@@ -596,14 +610,14 @@ mod tests {
         assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
     }
 
-    /// The same of ids, which go from reservations to chunks.
+    /// The same for ids, which move from reservations to chunks.
     #[test]
     fn an_id_is_reserved_until_it_is_taken() {
         let keeper = keeper_of(16);
         let free = Cell::new(10);
         let other = keeper.try_reserve_ids(6, || free.get()).unwrap();
         assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
-        // One by one, while the batch is applied.
+        // One after the other, while the batch is applied.
         for left in (6..10).rev() {
             free.set(left);
             other.taken();
@@ -612,7 +626,7 @@ mod tests {
         }
         drop(other);
         let ends = |other: IdReservation<'_>| {
-            // Seen just before they were taken.
+            // As seen just before they were taken.
             drop(other);
             6
         };
@@ -644,7 +658,7 @@ mod tests {
         let all: Vec<Extent> = (0..16384 / UNIT)
             .map(|_| keeper.allocate(&[UNIT]).unwrap()[0])
             .collect();
-        // Half of each page comes back: half of the file is free, and no page fits.
+        // Half of each page is freed: half of the file is free, and no page fits.
         for extent in &all {
             keeper.free_all([Extent {
                 block: extent.block,

@@ -1,4 +1,4 @@
-//! Blocks of the data file: reserved, taken, given back, discarded.
+//! Blocks of the data file: reserving, allocating, freeing and discarding them.
 
 pub(crate) mod discarding;
 pub(crate) mod discards;

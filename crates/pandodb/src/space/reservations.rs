@@ -1,20 +1,21 @@
-//! What running operations were reserved: blocks for the pages that they make dirty, and page ids
-//! for the chunks that they name. Given back when the pages are dirty and count themselves, or the
-//! ids are taken (decision 015).
+//! Reservations of running operations: blocks for the pages that they dirty, and page ids for the
+//! chunks that they name. They end when the pages are dirty and count themselves, or when the ids
+//! are taken (decision 015).
 
 use std::cell::Cell;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// The sums of what is reserved.
+/// The totals of all reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
+    /// Reserved blocks.
     blocks: AtomicU64,
-    /// Page ids for chunks, beside those of reserved blocks.
+    /// Reserved page ids for chunks, besides those of reserved blocks.
     ids: AtomicU64,
 }
 
-/// Blocks reserved to a commit; given back on drop, when its pages are dirty and count themselves.
+/// Blocks reserved for a commit. Drop it once its pages are dirty and count themselves.
 #[derive(Debug)]
 pub(crate) struct BlockReservation<'a> {
     reservations: &'a Reservations,
@@ -31,20 +32,21 @@ impl Drop for BlockReservation<'_> {
     }
 }
 
-/// Page ids reserved to the chunks of a commit; those that were not taken are given back on drop.
+/// Page ids reserved for the chunks of a commit. Dropping it releases the ids that were not taken.
 #[derive(Debug)]
 pub(crate) struct IdReservation<'a> {
     reservations: &'a Reservations,
+    /// Ids that have not been taken.
     ids: Cell<u64>,
 }
 
 impl IdReservation<'_> {
-    /// A chunk has taken one of the ids, which is not among those that are available any more.
+    /// Notes that a chunk has taken one of the ids, which is therefore no longer available.
     pub(crate) fn taken(&self) {
         self.give_back(1);
     }
 
-    /// Ids that nobody has taken.
+    /// Number of ids that have not been taken.
     pub(crate) fn left(&self) -> u64 {
         self.ids.get()
     }
@@ -53,7 +55,7 @@ impl IdReservation<'_> {
         let left = self.ids.get().checked_sub(ids);
         self.ids
             .set(left.expect("an id is taken that was reserved"));
-        // SeqCst: what was taken before is seen by who looks at the reservations first.
+        // SeqCst: a thread that reads the reservations first sees what was taken before.
         let before = self.reservations.ids.fetch_sub(ids, Ordering::SeqCst);
         assert!(before >= ids, "a reservation was given back twice");
     }
@@ -68,18 +70,20 @@ impl Drop for IdReservation<'_> {
 }
 
 impl Reservations {
-    /// Blocks that are reserved.
+    /// Number of reserved blocks.
     pub(crate) fn blocks(&self) -> u64 {
-        // SeqCst: who cuts the file off withholds first, and looks at what is reserved after.
+        // SeqCst: a thread that cuts the file withholds first, and reads what is reserved
+        // afterwards.
         self.blocks.load(Ordering::SeqCst)
     }
 
-    /// Page ids for chunks that are reserved.
+    /// Number of page ids that are reserved for chunks.
     pub(crate) fn ids(&self) -> u64 {
         self.ids.load(Ordering::SeqCst)
     }
 
-    /// Reserve first, look after: two callers may both be refused, never both be let through.
+    /// Reserves `blocks`; the caller checks afterwards whether they exist. Of two concurrent
+    /// callers, both may be refused, but never both succeed wrongly.
     pub(crate) fn reserve(&self, blocks: u64) -> BlockReservation<'_> {
         let before = self.blocks.fetch_add(blocks, Ordering::SeqCst);
         assert!(
@@ -92,10 +96,10 @@ impl Reservations {
         }
     }
 
-    /// As [`Reservations::reservation`], of ids.
+    /// As [`Reservations::reserve`], for ids.
     pub(crate) fn reserve_ids(&self, ids: u64) -> IdReservation<'_> {
         if ids > 0 {
-            // SeqCst: reservation first, look after.
+            // SeqCst: reserve first, check afterwards.
             self.ids.fetch_add(ids, Ordering::SeqCst);
         }
         IdReservation {

@@ -1,31 +1,32 @@
-//! How many apply sections have begun and ended: see `section`.
+//! Counts of the apply sections that have begun and ended: see `section`.
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// How many apply sections have begun and ended. On lines of their own: reads look at what lies
-/// beside.
+/// Counts of the apply sections that have begun and ended; used in debug builds only. On cache
+/// lines of its own, because reads access the fields next to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ApplySections {
+    /// Number of the newest apply section.
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
 impl ApplySections {
-    /// An apply section begins; its number, and whether nobody else was inside.
+    /// Begins an apply section. Returns its number, and whether no other section was running.
     pub(crate) fn begin(&self) -> (u64, bool) {
-        // SeqCst: of two that are inside at the same time one sees the other.
+        // SeqCst: of two sections that overlap, at least one sees the other.
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let ended = self.ended.load(Ordering::SeqCst);
         (number, number == ended + 1)
     }
 
-    /// True if no apply section has begun since the one of `number`.
+    /// True if no apply section has begun after the one with `number`.
     pub(crate) fn is_last(&self, number: u64) -> bool {
         number == self.begun.load(Ordering::SeqCst)
     }
 
-    /// An apply section has ended.
+    /// Ends an apply section.
     pub(crate) fn end(&self) {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! What checkpoints go on from, who asks for one, and who waits for it.
+//! State between checkpoints: the files that they change, requests for them, and waiters
+//! (decision 041).
 
 use std::task::Waker;
 
@@ -11,25 +12,29 @@ use pando_sync::{Mutex, MutexGuard, Rank, SequenceWaiters, WaitList, time};
 use crate::files::mapping::MappingFiles;
 use crate::state::checkpoint_progress::CheckpointTurns;
 
-/// What checkpoints go on from, and who waits for them.
+/// State between checkpoints, requests for checkpoints, and waiters.
 #[derive(Debug)]
 pub(crate) struct CheckpointState {
+    /// Locked during a checkpoint.
     files: Mutex<Files>,
+    /// Set by a request; taken by the checkpoint thread.
     wanted: AtomicBool,
+    /// Where the checkpoint thread waits for a request.
     work: WaitList,
-    /// Checkpoints asked for and finished, for those that wait for one.
+    /// Number of checkpoints that were asked for with [`CheckpointState::ask`].
     asked: AtomicU64,
+    /// The highest of these numbers whose checkpoint is durable.
     finished: AtomicU64,
     finished_waiters: SequenceWaiters,
-    /// Wall clock of the last one, in milliseconds.
+    /// Wall-clock time of the last checkpoint, in milliseconds since 1970.
     last_unix_ms: AtomicU64,
-    /// Log position where the last one was.
+    /// LSN of the last checkpoint.
     last_lsn: AtomicU64,
-    /// Those of the one that runs.
+    /// Begins and ends of checkpoints.
     pub(crate) turns: CheckpointTurns,
 }
 
-/// What a checkpoint changes: guarded by one lock.
+/// The files that a checkpoint changes. Guarded by `CheckpointState::files`.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) superblock_file: AnyFile,
@@ -53,17 +58,17 @@ impl CheckpointState {
         }
     }
 
-    /// Wall clock of the last checkpoint, in milliseconds since 1970.
+    /// Wall-clock time of the last checkpoint, in milliseconds since 1970.
     pub(crate) fn last_unix_ms(&self) -> u64 {
         self.last_unix_ms.load(Ordering::Relaxed)
     }
 
-    /// A batch of the log that is not applied yet lies behind the last checkpoint: recovery begins
-    /// there.
+    /// Asserts that a batch that is not applied yet is after the last checkpoint: recovery starts
+    /// from that checkpoint.
     pub(crate) fn assert_behind(&self, lsn: Lsn) {
-        // Relaxed: it only grows, and not beyond a batch that is not applied.
+        // Relaxed: the LSN only grows, and never past a batch that is not applied.
         let last = self.last_lsn.load(Ordering::Relaxed);
-        assert!(lsn.0 > last, "{lsn} lies in the checkpoint at {last}");
+        assert!(lsn.0 > last, "{lsn} is within the checkpoint at {last}");
     }
 
     /// Asks for a checkpoint soon.
@@ -72,7 +77,7 @@ impl CheckpointState {
         self.work.notify_all();
     }
 
-    /// Asks for a checkpoint that begins after the call; its number, for
+    /// Asks for a checkpoint that begins after the call. Returns its number, for
     /// [`CheckpointState::has_finished`].
     pub(crate) fn ask(&self) -> u64 {
         let mine = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
@@ -80,30 +85,30 @@ impl CheckpointState {
         mine
     }
 
-    /// Somebody has asked for a checkpoint that has not begun.
+    /// True if a checkpoint has been asked for and has not begun.
     pub(crate) fn is_wanted(&self) -> bool {
         // Relaxed: asking twice does no harm.
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// As [`CheckpointState::is_wanted`]; from here on they have to ask again.
+    /// As [`CheckpointState::is_wanted`], and withdraws the request.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 
-    /// Registers the thread that makes checkpoints for the next request.
+    /// Registers the checkpoint thread for the next request.
     pub(crate) fn register_for_work(&self, waker: &Waker) {
         self.work.register(waker);
     }
 
-    /// Log position where the last one was.
+    /// LSN of the last checkpoint.
     pub(crate) fn last_lsn(&self) -> u64 {
-        // Relaxed: what asks for a checkpoint need not be exact.
+        // Relaxed: whether a checkpoint is due need not be exact.
         self.last_lsn.load(Ordering::Relaxed)
     }
 
-    /// The number of the last one that was asked for: the checkpoint that begins now serves it. The
-    /// caller holds the files.
+    /// Returns the highest number that was asked for, which the checkpoint that begins now serves.
+    /// The caller holds the files.
     pub(crate) fn served(&self) -> u64 {
         let served = self.asked.load(Ordering::Acquire);
         let finished = self.finished.load(Ordering::Acquire);
@@ -111,41 +116,41 @@ impl CheckpointState {
         served
     }
 
-    /// A checkpoint at `lsn` is durable. Who waits for it learns of it by
-    /// [`CheckpointState::finish`].
+    /// Notes that a checkpoint at `lsn` is durable. [`CheckpointState::finish`] tells its waiters.
     pub(crate) fn note(&self, lsn: Lsn) {
         self.last_lsn.store(lsn.0, Ordering::Relaxed);
         self.last_unix_ms.store(time::unix_ms(), Ordering::Relaxed);
     }
 
-    /// What was asked for up to `served` is durable.
+    /// Notes that every request up to number `served` is served, and wakes their waiters.
     pub(crate) fn finish(&self, served: u64) {
         self.finished.fetch_max(served, Ordering::AcqRel);
         self.finished_waiters.notify(served);
     }
 
-    /// Wakes all that wait for one, since none will come.
+    /// Wakes all waiters, because no checkpoint will follow.
     pub(crate) fn fail(&self) {
         self.finished_waiters.notify(u64::MAX);
     }
 
-    /// The files that a checkpoint changes, while none runs. Waits for the one that runs.
+    /// Locks the files that a checkpoint changes. Blocks while one runs.
     pub(crate) fn lock_files(&self) -> MutexGuard<'_, Files> {
         self.files.lock()
     }
 
-    /// True once the checkpoint of [`CheckpointState::ask`] is durable.
+    /// True once the checkpoint with this number of [`CheckpointState::ask`] is durable.
     pub(crate) fn has_finished(&self, asked: u64) -> bool {
-        // Acquire: pairs with the Release in finish: what it freed is seen.
+        // Acquire: pairs with the Release in finish, so the caller sees what the checkpoint freed.
         self.finished.load(Ordering::Acquire) >= asked
     }
 
-    /// Has `waker` woken when [`CheckpointState::has_finished`] comes true; look after this.
+    /// Has `waker` woken when [`CheckpointState::has_finished`] becomes true; check it after this
+    /// call.
     pub(crate) fn register(&self, asked: u64, waker: &Waker) {
         self.finished_waiters.register(asked, waker);
     }
 
-    /// Wakes all that wait, since nothing will come any more.
+    /// Wakes the checkpoint thread and all waiters, because no checkpoint will follow.
     pub(crate) fn stop(&self) {
         self.work.notify_all();
         self.fail();

@@ -1,41 +1,43 @@
-//! Whether a checkpoint runs, and how far it is: for those who look from outside, without a lock.
+//! Whether a checkpoint is running, and how far it is: readable without a lock.
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// How far the running checkpoint is, if one runs.
+/// Progress of the running checkpoint, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointProgress {
-    /// Grows by one when a checkpoint begins and when it has ended, the merge of the mapping behind
-    /// it included: odd while one runs. Who finds the same even number before and after a call
-    /// knows that no checkpoint ran during it.
+    /// Incremented when a checkpoint begins, and when it has ended, which includes the merge of the
+    /// mapping after it: odd while one is running. If the same even number is read before and after
+    /// a call, no checkpoint ran during the call.
     pub turn: u64,
-    /// Pages that the running or else the last checkpoint found to write.
+    /// Pages that the running checkpoint, or else the last one, had to write.
     pub pages: u64,
-    /// Pages that the running one has still to write; 0 when none runs.
+    /// Pages that the running checkpoint has not written yet; 0 if none is running.
     pub pages_left: u64,
 }
 
 impl CheckpointProgress {
-    /// True if a checkpoint ran at the moment of the look.
+    /// True if a checkpoint was running when this was read.
     pub fn is_running(&self) -> bool {
         self.turn % 2 == 1
     }
 }
 
-/// Beginnings and ends of checkpoints. Written by the one who runs one.
+/// Counts begins and ends of checkpoints. Written only by the thread that runs one.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointTurns {
+    /// As [`CheckpointProgress::turn`].
     turn: AtomicU64,
+    /// As [`CheckpointProgress::pages`].
     pages: AtomicU64,
 }
 
-/// A checkpoint runs while it lives.
+/// Exists while a checkpoint is running.
 pub(crate) struct Turn<'a>(&'a CheckpointTurns);
 
 impl CheckpointTurns {
-    /// A checkpoint begins. One at a time: the caller holds its files.
+    /// Begins a checkpoint. The caller holds the files, so only one runs at a time.
     pub(crate) fn begin(&self) -> Turn<'_> {
-        // Release, as at the end: who reads the new number sees what was done before it.
+        // Release, as at the end: a thread that reads the new number sees what was done before it.
         let before = self.turn.fetch_add(1, Ordering::Release);
         assert_eq!(before % 2, 0, "two checkpoints at a time");
         Turn(self)
@@ -43,12 +45,13 @@ impl CheckpointTurns {
 }
 
 impl CheckpointTurns {
-    /// As now, when `left` says how many pages are still dirty. Takes no lock.
+    /// Returns the progress; `left` returns the number of pages that are still dirty. Takes no
+    /// lock.
     pub(crate) fn progress(&self, left: impl FnOnce() -> u64) -> CheckpointProgress {
-        // Acquire: pairs with the Release of beginning and end.
+        // Acquire: pairs with the Release at begin and end.
         let turn = self.turn.load(Ordering::Acquire);
         let left = left();
-        // Relaxed: a figure.
+        // Relaxed: for information only.
         let pages = self.pages.load(Ordering::Relaxed);
         CheckpointProgress {
             turn,
@@ -63,9 +66,9 @@ impl CheckpointTurns {
 }
 
 impl Turn<'_> {
-    /// The checkpoint has found so many pages to write.
+    /// Sets the number of pages that the checkpoint has to write.
     pub(crate) fn set_pages(&self, pages: u64) {
-        // Relaxed: a figure.
+        // Relaxed: for information only.
         self.0.pages.store(pages, Ordering::Relaxed);
     }
 }

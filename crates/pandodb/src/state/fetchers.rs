@@ -1,31 +1,34 @@
-//! The fetchers of an engine that are lent to blocking calls: see `lending`.
+//! Fetchers that an engine lends to blocking calls: see `lending`.
 
 use pando_sync::{Condvar, Mutex, core_count};
 
 use crate::error::Result;
 use crate::pages::fetcher::Fetcher;
 
-/// Fewest fetchers that may be lent at the same time.
+/// Lower bound of the number of fetchers that may be lent at the same time.
 const FETCHERS_MIN: usize = 4;
-/// Most fetchers.
+/// Upper bound of that number.
 const FETCHERS_MAX: usize = 16;
 
-/// The fetchers of one engine that are lent.
+/// The fetchers that one engine lends.
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers {
+    /// Idle fetchers, and the number of all.
     magazine: Mutex<Magazine>,
+    /// Signalled when a fetcher has been returned, or could not be made.
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Magazine {
     idle: Vec<Fetcher>,
-    /// Made, and not dropped since.
+    /// Number of fetchers that exist, lent or idle.
     made: usize,
 }
 
 impl Fetchers {
-    /// Those that are lent now, and the reads that idle ones have in flight: both zero at rest.
+    /// Returns the number of lent fetchers, and the number of reads that idle ones have in flight.
+    /// Both are 0 at rest.
     pub(crate) fn occupancy(&self) -> (usize, usize) {
         let magazine = self.magazine.lock();
         let reads = magazine.idle.iter().map(Fetcher::in_flight).sum();
@@ -36,11 +39,11 @@ impl Fetchers {
         (magazine.made - magazine.idle.len(), reads)
     }
 
-    /// An idle one, or a new one that `make` makes when there are fewer than there may be. Blocks
-    /// while all are lent.
+    /// Returns an idle fetcher, or one from `make` if fewer exist than allowed. Blocks while all
+    /// are lent.
     ///
     /// # Errors
-    /// That of `make`.
+    /// The error of `make`.
     pub(crate) fn take(&self, make: impl FnOnce() -> Result<Fetcher>) -> Result<Fetcher> {
         let most = core_count().clamp(FETCHERS_MIN, FETCHERS_MAX);
         let mut magazine = self.magazine.lock();
@@ -54,7 +57,7 @@ impl Fetchers {
                 drop(magazine);
                 return make().inspect_err(|_| {
                     self.magazine.lock().made -= 1;
-                    // Who waits may find no fetcher, but it may make one.
+                    // The woken waiter may find no fetcher, but it may make one.
                     self.returned.notify_one();
                 });
             }
@@ -62,7 +65,7 @@ impl Fetchers {
         }
     }
 
-    /// Takes an empty one back.
+    /// Takes back a fetcher, which must have no read in flight.
     pub(crate) fn give_back(&self, fetcher: Fetcher) {
         assert_eq!(fetcher.in_flight(), 0, "a fetcher comes back empty");
         let mut magazine = self.magazine.lock();

@@ -1,4 +1,5 @@
-//! Helpers: engine threads that run operations of futures, and of streams, as blocking ones.
+//! Helpers: engine threads that carry out operations of futures and of streams as blocking calls
+//! (decision 012).
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
@@ -9,14 +10,17 @@ use crate::error::{Error, Result};
 
 type Task<C> = Box<dyn FnOnce(&C) + Send>;
 
-/// Operations that wait for the helper, which runs them on a `C`.
+/// Queue of operations for a helper thread, which runs them with a `C`.
 pub(crate) struct Helper<C> {
+    /// Tasks that have not begun.
     queue: Mutex<Queue<C>>,
+    /// Where the helper thread waits for work.
     wanted: WaitList,
 }
 
 struct Queue<C> {
     tasks: VecDeque<Task<C>>,
+    /// The thread is running a task that it has taken from `tasks`.
     running: bool,
     closed: bool,
 }
@@ -43,20 +47,20 @@ impl<C> std::fmt::Debug for Helper<C> {
 }
 
 impl<C> Helper<C> {
-    /// Operations that it has not ended: zero at rest.
+    /// Number of operations that have not ended: 0 at rest.
     pub(crate) fn pending(&self) -> usize {
         let queue = self.queue.lock();
         queue.tasks.len() + usize::from(queue.running)
     }
 
-    /// No operation is begun any more; those that wait end with [`Error::Closed`].
+    /// Closes the queue: no further operation begins, and queued ones end with [`Error::Closed`].
     pub(crate) fn close(&self) {
         let left = {
             let mut queue = self.queue.lock();
             queue.closed = true;
             std::mem::take(&mut queue.tasks)
         };
-        // Their promises are broken here, outside the lock.
+        // Dropping the tasks drops their promises, so do it outside the lock.
         drop(left);
         self.wanted.notify_all();
     }
@@ -76,21 +80,23 @@ impl<C> Helper<C> {
     }
 }
 
-/// What a future gets from the helper.
+/// The place where a future finds the result of its operation.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
+    /// Set once; taken by the future.
     result: Mutex<Option<Result<T>>>,
+    /// Where the future waits.
     ended: WaitList,
 }
 
 impl<T> Answer<T> {
-    /// The result, once.
+    /// Returns the result, once; until then `waker` is woken when there is one.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
         if let Some(result) = self.result.lock().take() {
             return Poll::Ready(result);
         }
         self.ended.register(waker);
-        // Once more, for what came before the registration.
+        // Once more, for a result that arrived before the registration.
         match self.result.lock().take() {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,
@@ -98,7 +104,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// The duty to answer: whoever drops it without says that the store is closed.
+/// The duty to store a result: dropping it without one stores [`Error::Closed`].
 struct Promise<T>(Arc<Answer<T>>);
 
 impl<T> Promise<T> {
@@ -113,7 +119,7 @@ impl<T> Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        // The other owner may have taken the answer already, or gone.
+        // The future may have taken the result already, or may be gone.
         if Arc::strong_count(&self.0) > 1 && self.0.result.lock().is_none() {
             self.keep(Err(Error::Closed));
         }
@@ -121,7 +127,7 @@ impl<T> Drop for Promise<T> {
 }
 
 impl<C> Helper<C> {
-    /// Has the helper run `operation`; it does so also if nobody waits for the answer.
+    /// Has the helper run `operation`; it runs even if nobody waits for the result.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&C) -> Result<T> + Send + 'static,
@@ -138,7 +144,7 @@ impl<C> Helper<C> {
         answer
     }
 
-    /// Body of the helper's thread.
+    /// Loop of the helper's thread.
     pub(crate) fn run(&self, context: &C) {
         loop {
             let task = {

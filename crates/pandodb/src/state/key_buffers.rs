@@ -1,20 +1,21 @@
-//! Buffers for the keys of pending operations, kept by core.
+//! Buffers for keys of pending operations, kept per core.
 
 use pando_sync::{CoreLocal, Mutex, Rank};
 
-/// Buffers that a core keeps for later keys.
+/// Largest number of buffers that a core keeps.
 pub(crate) const KEPT_MAX: usize = 256;
 
-/// Buffers of keys that no operation needs now, by core.
+/// Buffers that no operation uses now, per core.
 #[derive(Debug)]
 pub(crate) struct KeyBuffers {
+    /// Empty buffers, at most [`KEPT_MAX`] per core.
     spare: CoreLocal<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Default for KeyBuffers {
     fn default() -> Self {
         Self {
-            // With all its room: giving a buffer back allocates nothing.
+            // With full capacity, so that returning a buffer allocates nothing.
             spare: CoreLocal::new("key buffers", |_| {
                 Mutex::new(Rank::Leaf, Vec::with_capacity(KEPT_MAX))
             }),
@@ -23,15 +24,15 @@ impl Default for KeyBuffers {
 }
 
 impl KeyBuffers {
-    /// An empty one.
+    /// Returns an empty buffer.
     pub(crate) fn take(&self) -> Vec<u8> {
         let here = self.spare.here().lock().pop();
-        // A task that ends on another core than it began leaves its buffer there.
+        // A task that ends on another core than it began on leaves its buffer there.
         let other = || self.spare.iter().find_map(|spare| spare.lock().pop());
         here.or_else(other).unwrap_or_default()
     }
 
-    /// Takes one back.
+    /// Takes a buffer back.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         buffer.clear();
         let mut spare = self.spare.here().lock();

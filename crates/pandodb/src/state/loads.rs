@@ -1,29 +1,30 @@
-//! The hidden trees of loads: those of this life, and those whose load was given up.
+//! Hidden trees of loads: those that this opening of the store created, and those of abandoned
+//! loads.
 
 use pando_format::catalogue::{GarbageRow, filled_garbage_key};
 use pando_format::{Lsn, TreeId};
 use pando_sync::Mutex;
 use pando_tree::Tree;
 
-/// A tree that was filled beside the log.
+/// A tree that was filled without the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
     pub(crate) tree: Tree,
-    /// Entries that it has.
+    /// Number of its entries.
     pub(crate) entries: u64,
 }
 
-/// The hidden trees of this life.
+/// The hidden trees that this opening of the store created ("this life").
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Trees from here on are of this life.
+    /// The first tree id of this life.
     first: u64,
-    /// Those whose load has ended without a table: to be taken apart.
+    /// Trees of loads that have ended without a table; they must be freed.
     given_up: Mutex<Vec<Tree>>,
 }
 
 impl Loads {
-    /// Of a life whose trees begin at `first`.
+    /// Returns the state for a life whose tree ids begin at `first`.
     pub(crate) fn new(first: u64) -> Self {
         Self {
             first,
@@ -31,7 +32,7 @@ impl Loads {
         }
     }
 
-    /// True for the row of a hidden tree of this life.
+    /// True if `row` is that of a hidden tree of this life, which must not be freed by its row.
     pub(crate) fn owns(&self, lsn: Lsn, row: &GarbageRow) -> bool {
         match row {
             GarbageRow::DroppedTree(row) => lsn == Lsn(0) && self.is_of_this_life(row.tree),
@@ -39,26 +40,26 @@ impl Loads {
         }
     }
 
-    /// A tree that was given up, with the key of its row.
+    /// Returns a tree of an abandoned load, with the key of its row, if there is one.
     pub(crate) fn given_up(&self) -> Option<(Vec<u8>, Tree)> {
         let given_up = self.given_up.lock();
         let tree = given_up.last()?;
         Some((filled_garbage_key(tree.id).to_vec(), *tree))
     }
 
-    /// Nothing of `tree` is left.
+    /// Forgets `tree`, of which nothing is left.
     pub(crate) fn forget(&self, tree: TreeId) {
         self.given_up.lock().retain(|known| known.id != tree);
     }
 
-    /// The load of `tree` has ended without a table.
+    /// Notes that the load of `tree` has ended without a table.
     pub(crate) fn give_up(&self, tree: Tree) {
         let mut given_up = self.given_up.lock();
         assert!(!given_up.contains(&tree), "a load is given up once");
         given_up.push(tree);
     }
 
-    /// True for trees of this life.
+    /// True if this life created `tree`.
     pub(crate) fn is_of_this_life(&self, tree: TreeId) -> bool {
         u64::from(tree.0) >= self.first
     }

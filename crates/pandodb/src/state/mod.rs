@@ -1,5 +1,5 @@
-//! States of parts of the engine, each behind what it does. None knows the engine: what drives them
-//! stands in the folders above.
+//! States of parts of the engine, each with the operations on it. None of them knows the engine;
+//! the code that drives them is in the other folders.
 
 pub(crate) mod apply_sections;
 pub(crate) mod checkpoint;

@@ -1,23 +1,25 @@
-//! What may be shown of what was read: whole batches, and in a durable store nothing that a power
-//! cut could still take back (decision 060).
+//! Which reads may be shown: only whole batches, and in a durable store nothing that a power cut
+//! could still take back (decision 060).
 //!
-//! Each core has a copy of two bounds, on a line of its own:
+//! Each core has a copy of two bounds, on a cache line of its own:
 //!
-//! - *applied*: all batches up to here are in the trees, so a leaf whose mark is not above it shows
-//!   no batch in part;
-//! - *settled*: no commit up to here is waiting for the log, so a leaf that was not changed since
-//!   shows nothing that could be lost after somebody has seen it.
+//! - *applied*: all batches up to this LSN are in the trees, so a leaf whose mark is not above it
+//!   shows no batch in part;
+//! - *settled*: no commit up to this LSN waits for the log, so a leaf that has not changed since
+//!   shows nothing that can be lost after somebody has seen it.
 //!
-//! A read compares and writes nothing. One that is above a bound looks at the original and renews
-//! the copy of its core. What is still above the second owes a **debt**: the LSN that must be
-//! durable before it may be shown. That is never more than the newest commit that waits for the
-//! log itself (commits that ask for less, and background work, which raises marks, are not waited
-//! for), and for a point read never more than the newest commit on the stripe of its key. So a wait
-//! always has a sync under way, or begins one that somebody else waits for.
+//! A read compares its marks with the copies and writes nothing. If a mark is above a bound, the
+//! read checks the original and renews the copy of its core. A read that is still above the second
+//! bound has a **debt**: the LSN that must be durable before its result may be shown. A debt is
+//! never above the newest commit that itself waits for the log; reads do not wait for commits that
+//! ask for less, or for background work, which also raises marks. The debt of a point read is never
+//! above the newest commit on the stripe of its key either. So a wait always finds a sync under
+//! way, or begins one that somebody else waits for.
 //!
-//! Why the stripe may be asked: a commit holds it alone from before it changes the leaf until it is
-//! stamped. Who has seen the change sees the stripe held, or its stamp. Batches that change tables
-//! hold no stripes; they are marked, and stamped before they count as applied.
+//! Why the stripe bounds the debt: a commit holds the stripe exclusively from before it changes the
+//! leaf until it has stamped the stripe. A read that has seen the change therefore sees the stripe
+//! held, or sees its stamp. Batches that change tables hold no stripes; they mark the leaf, and are
+//! stamped before they count as applied.
 
 use pando_format::Lsn;
 use pando_sync::CoreLocal;
@@ -25,44 +27,47 @@ use pando_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::options::Durability;
 
-/// The copies of one core.
+/// One core's copies of the bounds.
 #[derive(Debug)]
 struct Bounds {
+    /// Never above the log's applied LSN.
     applied: AtomicU64,
-    /// All ones where reads wait for no commit.
+    /// The greatest number if reads wait for no commit.
     settled: AtomicU64,
 }
 
-/// See the module.
+/// The bounds of all cores, and what they depend on; see the module.
 #[derive(Debug)]
 pub(crate) struct ReadBounds {
     copies: CoreLocal<Bounds>,
-    /// Durability of commits that ask for none, as a number.
+    /// Durability of commits that do not ask for one, as a number.
     durability: AtomicU8,
-    /// Reads show what is durable only, where commits wait for the log.
+    /// Whether reads of a durable store show durable data only.
     durable_reads: bool,
 }
 
-/// The LSN that must be durable before something that was read may be shown.
+/// The LSN that must be durable before the result of a read may be shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "what was read may not be shown before it is paid"]
 pub(crate) struct Debt(pub(crate) Option<Lsn>);
 
 impl Debt {
+    /// The result may be shown at once.
     pub(crate) const NONE: Self = Self(None);
 
-    /// None: it may be shown at once.
+    /// The LSN to wait for; None: the result may be shown at once.
     pub(crate) fn lsn(self) -> Option<Lsn> {
         self.0
     }
 
-    /// Adds the debt of something else that is shown together with it.
+    /// Adds the debt of another result that is shown together with this one.
     pub(crate) fn add(&mut self, other: Self) {
         *self = (*self).max(other);
     }
 }
 
 impl ReadBounds {
+    /// Returns the bounds of a store in which all batches up to `applied` are applied.
     pub(crate) fn new(durability: Durability, durable_reads: bool, applied: Lsn) -> Self {
         let bounds = Self {
             copies: CoreLocal::new("read bounds", |_| Bounds {
@@ -76,8 +81,9 @@ impl ReadBounds {
         bounds
     }
 
+    /// The durability of commits that do not ask for one.
     pub(crate) fn durability(&self) -> Durability {
-        // Relaxed: a commit beside the change may count as either.
+        // Relaxed: a commit concurrent with the change may see either.
         match self.durability.load(Ordering::Relaxed) {
             0 => Durability::Durable,
             1 => Durability::Periodic,
@@ -85,6 +91,7 @@ impl ReadBounds {
         }
     }
 
+    /// Sets the durability of commits that do not ask for one.
     pub(crate) fn set_durability(&self, durability: Durability) {
         let (number, waits) = match durability {
             Durability::Durable => (0, self.durable_reads),
@@ -93,26 +100,26 @@ impl ReadBounds {
         };
         self.durability.store(number, Ordering::Relaxed);
         for copy in self.copies.iter() {
-            // Relaxed: a bound that is too small only leads to a look at the original.
+            // Relaxed: a bound that is too low only makes a read check the original.
             let settled = if waits { 0 } else { u64::MAX };
             copy.settled.store(settled, Ordering::Relaxed);
         }
     }
 
-    /// Reads wait for commits that wait for the log.
+    /// True if reads wait until the commits that they have seen are durable.
     pub(crate) fn waits_for_commits(&self) -> bool {
         self.durability() == Durability::Durable && self.durable_reads
     }
 
-    /// What this core knows to be applied: all batches up to here. Reads that begin afterwards find
-    /// all of them.
+    /// The LSN up to which this core knows all batches to be applied. Reads that begin after this
+    /// call find all of them.
     #[inline]
     pub(crate) fn applied(&self) -> Lsn {
-        // Acquire: pairs with the Release in raise_applied, after the look at the original.
+        // Acquire: pairs with the Release in raise_applied, which follows the read of the original.
         Lsn(self.copies.here().applied.load(Ordering::Acquire))
     }
 
-    /// All batches up to `applied` are, as a look at the original has shown.
+    /// Notes that all batches up to `applied` are applied, as the original has just shown.
     #[inline]
     pub(crate) fn raise_applied(&self, applied: Lsn) {
         // Release: pairs with the Acquire in applied.
@@ -123,11 +130,11 @@ impl ReadBounds {
     /// True if this core knows that no commit up to `lsn` waits for the log.
     #[inline]
     pub(crate) fn is_settled(&self, lsn: Lsn) -> bool {
-        // Relaxed: nothing is read after it.
+        // Relaxed: no later read depends on it.
         lsn.0 <= self.copies.here().settled.load(Ordering::Relaxed)
     }
 
-    /// No commit up to `settled` waits for the log, as a look at it has shown.
+    /// Notes that no commit up to `settled` waits for the log, as the log has just shown.
     pub(crate) fn raise_settled(&self, settled: Lsn) {
         let copy = &self.copies.here().settled;
         copy.fetch_max(settled.0, Ordering::Relaxed);

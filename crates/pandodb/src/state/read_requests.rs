@@ -1,32 +1,36 @@
-//! The queue of read requests, and how it is asked and closed.
+//! The queue of read requests: how requests are pushed, and how the queue is closed.
 //!
-//! Whoever pushes a read request looks afterwards whether the queue is closed; whoever ends the
-//! queue says so first and empties it afterwards. Both have a SeqCst fence in between, so that no
-//! read request stays behind unseen by both.
+//! An operation that waits checks after its push whether the queue is closed; the thread that ends
+//! the queue first marks it as closed and then empties it. Both have a SeqCst fence in between, so
+//! at least one of them sees every read request. (Requests that nobody waits for are checked before
+//! the push only.)
 
 use pando_format::PageId;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{SignalQueue, WaitList, audit};
 
-/// Read requests that may wait for the read thread.
+/// Largest number of read requests that wait for the read thread.
 const REQUESTS_MAX: usize = 1 << 14;
 
-/// Scans that have turns of their own.
+/// Number of slots for scans.
 const SCANS: usize = 1024;
 
-/// Read requests, and what the read thread is doing.
+/// Read requests, and the state of the read thread.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// Page ids.
+    /// Page ids, and the slots and turns of scans; see [`ScanTicket`].
     pub(crate) requests: SignalQueue,
-    /// Those who found the queue full.
+    /// Waiters that found the queue full.
     pub(crate) crowded: WaitList,
+    /// No further read request is served.
     closed: AtomicBool,
-    /// Where the next scan has its turns.
+    /// Number of scans so far; determines the slot of the next one.
     next_scan: AtomicU64,
-    /// For each place, how often a scan has ended there: read requests of other turns are dropped.
+    /// For each slot, how often a scan has ended there: read requests with another turn are
+    /// dropped.
     turns: Box<[AtomicU64]>,
-    /// Reads in flight, and the read request that waits for a frame. Written by the read thread.
+    /// Reads in flight, plus the read request that waits for a frame. Written only by the read
+    /// thread.
     pub(crate) busy: AtomicUsize,
 }
 
@@ -44,18 +48,19 @@ impl Reads {
         }
     }
 
-    /// Read requests and reads that have not ended: zero at rest.
+    /// Number of read requests and reads that have not ended: 0 at rest.
     pub(crate) fn pending(&self) -> usize {
-        // Relaxed: exact once everything is at rest.
+        // Relaxed: the number is exact once everything is at rest.
         self.requests.len() + self.busy.load(Ordering::Relaxed)
     }
 
+    /// True once no further read request is served.
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release in close.
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The page of a read request; None if its scan has ended.
+    /// Returns the page of a read request; None if its scan has ended.
     pub(crate) fn page_of(&self, request: u64) -> Option<PageId> {
         let (page, place, turn) = (request as u32, (request >> 32) as u16, request >> 48);
         let is_over = place > 0
@@ -63,20 +68,21 @@ impl Reads {
         (!is_over).then_some(PageId(page))
     }
 
-    /// Asks for `page` if there is room; nobody waits for it. False if it was not taken.
+    /// Asks for `page`, for a caller that does not wait for it. Returns false if the queue is full
+    /// or closed.
     pub(crate) fn request(&self, page: PageId) -> bool {
         !self.is_closed() && self.requests.push(u64::from(page.0))
     }
 
-    /// As [`Reads::read request`], unless the scan has ended before the read begins.
+    /// As [`Reads::request`], but the request is dropped if the scan ends before the read begins.
     pub(crate) fn request_for(&self, scan: ScanTicket, page: PageId) -> bool {
         !self.is_closed() && self.requests.push(scan.request(page))
     }
 
-    /// A ticket for the read requests of one scan.
+    /// Returns a ticket for the read requests of one scan.
     pub(crate) fn begin_scan(&self) -> ScanTicket {
-        // Relaxed: places are shared out, and may be shared: whoever ends first makes the others
-        // read without read requests, once.
+        // Relaxed: slots may be shared by several scans. The scan that ends first makes the others
+        // go without read-ahead, once.
         let next = self.next_scan.fetch_add(1, Ordering::Relaxed);
         let slot = next as usize % SCANS;
         let turn = self.turns[slot].load(Ordering::Relaxed) as u16;
@@ -88,12 +94,13 @@ impl Reads {
 
     /// Drops the read requests of a scan whose reads have not begun.
     pub(crate) fn end_scan(&self, scan: ScanTicket) {
-        // Relaxed: a read request that is served all the same does no harm.
+        // Relaxed: a read request that is served nevertheless does no harm.
         let turn = u64::from(scan.turn.wrapping_add(1));
         self.turns[usize::from(scan.slot)].store(turn, Ordering::Relaxed);
     }
 
-    /// No read request is served any more. The read thread ends once its reads have.
+    /// Closes the queue: no further read request is served. The read thread ends once its reads
+    /// have.
     pub(crate) fn close(&self) {
         // Release: pairs with the Acquire in is_closed.
         self.closed.store(true, Ordering::Release);
@@ -101,7 +108,7 @@ impl Reads {
     }
 }
 
-/// Names a scan in its read requests.
+/// Identifies a scan in its read requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanTicket {
     slot: u16,
@@ -110,7 +117,7 @@ pub(crate) struct ScanTicket {
 
 impl ScanTicket {
     fn request(self, page: PageId) -> u64 {
-        // A place of 0 is that of read requests of no scan.
+        // Slot 0 stands for read requests of no scan.
         u64::from(page.0) | (u64::from(self.slot) + 1) << 32 | u64::from(self.turn) << 48
     }
 }

@@ -1,4 +1,4 @@
-//! Leaves that lost most of their records, noted for the maintenance thread (decision 019).
+//! Leaves that lost most of their records, queued for the maintenance thread (decision 019).
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,21 @@ use pando_sync::Mutex;
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_tree::{LeafFill, Tree};
 
-/// Underfull leaves that may wait.
+/// Number of queued leaves from which on writers wait.
 const UNDERFULL_LEAVES_MAX: usize = 1 << 14;
-/// So many wake the thread, if none of them is empty: merging them is not urgent, and a leaf whose
-/// records come and go does not wake it each time.
+/// Number of queued leaves that wakes the thread if none of them is empty. Merging is not urgent,
+/// and a leaf whose records come and go should not wake the thread each time.
 const UNDERFULL_LEAVES_WAKE: usize = 32;
 
+/// A leaf: its tree, and a key that it covers.
 type Note = (Tree, Box<[u8]>);
 
-/// Leaves that lost their last record, or most of them, by a key that they covered.
+/// Queue of leaves that lost their last record, or most of their records.
 #[derive(Debug, Default)]
 pub(crate) struct UnderfullLeaves {
+    /// Oldest first.
     queue: Mutex<VecDeque<Note>>,
-    /// Length of `queue`, which commits look at without the lock. Written under it.
+    /// Length of `queue`, which commits read without the lock. Written under it.
     len: AtomicUsize,
 }
 
@@ -30,8 +32,8 @@ impl UnderfullLeaves {
         done
     }
 
-    /// Notes a leaf; the caller is in the gate and waits for nothing. True if the maintenance
-    /// thread should be woken.
+    /// Queues a leaf; the caller is inside the gate, so this does not wait for room. Returns true
+    /// if the maintenance thread should be woken.
     #[must_use]
     pub(crate) fn push(&self, tree: Tree, key: &[u8], fill: LeafFill) -> bool {
         self.change(|queue| {
@@ -43,20 +45,23 @@ impl UnderfullLeaves {
         })
     }
 
+    /// Takes the oldest leaf.
     pub(crate) fn pop(&self) -> Option<Note> {
         self.change(VecDeque::pop_front)
     }
 
+    /// Returns a leaf that was taken, as the oldest.
     pub(crate) fn put_back(&self, note: Note) {
         self.change(|queue| queue.push_front(note));
     }
 
-    /// False when writers are to wait until the maintenance thread has caught up.
+    /// False if writers should wait until the maintenance thread has caught up.
     pub(crate) fn has_room(&self) -> bool {
-        // Relaxed: a bound that a few may pass.
+        // Relaxed: a few writers may exceed the limit.
         self.len.load(Ordering::Relaxed) < UNDERFULL_LEAVES_MAX
     }
 
+    /// True if no leaf is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }

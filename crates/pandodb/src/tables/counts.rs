@@ -1,21 +1,22 @@
-//! Counters of entries, one for each table and core. Many tables share a line of each core, which
-//! that core alone writes. A table takes eight bytes a core, not a line (decision 063).
+//! Entry counters, one per table and core. On each core, counters of several tables share a cache
+//! line, which only that core writes: a table takes eight bytes per core, not a line
+//! (decision 063).
 
 use pando_sync::atomic::{AtomicI64, Ordering};
 use pando_sync::{Arc, CoreLocal, Mutex};
 
-/// Counters on one line.
+/// Counters on one cache line.
 const LINE: usize = 16;
 
-/// Counters of [`LINE`] tables.
+/// Counters of [`LINE`] tables, per core.
 type Lines = CoreLocal<[AtomicI64; LINE]>;
 
-/// Counters that nobody has; all of them are zero.
+/// Counters that no table uses; all of them are 0.
 #[derive(Debug, Default)]
 pub(crate) struct FreeCounts(Mutex<Vec<(Arc<Lines>, usize)>>);
 
 impl FreeCounts {
-    /// A count of zero.
+    /// Returns a counter that is 0.
     pub(crate) fn take(home: &Arc<Self>) -> TableCount {
         let mut free = home.0.lock();
         if free.is_empty() {
@@ -32,32 +33,36 @@ impl FreeCounts {
     }
 }
 
-/// How many entries a table has: what each core has added.
+/// Number of entries of a table: the sum of what each core has added.
 #[derive(Debug)]
 pub(crate) struct TableCount {
+    /// Shared with other tables.
     lines: Arc<Lines>,
+    /// Index of this counter in each line.
     at: usize,
+    /// Where the counter goes on drop.
     home: Arc<FreeCounts>,
 }
 
 impl TableCount {
-    /// Memory that one takes.
+    /// Bytes of memory of one counter.
     pub(crate) fn bytes() -> u64 {
         (pando_sync::core_count() * size_of::<i64>() + size_of::<(Arc<Lines>, usize)>()) as u64
     }
 
-    /// Relaxed: a sum is exact only while nobody adds, which others make sure of.
+    /// Adds `entries` on this core. Relaxed: a sum is exact only while nobody adds, which its
+    /// callers ensure.
     pub(crate) fn add(&self, entries: i64) {
         self.lines.here()[self.at].fetch_add(entries, Ordering::Relaxed);
     }
 
-    /// Exact while nobody adds.
+    /// Returns the sum; exact while nobody adds.
     pub(crate) fn sum(&self) -> i64 {
         let of_core = |line: &[AtomicI64; LINE]| line[self.at].load(Ordering::Relaxed);
         self.lines.iter().map(of_core).sum()
     }
 
-    /// Starts over; nobody adds.
+    /// Sets the counter to 0; nobody may add meanwhile.
     pub(crate) fn clear(&self) {
         for line in self.lines.iter() {
             line[self.at].store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What is known of tables in memory: names, trees, numbers of entries.
+//! Tables in memory: names, trees, numbers of entries.
 
 pub(crate) mod counts;
 pub(crate) mod state;

@@ -1,7 +1,7 @@
-//! Tables: names, the tree behind each name, and how many entries it has.
+//! Tables: their names, the tree of each, and its number of entries.
 //!
-//! A table's tree changes (drop, emptying) only while the apply gate is closed. Readers take the
-//! row first and look again last; writers look again inside the gate.
+//! The tree of a table changes (drop, emptying) only while the apply gate is closed. Readers read
+//! the row first and check it again at the end; writers check it inside the gate.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering as Comparison;
@@ -19,39 +19,39 @@ use crate::error::{Error, Result};
 use crate::memory_share::MemoryShare;
 use crate::tables::counts::{FreeCounts, TableCount};
 
-/// The tree of names.
+/// The tree of table names.
 pub(crate) const CATALOGUE: Tree = Tree {
     id: CATALOGUE_TREE,
     root: CATALOGUE_ROOT,
 };
-/// The tree of what is to be freed.
+/// The tree of garbage: pages that must be freed.
 pub(crate) const GARBAGE: Tree = Tree {
     id: GARBAGE_TREE,
     root: GARBAGE_ROOT,
 };
 
-/// A table that exists, or existed, under a name. Aligned so that the counts of its handles, which
-/// lie in front of it, share no line with what every read looks at.
+/// A table that exists, or existed, under a name. Aligned so that the reference counts of its
+/// handles, which precede it in memory, share no cache line with what every read accesses.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct TableState {
     pub(crate) name: Box<str>,
-    /// Tree id (low half) and root page; 0 once dropped. Changed with the gate closed.
+    /// Tree id (low half) and root page; 0 once dropped. Changed only while the gate is closed.
     row: AtomicU64,
-    /// It is among [`Tables::changed`]. Set in the gate, cleared with the gate closed.
+    /// The table is in [`Tables::changed`]. Set inside the gate, cleared while the gate is closed.
     changed: AtomicBool,
-    /// Entries: at the last load, plus what was added and removed since.
+    /// Number of entries of the current tree.
     count: TableCount,
 }
 
-/// What the maps take for a table, as full as they are on average, and the allocator for its parts.
+/// Average bytes that the maps, and the allocator's overhead, take per table.
 const MAPS_BYTES: u64 = 160;
 
 impl TableState {
-    /// The tree now; None if the table was dropped.
+    /// Returns the current tree; None if the table was dropped.
     #[inline]
     pub(crate) fn tree(&self) -> Option<Tree> {
-        // Acquire: pairs with the Release in set_row: the tree's pages are there.
+        // Acquire: pairs with the Release in set_row, so the tree's pages are there.
         let row = self.row.load(Ordering::Acquire);
         (row != 0).then_some(Tree {
             id: TreeId((row & u64::from(u32::MAX)) as u32),
@@ -59,33 +59,33 @@ impl TableState {
         })
     }
 
-    /// Another tree, or none, which is empty; the gate is closed.
+    /// Sets another tree, which is empty, or none; the gate is closed.
     fn set_row(&self, row: Option<TreeRow>) {
         let word = row.map_or(0, |row| u64::from_le_bytes(row.encode()));
         let before = self.tree().map(|tree| tree.id);
         assert!(
             row.is_none() || before != row.map(|row| row.tree),
-            "entries are counted for the tree that was there"
+            "the entries of the same tree would be lost"
         );
         // Release: pairs with the Acquire in tree.
         self.row.store(word, Ordering::Release);
         self.count.clear();
     }
 
-    /// Number of entries; exact when no commit is being applied.
+    /// Number of entries; exact while no commit is being applied.
     pub(crate) fn count(&self) -> u64 {
         u64::try_from(self.count.sum()).unwrap_or(0)
     }
 
-    /// Memory of a table that is called `name`.
+    /// Bytes of memory of a table called `name`.
     fn bytes(name: &str) -> u64 {
-        // Behind the counts of its handles, which lie on lines of their own.
+        // Preceded by the reference counts of its handles, which are on cache lines of their own.
         let state = align_of::<Self>() + size_of::<Self>();
         state as u64 + TableCount::bytes() + MAPS_BYTES + name.len() as u64
     }
 }
 
-/// A table in the order of names.
+/// A table, ordered by name.
 #[derive(Debug)]
 struct Named(Arc<TableState>);
 
@@ -120,22 +120,25 @@ impl Eq for Named {}
 struct Known {
     by_name: BTreeSet<Named>,
     by_tree: HashMap<TreeId, Arc<TableState>>,
-    /// Memory that they take.
+    /// Bytes of memory that they take.
     bytes: u64,
 }
 
 /// The tables by name, and by tree for replay.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// Changed only while the gate is closed, or by recovery.
     known: RwLock<Known>,
-    /// Tables whose count is not what the mapping's journal says; each once.
+    /// Tables whose count differs from that in the mapping's journal; each table once.
     changed: Mutex<Vec<Arc<TableState>>>,
+    /// Where tables take their counters from.
     counts: Arc<FreeCounts>,
+    /// Bytes of memory that tables may take.
     bytes_max: u64,
 }
 
 impl Tables {
-    /// No tables yet, with `bytes_max` bytes of memory for them.
+    /// Returns no tables, which may take `bytes_max` bytes of memory.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             known: RwLock::default(),
@@ -145,7 +148,7 @@ impl Tables {
         }
     }
 
-    /// A table that is about to be created.
+    /// Returns the state of a table that is about to be created.
     pub(crate) fn absent(&self, name: &str) -> Arc<TableState> {
         Arc::new(TableState {
             name: name.into(),
@@ -155,27 +158,28 @@ impl Tables {
         })
     }
 
+    /// Returns the table called `name`.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<TableState>> {
         let known = self.known.read();
         known.by_name.get(name).map(|named| named.0.clone())
     }
 
-    /// A table that the catalogue has, with its entries as the mapping's journal has them.
+    /// Adds a table of the catalogue; `entries` is its number in the mapping's journal.
     pub(crate) fn load(&self, name: &str, row: TreeRow, entries: u64) {
         let table = self.absent(name);
         self.set_tree(&table, Some(row));
         table.count.add(entries as i64);
     }
 
-    /// Gives the table another tree, which is empty, or none: then it is a table no more. The gate
-    /// is closed, or this is recovery.
+    /// Gives the table another tree, which is empty, or none, which removes the table. The gate
+    /// must be closed, or this is recovery.
     pub(crate) fn set_tree(&self, table: &Arc<TableState>, row: Option<TreeRow>) {
         audit::name("tables", &**table);
         let mut known = self.known.write();
         if let Some(old) = table.tree() {
             known.by_tree.remove(&old.id);
         }
-        // Whoever finds it under its name finds its tree.
+        // Before the maps: a caller that finds the table by name must find its tree.
         table.set_row(row);
         match row {
             Some(row) => {
@@ -200,18 +204,18 @@ impl Tables {
         );
     }
 
-    /// Adds to the number of entries of `table`. The caller is in the gate.
+    /// Adds to the number of entries of `table`. The caller is inside the gate.
     #[inline]
     pub(crate) fn add(&self, table: &Arc<TableState>, entries: i64) {
-        // Relaxed, like the count: a checkpoint looks at both behind the closed gate.
+        // Relaxed, as the count is: a checkpoint reads both after it has closed the gate.
         if !table.changed.load(Ordering::Relaxed) && !table.changed.swap(true, Ordering::Relaxed) {
             self.changed.lock().push(table.clone());
         }
         table.count.add(entries);
     }
 
-    /// The entries of tables that were added to since the last call, or, if `all`, of all tables.
-    /// The gate is closed.
+    /// Returns the counts of tables that changed since the last call, or of all tables if `all`.
+    /// The gate must be closed.
     pub(crate) fn take_counts(&self, all: bool) -> Vec<(TreeId, u64)> {
         let changed = std::mem::take(&mut *self.changed.lock());
         for table in &changed {
@@ -228,17 +232,18 @@ impl Tables {
         }
     }
 
+    /// All tables, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<TableState>> {
         let known = self.known.read();
         known.by_name.iter().map(|named| named.0.clone()).collect()
     }
 
-    /// The table whose tree is `tree`, for replay.
+    /// Returns the table whose tree is `tree`; for replay.
     pub(crate) fn of_tree(&self, tree: TreeId) -> Option<Arc<TableState>> {
         self.known.read().by_tree.get(&tree).cloned()
     }
 
-    /// The memory of all tables.
+    /// Returns how much memory all tables take.
     pub(crate) fn memory(&self) -> MemoryShare {
         MemoryShare {
             budget_bytes: self.bytes_max,
@@ -246,7 +251,7 @@ impl Tables {
         }
     }
 
-    /// Looks whether there is memory for tables that are called `names`.
+    /// Checks that there is memory for new tables called `names`.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -267,7 +272,7 @@ impl Tables {
         })
     }
 
-    /// Looks whether the tables that the store has fit into the memory of this opening.
+    /// Checks that the tables of the store fit into the memory of this opening.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -276,7 +281,7 @@ impl Tables {
         if known.bytes <= self.bytes_max {
             return Ok(());
         }
-        // The share is a fixed part, but for rounding.
+        // The share is a fixed fraction, apart from rounding.
         let needed = known.bytes.div_ceil(self.bytes_max.max(1)) * max_memory;
         Err(Error::InvalidOption {
             option: "max_memory",

@@ -1,6 +1,6 @@
-//! The part of `verify` that looks at values in chunks: every chunk has one owner (a blob
-//! reference, or a row of the garbage table), lies where its page word says, and holds what its
-//! checksum says; extents that the log names are nobody else's and hold what the record says.
+//! The part of `verify` that checks values in chunks. Every chunk has one owner (a blob reference,
+//! or a row of the garbage table), is stored where its page word says, and matches its checksum.
+//! Extents that the log names belong to nobody else, and match the record.
 
 use pando_device::{File, IoBuf};
 use pando_format::checksum::crc32c;
@@ -16,7 +16,7 @@ use crate::verify::stat::TableStat;
 use crate::verify::walk::Walk;
 
 impl<P: FnMut(u64, u64)> Walk<'_, P> {
-    /// Checks the values of a leaf that lie in chunks.
+    /// Checks the values of a leaf that are stored in chunks.
     pub(crate) fn chunked(
         &mut self,
         name: &str,
@@ -60,7 +60,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         Ok(())
     }
 
-    /// Notes the chunks of a garbage row.
+    /// Notes the chunks of a row of the garbage table.
     pub(crate) fn dead_chunks(&mut self, chunks: &[PageId]) {
         for chunk in chunks {
             if self.own(*chunk, "garbage table") && self.store.pool.chunk(*chunk).is_none() {
@@ -70,7 +70,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
     }
 }
 
-/// Checks the extents that an operation of the log names, and takes them.
+/// Checks the extents that an operation of the log names, and marks them as allocated.
 pub(crate) fn check_extents(store: &Store, lsn: Lsn, operation: &Operation<'_>) -> Result<()> {
     let Operation::PutChunks { value, .. } = operation else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Looking at a store on disk: is it sound, and how full are its pages?
+//! Examining a store on disk: is it sound, and how full are its pages?
 
 pub(crate) mod chunks;
 pub(crate) mod pages;

@@ -1,4 +1,4 @@
-//! The part of the walk that looks at trees, nodes and pages.
+//! The part of the walk that checks trees, nodes and pages.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::verify::tree_stat::LevelStat;
 use crate::verify::walk::{Limits, Walk};
 
 impl<P: FnMut(u64, u64)> Walk<'_, P> {
-    /// Pages by how they are stored. Reads what is compressed; the others are as long as a page.
+    /// Counts pages by their compression. Reads compressed pages; all others have full length.
     pub(crate) fn stored(&mut self) -> Vec<StoredStat> {
         let mut stats = Codec::ALL.map(StoredStat::new);
         let page_bytes = self.store.pool.page_size().bytes() as u64;
@@ -54,7 +54,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         stats.into_iter().filter(|stat| stat.pages > 0).collect()
     }
 
-    /// How many chunks there are, and bytes of their blocks.
+    /// Returns the number of chunks, and the bytes of their blocks.
     pub(crate) fn chunks(&self) -> (u64, u64) {
         let pool = &self.store.pool;
         let pages = (0..pool.page_ids().high_water()).map(PageId);
@@ -65,7 +65,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         })
     }
 
-    /// How the image at `extent` is stored. What pads it must be zeros.
+    /// Returns the compression of the image at `extent`. Its padding must be zeros.
     fn stored_codec(
         &self,
         extent: Extent,
@@ -91,7 +91,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
-    /// All trees: name, tree, entries if they are counted.
+    /// Returns all trees: name, tree, and the number of entries if it is counted.
     pub(crate) fn trees(&mut self) -> Vec<(String, Tree, Option<u64>)> {
         let mut trees = vec![
             ("catalogue".to_owned(), CATALOGUE, None),
@@ -109,6 +109,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         trees
     }
 
+    /// Checks the garbage table; returns the dropped trees in it.
     fn garbage(&mut self) -> Result<Vec<(String, Tree, Option<u64>)>> {
         let mut trees = Vec::new();
         let mut leaf = pando_tree::LeafCopy::new();
@@ -158,7 +159,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
-    /// A piece of a write that was put aside.
+    /// Counts a write that was put aside, by its first piece, and reports it as damage.
     fn aside(&mut self, lsn: Lsn, number: u32, piece: u16) {
         if piece == 0 {
             self.writes_aside += 1;
@@ -167,6 +168,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
+    /// Walks over a tree; returns its figures if it is that of a table.
     pub(crate) fn tree(
         &mut self,
         name: String,
@@ -194,7 +196,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         None
     }
 
-    /// Notes a page; false if it was met before.
+    /// Notes that `owner` owns a page; returns false if it has another owner.
     pub(crate) fn own(&mut self, page: PageId, owner: &str) -> bool {
         self.done += 1;
         (self.progress)(self.done, self.store.pool.page_ids().high_water().into());
@@ -208,6 +210,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         true
     }
 
+    /// Checks a node and everything below it; `level` and `limits` are what its parent says of it.
     fn node(
         &mut self,
         name: &str,
@@ -294,6 +297,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
+    /// Checks the overflow pages of a leaf.
     fn overflow(&mut self, name: &str, tree: Tree, leaf: &NodeSummary, stat: &mut TableStat) {
         for value in &leaf.overflow {
             let pages = self
@@ -317,7 +321,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
     }
 
-    /// Pages of the mapping that no tree owns.
+    /// Checks pages of the mapping that no tree owns.
     pub(crate) fn orphans(&mut self) {
         let high_water = self.store.pool.page_ids().high_water();
         let orphans: Vec<PageId> = (0..high_water)
@@ -334,14 +338,14 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             if self.is_leaked(page) {
                 self.leaked += 1;
             } else if damaged.is_empty() {
-                // A damaged inner page hides what lies below it.
+                // If anything is damaged, the page may belong to a node that could not be read.
                 self.damage(page.to_string(), "belongs to no tree");
             }
         }
     }
 
-    /// True for a page that belongs to no tree since something that named it was given up. Nobody
-    /// knows whose a chunk is, or a page that cannot be read.
+    /// True for a page that belongs to no tree because something that named it was given up.
+    /// Chunks, and pages that cannot be read, count as leaked, because their tree is unknown.
     fn is_leaked(&self, page: PageId) -> bool {
         let pool = &self.store.pool;
         if self.leaks.is_empty() || pool.chunk(page).is_some() {
@@ -351,7 +355,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         tree.map_or(true, |tree| self.leaks.contains(&tree))
     }
 
-    /// Reads the log behind the checkpoint.
+    /// Reads and checks the log after the checkpoint.
     pub(crate) fn log(&mut self) -> Option<ReplayEnd> {
         let how = log_behind(&self.superblock);
         let checked = pando_wal::replay(&self.store.device, &how, |lsn: Lsn, payload| {

@@ -1,9 +1,9 @@
-//! Checks and figures of a store that nobody has open; nothing is written.
+//! Checks and figures of a store that nobody has open; writes nothing.
 //!
-//! The newest checkpoint is loaded, without the log: every page of the mapping is read and its
-//! checksum and structure checked; the trees are walked; every page has one parent, every block one
-//! owner, the counts are those of a scan. The log behind the checkpoint is read and its records are
-//! checked, not applied.
+//! Loads the newest checkpoint, without the log. Every page of the mapping is read, and its
+//! checksum and structure are checked. The trees are walked: every page has one parent, every block
+//! has one owner, and the counts are those of a scan. The log after the checkpoint is read and its
+//! records are checked, but not applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,28 +17,29 @@ use crate::verify::stat::StoreStat;
 
 use crate::verify::walk::{Damage, Walk};
 
-/// What [`verify`] found.
+/// Result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Figures of what could be read.
+    /// Figures of everything that could be read.
     pub stat: StoreStat,
-    /// Pages that were read and checked.
+    /// Number of pages that were read and checked.
     pub pages_checked: u64,
-    /// Pages and chunks that nothing names any more, since what named them could not be read when
-    /// it was freed. No damage: they only take room, until the store is compacted.
+    /// Number of pages and chunks that nothing names, because what named them could not be read
+    /// when it was freed. They are not damage, but take space until the store is compacted.
     pub leaked: u64,
-    /// Writes that are in no table: the page of their key could not be read when they were due.
-    /// Each is damage, too.
+    /// Number of writes that are in no table, because the page of their key could not be read when
+    /// they were applied. Each of them is also in `damages`.
     pub writes_aside: u64,
-    /// All that is wrong; empty for a sound store.
+    /// Everything that is wrong; empty for a sound store.
     pub damages: Vec<Damage>,
 }
 
-/// Checks the store in `directory`: every checksum, every structure, every owner. `progress` is
-/// called with pages done and in all.
+/// Checks the store in `directory`: every checksum, every structure, every owner. Calls `progress`
+/// with the number of pages done, and of all pages.
 ///
 /// # Errors
-/// When the store cannot be loaded at all: in use, no store, superblock or mapping damaged.
+/// If the store cannot be loaded: it is in use, there is none, or superblock or mapping are
+/// damaged.
 pub fn verify(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
     let device = DirectoryDevice::open_directory(directory.as_ref(), true, 1);
     verify_device(
@@ -47,11 +48,11 @@ pub fn verify(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Re
     )
 }
 
-/// Figures of the store in `directory`, whose pages are all read for it. Calls `progress` as
-/// [`verify`] does.
+/// Returns figures of the store in `directory`, for which all its pages are read. Calls `progress`
+/// as [`verify`] does.
 ///
 /// # Errors
-/// As [`verify`]; the first damage that is met.
+/// As [`verify`]; the first damage that is found.
 pub fn stat(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<StoreStat> {
     let report = verify(directory, progress)?;
     match report.damages.into_iter().next() {
@@ -61,7 +62,7 @@ pub fn stat(directory: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Resu
 }
 
 impl VerifyReport {
-    /// Checks a store on a device of the caller's, as [`verify`].
+    /// As [`verify`], for a store on a device of the caller.
     ///
     /// # Errors
     /// As [`verify`].
@@ -73,7 +74,7 @@ impl VerifyReport {
 fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
     let budget = |page_size| {
         let mut budget = Budget::new(&Builder::default(), page_size);
-        // Any store can be looked at, whatever budget it was made with.
+        // Any store can be read, whatever its budget was when it was created.
         budget.page_ids_max = u32::MAX as usize;
         budget
     };
@@ -98,7 +99,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     }
     walk.orphans();
     let space = store.space.space();
-    // Before the extents of the log are taken: they are not the checkpoint's.
+    // Taken before the extents of the log are marked: those do not belong to the checkpoint.
     let used = space.blocks() - space.free_blocks();
     let free = space.survey();
     let (chunks, chunk_bytes) = walk.chunks();
@@ -126,7 +127,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     );
     assert!(
         walk.seen.len() as u64 <= walk.done,
-        "pages that were not looked at"
+        "pages that were not counted"
     );
     Ok(VerifyReport {
         stat,

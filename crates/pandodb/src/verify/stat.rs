@@ -4,33 +4,33 @@ use pando_format::Codec;
 
 use crate::verify::tree_stat::LevelStat;
 
-/// One table of a store on disk.
+/// Figures of one table of a store on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableStat {
-    /// Name.
+    /// Name of the table.
     pub name: String,
-    /// Entries at the checkpoint.
+    /// Number of entries at the checkpoint.
     pub entries: u64,
-    /// Nodes from root to leaf.
+    /// Number of nodes from root to leaf.
     pub levels: u32,
-    /// The nodes of each level, leaves first.
+    /// Figures of each level, leaves first.
     pub tree: Vec<LevelStat>,
-    /// Pages of long values.
+    /// Number of overflow pages of long values.
     pub overflow_pages: u64,
-    /// Values in chunks.
+    /// Number of values in chunks.
     pub large_values: u64,
-    /// Their chunks.
+    /// Number of their chunks.
     pub chunks: u64,
     /// Bytes of the blocks of these chunks.
     pub chunk_bytes: u64,
 }
 
-/// The pages of a store that are stored in one way.
+/// Figures of the pages of a store that are stored in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredStat {
-    /// How: "none", "lz4", "zstd" or "snappy".
+    /// The way: "none", "lz4", "zstd" or "snappy".
     pub compression: &'static str,
-    /// How many there are.
+    /// Number of these pages.
     pub pages: u64,
     /// Bytes of their blocks.
     pub stored_bytes: u64,
@@ -49,7 +49,7 @@ impl StoredStat {
     }
 }
 
-/// A store on disk, as of its newest checkpoint.
+/// Figures of a store on disk, as of its newest checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreStat {
     /// Generation of the checkpoint.
@@ -60,26 +60,26 @@ pub struct StoreStat {
     pub page_size: u32,
     /// Bytes of a block.
     pub block_size: u32,
-    /// Pages by how they are stored; ways that no page is stored in are left out.
+    /// Pages by the way they are stored; ways without a page are left out.
     pub stored: Vec<StoredStat>,
     /// Bytes of the data file.
     pub data_bytes: u64,
-    /// Bytes of it that pages use.
+    /// Bytes of the data file that are in use.
     pub used_bytes: u64,
-    /// Pieces that the rest lies in.
+    /// Number of free runs.
     pub free_runs: u64,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest free run.
     pub free_run_bytes_max: u64,
-    /// Share of the rest that lies in pieces shorter than the longest extent, in percent.
+    /// Percentage of the free space that is in runs shorter than the longest extent.
     pub fragmentation_percent: u64,
-    /// Chunks, those of values included that are gone and not yet freed.
+    /// Number of chunks, including those of deleted values that have not been freed.
     pub chunks: u64,
     /// Bytes of the blocks of these chunks.
     pub chunk_bytes: u64,
-    /// Batches in the log behind the checkpoint.
+    /// Number of batches in the log after the checkpoint.
     pub log_batches: u64,
     /// Bytes of their records.
     pub log_bytes: u64,
-    /// The tables, by name.
+    /// Figures of the tables, by name.
     pub tables: Vec<TableStat>,
 }

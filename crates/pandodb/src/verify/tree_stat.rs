@@ -2,36 +2,36 @@
 
 use pando_tree::NodeSummary;
 
-/// Steps of a histogram of fill: each is a tenth of a page.
+/// Steps of the histogram of fill; each is a tenth of a page.
 pub const FILL_STEPS: usize = 10;
 
-/// The nodes of one level of a tree.
+/// Figures of the nodes of one level of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LevelStat {
-    /// Nodes.
+    /// Number of nodes.
     pub pages: u64,
-    /// Bytes in use in them, headers included.
+    /// Bytes in use in these nodes, including headers.
     pub used_bytes: u64,
-    /// Entries: records of leaves, children of inner nodes.
+    /// Number of entries: records of leaves, children of inner nodes.
     pub keys: u64,
-    /// Entries of the node that has fewest.
+    /// Entries of the node that has the fewest.
     pub keys_min: u64,
-    /// Entries of the node that has most.
+    /// Entries of the node that has the most.
     pub keys_max: u64,
-    /// Bytes of keys that are not stored since all keys of their node share them.
+    /// Bytes of keys that are not stored because all keys of their node have them in common.
     pub prefix_saved_bytes: u64,
-    /// Nodes by fill: at least 0 %, 10 %, .. 90 % of the page.
+    /// Number of nodes by fill: at least 0 %, 10 %, .. 90 % of the page.
     pub fill: [u64; FILL_STEPS],
 }
 
 impl LevelStat {
-    /// Part of the pages that is in use, in percent.
+    /// Percentage of the pages' bytes that is in use.
     pub fn fill_percent(&self, page_size: u32) -> f64 {
         let room = self.pages * u64::from(page_size);
         100.0 * self.used_bytes as f64 / room.max(1) as f64
     }
 
-    /// Entries of a node, on average.
+    /// Average number of entries of a node.
     pub fn keys_per_page(&self) -> f64 {
         self.keys as f64 / self.pages.max(1) as f64
     }

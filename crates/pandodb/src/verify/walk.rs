@@ -1,4 +1,4 @@
-//! The walk over a store: what it has met, and what is wrong with it.
+//! The walk over a store: the pages that it has met, and the damage that it has found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use pando_format::{PageId, TreeId};
 
 use crate::pages::store::Store;
 
-/// Something that is not as it must be.
+/// Something in a store that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Page, table or file.
+    /// The page, table or file.
     pub place: String,
     /// What is wrong.
     pub what: String,
@@ -20,18 +20,20 @@ pub struct Damage {
 pub(crate) struct Walk<'a, P> {
     pub(crate) store: &'a Store,
     pub(crate) superblock: Superblock,
-    /// Pages met, with the tree that owns them.
+    /// Pages met, with the names of their owners.
     pub(crate) seen: BTreeMap<PageId, String>,
-    /// Trees of which something was leaked.
+    /// Trees of which pages have leaked.
     pub(crate) leaks: BTreeSet<TreeId>,
+    /// As [`VerifyReport::leaked`](crate::VerifyReport::leaked).
     pub(crate) leaked: u64,
     pub(crate) writes_aside: u64,
     pub(crate) damages: Vec<Damage>,
     pub(crate) progress: P,
+    /// Number of pages met; for `progress`.
     pub(crate) done: u64,
 }
 
-/// The keys that a node may hold.
+/// Bounds of the keys of a node, as its parent gives them: from `low` on, below `high`.
 #[derive(Clone, Default)]
 pub(crate) struct Limits {
     pub(crate) low: Option<Vec<u8>>,
@@ -39,6 +41,7 @@ pub(crate) struct Limits {
 }
 
 impl<P: FnMut(u64, u64)> Walk<'_, P> {
+    /// Adds damage to the result.
     pub(crate) fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.damages.push(Damage {
             place: place.into(),
