@@ -19,7 +19,8 @@ pub const FRAMES_MIN: usize = 32;
 
 /// Frames and everything known about the pages in them.
 ///
-/// It shares no line with what lies beside it: every read looks at its first fields.
+/// It shares no cache line with its neighbours in memory, since every page read loads its first
+/// fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Pool {
@@ -33,10 +34,10 @@ pub struct Pool {
     free: FreeFrames,
     images: Images,
     load_waiters: LoadWaiters,
-    /// Woken when there is something for the write-back threads to do.
+    /// Wakers of the write-back threads, woken when there is work for them.
     work: WaitList,
     wired: AtomicU64,
-    /// Chunks that have an id.
+    /// Returns the number of chunks that have an id.
     pub(crate) chunks: AtomicU64,
 }
 
@@ -167,7 +168,7 @@ impl Pool {
         &self.work
     }
 
-    /// Chunks that have an id.
+    /// Returns the number of chunks that have an id.
     pub fn chunks(&self) -> u64 {
         // Relaxed: a bound for reservations, and a figure.
         self.chunks.load(Ordering::Relaxed)

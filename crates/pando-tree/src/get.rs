@@ -11,12 +11,12 @@ use crate::overflow::OverflowHeader;
 use crate::tree::{FrameNode, Tree, counted, damaged};
 use crate::value::ValueReader;
 
-/// What a point read found.
+/// Result of a point read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lookup {
-    /// True when the key exists; its value has been copied.
+    /// True when the key exists. Its value has been copied.
     pub found: bool,
-    /// True when what was copied is the list of the chunks in which the value lies.
+    /// True when the value lies in chunks, and what was copied is its blob reference.
     pub chunked: bool,
     /// Newest batch that changed the leaf.
     pub lsn_max: Lsn,
@@ -27,7 +27,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// What is at `spot` of `leaf`, which is still to be validated.
+    /// Reads the result for `spot` of `leaf`. The caller still has to validate the leaf.
     #[inline]
     fn of(leaf: &Optimistic<'_>, node: &FrameNode<'_>, spot: Spot) -> Self {
         Self {
@@ -40,22 +40,22 @@ impl Lookup {
     }
 }
 
-/// Where a key is, or would be.
+/// The place of a key, whether it exists or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
     /// The leaf that covers the key.
     pub leaf: PageId,
-    /// The same, for the next key.
+    /// The same leaf, for finding the next key.
     pub finger: Finger,
-    /// Nodes from the root to the leaf.
+    /// Number of nodes from the root to the leaf.
     pub levels: u8,
-    /// Bytes that its leaf has free.
+    /// Free bytes of the leaf.
     pub free_bytes: usize,
 }
 
 impl Tree {
-    /// Replaces `out` by the value of `key`, or empties it. Allocates nothing when `out` has room
-    /// for the value rounded up to 8 bytes and `reader` has been used for values as long.
+    /// Replaces `out` by the value of `key`, or empties it. Does not allocate if `out` has room for
+    /// the value rounded up to 8 bytes and `reader` has read values of that length before.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `out` holds then has no meaning. After a fault
@@ -79,8 +79,9 @@ impl Tree {
         })
     }
 
-    /// As [`Tree::try_get`], under no latch, and of what lies in the leaf: None when the value does
-    /// not. What most reads are: one that ends otherwise is begun again by [`Tree::try_get`].
+    /// Like [`Tree::try_get`], but without latches and only for values that lie in the leaf;
+    /// returns None for other values. This is the common case: the caller runs [`Tree::try_get`]
+    /// after every other result.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `out` holds then has no meaning.
@@ -105,13 +106,13 @@ impl Tree {
             }
             node.append_value(slot, out);
         }
-        // Before the validation: behind it the frame may hold another leaf, with smaller marks.
+        // Before the validation: after it the frame may hold another leaf, with smaller marks.
         let lookup = Lookup::of(&leaf, &node, spot);
         leaf.validate()?;
         Ok(Some(lookup))
     }
 
-    /// True when `key` exists.
+    /// Looks up whether `key` exists, without its value.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].
@@ -161,7 +162,7 @@ impl Tree {
         Ok(lookup)
     }
 
-    /// Where `key` is or would be.
+    /// Finds the spot where `key` is or would be.
     #[inline]
     fn find<'p>(
         &self,
