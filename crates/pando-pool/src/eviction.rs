@@ -31,7 +31,8 @@ enum Passed {
 impl Pool {
     /// Takes a free frame, latched exclusively, without a page.
     ///
-    /// # Errors [`Restart::Wait`] when none is free even after helping. The cleaner has been woken.
+    /// # Errors
+    /// [`Restart::Wait`] when none is free even after helping. The cleaner has been woken.
     pub(crate) fn take_frame(&self) -> Attempt<Exclusive<'_>> {
         let free = self.free_frames();
         if free.count() <= self.options().free_frames_low() {

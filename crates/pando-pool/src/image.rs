@@ -221,7 +221,8 @@ impl Pool {
     /// Makes an image ready to be written: sets the epoch, zeroes hints, compresses, adds the
     /// checksum. The caller holds no latch.
     ///
-    /// # Errors [`BadImage`]: the image must not be written. The caller abandons it.
+    /// # Errors
+    /// [`BadImage`]: the image must not be written. The caller abandons it.
     pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) -> Result<(), BadImage> {
         let (page, epoch, rebuilt) = (image.page, image.epoch, image.rebuilt);
         let sealed = self.seal(&mut image.bytes, page, epoch, rebuilt, encoder)?;
@@ -282,7 +283,8 @@ impl Pool {
     /// extent is retired, and the frame becomes clean if the page has not changed since the copy.
     /// The caller wakes [`Pool::image_waiters`], once for a whole batch of images.
     ///
-    /// # Errors Returns the image when the frame is latched. The caller tries again.
+    /// # Errors
+    /// Returns the image when the frame is latched. The caller tries again.
     pub fn complete_image(&self, image: Image, extent: Extent) -> Result<(), Image> {
         let header = self.header(image.frame);
         let Some(version) = header.latch.read() else {

@@ -130,8 +130,9 @@ impl Pool {
 
     /// Publishes the page. `bytes` are its stored bytes, all blocks of its extent.
     ///
-    /// # Errors [`LoadError`] when checksum, page id, tag, compression or structure are wrong. The
-    /// claim has ended then.
+    /// # Errors
+    /// [`LoadError`] when checksum, page id, tag, compression or structure are wrong. The claim has
+    /// ended then.
     pub fn finish_load(
         &self,
         ticket: LoadTicket,

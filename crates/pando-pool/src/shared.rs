@@ -37,8 +37,9 @@ impl Drop for Shared<'_> {
 impl Pool {
     /// Takes a share of the latch of `page`, looked up by `hint` as in [`Pool::optimistic`].
     ///
-    /// # Errors As [`Pool::optimistic`], and [`Restart::Conflict`] also when writers take the latch
-    /// first each time.
+    /// # Errors
+    /// As [`Pool::optimistic`], and [`Restart::Conflict`] also when writers take the latch first
+    /// each time.
     pub fn shared(&self, page: PageId, hint: u32) -> Attempt<Shared<'_>> {
         for _ in 0..SPINS_MAX {
             let seen = self.optimistic(page, hint)?;

@@ -16,8 +16,9 @@ pub(crate) const OUT_OF_REACH: &str =
 impl Pool {
     /// Frees a page, of a tree that is being freed, without reading it.
     ///
-    /// # Errors [`Restart::Conflict`] when the page is latched or being loaded: the caller tries
-    /// again later.
+    /// # Errors
+    /// [`Restart::Conflict`] when the page is latched or being loaded: the caller tries again
+    /// later.
     pub fn free_unread(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {

@@ -40,7 +40,8 @@ impl<'p> Access<'p> for OptimisticAccess {
 /// Number of lines of a record that are prefetched at once.
 const RECORD_LINES: usize = 3;
 
-/// Prefetches the record of entry `entry` of the leaf `here`, which may be the key's.
+/// Prefetches the record of the entry of the leaf `here` that may be the key's. Returns the index
+/// of the entry.
 #[inline]
 pub(crate) fn ask_for_record(
     here: Optimistic<'_>,

@@ -180,7 +180,8 @@ impl Tree {
     /// tree was created empty, all its leaves were attached in this way, and nobody else changes
     /// it. The caller makes the pool adopt the page in the same apply section.
     ///
-    /// # Errors [`Restart`]; the leaf is not attached then.
+    /// # Errors
+    /// [`Restart`]; the leaf is not attached then.
     pub fn try_append_leaf(
         &self,
         pool: &Pool,

@@ -56,7 +56,8 @@ impl Tree {
     /// calls [`Scratch::abandon`]. After success [`Scratch::take_blob_ref`] returns the chunks of
     /// the old value.
     ///
-    /// # Errors [`Restart`]; the record is unchanged then.
+    /// # Errors
+    /// [`Restart`]; the record is unchanged then.
     ///
     /// # Panics
     /// When the key is longer than a quarter of a page or the value than [`VALUE_BYTES_MAX`].

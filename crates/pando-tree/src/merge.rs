@@ -48,8 +48,8 @@ impl Tree {
     /// are underfull and fit. A root with one child takes over its content. Returns the number of
     /// freed pages.
     ///
-    /// # Errors [`pando_pool::Restart`]; nodes merged before it stay merged, and the tree is
-    /// intact.
+    /// # Errors
+    /// [`pando_pool::Restart`]; nodes merged before it stay merged, and the tree is intact.
     pub fn try_merge(
         &self,
         pool: &Pool,

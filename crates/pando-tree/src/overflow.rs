@@ -91,8 +91,9 @@ impl OverflowHeader {
 
 /// Appends the ids in the index page `page`, which must belong to `tree`, to `out`.
 ///
-/// # Errors As [`Pool::optimistic`], and [`Restart::Damaged`] when it is not an index page. The
-/// latter is a mere conflict as long as the leaf has not been validated.
+/// # Errors
+/// As [`Pool::optimistic`], and [`Restart::Damaged`] when it is not an index page. The latter is a
+/// mere conflict as long as the leaf has not been validated.
 pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>) -> Attempt<()> {
     let seen = pool.optimistic(page, 0)?;
     let words = seen.words().slice();
@@ -150,7 +151,8 @@ impl StagedPages {
     /// Writes the part of `value` that is not written yet. The value is the same in every call
     /// until [`Self::finish`] or [`Self::abandon`].
     ///
-    /// # Errors As [`Pool::allocate`]. Pages written so far are kept.
+    /// # Errors
+    /// As [`Pool::allocate`]. Pages written so far are kept.
     pub fn write(
         &mut self,
         pool: &Pool,
@@ -261,7 +263,8 @@ pub fn overflow_header_bytes(page_size: PageSize, value_bytes: usize) -> usize {
 /// Lays out the pages of a value that are written outside a pool, and replaces `header` by the
 /// overflow header for its leaf. `place` writes one page with the given payload and returns its id.
 ///
-/// # Errors The first error of `place`.
+/// # Errors
+/// The first error of `place`.
 ///
 /// # Panics
 /// When the value is longer than [`VALUE_BYTES_MAX`].

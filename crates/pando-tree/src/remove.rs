@@ -33,7 +33,8 @@ pub struct Removed {
 impl Tree {
     /// Removes the record of `key`. Without such a record nothing changes, not even the marks.
     ///
-    /// # Errors [`pando_pool::Restart`]; the record is unchanged then.
+    /// # Errors
+    /// [`pando_pool::Restart`]; the record is unchanged then.
     pub fn try_remove(
         &self,
         pool: &Pool,

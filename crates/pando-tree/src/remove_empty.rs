@@ -161,7 +161,7 @@ impl Tree {
     }
 
     /// Moves the content of the root's only child into the root and frees the child. Returns false
-    /// when the root has more children or is a leaf.
+    /// when the root does not have exactly one child, or the child is not in memory.
     pub(crate) fn collapse_root(&self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<bool> {
         let root = pool.optimistic(self.root, 0)?;
         let node = Node::open(root.words().slice());

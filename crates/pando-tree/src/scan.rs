@@ -100,7 +100,8 @@ impl LeafCopy {
 
     /// Returns record `index` in scan order.
     ///
-    /// # Panics When `index` is not below [`LeafCopy::len`].
+    /// # Panics
+    /// When `index` is not below [`LeafCopy::len`].
     pub fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
         let record = &self.records[index];
         let value = match record.is_long {

@@ -178,7 +178,8 @@ impl Scratch {
 
     /// Frees the pages that earlier changes of this apply section could not free.
     ///
-    /// # Errors As [`Pool::free_unread`]. The remaining pages are kept for the next call.
+    /// # Errors
+    /// As [`Pool::free_unread`]. The remaining pages are kept for the next call.
     pub fn try_finish(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
             match pool.free_unread(token, *page) {
@@ -193,7 +194,8 @@ impl Scratch {
 
     /// Frees the overflow pages of an insertion that is not tried again.
     ///
-    /// # Errors As [`Scratch::try_finish`], which the caller then calls again.
+    /// # Errors
+    /// As [`Scratch::try_finish`], which the caller then calls again.
     pub fn abandon(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         self.old.clear();
         self.old.lost.clear();

@@ -67,7 +67,8 @@ impl OverflowRef {
 impl Tree {
     /// Copies the content of the node in `page`, and checks its structure.
     ///
-    /// # Errors [`pando_pool::Restart`]; `Damaged` when it is not a valid node of this tree.
+    /// # Errors
+    /// [`pando_pool::Restart`]; `Damaged` when it is not a valid node of this tree.
     pub fn try_summary(&self, pool: &Pool, page: PageId) -> Attempt<NodeSummary> {
         counted(pool, self.summary(pool, page))
     }
