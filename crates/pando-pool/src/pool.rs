@@ -37,7 +37,7 @@ pub struct Pool {
     /// Wakers of the write-back threads, woken when there is work for them.
     work: WaitList,
     wired: AtomicU64,
-    /// Returns the number of chunks that have an id.
+    /// Number of chunks that have an id.
     pub(crate) chunks: AtomicU64,
 }
 

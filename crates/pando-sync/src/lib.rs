@@ -1,7 +1,7 @@
-//! The only door to atomics, locks, threads, shared words and the clock.
+//! The only source of atomics, locks, threads, shared words and the clock.
 //!
-//! Every other crate takes its synchronisation from here, so that one `--cfg` in `RUSTFLAGS` swaps
-//! the real thing for a model checker or an instrument:
+//! Every other crate takes its synchronisation from here, so that one `--cfg` in `RUSTFLAGS`
+//! replaces the real implementation by a model checker or an instrument:
 //!
 //! | cfg             | what atomics, locks and threads are                                    |
 //! |-----------------|------------------------------------------------------------------------|
