@@ -92,7 +92,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: `start` came from alloc_zeroed with this same layout and is freed once, here,
-        // where no buffer has a part of it any more.
+        // where no buffer has a part of it any longer.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) }
     }
 }

@@ -45,7 +45,7 @@ impl Chunk {
             handle_alloc_error(Layout::new::<[u8; Self::BYTES]>());
         }
         let before = mapped.align_offset(Self::BYTES);
-        // SAFETY: the mapping has room for an aligned chunk behind any start.
+        // SAFETY: the mapping has room for an aligned chunk after any start.
         let start = unsafe { mapped.byte_add(before) };
         // SAFETY: the chunk ends where the mapping does, or before.
         let end = unsafe { start.byte_add(Self::BYTES) };
@@ -67,7 +67,7 @@ impl Chunk {
 /// Unmaps a part of a mapping to which nothing refers. Does nothing for 0 bytes.
 fn unmap(start: *mut libc::c_void, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the callers made the mapping, give each part once, and use it no more.
+        // SAFETY: the callers made the mapping, give each part once, and do not use it afterwards.
         unsafe { libc::munmap(start, bytes) };
     }
 }
@@ -76,7 +76,7 @@ impl Deref for Chunk {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped from there, initialised (as zeros), for the life of
+        // SAFETY: this many bytes are mapped from there, initialised (as zeros), for the life of
         // this value; only `deref_mut` gives write access, for which it is borrowed as a whole.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), Self::BYTES) }
     }

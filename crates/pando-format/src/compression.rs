@@ -6,9 +6,10 @@
 //!  60..64     bytes of the compressed body (n)
 //!  64..64+n   the rest of the page, compressed
 //!   ..        zeros up to the block
-//! ``` An image that would save no block is stored as it is, with 0 in byte 14 and in 60..64, so a
-//! page in memory does not show how it was stored. The checksum of an image covers the stored
-//! bytes, including padding.
+//! ```
+//! An image that would save no block is stored as it is, with 0 in byte 14 and in 60..64, so a page
+//! in memory does not show how it was stored. The checksum of an image covers the stored bytes,
+//! including padding.
 //!
 //! Encoder and decoder own reusable buffers and codec states: nothing is allocated once they have
 //! processed a page of each kind. They do no I/O. The decoder accepts any bytes: it writes at most

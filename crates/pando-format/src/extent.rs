@@ -6,7 +6,8 @@
 //!     |  state  |chunk| checksum tag  | length - 1 |   first block    |
 //!     |  3 bits |  1  |    20 bits    |   8 bits   |     32 bits      |
 //!     +---------+-----+---------------+------------+------------------+
-//! ``` The state is the pool's (0 on disk: see [`StoredPage`]); the mapping stores words with state
+//! ```
+//! The state is the pool's (0 on disk: see [`StoredPage`]); the mapping stores words with state
 //! [`STATE_ON_DISK`] for mapped pages, [`STATE_CHUNK`] for chunks, [`STATE_OUT_OF_REACH`] for pages
 //! that are no longer read, and the word 0 for free pages.
 

@@ -15,7 +15,8 @@
 //! 8..16   generation    16..20   pairs      20..24  counts
 //! 24..    pairs:  u32 page id, u32 zero, u64 page word (0: freed)
 //!         counts: u32 tree id, u32 zero, u64 entries of the tree
-//! ``` Pairs are in the order of the events. Of several pairs for one page, the last one counts.
+//! ```
+//! Pairs are in the order of the events. Of several pairs for one page, the last one counts.
 
 use crate::bytes::{Reader, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_append};

@@ -38,10 +38,11 @@
 //! child word: bits 0..32 page id, bits 32..64 frame hint + 1 (0: none; always 0 in images).
 //!
 //! record: u16 value length, the suffix from its 5th byte on, padding to a word, the value.
-//! ``` The suffix is the key without the page's prefix, whose bytes lie in the heap. The first
-//! entry of an inner node has neither key nor record: it stands for everything smaller than the
-//! second. An inner entry whose suffix has at most 4 bytes has no record either (offset 0). Each
-//! word of the heap belongs to the prefix or to one record, or is counted as dead.
+//! ```
+//! The suffix is the key without the page's prefix, whose bytes lie in the heap. The first entry of
+//! an inner node has neither key nor record: it stands for everything smaller than the second. An
+//! inner entry whose suffix has at most 4 bytes has no record either (offset 0). Each word of the
+//! heap belongs to the prefix or to one record, or is counted as dead.
 //!
 //! The value of a slot with O: u32 length, u32 number of overflow pages, then u32 page ids: of the
 //! overflow pages themselves if they are 12 or fewer, otherwise of the index pages that list them.

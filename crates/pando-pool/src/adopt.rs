@@ -1,8 +1,9 @@
 //! Pages and chunks that are written outside the pool, by operations that fill a tree which nobody
 //! reads yet (decision 051).
 //!
-//! ```text reserve_ids -> seal_outside -> (the device) -> adopt, in the section that links it `->
-//! return_id, if it comes to nothing
+//! ```text
+//! reserve_ids -> seal_outside -> (the device) -> adopt, in the section that makes a node name it
+//!     `-> return_id, if it comes to nothing
 //! ```
 //! A reserved id is in no list and its page word is free, so no checkpoint knows of it: after a
 //! crash it is free again. An adopted page is like an evicted one.

@@ -5,9 +5,10 @@
 //!     +---------+------------------------------------------------------+---+
 //!     | shared  |                      version                         | X |
 //!     +---------+------------------------------------------------------+---+
-//! ``` An even version means free or shared, an odd one means held exclusively. The version grows
-//! by two with every exclusive release and with nothing else. It is never reset: a frame keeps it
-//! when it is reused.
+//! ```
+//! An even version means free or shared, an odd one means held exclusively. The version grows by
+//! two with every exclusive release and with nothing else. It is never reset: a frame keeps it when
+//! it is reused.
 //!
 //! | transition            | function              | orders                                       |
 //! |-----------------------|-----------------------|----------------------------------------------|

@@ -545,8 +545,8 @@ impl Space {
         Ok(())
     }
 
-    /// Reserves `blocks` blocks, so that [`Space::allocate_reserved`] of so many in total finds
-    /// them free. Returns false, without a reservation, when too few are left.
+    /// Reserves `blocks` blocks, so that [`Space::allocate_reserved`] finds this many in total
+    /// free. Returns false, without a reservation, when too few are left.
     #[must_use]
     pub fn reserve(&self, blocks: u64, urgency: Urgency) -> bool {
         if self.ledger.reserve(blocks, urgency) {

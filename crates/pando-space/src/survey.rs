@@ -52,7 +52,7 @@ impl Space {
     }
 
     /// Returns the number of free units, which are disjoint free runs of unit length:
-    /// [`Space::allocate_mixed`] can still allocate so many extents of any lengths up to a unit.
+    /// [`Space::allocate_mixed`] can still allocate this many extents of any lengths up to a unit.
     /// Ready extents are not counted before [`Space::drain_ready`].
     pub fn free_units(&self) -> u64 {
         (0..self.groups()).map(|group| self.units_of(group)).sum()

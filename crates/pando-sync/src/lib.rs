@@ -13,7 +13,7 @@
 //! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`queue`], [`gate`],
 //! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
 //! without a lock prefix), [`core_words`], [`audit`], [`time`], `background_priority` (background
-//! threads let others go on).
+//! threads let others run first).
 
 pub mod atomic;
 pub mod audit;

@@ -1,9 +1,12 @@
 //! The descent that every operation starts with (decision 003).
 //!
-//! ```text step from parent to child: parent version -> child word -> child frame (hint, else page
-//! table) -> child version -> parent version again -> the child is the one that covers the key
-//! ``` A descent takes no latches. A change latches the nodes that it changes, at the versions that
-//! its descent saw, parent before child, and releases no latch before all of them are changed. So a
+//! ```text
+//! step from parent to child:
+//!   parent version -> child word -> child frame (hint, else page table) -> child version
+//!   -> parent version again -> the child is the one that covers the key
+//! ```
+//! A descent takes no latches. A change latches the nodes that it changes, at the versions that its
+//! descent saw, parent before child, and releases no latch before all of them are changed. So a
 //! reader that finds the versions unchanged has read one state of the tree. An attempt that fails
 //! holds nothing.
 

@@ -4,7 +4,8 @@
 //!   parent   .. | k1 A | k2 B | ..          .. | k1 A | ..
 //!                   |      |         ->            |
 //!                [left] [right]              [left right]     page of B is free
-//! ``` The left page takes all entries, so the parent loses one entry and no key changes. A node is
+//! ```
+//! The left page takes all entries, so the parent loses one entry and no key changes. A node is
 //! underfull when less than a quarter of its page is used, and two nodes are merged only if the
 //! result leaves a quarter free: about a quarter of a page must be written before the result is
 //! split again, or removed before it is underfull again. Parent, left and right are latched

@@ -6,8 +6,9 @@
 //!   0..4  bytes of the value
 //!   4..8  number of overflow pages
 //!   8..   up to 12 pages: their ids (u32 each); more: ids of the index pages that hold them
-//! ``` All overflow pages except the last are full; the payload starts at byte 64. Pages are
-//! written before the leaf names them and never changed afterwards, so a reader that finds the leaf
+//! ```
+//! All overflow pages except the last are full; the payload starts at byte 64. Pages are written
+//! before the leaf names them and never changed afterwards, so a reader that finds the leaf
 //! unchanged after its reads has read the value.
 
 use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};

@@ -4,7 +4,8 @@
 //!   parent   .. | k1 A | k2 B | ..          .. | k1 A | k3 B | ..
 //!                   |      |         ->            |      |
 //!                 [a b]  [c d e]                [a b c]  [d e]
-//! ``` When this is done for one node after the other from the left, a level becomes as dense as
+//! ```
+//! When this is done for one node after the other from the left, a level becomes as dense as
 //! possible, and each page of it is written about once. A right neighbour that loses all its
 //! entries is freed, as in a merge. Parent, left and right are latched together, and none is
 //! released before all are changed. A reader that has copied either page continues at a key, and

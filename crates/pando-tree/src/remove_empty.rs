@@ -133,8 +133,8 @@ impl Tree {
             "a leaf with records is taken out"
         );
         let left = opened(&ancestor_latch).count();
-        assert!(left > 0, "a ancestor without children");
-        assert_eq!(left + 1, ancestor.count, "a ancestor loses one child");
+        assert!(left > 0, "an ancestor without children");
+        assert_eq!(left + 1, ancestor.count, "an ancestor loses one child");
         let count = chain.free(pool, token);
         assert!(count > 0, "the leaf itself is taken out");
         Ok(())

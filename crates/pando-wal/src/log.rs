@@ -57,7 +57,8 @@ pub enum Acknowledge {
 pub struct Position {
     /// LSN of the newest record.
     pub reserved: Lsn,
-    /// LSN of the newest record that a commit waits for. A newer one than `reserved` is possible.
+    /// LSN of the newest record that a commit waits for. May be newer than `reserved`, since it is
+    /// read after it.
     pub awaited: Lsn,
     /// LSN up to which everything is durable. Read last.
     pub durable: Lsn,

@@ -1,4 +1,4 @@
-//! The channel of a directory, of the kind that its back end has.
+//! The channel of a directory, of the kind of its back end.
 
 use std::os::fd::BorrowedFd;
 use std::task::Waker;

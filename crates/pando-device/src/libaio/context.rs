@@ -219,7 +219,7 @@ impl Context {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
-        // SAFETY: there is room for ANSWERS_MAX events behind the start of the empty list, and the
+        // SAFETY: there is room for ANSWERS_MAX events from the start of the empty list, and the
         // time, where there is one, outlives the call.
         let count = unsafe {
             libc::syscall(
@@ -248,7 +248,7 @@ impl Drop for Context {
         // SAFETY: takes the number of our context, once. Returns when nothing is in flight in it.
         let destroyed = unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
         if destroyed == 0 {
-            // SAFETY: dropped once, here; the kernel writes to no buffer any more.
+            // SAFETY: dropped once, here; the kernel no longer writes to any buffer.
             unsafe { ManuallyDrop::drop(&mut self.requests) };
         }
     }

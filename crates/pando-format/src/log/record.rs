@@ -7,7 +7,7 @@
 //!   8       kind: 1 batch, 2 padding, 3 void
 //!   9       flags, free for the writer
 //!  10..16   signature of this life of the log: 0 in logs of older programs
-//!  16..24   LSN: position just behind the record
+//!  16..24   LSN: position right after the record
 //!  24..32   incarnation of the log
 //!  32..40   position up to which everything was durable when the record was reserved
 //!  40..     payload, padded with zeros to a multiple of 8
