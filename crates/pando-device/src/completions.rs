@@ -27,6 +27,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Completions {
     queue: Mutex<Queue>,
+    /// Notified when `queue` gets a completion or the waker is woken, if a thread waits.
     filled: Condvar,
     notify: Waker,
 }

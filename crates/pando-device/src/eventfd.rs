@@ -19,6 +19,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(crate) struct WakeEvent {
     event: fs::File,
+    /// Set by a wake, cleared by [`WakeEvent::take`].
     woken: AtomicBool,
 }
 

@@ -33,6 +33,7 @@ pub struct MemoryDevice {
 
 #[derive(Debug)]
 struct Shared {
+    /// Files by name.
     files: Mutex<BTreeMap<String, Arc<Content>>>,
     space: Arc<Space>,
 }
@@ -40,7 +41,9 @@ struct Shared {
 /// The limit of the sum of all file lengths, and the present sum, in bytes.
 #[derive(Debug)]
 struct Space {
+    /// Maximum of `used`, in bytes.
     capacity: AtomicU64,
+    /// Sum of the lengths of all files, in bytes.
     used: AtomicU64,
 }
 

@@ -48,6 +48,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
+    /// Notified when `queue` gets a request, or the pool stops.
     filled: Condvar,
 }
 

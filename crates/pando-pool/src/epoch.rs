@@ -42,6 +42,7 @@ pub struct Epochs {
     /// under `lists`. Both change together, C first, and only grow: a reader that loads the epoch
     /// first sees its C or a later one.
     closed: AtomicU64,
+    /// Written before `closed`.
     closed_at: AtomicU64,
 }
 

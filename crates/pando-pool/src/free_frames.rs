@@ -7,11 +7,13 @@ use pando_sync::{CoreLocal, Mutex, Rank, WaitList, core_count};
 /// Free frames, in one list for each core. Any core may take from the lists of the others.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
+    /// One list for each core; each has room for twice the core's share of frames.
     lists: CoreLocal<Mutex<Vec<FrameIndex>>>,
     /// Number of frames in all lists, updated shortly after the lists.
     count: AtomicUsize,
     /// Next frame of the clock, modulo the number of frames. Only grows.
     hand: AtomicUsize,
+    /// Wakers that wait for a free frame.
     pub(crate) waiters: WaitList,
 }
 

@@ -67,6 +67,7 @@ pub(crate) struct Started {
 pub(crate) struct Images {
     /// Free buffers.
     pub(crate) buffers: Mutex<Vec<IoBuf>>,
+    /// Images and copies that wait for the checkpoint.
     pub(crate) started: Mutex<Started>,
     /// Number of images and copies in `started`. Written under `started`, read without the lock.
     pub(crate) started_count: AtomicUsize,

@@ -7,6 +7,7 @@ use pando_sync::{CachePadded, Mutex, Rank};
 /// The free page ids.
 #[derive(Debug)]
 pub struct PageIds {
+    /// Ids that were used and freed. The last one is taken first.
     free: Mutex<Vec<u32>>,
     /// The first id that was never used; all greater ones were not either. Written under `free`,
     /// read without it.

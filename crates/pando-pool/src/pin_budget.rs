@@ -23,10 +23,12 @@ const REFUSALS_MAX: u32 = 8;
 /// The frames that may still be pinned.
 #[derive(Debug)]
 pub struct PinBudget {
+    /// Frames of the budget that are in no share.
     available: AtomicU64,
     limit: u64,
     /// The extra share, which is beyond the limit, is taken.
     extra_taken: AtomicBool,
+    /// Wakers of operations that wait for a share.
     waiters: WaitList,
 }
 

@@ -36,6 +36,7 @@ pub struct Pool {
     load_waiters: LoadWaiters,
     /// Wakers of the write-back threads, woken when there is work for them.
     work: WaitList,
+    /// Number of wired frames, at most [`Pool::wired_max`].
     wired: AtomicU64,
     /// Number of chunks that have an id.
     pub(crate) chunks: AtomicU64,

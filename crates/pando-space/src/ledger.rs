@@ -21,8 +21,11 @@ pub enum Urgency {
 
 #[derive(Debug)]
 struct Numbers {
+    /// Free blocks that are neither reserved nor in magazines.
     available: AtomicU64,
+    /// Blocks that are reserved and not yet allocated.
     reserved: AtomicU64,
+    /// Blocks that only urgent reservations may use.
     delete_reserve: AtomicU64,
     /// Number of frees so far: the result of a search that found nothing stays true until this
     /// changes.

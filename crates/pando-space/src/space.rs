@@ -51,7 +51,9 @@ pub struct Space {
     pub(crate) magazines: CoreLocal<Magazine>,
     /// Number of guards that forbid putting extents into magazines.
     pub(crate) drains: AtomicU64,
+    /// Number of searches of a group that ended at their bound.
     bounded_searches: AtomicU64,
+    /// The last search everywhere that found nothing.
     fruitless: Mutex<Option<Fruitless>>,
 }
 

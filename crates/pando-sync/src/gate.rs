@@ -22,7 +22,9 @@ use crate::{CoreLocal, WaitList, thread};
 /// The gate of one engine.
 #[derive(Debug)]
 pub struct Gate {
+    /// Number of guards by the slot of the core that entered.
     counts: CoreLocal<AtomicU64>,
+    /// Written by the holder of `closing` only.
     closed: AtomicBool,
     /// Held by the closer, so that there is one at a time.
     closing: Mutex<()>,

@@ -192,6 +192,7 @@ impl WaitList {
 /// Wakers of waiters that each wait until a growing number reaches their target.
 #[derive(Debug, Default)]
 pub struct SequenceWaiters {
+    /// Length of `waiting`. Written under its lock, read without it.
     count: AtomicUsize,
     waiting: Mutex<Vec<(u64, Waker)>>,
 }

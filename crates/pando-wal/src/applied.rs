@@ -20,6 +20,7 @@ struct Entry {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Applied {
+    /// Written under `queue`, read without it.
     applied: AtomicU64,
     /// LSNs that were reserved and are above `applied`, in order.
     queue: Mutex<VecDeque<Entry>>,

@@ -61,7 +61,9 @@ pub(crate) struct Group {
     durable: AtomicU64,
     /// Last LSN of the flush in flight. Written only by the leader.
     in_flight: AtomicU64,
+    /// A leader has the turn. Set by [`Group::try_lead`], cleared by the end of the turn.
     flushing: AtomicBool,
+    /// Set once and never cleared.
     failed: AtomicBool,
     /// Number of committers that wait for the flush after the one in flight.
     joined: AtomicUsize,

@@ -33,6 +33,7 @@ pub struct Log<D: Device> {
     pub(crate) requested: AtomicU64,
     /// The log thread waits here for work.
     pub(crate) flusher: WaitList,
+    /// Set by [`Log::stop`] and never cleared.
     pub(crate) stopping: AtomicBool,
     /// A write is waiting for space on the device. Written by the leader.
     pub(crate) full: AtomicBool,

@@ -11,6 +11,7 @@ use crate::tail::Tail;
 #[repr(C)]
 pub(crate) struct SharedTail {
     pub(crate) tail: Mutex<Tail>,
+    /// Wakers that wait for [`crate::Log::try_reserve`] to succeed.
     pub(crate) space: WaitList,
 }
 
