@@ -1,7 +1,7 @@
-//! The back end as a value: chosen at run time, dispatched by a `match`.
+//! The back end as a value: chosen at run time, and dispatched by a `match`.
 //!
-//! Handles of different devices do not mix: using a file through a channel of another back end is
-//! a programmer error and panics.
+//! Handles of different devices must not be mixed: using a file through a channel of another back
+//! end is a programming error and panics.
 
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
@@ -41,17 +41,17 @@ pub enum AnyDevice {
 /// A file of any back end.
 #[derive(Debug, Clone)]
 pub enum AnyFile {
-    /// Of a directory.
+    /// A file of a directory.
     Directory(DirectoryFile),
-    /// In memory.
+    /// A file in memory.
     Memory(MemoryFile),
-    /// Without content.
+    /// A file without content.
     Null(NullFile),
-    /// In memory, failing on demand.
+    /// A file in memory that fails on demand.
     Faulty(FaultyFile),
-    /// Of any of these, with faults.
+    /// A file of any of these, with faults.
     Injector(Box<InjectorFile<AnyFile>>),
-    /// Of any of these, counted and timed.
+    /// A file of any of these, counted and timed.
     Timed(Box<TimedFile<AnyFile>>),
 }
 
@@ -60,11 +60,11 @@ pub enum AnyFile {
 pub enum AnyChannel {
     /// To files of a directory.
     Directory(DirectoryChannel),
-    /// Done at once.
+    /// Requests that complete when the next one is submitted, or on a flush.
     Memory(MemoryChannel),
-    /// Done at once, touching nothing.
+    /// Requests that complete at once and touch no bytes.
     Null(NullChannel),
-    /// Done in an arbitrary order.
+    /// Requests that complete in an arbitrary order.
     Faulty(FaultyChannel),
     /// Any of these, with faults.
     Injector(Box<InjectorChannel<AnyChannel>>),
@@ -91,12 +91,12 @@ impl From<NullDevice> for AnyDevice {
 }
 
 impl AnyDevice {
-    /// The same device, counted and timed in `statistics`.
+    /// Wraps the device so that it is counted and timed in `statistics`.
     pub fn timed(self, statistics: Arc<Statistics>) -> Self {
         Self::Timed(Box::new(TimedDevice::new(self, statistics)))
     }
 
-    /// Where requests are counted; new ones if they are not.
+    /// Returns the statistics in which requests are counted, new ones if they are not counted.
     pub fn statistics(&self) -> Arc<Statistics> {
         match self {
             Self::Timed(device) => device.statistics().clone(),
@@ -104,7 +104,7 @@ impl AnyDevice {
         }
     }
 
-    /// True if it is one that crashes and fails on demand, as simulations use it.
+    /// Returns whether this is a device for simulations, which crashes and fails on demand.
     pub fn is_simulated(&self) -> bool {
         match self {
             Self::Faulty(_) => true,
@@ -114,7 +114,8 @@ impl AnyDevice {
         }
     }
 
-    /// What serves the channels and what was passed over for it, where there is a choice.
+    /// Returns the back end that serves the channels, and those that were passed over, where there
+    /// is a choice.
     pub fn choice(&self) -> Option<BackendChoice> {
         match self {
             Self::Directory(device) => Some(device.choice()),
@@ -137,7 +138,7 @@ impl From<FaultyDevice> for AnyDevice {
     }
 }
 
-/// Calls the same method on whichever back end `$value` is.
+/// Calls the same method on the back end that `$value` is.
 macro_rules! each {
     ($kind:ident, $value:expr, $inner:ident => $call:expr) => {
         match $value {
@@ -151,7 +152,7 @@ macro_rules! each {
     };
 }
 
-/// Calls a method of whichever back end a channel and a file both are.
+/// Calls a method of the back end that a channel and a file both belong to.
 macro_rules! of_one {
     ($channel:expr, $file:expr, $own:ident, $own_file:ident => $call:expr) => {
         match ($channel, $file) {

@@ -1,8 +1,8 @@
 //! Owned byte buffers, aligned so that direct files accept them.
 //!
-//! A buffer is always initialised memory: fresh ones are zeros. Nothing clears a buffer that is
-//! used again; it knows instead from where on its memory is still zeros, so that one who pads a
-//! write with zeros clears what an earlier use left, and no more.
+//! A buffer is always initialised memory: a fresh one is all zeros. A reused buffer is not cleared.
+//! Instead it knows from where on its memory is still zeros, so that padding a write with zeros
+//! clears only the bytes that an earlier use has left.
 
 #![expect(unsafe_code, reason = "aligned memory has no safe constructor in std")]
 
@@ -13,18 +13,18 @@ use std::ptr::NonNull;
 
 use pando_sync::Arc;
 
-/// Alignment of every [`IoBuf`], and the largest that a direct file may ask for.
+/// Alignment of every [`IoBuf`] in bytes, and the largest that a direct file may require.
 pub const IO_ALIGNMENT: usize = 4096;
 
 /// An owned byte buffer that begins at a multiple of [`IO_ALIGNMENT`].
 pub struct IoBuf {
-    /// `capacity` initialised bytes that belong to this value alone; dangling if it is 0.
+    /// `capacity` initialised bytes that belong only to this value; dangling if it is 0.
     start: NonNull<u8>,
     /// At most `capacity`.
     len: usize,
     /// A multiple of [`IO_ALIGNMENT`].
     capacity: usize,
-    /// Bytes from here to `capacity` are zeros; those before may be anything.
+    /// Bytes from here to `capacity` are zeros. Those before may have any value.
     dirty: usize,
     /// `None` if the capacity is 0.
     memory: Option<Arc<Memory>>,
@@ -35,7 +35,7 @@ unsafe impl Send for IoBuf {}
 // SAFETY: shared references allow reads only.
 unsafe impl Sync for IoBuf {}
 
-/// Memory of one buffer or of several, freed with the last of them.
+/// Memory of one or several buffers, freed with the last of them.
 pub(crate) struct Memory {
     /// `bytes` initialised bytes of the global allocator; at least one.
     start: NonNull<u8>,
@@ -53,7 +53,7 @@ impl Memory {
             .expect("the alignment is a power of two; buffers are far smaller than isize::MAX")
     }
 
-    /// `bytes` zeros; `None` for none.
+    /// Allocates `bytes` zeros, `None` for 0 bytes.
     fn new(bytes: usize) -> Option<Arc<Self>> {
         if bytes == 0 {
             return None;
@@ -68,17 +68,17 @@ impl Memory {
         Some(Arc::new(Self { start, bytes }))
     }
 
-    /// Where it begins.
+    /// Returns its start.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// How long it is.
+    /// Returns its length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The bytes from `offset` on, as the start of a buffer; no bytes need no place.
+    /// Returns the start of a buffer at `offset`, dangling without memory.
     fn part(memory: Option<&Arc<Self>>, offset: usize) -> NonNull<u8> {
         let Some(memory) = memory else {
             return NonNull::dangling();
@@ -92,13 +92,13 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: `start` came from alloc_zeroed with this same layout and is freed once, here,
-        // where no buffer has a part of it any more.
+        // where no buffer has a part of it any longer.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) }
     }
 }
 
 impl IoBuf {
-    /// `len` zeros.
+    /// Makes a buffer of `len` zeros.
     pub fn new(len: usize) -> Self {
         let capacity = len.next_multiple_of(IO_ALIGNMENT);
         let memory = Memory::new(capacity);
@@ -111,7 +111,7 @@ impl IoBuf {
         }
     }
 
-    /// `count` buffers of `len` zeros that lie in one piece of memory, which goes with the last of
+    /// Makes `count` buffers of `len` zeros in one piece of memory, which is freed with the last of
     /// them.
     pub fn many(count: usize, len: usize) -> Vec<Self> {
         let capacity = len.next_multiple_of(IO_ALIGNMENT);
@@ -129,19 +129,19 @@ impl IoBuf {
         (0..count).map(part).collect()
     }
 
-    /// A copy of `bytes`.
+    /// Makes a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::new(bytes.len());
         buffer.copy_from_slice(bytes);
         buffer
     }
 
-    /// Bytes that [`IoBuf::set_len`] can reach; `len` rounded up.
+    /// Returns the maximum for [`IoBuf::set_len`]: the initial length, rounded up.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Changes the length; bytes that come into view are what they last were.
+    /// Changes the length. Bytes that become visible keep their last value.
     ///
     /// # Panics
     /// When `len` exceeds the capacity.
@@ -154,14 +154,14 @@ impl IoBuf {
         self.len = len;
     }
 
-    /// Bytes from here to the capacity are zeros: nobody has had them since the buffer was made,
-    /// neither by a `&mut` nor as the target of a read, or they were padded again.
+    /// Returns the offset from which all bytes to the capacity are zeros: they were not accessible
+    /// by `&mut`, and not the target of a read, since the buffer was made or they were padded.
     pub fn dirty_bytes(&self) -> usize {
         self.dirty
     }
 
-    /// The first `len` bytes, to be written: the others stay as they are, and known to be zeros
-    /// where they are.
+    /// Returns the first `len` bytes for writing. The others do not change, and are still known to
+    /// be zeros if they were.
     ///
     /// # Panics
     /// When `len` exceeds the length.
@@ -171,7 +171,8 @@ impl IoBuf {
             "{len} bytes of a buffer that has {}",
             self.len
         );
-        // Not written again: the line may be in other cores, who fill the same buffer in turn.
+        // Written only if it changes: other cores, which fill the same buffer in turn, may have the
+        // line.
         if self.dirty < len {
             self.dirty = len;
         }
@@ -180,8 +181,8 @@ impl IoBuf {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
     }
 
-    /// Makes the bytes from `from` to the length zeros. Clears only those that an earlier use of
-    /// the buffer may have left, so it costs nothing over one that was never used so far.
+    /// Makes the bytes from `from` to the length zeros. Clears only bytes that an earlier use of
+    /// the buffer may have left, so it costs nothing if the buffer was never used that far.
     ///
     /// # Panics
     /// When `from` exceeds the length.
@@ -201,20 +202,20 @@ impl IoBuf {
     }
 }
 
-/// What a device needs that moves the bytes itself, while nobody else looks at the buffer.
+/// For devices that move the bytes themselves, while nobody else accesses the buffer.
 impl IoBuf {
-    /// Where a read of the whole length may go. The bytes count as written from here on.
+    /// Returns the target of a read of the whole length. The bytes count as written from now on.
     pub(crate) fn target(&mut self) -> *mut u8 {
         self.dirty = self.dirty.max(self.len);
         self.start.as_ptr()
     }
 
-    /// The memory that the buffer is a part of, if it has any.
+    /// Returns the memory that the buffer is a part of, if it has any.
     pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
         self.memory.as_ref()
     }
 
-    /// Where a write of the whole length comes from.
+    /// Returns the source of a write of the whole length.
     pub(crate) fn source(&self) -> *const u8 {
         self.start.as_ptr()
     }

@@ -1,7 +1,8 @@
-//! A piece of a file in memory: zeros at first, mapped as a whole, by a huge page if wanted.
+//! Chunks: pieces of a file in memory, initially zeros, each mapped as a whole, by a huge page if
+//! wanted.
 //!
-//! Memory is used only for what was touched: 4 KiB at a time, or all of it at once by a huge page,
-//! which spares a read of a large file most of its address translation.
+//! Only touched parts cost memory: 4 KiB at a time, or the whole chunk at once with a huge page,
+//! which saves a read of a large file most of its address translation.
 
 #![expect(unsafe_code, reason = "huge pages need a mapping of their own")]
 
@@ -12,7 +13,7 @@ use std::ptr::NonNull;
 
 /// [`Chunk::BYTES`] bytes.
 pub(crate) struct Chunk {
-    /// Begins at a multiple of its length; belongs to this value alone.
+    /// Begins at a multiple of its length, and belongs only to this value.
     start: NonNull<u8>,
 }
 
@@ -22,10 +23,10 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// Length: that of a huge page.
+    /// Length in bytes: that of a huge page.
     pub(crate) const BYTES: usize = 2 << 20;
 
-    /// Zeros.
+    /// Makes a chunk of zeros.
     pub(crate) fn new(huge: bool) -> Self {
         let bytes = 2 * Self::BYTES;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
@@ -44,7 +45,7 @@ impl Chunk {
             handle_alloc_error(Layout::new::<[u8; Self::BYTES]>());
         }
         let before = mapped.align_offset(Self::BYTES);
-        // SAFETY: the mapping has room for an aligned chunk behind any start.
+        // SAFETY: the mapping has room for an aligned chunk after any start.
         let start = unsafe { mapped.byte_add(before) };
         // SAFETY: the chunk ends where the mapping does, or before.
         let end = unsafe { start.byte_add(Self::BYTES) };
@@ -63,10 +64,10 @@ impl Chunk {
     }
 }
 
-/// Ends a part of a mapping to which nothing refers; nothing happens for no bytes.
+/// Unmaps a part of a mapping to which nothing refers. Does nothing for 0 bytes.
 fn unmap(start: *mut libc::c_void, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the callers made the mapping, give each part once, and use it no more.
+        // SAFETY: the callers made the mapping, give each part once, and do not use it afterwards.
         unsafe { libc::munmap(start, bytes) };
     }
 }
@@ -75,7 +76,7 @@ impl Deref for Chunk {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped from there, initialised (as zeros), for the life of
+        // SAFETY: this many bytes are mapped from there, initialised (as zeros), for the life of
         // this value; only `deref_mut` gives write access, for which it is borrowed as a whole.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), Self::BYTES) }
     }

@@ -1,7 +1,8 @@
-//! The queue of finished requests between those who serve them and the one event loop that reaps.
+//! The queue of finished requests, from the threads that serve them to the one event loop that
+//! reaps them.
 //!
-//! Everything is under one lock, which is held for a push or a drain of at most 64. Waking happens
-//! after the lock is released, and only when the queue was empty before (or stays non-empty after a
+//! One lock guards everything, and is held for a push or for a drain of at most 64. Wake-ups happen
+//! after the lock is released, and only when the queue was empty before (or is not empty after a
 //! reap), so that a burst of completions wakes once.
 
 use std::collections::VecDeque;
@@ -15,7 +16,8 @@ use crate::device::{Completion, REAP_MAX};
 #[derive(Debug)]
 struct Queue {
     done: VecDeque<Completion>,
-    /// Somebody is in [`Completions::wait`]: a notification of nobody costs a system call.
+    /// A thread is in [`Completions::wait`]. Avoids notifications without a waiter, which cost a
+    /// system call.
     waiting: bool,
     /// The channel's waker was woken since the last wait.
     woken: bool,
@@ -25,6 +27,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Completions {
     queue: Mutex<Queue>,
+    /// Notified when `queue` gets a completion or the waker is woken, if a thread waits.
     filled: Condvar,
     notify: Waker,
 }
@@ -45,7 +48,7 @@ impl Completions {
         }
     }
 
-    /// Hands a finished request over, and wakes the loop if it may have gone to sleep.
+    /// Adds a finished request, and wakes the loop if it may sleep.
     pub(crate) fn push(&self, completion: Completion) {
         let mut queue = self.queue.lock();
         let was_empty = queue.done.is_empty();
@@ -60,7 +63,7 @@ impl Completions {
         }
     }
 
-    /// Moves up to [`REAP_MAX`] finished requests to `completions`.
+    /// Moves up to [`REAP_MAX`] finished requests to `completions`, and returns their number.
     pub(crate) fn reap(&self, completions: &mut Vec<Completion>) -> usize {
         let mut queue = self.queue.lock();
         let count = queue.done.len().min(REAP_MAX);
@@ -73,7 +76,7 @@ impl Completions {
         count
     }
 
-    /// Blocks until the queue is not empty, the time is over, or the waker is woken.
+    /// Blocks until the queue is not empty, `timeout` has passed, or the waker is woken.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         let deadline = timeout.and_then(|timeout| time::now().checked_add(timeout));
         let mut queue = self.queue.lock();
@@ -104,7 +107,7 @@ impl Completions {
     }
 }
 
-/// The channel's own waker: ends a wait, tells the event loop nothing.
+/// The channel's own waker: ends a wait, and does not notify the event loop.
 impl Wake for Completions {
     fn wake(self: WakerArc<Self>) {
         self.wake_by_ref();

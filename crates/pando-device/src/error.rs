@@ -1,7 +1,7 @@
-//! What can go wrong with a device, with the file and the place where it did.
+//! Errors of a device, with the file and the place where they occurred.
 //!
-//! A full disk and a directory in use are variants of their own, since the engine reacts to them;
-//! everything else that the operating system reports is [`Error::Io`].
+//! A full disk and a directory in use have variants of their own, since the engine reacts to them.
+//! All other errors of the operating system are [`Error::Io`].
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::directory::Backend;
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of a device failed.
+/// An error of a device.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,15 +24,15 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file ends before the bytes that were asked for.
+    /// The file ends before the requested bytes.
     ShortRead {
         /// File.
         name: String,
         /// Where the read began.
         offset: u64,
-        /// Bytes asked for.
+        /// Number of requested bytes.
         wanted: usize,
-        /// Bytes that were there.
+        /// Number of bytes that were read.
         got: usize,
     },
     /// Another process, or another device of this one, has the directory open.
@@ -48,21 +48,21 @@ pub enum Error {
         offset: u64,
         /// Length of the request.
         len: usize,
-        /// What all three must be multiples of.
+        /// The required alignment in bytes.
         alignment: usize,
     },
-    /// No space or no quota is left; the operation may be tried again when there is.
+    /// No space or no quota is left. The operation may be tried again later.
     Full {
         /// What was attempted.
         operation: &'static str,
         /// File.
         name: String,
     },
-    /// The simulated machine has crashed (only of the faulty device).
+    /// The simulated machine has crashed (only for the faulty device).
     Crashed,
     /// The device belongs to the process that this one was forked from.
     Forked,
-    /// The back end that was insisted on is not to be had.
+    /// The required back end is not available.
     Unavailable {
         /// Which.
         backend: Backend,
@@ -79,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sorts an error of the operating system into the right variant.
+    /// Converts an error of the operating system to the right variant.
     pub fn from_io(operation: &'static str, name: &str, source: io::Error) -> Self {
         let name = name.to_owned();
         match source.raw_os_error() {
@@ -101,28 +101,28 @@ impl Error {
         }
     }
 
-    /// No space is left. The operation may succeed later.
+    /// Returns whether no space is left. The operation may succeed later.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// The directory belongs to another process.
+    /// Returns whether another process, or another device, has the directory open.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
 
-    /// The file does not exist.
+    /// Returns whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// The simulated machine has crashed.
+    /// Returns whether the simulated machine has crashed.
     pub fn is_crashed(&self) -> bool {
         matches!(self, Self::Crashed)
     }
 }
 
-/// One failed read may have to be told to several that wait for it.
+/// Needed to report one failed read to several waiters.
 impl Clone for Error {
     fn clone(&self) -> Self {
         match self {

@@ -1,9 +1,9 @@
-//! A waker that a thread which waits in the kernel can hear: an eventfd and a word.
+//! A waker for a thread that waits in the kernel: an eventfd and a word.
 //!
-//! The word says that somebody woke since the last wait; the descriptor makes whoever waits for it
-//! look. Waking again costs no system call until the waiter has looked. The waiter takes the word
-//! before it goes to sleep, so a wake that came before it, or whose signal it has drained already,
-//! is not lost.
+//! The word tells that somebody woke it since the last wait. The descriptor makes the waiter check
+//! the word. Further wakes cost no system call until the waiter has checked. The waiter takes the
+//! word before it sleeps, so a wake that came before, or whose signal was drained already, is not
+//! lost.
 
 #![expect(unsafe_code, reason = "std has no eventfd")]
 
@@ -15,10 +15,11 @@ use std::task::Wake;
 use pando_sync::WakerArc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
-/// Wakes a thread out of a wait for descriptors.
+/// Wakes a thread from a wait for descriptors.
 #[derive(Debug)]
 pub(crate) struct WakeEvent {
     event: fs::File,
+    /// Set by a wake, cleared by [`WakeEvent::take`].
     woken: AtomicBool,
 }
 
@@ -45,7 +46,7 @@ impl WakeEvent {
         self.event.as_fd()
     }
 
-    /// Whether somebody woke since the last call.
+    /// Returns whether somebody woke since the last call.
     pub(crate) fn take(&self) -> bool {
         // Acquire: pairs with the Release in wake_by_ref.
         self.woken.swap(false, Ordering::Acquire)

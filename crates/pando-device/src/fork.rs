@@ -1,10 +1,10 @@
-//! Whether this process is the one that opened the device, and not a child that it
-//! forked (decision 011).
+//! Detects whether this process is the one that opened the device, and not a forked child of it
+//! (decision 011).
 //!
-//! A child has copies of the rings' memory, none of the threads, and locks in whatever state they
-//! were: nothing works there, and much would harm the parent. A page that the kernel wipes in a
-//! child tells them apart by one load, where a comparison of process ids is a system call. Where
-//! there is no such page the ids are compared.
+//! A child has copies of the rings' memory, none of the threads, and locks in an arbitrary state:
+//! nothing works there, and much would harm the parent. A page that the kernel wipes in children
+//! distinguishes them with one load, while a comparison of process ids takes a system call. Where
+//! no such page is available, the ids are compared.
 
 #![expect(unsafe_code, reason = "a mapping with an advice of its own")]
 
@@ -14,13 +14,13 @@ use std::ptr::{self, NonNull};
 
 use crate::error::{Error, Result};
 
-/// What is mapped: a page or several, whatever the size of a page is.
+/// Size of the mapping: one page or several, for any page size.
 const BYTES: usize = 1 << 16;
 
 /// Knows the process that made it.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
-    /// Begins with a 1 that is a 0 in a child; never written after it was made.
+    /// The first byte is 1, and 0 in a child. Never written after the guard was made.
     page: Option<NonNull<u8>>,
     pid: u32,
 }
@@ -38,7 +38,7 @@ impl ForkGuard {
         }
     }
 
-    /// True in a forked child of the process that made this.
+    /// Returns whether this is a forked child of the process that made the guard.
     #[inline]
     pub(crate) fn is_child(&self) -> bool {
         match self.page {
@@ -104,7 +104,7 @@ impl Drop for ForkGuard {
     }
 }
 
-/// Whether `question` is answered with yes in a forked child, and within ten seconds.
+/// Returns whether `question` returns true in a forked child within ten seconds.
 #[cfg(test)]
 pub(crate) fn in_child(question: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child calls nothing but `question`, which allocates nothing, and `_exit`.

@@ -1,9 +1,10 @@
 //! Files and completion-based devices: the only crate below `pandodb` with file system calls.
 //!
-//! A [`Device`] is a directory of named files. A [`File`] is read and written at offsets, blocking;
-//! requests of the hot path go through a [`Channel`], one for each event loop, which owns the
-//! buffer of a request until its [`Completion`] is reaped. Dispatch is static: generic code takes
-//! a `Device`, and [`AnyDevice`] chooses the back end at run time with a `match`.
+//! A [`Device`] is a directory of named files. A [`File`] is read and written at offsets by
+//! blocking calls. Requests of the hot path go through a [`Channel`], one for each event loop,
+//! which owns the buffer of a request until its [`Completion`] is reaped. Dispatch is static:
+//! generic code takes a `Device`, and [`AnyDevice`] chooses the back end at run time with a
+//! `match`.
 //!
 //! | back end            | what it is                                                           |
 //! |---------------------|----------------------------------------------------------------------|
@@ -14,7 +15,7 @@
 //! | [`InjectorDevice`]  | faults over any of these                                             |
 //! | [`TimedDevice`]     | counts and times what goes to any of these                           |
 //!
-//! Nothing here knows what the bytes mean: no checksum, no page, no log record.
+//! This crate does not know the meaning of the bytes: no checksums, pages or log records.
 //!
 //! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
 //! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`timed`],

@@ -1,9 +1,9 @@
-//! Files in memory. Nothing survives the process, every sync succeeds, every request
-//! completes when the next one is submitted, or the channel is flushed.
+//! Files in memory. Nothing survives the process, every sync succeeds, and every request completes
+//! when the next one is submitted or the channel is flushed.
 //!
-//! Content lies in chunks, so that growth copies nothing; a chunk is locked for the copy of its
-//! bytes only, so a read that spans chunks is not atomic against a write (nor is one of a disk).
-//! Lock order: `Content::chunks`, then a chunk; `Shared::files` is a leaf.
+//! Content is stored in chunks, so that growth copies nothing. A chunk is locked only while its
+//! bytes are copied, so a read across chunks is not atomic with respect to a write (nor is one of a
+//! disk). Lock order: `Content::chunks`, then a chunk; `Shared::files` is a leaf.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::name;
 
 const CHUNK_BYTES: u64 = Chunk::BYTES as u64;
-/// Chunks from this one of a file on take memory by huge pages; small files stay small.
+/// Index of the first chunk of a file that uses huge pages, so that small files stay small.
 const HUGE_FROM: usize = 8;
 
 /// A directory in memory.
@@ -33,19 +33,22 @@ pub struct MemoryDevice {
 
 #[derive(Debug)]
 struct Shared {
+    /// Files by name.
     files: Mutex<BTreeMap<String, Arc<Content>>>,
     space: Arc<Space>,
 }
 
-/// What the lengths of all files may sum to, and do.
+/// The limit of the sum of all file lengths, and the present sum, in bytes.
 #[derive(Debug)]
 struct Space {
+    /// Maximum of `used`, in bytes.
     capacity: AtomicU64,
+    /// Sum of the lengths of all files, in bytes.
     used: AtomicU64,
 }
 
 impl Space {
-    /// Adds `bytes` to what is used if the capacity allows.
+    /// Adds `bytes` to the used bytes if the capacity allows.
     fn take(&self, bytes: u64) -> bool {
         let capacity = self.capacity.load(Ordering::Relaxed);
         // Relaxed: the count alone is shared; nothing is published through it.
@@ -63,7 +66,7 @@ impl Space {
     }
 }
 
-/// The bytes of one file; freed with its name and its last handle.
+/// The bytes of one file, freed with its name and its last handle.
 #[derive(Debug)]
 struct Content {
     name: String,
@@ -73,7 +76,7 @@ struct Content {
 
 #[derive(Debug, Default)]
 struct Chunks {
-    /// Exactly as many as `len` needs; bytes behind `len` are zeros.
+    /// Exactly as many chunks as `len` needs. Bytes after `len` are zeros.
     list: Vec<RwLock<Chunk>>,
     len: u64,
 }
@@ -95,8 +98,8 @@ impl Chunks {
         self.len = len;
     }
 
-    /// Calls `part` with each chunk that `offset .. offset + len` touches: the chunk, the range in
-    /// it, and the range of the request.
+    /// Calls `part` for each chunk of `offset .. offset + len`, with the chunk, the range in it,
+    /// and the range in the request.
     fn each(
         &self,
         offset: u64,
@@ -120,7 +123,7 @@ fn index(value: u64) -> usize {
 }
 
 impl Content {
-    /// The end of `offset .. offset + len`, if a file can be that long.
+    /// Returns the end of `offset .. offset + len`, if a file can be that long.
     fn end(&self, operation: &'static str, offset: u64, len: u64) -> Result<u64> {
         offset
             .checked_add(len)
@@ -153,7 +156,7 @@ impl Drop for Content {
 }
 
 impl MemoryDevice {
-    /// An empty directory whose files may have `capacity_bytes` together.
+    /// Makes an empty directory whose files may have `capacity_bytes` bytes together.
     pub fn new(capacity_bytes: u64) -> Self {
         let space = Arc::new(Space {
             capacity: AtomicU64::new(capacity_bytes),
@@ -168,7 +171,7 @@ impl MemoryDevice {
         }
     }
 
-    /// Changes the capacity; less than what is used only stops growth.
+    /// Changes the capacity. A capacity below the used bytes only stops growth.
     pub fn set_capacity(&self, bytes: u64) {
         // Relaxed: a limit; nothing is published through it.
         self.shared.space.capacity.store(bytes, Ordering::Relaxed);
@@ -296,7 +299,8 @@ impl File for MemoryFile {
         self.content.extend("write", end)?;
         let chunks = self.content.chunks.read();
         if chunks.len < end {
-            // Cut by another thread in between: the write came first.
+            // Another thread has truncated the file meanwhile: this counts as the write having come
+            // first.
             return Ok(());
         }
         chunks.each(offset, bytes.len(), |chunk, to, from| {
@@ -365,8 +369,8 @@ impl File for MemoryFile {
     }
 }
 
-/// Bytes of a read that are asked for while the request before it is served; the processor guesses
-/// the others itself.
+/// Number of bytes of a read that are prefetched while the previous request is served. The
+/// processor prefetches the others itself.
 const AHEAD_BYTES: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,8 +389,8 @@ struct Request {
     tag: u64,
 }
 
-/// Requests to files in memory; each is done when the next one comes, or at the latest when the
-/// channel is flushed: so memory fetches the one while the other is copied.
+/// Requests to files in memory. Each is done when the next one is submitted, or at the latest when
+/// the channel is flushed, so that the bytes of one are fetched while those of another are copied.
 #[derive(Debug)]
 pub struct MemoryChannel {
     done: WakerArc<Completions>,
@@ -396,7 +400,7 @@ pub struct MemoryChannel {
 }
 
 impl MemoryFile {
-    /// Asks for the first bytes of a read that comes soon.
+    /// Prefetches the first bytes of a read that is done soon.
     fn expect_read(&self, offset: u64) {
         let chunks = self.content.chunks.read();
         if let Ok(at) = usize::try_from(offset / CHUNK_BYTES)
@@ -437,7 +441,8 @@ impl MemoryChannel {
             Direction::Read => file.read_at(&mut buffer, offset),
             Direction::Write => file.write_at(&buffer, offset),
         };
-        // Before the completion is seen, so that whoever saw the last one may close everything.
+        // Before the completion is visible, so that a caller that has seen the last one may close
+        // everything.
         drop(file);
         self.done.push(Completion {
             tag,

@@ -1,13 +1,14 @@
-//! Which names files may have: the same for every back end, so that none escapes its directory.
+//! The names that files may have: the same for every back end, so that no name escapes its
+//! directory.
 
 use std::io;
 
 use crate::device::{Create, OpenOptions};
 use crate::error::{Error, Result};
 
-/// Name of the file whose lock says that the directory is in use.
+/// Name of the file whose lock marks the directory as in use.
 pub(crate) const LOCK: &str = "LOCK";
-/// Longest component.
+/// Maximum length of a component.
 const COMPONENT_BYTES_MAX: usize = 200;
 
 fn is_component(text: &str) -> bool {
@@ -36,7 +37,7 @@ pub(crate) fn check(operation: &'static str, name: &str) -> Result<()> {
     }
 }
 
-/// As [`check`] for opening; a file can only be made by one who may write it.
+/// Like [`check`], for opening. Also refuses to make a file that is not opened for writing.
 pub(crate) fn check_open(name: &str, options: OpenOptions) -> Result<()> {
     check("open", name)?;
     if options.create != Create::Never && !options.write {

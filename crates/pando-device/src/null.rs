@@ -1,5 +1,5 @@
-//! Files with a name and a length and no content: every request is done at once and touches no
-//! byte. What a read leaves in its buffer is what was there. Measures the layers above.
+//! Files with a name and a length but no content: every request is done at once and touches no
+//! byte. A read leaves its buffer unchanged. For measurements of the layers above.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,7 +23,7 @@ pub struct NullDevice {
 }
 
 impl NullDevice {
-    /// An empty directory.
+    /// Makes an empty directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,7 +88,7 @@ impl Device for NullDevice {
     }
 }
 
-/// A length.
+/// A file without content: only a length.
 #[derive(Debug, Clone)]
 pub struct NullFile {
     name: Arc<str>,
@@ -170,7 +170,7 @@ impl File for NullFile {
     }
 }
 
-/// Requests that were done when they were submitted.
+/// Requests that are done when they are submitted.
 #[derive(Debug)]
 pub struct NullChannel {
     done: VecDeque<Completion>,
@@ -235,7 +235,7 @@ impl Channel for NullChannel {
         count
     }
 
-    /// Returns at once: what is in flight is done.
+    /// Returns at once, since all requests in flight are done.
     fn wait(&mut self, _timeout: Option<Duration>) {}
 
     fn in_flight(&self) -> usize {

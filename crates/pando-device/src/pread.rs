@@ -1,8 +1,8 @@
 //! The threads that read and write, and the channels that feed them.
 //!
-//! One queue for all channels of a device, under one lock; a request owns its buffer, its file and
-//! its channel's completions, so a channel may go away at any time. Threads end when the last
-//! handle of the device (a clone, or a channel) has gone and the queue is empty.
+//! All channels of a device share one queue with one lock. A request owns its buffer, its file and
+//! its channel's completions, so a channel may be dropped at any time. The threads end when the
+//! last handle of the device (a clone, or a channel) was dropped and the queue is empty.
 
 use std::collections::VecDeque;
 use std::task::{Wake, Waker};
@@ -38,16 +38,17 @@ struct Request {
 #[derive(Debug, Default)]
 struct Queue {
     requests: VecDeque<Request>,
-    /// Threads that wait for a request.
+    /// Number of threads that wait for a request.
     idle: usize,
     stopping: bool,
-    /// Sum of the depths of all channels: so many requests find room without an allocation.
+    /// Sum of the depths of all channels, for which the queue has allocated room.
     depths: usize,
 }
 
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
+    /// Notified when `queue` gets a request, or the pool stops.
     filled: Condvar,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool whose `threads_max` (at least 1) threads start with the first channel.
+    /// Makes a pool whose `threads_max` (at least 1) threads start with the first channel.
     pub(crate) fn new(threads_max: usize, fork: Arc<ForkGuard>) -> Self {
         Self {
             requests: Arc::default(),
@@ -84,7 +85,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A channel, whose handle keeps the pool alive.
+    /// Makes a channel, which keeps the pool alive.
     pub(crate) fn channel(this: &Arc<Self>, options: ChannelOptions) -> Result<PreadChannel> {
         let depth = options.depth;
         this.start()?;
@@ -113,7 +114,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The threads are the parent's: there is nothing here that could be detached.
+            // The threads belong to the parent, so they cannot be detached here.
             std::mem::take(self.threads.get_mut()).leak();
             return;
         }
@@ -150,7 +151,7 @@ impl Requests {
         }
     }
 
-    /// Life of a thread of the pool.
+    /// Runs a thread of the pool until the pool is closed.
     fn serve(&self) {
         let mut queue = self.queue.lock();
         loop {
@@ -183,7 +184,8 @@ impl Request {
             Direction::Read => file.read_at(&mut buffer, offset),
             Direction::Write => file.write_at(&buffer, offset),
         };
-        // Before the completion is seen, so that whoever saw the last one may close everything.
+        // Before the completion is visible, so that a caller that has seen the last one may close
+        // everything.
         drop(file);
         completions.push(Completion {
             tag,
@@ -198,11 +200,11 @@ impl Request {
 pub struct PreadChannel {
     pool: Arc<Pool>,
     completions: WakerArc<Completions>,
-    /// Made once: a waker is asked for with each read that waits.
+    /// Made once, since each waiting read asks for it.
     waker: Waker,
     depth: usize,
     in_flight: usize,
-    /// In a child of a fork, which has none of the threads: what was submitted there.
+    /// Requests submitted in a forked child, which has none of the threads.
     orphans: Vec<Completion>,
 }
 
@@ -296,7 +298,7 @@ impl Channel for PreadChannel {
     }
 }
 
-/// Ends a wait of the channel. In a child of a fork it does nothing: a thread of the parent may
+/// Ends a wait of the channel. Does nothing in a forked child, because a thread of the parent may
 /// have held the lock of the completions.
 #[derive(Debug)]
 struct ChannelWaker {

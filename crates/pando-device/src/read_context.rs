@@ -1,39 +1,38 @@
-//! What a reader and a device may tell each other about one read (decision 014).
+//! The context of one read, in which a device may leave notes for the reader (decision 014).
 //!
-//! A reader has one context for all its reads, and puts it back to its initial state before each:
-//! a device that looks at it finds nothing there of the read before, and one that does not look
-//! pays nothing. A context is a few plain words: nothing is allocated, locked or measured for it
-//! unless a device chooses to.
+//! A reader has one context for all its reads, and resets it before each one: a device that uses it
+//! finds nothing of the previous read, and a device that does not use it pays nothing. A context is
+//! a few plain words: nothing is allocated, locked or measured for it unless a device does so.
 
 use std::fmt;
 
 use pando_sync::time::Duration;
 
-/// Notes about one read. The device writes, the reader clears, and tells of them in errors.
+/// Notes about one read. The device writes them; the reader clears them and adds them to errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadContext {
-    /// Requests that the read has taken so far.
+    /// Number of requests that the read has taken so far.
     pub requests: u32,
-    /// Time that the device has measured, if it measures.
+    /// Time that the device has measured, if it measures time.
     pub elapsed: Option<Duration>,
-    /// What else there is to say.
+    /// Any other note.
     pub remark: Option<&'static str>,
 }
 
 impl ReadContext {
-    /// Back to the initial state.
+    /// Restores the initial state.
     #[inline]
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// True in the initial state.
+    /// Returns whether the context is in the initial state.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Nothing in the initial state; else a text that goes behind that of an error.
+/// Writes nothing in the initial state, and otherwise a text to append to that of an error.
 impl fmt::Display for ReadContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.requests > 0 {

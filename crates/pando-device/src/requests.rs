@@ -1,9 +1,9 @@
 //! The requests in flight of a channel whose kernel interface moves bytes piece by piece.
 //!
-//! Each has a slot from its submission to its completion; the slot's number is what the kernel
-//! hands back. Slots are made with the channel, so a request allocates nothing. A piece may be
-//! shorter than what is left: the request goes on until it is whole or nothing comes any more.
-//! A file is kept open while the table knows it, which is at least until its last request ends.
+//! Each request has a slot from its submission to its completion, and the kernel returns the slot's
+//! number. Slots are made with the channel, so a request allocates nothing. The kernel may move
+//! fewer bytes than requested: the request continues until it is complete or no more bytes come. A
+//! file is kept open while it is in the table, which is at least until its last request ends.
 
 use std::io;
 
@@ -13,9 +13,9 @@ use crate::directory::DirectoryFile;
 use crate::directory::file::RETRIES_MAX;
 use crate::error::{Error, Result};
 
-/// Files that the table goes on knowing when they have no request in flight.
+/// Number of files that stay in the table when they have no request in flight.
 pub(crate) const FILES_KEPT: usize = 16;
-/// Most bytes of one piece; a multiple of every alignment.
+/// Maximum number of bytes of one piece, a multiple of every alignment.
 const PIECE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug)]
@@ -24,7 +24,8 @@ struct KnownFile {
     requests: u32,
 }
 
-/// The files of a channel's requests. A number means the same file until it has no request.
+/// The files of a channel's requests. A number means the same file as long as the file has a
+/// request.
 #[derive(Debug, Default)]
 struct Files {
     list: Vec<KnownFile>,
@@ -33,7 +34,7 @@ struct Files {
 }
 
 impl Files {
-    /// The number of `file`, and whether it is a new one.
+    /// Returns the number of `file`, and whether the number is new.
     fn number_of(&mut self, file: &DirectoryFile) -> (usize, bool) {
         let is_same = |known: &KnownFile| known.file.is_same(file);
         if self.list.get(self.last).is_some_and(is_same) {
@@ -72,15 +73,15 @@ struct Request {
     offset: u64,
     buffer: IoBuf,
     tag: u64,
-    /// Bytes moved.
+    /// Number of bytes moved.
     done: usize,
-    /// Pieces since the last one that moved bytes.
+    /// Number of pieces since the last one that moved bytes.
     retries: u32,
-    /// Known before the kernel has seen it.
+    /// An error that is known before the kernel sees the request.
     refused: Option<Error>,
 }
 
-/// What the kernel is to do next for a request.
+/// What the kernel does next for a request.
 #[derive(Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) write: bool,
@@ -92,15 +93,15 @@ pub(crate) struct Piece<'a> {
     pub(crate) address: *mut u8,
     pub(crate) len: u32,
     pub(crate) buffer: &'a IoBuf,
-    /// Nothing is to be moved: the request ends with an error that is known already.
+    /// Nothing is moved: the request ends with an error that is known already.
     pub(crate) refused: bool,
 }
 
-/// A request that was taken.
+/// A request that got a slot.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) slot: u32,
-    /// Number of a file that the table has not known so.
+    /// Number of the file, if it is new in the table.
     pub(crate) new_file: Option<usize>,
 }
 
@@ -126,10 +127,10 @@ impl Requests {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes a request.
+    /// Gives a request a slot.
     ///
     /// # Errors
-    /// Gives the buffer back when every slot is taken.
+    /// Returns the buffer when every slot is taken.
     pub(crate) fn begin(
         &mut self,
         write: bool,
@@ -165,7 +166,7 @@ impl Requests {
         &self.files.list[file].file
     }
 
-    /// What is left of the request in `slot`.
+    /// Returns the rest of the request in `slot`.
     pub(crate) fn piece(&mut self, slot: u32) -> Piece<'_> {
         let request = self.slots[slot as usize]
             .as_mut()
@@ -187,8 +188,8 @@ impl Requests {
         }
     }
 
-    /// Takes the kernel's answer to a piece: bytes, or the negative of an error number. `None`:
-    /// the request goes on with another piece.
+    /// Takes the kernel's answer to a piece: a number of bytes, or a negative error number. Returns
+    /// `None` if the request continues with another piece.
     pub(crate) fn end_piece(&mut self, slot: u32, answer: i64) -> Option<Completion> {
         let request = self.slots[slot as usize]
             .as_mut()
@@ -213,7 +214,7 @@ impl Requests {
         self.end(slot, Err(error))
     }
 
-    /// Ends all requests, of a process that has only a copy of them.
+    /// Ends all requests, in a process that only has a copy of them.
     pub(crate) fn abandon(&mut self, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
         for slot in 0..self.slots.len() {
@@ -251,8 +252,8 @@ enum Advance {
     End(Result<()>),
 }
 
-/// Counts what a piece has moved. Of a direct file a piece that ends unaligned is tried again from
-/// the last aligned place, unless it began there.
+/// Counts the bytes that a piece has moved. For a direct file, a piece that ends unaligned is tried
+/// again from the last aligned place, unless it began there.
 fn advance(request: &mut Request, file: &DirectoryFile, answer: i64) -> Advance {
     if let Some(error) = request.refused.take() {
         return Advance::End(Err(error));
@@ -262,7 +263,8 @@ fn advance(request: &mut Request, file: &DirectoryFile, answer: i64) -> Advance 
         let code = i32::try_from(-answer).unwrap_or(libc::EIO);
         return match code {
             libc::EINTR => Advance::Again,
-            // A thread that ends takes requests back that it handed to a worker.
+            // The kernel cancels requests that a thread had passed to a worker when the thread
+            // ends.
             libc::EAGAIN | libc::ECANCELED if request.retries < RETRIES_MAX => {
                 request.retries += 1;
                 Advance::Again

@@ -1,4 +1,4 @@
-//! What the tests of several back ends share.
+//! Helpers for the tests of several back ends.
 
 use pando_sync::time::Duration;
 use pando_sync::{thread, time};
@@ -8,8 +8,8 @@ use crate::directory::{
     Backend, DirectoryChannel, DirectoryDevice, DirectoryFile, DirectoryOptions,
 };
 
-/// A channel of a directory that asks for `backend`, a file for it, and what must stay meanwhile.
-/// Says so where the system has another one for it.
+/// Makes a channel of a directory that asks for `backend`, a file for it, and the directory that
+/// must exist meanwhile. Prints a message if the system chooses another back end.
 pub(crate) fn channel_of(backend: Backend) -> (DirectoryChannel, DirectoryFile, tempfile::TempDir) {
     let place = tempfile::tempdir().unwrap();
     let options = DirectoryOptions {
@@ -25,8 +25,8 @@ pub(crate) fn channel_of(backend: Backend) -> (DirectoryChannel, DirectoryFile, 
     (channel, file.unwrap(), place)
 }
 
-/// Every wake ends a wait of a channel with one request that never completes, and nothing else
-/// does before its time.
+/// Every wake ends a wait of a channel with one request that never completes, and nothing else does
+/// before its timeout.
 pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
     let waker = channel.waker();
     let start = time::now();
@@ -45,7 +45,7 @@ pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
             assert_eq!(channel.reap(&mut Vec::new()), 0);
         }
     }
-    // Without a wake it lasts as long as it may.
+    // Without a wake it lasts until its timeout.
     for _ in 0..2 {
         channel.wait(Some(Duration::ZERO));
         channel.reap(&mut Vec::new());

@@ -11,7 +11,7 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(field)
 }
 
-/// Reads a `u64` at `offset`; panics as [`u32_at`].
+/// Reads a `u64` at `offset`. Panics as [`u32_at`].
 #[inline]
 pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     let mut field = [0; 8];
@@ -19,59 +19,59 @@ pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
-/// Writes a `u32` at `offset`; panics as [`u32_at`].
+/// Writes a `u32` at `offset`. Panics as [`u32_at`].
 #[inline]
 pub fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
     bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes a `u64` at `offset`; panics as [`u32_at`].
+/// Writes a `u64` at `offset`. Panics as [`u32_at`].
 #[inline]
 pub fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
     bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Takes bytes off the front of a slice; `None` once it is too short.
+/// Takes bytes from the front of a slice. Its methods return `None` when the slice is too short.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the front of `bytes`.
+    /// Makes a reader of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Bytes not yet taken.
+    /// Returns the number of bytes that were not taken yet.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// The next byte.
+    /// Takes the next byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// The next two bytes.
+    /// Takes the next two bytes.
     pub fn u16(&mut self) -> Option<u16> {
         self.take(2)
             .map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// The next four bytes.
+    /// Takes the next four bytes.
     pub fn u32(&mut self) -> Option<u32> {
         self.take(4).map(|bytes| u32_at(bytes, 0))
     }
 
-    /// The next eight bytes.
+    /// Takes the next eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
         self.take(8).map(|bytes| u64_at(bytes, 0))
     }

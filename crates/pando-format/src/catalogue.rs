@@ -1,46 +1,48 @@
 //! Rows of the system trees.
 //!
-//! Tree 1, the catalogue: key = name of a table, value = tree id (u32), root page (u32).
-//! Tree 2, the garbage table: keys begin with an LSN (u64, big-endian), values with a kind.
-//! Dropped tree: key = LSN, index in its batch (u32, big-endian); value = 1, tree id (u32), root
-//! page (u32). Chunks of a value that is gone: key = LSN, 255, id of the first chunk (u32,
-//! big-endian); value = 2, page ids of chunks (u32).
+//! * Tree 1, the catalogue: key = name of a table; value = tree id (u32), root page (u32).
+//! * Tree 2, the garbage table: keys begin with an LSN (u64, big-endian), values with a kind.
+//!     * Dropped tree: key = LSN, index in its batch (u32, big-endian); value = 1, tree id (u32),
+//!       root page (u32).
+//!     * Chunks of a removed value: key = LSN, 255, id of the first chunk (u32, big-endian); value
+//!       = 2, page ids of chunks (u32).
+//!
 //! Trees of users start at [`FIRST_USER_TREE`]. The roots of the system trees are pages 0 and 1.
 
 use crate::bytes::Reader;
 use crate::lost::{GARBAGE_ASIDE, GARBAGE_LEAKED, decode_leaks};
 use crate::{Damage, PageId, TreeId};
 
-/// The catalogue's tree.
+/// The tree of the catalogue.
 pub const CATALOGUE_TREE: TreeId = TreeId(1);
-/// Its root.
+/// The root of this tree.
 pub const CATALOGUE_ROOT: PageId = PageId(0);
-/// The garbage table's tree.
+/// The tree of the garbage table.
 pub const GARBAGE_TREE: TreeId = TreeId(2);
-/// Its root.
+/// The root of this tree.
 pub const GARBAGE_ROOT: PageId = PageId(1);
 /// First tree id that a user's table gets.
 pub const FIRST_USER_TREE: TreeId = TreeId(16);
-/// Longest name of a table, in bytes.
+/// Maximum length of a table's name in bytes.
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 
 const GARBAGE_DROPPED_TREE: u8 = 1;
 const GARBAGE_CHUNKS: u8 = 2;
 const KEY_OF_CHUNKS: u8 = 0xff;
-/// Most chunks of one garbage row: what one apply section frees.
+/// Maximum number of chunks of one garbage row, which one apply section frees.
 pub const GARBAGE_CHUNKS_MAX: usize = 128;
 
-/// A tree and where it starts.
+/// A tree and its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeRow {
     /// The tree.
     pub tree: TreeId,
-    /// Its root, for life.
+    /// Its root, which never changes.
     pub root: PageId,
 }
 
 impl TreeRow {
-    /// Value of a catalogue row.
+    /// Returns the value of a catalogue row.
     pub fn encode(self) -> [u8; 8] {
         (u64::from(self.root.0) << 32 | u64::from(self.tree.0)).to_le_bytes()
     }
@@ -63,7 +65,7 @@ impl TreeRow {
         }
     }
 
-    /// Value of a garbage row.
+    /// Returns the value of a garbage row.
     pub fn encode_garbage(self) -> [u8; 9] {
         let mut row = [GARBAGE_DROPPED_TREE; 9];
         row[1..].copy_from_slice(&self.encode());
@@ -71,18 +73,18 @@ impl TreeRow {
     }
 }
 
-/// What a row of the garbage table says is to be freed.
+/// A row of the garbage table, which says what is to be freed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GarbageRow {
     /// All pages of a tree.
     DroppedTree(TreeRow),
-    /// Chunks that no leaf names any more, 1 to [`GARBAGE_CHUNKS_MAX`].
+    /// Chunks that no leaf names any longer, 1 to [`GARBAGE_CHUNKS_MAX`].
     Chunks(Vec<PageId>),
-    /// What a tree had and nothing names that can be read: see [`crate::lost`].
+    /// Pages or chunks of a tree that nothing readable names: see [`crate::lost`].
     Leaked {
         /// The tree.
         tree: TreeId,
-        /// How often something was given up.
+        /// Number of leaks.
         count: u64,
     },
     /// A piece of a write that was put aside: see [`crate::lost`].
@@ -90,7 +92,7 @@ pub enum GarbageRow {
 }
 
 impl GarbageRow {
-    /// Value of a row of chunks.
+    /// Returns the value of a row of chunks.
     pub fn encode_chunks(chunks: &[PageId]) -> Vec<u8> {
         debug_assert!((1..=GARBAGE_CHUNKS_MAX).contains(&chunks.len()));
         let mut row = Vec::with_capacity(1 + 4 * chunks.len());
@@ -127,7 +129,7 @@ impl GarbageRow {
     }
 }
 
-/// Key of a garbage row: rows of one batch sort behind those of older ones.
+/// Returns the key of a garbage row. Rows of one batch sort after those of older ones.
 pub fn garbage_key(lsn: crate::Lsn, index: u32) -> [u8; 12] {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&lsn.0.to_be_bytes());
@@ -135,13 +137,14 @@ pub fn garbage_key(lsn: crate::Lsn, index: u32) -> [u8; 12] {
     key
 }
 
-/// Key of the garbage row of a tree that is being filled beside the log, and waits to be taken by a
-/// table: before the rows of all batches, whose LSNs are greater.
+/// Returns the key of the garbage row of a tree that is filled without the log, until a table takes
+/// it. The row sorts before those of all batches, whose LSNs are greater.
 pub fn filled_garbage_key(tree: TreeId) -> [u8; 12] {
     garbage_key(crate::Lsn(0), tree.0)
 }
 
-/// Key of a garbage row of chunks. A chunk is in one row at most, so its first tells rows apart.
+/// Returns the key of a garbage row of chunks. A chunk is in at most one row, so the first chunk
+/// distinguishes rows.
 pub fn chunk_garbage_key(lsn: crate::Lsn, first: PageId) -> [u8; 13] {
     let mut key = [KEY_OF_CHUNKS; 13];
     key[..8].copy_from_slice(&lsn.0.to_be_bytes());
@@ -149,7 +152,7 @@ pub fn chunk_garbage_key(lsn: crate::Lsn, first: PageId) -> [u8; 13] {
     key
 }
 
-/// The LSN that the key of a garbage row begins with; `None` for a key that is too short.
+/// Returns the LSN with which the key of a garbage row begins, `None` for a key that is too short.
 pub fn garbage_lsn(key: &[u8]) -> Option<crate::Lsn> {
     let lsn = key.first_chunk::<8>()?;
     Some(crate::Lsn(u64::from_be_bytes(*lsn)))

@@ -1,13 +1,13 @@
 //! CRC-32C (Castagnoli): hardware on x86-64 and aarch64.
 //!
-//! Two ways to the same number: carry-less multiplication, up to 512 bits wide, for pages and other
-//! long inputs (about half the time for 4 KiB where the processor has it), and the processor's
-//! own instruction for what is short or goes on from before.
+//! There are two implementations of the same checksum: carry-less multiplication, up to 512 bits
+//! wide, for pages and other long inputs (about half the time for 4 KiB where the processor has
+//! it), and the processor's own instruction for short inputs and for continuing a checksum.
 
-/// Bytes from which the wide way is quicker wherever it exists.
+/// Number of bytes from which the wide implementation is faster wherever it exists.
 const WIDE_BYTES: usize = 256;
 
-/// The checksum of `bytes`.
+/// Returns the checksum of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.len() < WIDE_BYTES {
@@ -16,7 +16,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Goes on from `crc`, the checksum of what came before.
+/// Continues `crc`, the checksum of the preceding bytes, with `bytes`.
 #[inline]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)

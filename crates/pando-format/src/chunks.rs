@@ -1,9 +1,9 @@
-//! Very large values: a head, and chunks of equal size behind it.
+//! Very large values: a head, followed by chunks of equal size.
 //!
-//! A chunk is a run of blocks that holds bytes of one value and nothing else: no header, zeros up
-//! to the end of its last block. It has a page id and a page word (state `STATE_CHUNK`), whose tag
-//! is the low bits of its checksum, and never a frame. What names the chunks of a value is its
-//! blob reference, which is the value of a slot with the flag C:
+//! A chunk is a run of blocks with bytes of one value and nothing else: it has no header, and zeros
+//! up to the end of its last block. It has a page id and a page word (state `STATE_CHUNK`), whose
+//! tag is the low bits of its checksum, but never a frame. The blob reference of a value names its
+//! chunks. It is the value of a slot with the flag C:
 //!
 //! ```text
 //!   0..4   bytes in the chunks, at most VALUE_BYTES_MAX
@@ -18,13 +18,13 @@
 use crate::bytes::{Reader, u32_at};
 use crate::{Damage, Extent, PageId, StoredKind, StoredPage};
 
-/// Longest value in chunks, without its head.
+/// Maximum length in bytes of a value in chunks, without its head.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
-/// Smallest chunk.
+/// Minimum size of a chunk in bytes.
 pub const CHUNK_BYTES_MIN: u32 = 4096;
-/// Largest chunk.
+/// Maximum size of a chunk in bytes.
 pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
-/// Longest head.
+/// Maximum length of a head in bytes.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
 const HEADER_BYTES: usize = 12;
@@ -35,12 +35,12 @@ const ENTRY_BYTES: usize = 8;
 pub struct ChunkShape {
     /// Bytes in all chunks together, 1 to [`VALUE_BYTES_MAX`].
     pub bytes: u64,
-    /// Bytes of each chunk but the last.
+    /// Bytes of each chunk except the last.
     pub chunk_bytes: u32,
 }
 
 impl ChunkShape {
-    /// The shape, if it is possible.
+    /// Makes the shape, if it is possible.
     pub fn new(bytes: u64, chunk_bytes: u32) -> Option<Self> {
         let valid = (1..=VALUE_BYTES_MAX).contains(&bytes)
             && chunk_bytes.is_power_of_two()
@@ -48,25 +48,25 @@ impl ChunkShape {
         valid.then_some(Self { bytes, chunk_bytes })
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub fn count(self) -> usize {
         self.bytes.div_ceil(u64::from(self.chunk_bytes)) as usize
     }
 
-    /// Bytes of chunk `index`; 0 behind the last.
+    /// Returns the length of chunk `index` in bytes, 0 after the last one.
     pub fn bytes_of(self, index: usize) -> usize {
         let start = index as u64 * u64::from(self.chunk_bytes);
         let left = self.bytes.saturating_sub(start);
         left.min(u64::from(self.chunk_bytes)) as usize
     }
 
-    /// Blocks of chunk `index`.
+    /// Returns the length of chunk `index` in blocks.
     pub fn blocks_of(self, index: usize, block_bytes: u64) -> u32 {
         (self.bytes_of(index) as u64).div_ceil(block_bytes) as u32
     }
 }
 
-/// A chunk as a blob reference names it.
+/// A chunk in a blob reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRef {
     /// Its page id.
@@ -75,24 +75,24 @@ pub struct ChunkRef {
     pub checksum: u32,
 }
 
-/// The blob reference of a value: what its leaf says.
+/// The blob reference of a value, which its leaf stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobRef {
     /// How the value is cut.
     pub shape: ChunkShape,
     /// Its chunks, in order.
     pub chunks: Vec<ChunkRef>,
-    /// What comes before the bytes of the chunks.
+    /// The bytes of the value before those of the chunks.
     pub head: Vec<u8>,
 }
 
 impl BlobRef {
-    /// Bytes of the whole value.
+    /// Returns the length of the whole value in bytes.
     pub fn value_bytes(&self) -> u64 {
         self.head.len() as u64 + self.shape.bytes
     }
 
-    /// Appends the blob reference.
+    /// Appends the encoded blob reference to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.chunks.len(), self.shape.count());
         let sizes = [
@@ -111,7 +111,7 @@ impl BlobRef {
     /// Reads a blob reference.
     ///
     /// # Errors
-    /// [`Damage`] when the lengths in it contradict each other or its own.
+    /// [`Damage`] when the lengths in it contradict each other or its own length.
     pub fn decode(blob: &[u8]) -> Result<Self, Damage> {
         let damage = || Damage::new(format!("blob of chunks of {} bytes", blob.len()));
         let mut reader = Reader::new(blob);
@@ -140,12 +140,13 @@ impl BlobRef {
     }
 }
 
-/// Bytes of the blob reference of a value of `shape` with a head of `head_bytes`.
+/// Returns the length in bytes of the blob reference of a value of `shape` with a head of
+/// `head_bytes` bytes.
 pub fn blob_ref_bytes(shape: ChunkShape, head_bytes: usize) -> usize {
     HEADER_BYTES + shape.count() * ENTRY_BYTES + head_bytes
 }
 
-/// A chunk that a log record names: where it lies, since it has no id before its batch is applied.
+/// A chunk in a log record, which names its place, since it has no id before its batch is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewChunk {
     /// First block of its extent; its length follows from its bytes.
@@ -155,7 +156,7 @@ pub struct NewChunk {
 }
 
 impl NewChunk {
-    /// The page word of the chunk, which is that at `index` of its value.
+    /// Returns the place of the chunk, which is the one at `index` of its value.
     pub fn stored(self, shape: ChunkShape, index: usize, block_bytes: u64) -> StoredPage {
         StoredPage {
             extent: Extent {
@@ -169,12 +170,12 @@ impl NewChunk {
     }
 }
 
-/// What a put says of one chunk of its value.
+/// One chunk of the value of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkPart {
-    /// It is the chunk of the same index of the value that the key had before.
+    /// The chunk with the same index of the previous value of the key.
     Kept,
-    /// It was written for this put.
+    /// A chunk that was written for this put.
     New(NewChunk),
 }
 

@@ -1,4 +1,4 @@
-//! Compressed page images: what stands behind the header byte that says how a page is stored.
+//! Compressed page images, and the header byte that says how a page is stored.
 //!
 //! ```text
 //! stored image, a whole number of blocks and fewer of them than the page has:
@@ -7,13 +7,13 @@
 //!  64..64+n   the rest of the page, compressed
 //!   ..        zeros up to the block
 //! ```
-//! An image that would save no block is stored as it is, with 0 in byte 14 and in 60..64: so a page
-//! in memory never knows how it was stored. The checksum of an image covers what is stored, padding
-//! included.
+//! An image that would save no block is stored as it is, with 0 in byte 14 and in 60..64, so a page
+//! in memory does not show how it was stored. The checksum of an image covers the stored bytes,
+//! including padding.
 //!
-//! Encoder and decoder own their buffers and the state of the codecs, to be used again and again:
-//! nothing is allocated once they have met a page of each kind. They do no I/O. The decoder takes
-//! any bytes: it writes one page at most, into a buffer of its own, and never panics.
+//! Encoder and decoder own reusable buffers and codec states: nothing is allocated once they have
+//! processed a page of each kind. They do no I/O. The decoder accepts any bytes: it writes at most
+//! one page, into a buffer of its own, and never panics.
 
 use std::fmt;
 
@@ -26,13 +26,13 @@ pub const CODEC_AT: usize = 14;
 /// Header bytes (u32) with the length of the compressed body.
 pub const BODY_BYTES_AT: usize = 60;
 
-/// How new images are stored. What is on disk says for itself how it was.
+/// How new images are stored. Images on disk tell themselves how they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     #[default]
     None,
-    /// LZ4: quick in both directions.
+    /// LZ4: fast in both directions.
     Lz4,
     /// Zstandard with a level from 1 to 22: denser and slower.
     Zstd(u8),
@@ -40,10 +40,10 @@ pub enum Compression {
     Snappy,
 }
 
-/// A way to store the rest of a page behind its header.
+/// How the rest of a page after its header is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Codec {
-    /// As it is.
+    /// Uncompressed.
     Plain,
     /// An LZ4 block.
     Lz4,
@@ -54,10 +54,10 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// All of them, in the order of their bytes.
+    /// All codecs, in the order of their header bytes.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Lz4, Self::Zstd, Self::Snappy];
 
-    /// The header byte.
+    /// Returns the header byte.
     pub fn encode(self) -> u8 {
         self as u8
     }
@@ -67,7 +67,7 @@ impl Codec {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// Name for people and options: "none", "lz4", "zstd", "snappy".
+    /// Returns the name: "none", "lz4", "zstd" or "snappy".
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "none",
@@ -85,7 +85,7 @@ impl Compression {
     /// Reads `none`, `lz4`, `zstd:N` (`zstd` alone: level 3) or `snappy`.
     ///
     /// # Errors
-    /// What is wrong with `text`, for people.
+    /// A message that tells what is wrong with `text`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             let levels = Self::ZSTD_LEVEL_MAX;
@@ -108,7 +108,7 @@ impl Compression {
         Ok(chosen)
     }
 
-    /// True unless this build leaves the codec out.
+    /// Returns whether this build contains the codec.
     pub fn is_built_in(self) -> bool {
         cfg!(feature = "zstd") || self.codec() != Codec::Zstd
     }
@@ -116,7 +116,7 @@ impl Compression {
     /// Fails for a level that does not exist.
     ///
     /// # Errors
-    /// The level.
+    /// The invalid level.
     pub fn check(self) -> Result<(), u8> {
         match self {
             Self::Zstd(level) if !(1..=Self::ZSTD_LEVEL_MAX).contains(&level) => Err(level),
@@ -124,7 +124,7 @@ impl Compression {
         }
     }
 
-    /// The codec that compressed images name.
+    /// Returns the codec of compressed images.
     pub fn codec(self) -> Codec {
         match self {
             Self::None => Codec::Plain,
@@ -144,10 +144,10 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Compresses pages. To be kept and used again.
+/// Compresses pages. Reusable.
 #[derive(Default)]
 pub struct PageEncoder {
-    /// Compressed body; longer than any that is worth keeping.
+    /// Buffer for a compressed body, longer than any body that is worth storing.
     body: Vec<u8>,
     lz4: Option<lz4_flex::block::CompressTable>,
     snappy: Option<snap::raw::Encoder>,
@@ -156,9 +156,9 @@ pub struct PageEncoder {
 }
 
 impl PageEncoder {
-    /// Compresses `page` in place when that saves a block of `block_bytes`. Returns how many of its
-    /// bytes are to be stored: a whole number of blocks, the last one padded with zeros, or the
-    /// whole page as it was.
+    /// Compresses `page` in place if that saves a block of `block_bytes` bytes. Returns the number
+    /// of bytes to store: a whole number of blocks, the last one padded with zeros, or the whole
+    /// unchanged page.
     ///
     /// # Panics
     /// Unless `page` is a page, of whole blocks, and not compressed.
@@ -169,7 +169,7 @@ impl PageEncoder {
         if how == Compression::None || whole == block_bytes {
             return whole;
         }
-        // Twice the page is more than any of the codecs asks for.
+        // Twice the page is more than any codec needs.
         self.body.resize(2 * whole, 0);
         let Some(bytes) = self.compress(&page[HEADER_BYTES..], how) else {
             return whole;
@@ -180,14 +180,14 @@ impl PageEncoder {
             return whole;
         }
         page[HEADER_BYTES..end].copy_from_slice(&self.body[..bytes]);
-        // What lay behind is still in the buffer and must not reach the disk.
+        // The bytes after the body still have their old content, which must not reach the disk.
         page[end..stored].fill(0);
         page[CODEC_AT] = how.codec().encode();
         put_u32(page, BODY_BYTES_AT, bytes as u32);
         stored
     }
 
-    /// Compresses `input` into `body`; `None` when the codec gives up.
+    /// Compresses `input` into `body` and returns its length, `None` if the codec gives up.
     fn compress(&mut self, input: &[u8], how: Compression) -> Option<usize> {
         let Self { body, .. } = self;
         match how {
@@ -223,7 +223,7 @@ impl fmt::Debug for PageEncoder {
     }
 }
 
-/// Restores pages. To be kept and used again.
+/// Decompresses pages. Reusable.
 #[derive(Default)]
 pub struct PageDecoder {
     page: Vec<u8>,
@@ -233,8 +233,8 @@ pub struct PageDecoder {
 }
 
 impl PageDecoder {
-    /// The page of a stored image, whose checksum was checked: the image itself when it is not
-    /// compressed, else what this decoder made of it.
+    /// Returns the page of a stored image whose checksum was verified: the image itself if it is
+    /// not compressed, otherwise the page in this decoder's buffer.
     ///
     /// # Errors
     /// [`Damage`] when length, codec or compressed bytes are not those of a page.
@@ -325,7 +325,7 @@ mod tests {
         ALL.into_iter().filter(|how| how.is_built_in())
     }
 
-    /// A page of which every `step`-th byte is hard to guess.
+    /// Makes a page of which every `step`-th byte is random.
     fn page(bytes: usize, step: usize) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(7);
         let mut page: Vec<u8> = (0..bytes)
@@ -398,7 +398,7 @@ mod tests {
         let mut decoder = PageDecoder::default();
         for how in built_in() {
             let mut encoder = PageEncoder::default();
-            // A page of another size: the body is sound, and too short or too long.
+            // For a page of another size the body is valid, but too short or too long.
             for bytes in [8192, 32768] {
                 let mut image = page(bytes, 1000);
                 let stored = encoder.encode(&mut image, 512, how);
@@ -437,7 +437,7 @@ mod tests {
         ) {
             let size = PageSize::new(4096).unwrap();
             let mut decoder = PageDecoder::default();
-            // Bytes of nobody, and an image with a few of them.
+            // Arbitrary bytes, and an image with a few of them.
             let mut wild = vec![0; blocks * 512];
             let fits = body.len().min(wild.len() - HEADER_BYTES);
             wild[HEADER_BYTES..HEADER_BYTES + fits].copy_from_slice(&body[..fits]);

@@ -1,4 +1,4 @@
-//! Where a page lies on the device, in one 64-bit word.
+//! The place of a page on the device, in one 64-bit word.
 //!
 //! ```text
 //! bit 63      61 60    59           40 39        32 31               0
@@ -9,22 +9,23 @@
 //! ```
 //! The state is the pool's (0 on disk: see [`StoredPage`]); the mapping stores words with state
 //! [`STATE_ON_DISK`] for mapped pages, [`STATE_CHUNK`] for chunks, [`STATE_OUT_OF_REACH`] for pages
-//! that nobody reads any more, and the word 0 for free ones.
+//! that are no longer read, and the word 0 for free pages.
 
-/// Bits of the state.
+/// Position of the state's lowest bit.
 pub const STATE_SHIFT: u32 = 61;
 /// State of a page that has an extent and no frame.
 pub const STATE_ON_DISK: u64 = 1;
-/// State of a chunk, which has an extent and never a frame.
+/// State of a chunk, which has an extent but never a frame.
 pub const STATE_CHUNK: u64 = 4;
-/// State of a page that lacks a write that is in the log: it could not be read when that was due.
+/// State of a page without a write that is in the log: the page was unreadable when the write was
+/// due (decision 061).
 pub const STATE_OUT_OF_REACH: u64 = 5;
 const NAMES_CHUNKS_SHIFT: u32 = 60;
 const TAG_SHIFT: u32 = 40;
 const TAG_BITS: u32 = 20;
 const LENGTH_SHIFT: u32 = 32;
 
-/// Most blocks of one extent.
+/// Maximum length of an extent in blocks.
 pub const EXTENT_BLOCKS_MAX: u32 = 256;
 
 /// A run of blocks: `block .. block + blocks`.
@@ -36,42 +37,42 @@ pub struct Extent {
     pub blocks: u32,
 }
 
-/// A page's place on the device and what is known about its bytes there.
+/// A page's place on the device, and facts about its bytes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredPage {
     /// The blocks.
     pub extent: Extent,
-    /// Low 20 bits of the page's checksum: catches a lost write, which leaves an older valid image.
+    /// Low 20 bits of the page's checksum. Detects a lost write, which leaves an older valid image.
     pub tag: u32,
-    /// A leaf that names other pages: of long values, or chunks of very large ones.
+    /// The page is a leaf that names pages of long values, or chunks of very large ones.
     pub names_chunks: bool,
-    /// What lies there.
+    /// Kind of the content.
     pub kind: StoredKind,
 }
 
-/// What lies at a place.
+/// Kind of the content at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredKind {
     /// The image of a page.
     Page,
-    /// A piece of a very large value: bytes without a header, which no frame ever holds.
+    /// A piece of a very large value: bytes without a header, never in a frame.
     Chunk,
-    /// An image that is not what the page must be: a write was due when it could not be read.
+    /// An image without a write that the page must have: it was unreadable when the write was due.
     OutOfReach,
 }
 
 impl StoredPage {
-    /// The part of a page checksum that is kept with its place.
+    /// Returns the part of a page's checksum that is stored with its place.
     pub fn tag_of(checksum: u32) -> u32 {
         checksum & ((1 << TAG_BITS) - 1)
     }
 
-    /// True for a piece of a very large value.
+    /// Returns whether this is a piece of a very large value.
     pub fn is_chunk(&self) -> bool {
         self.kind == StoredKind::Chunk
     }
 
-    /// The word, with the state that its kind has.
+    /// Returns the word, with the state of its kind.
     pub fn encode(self) -> u64 {
         debug_assert!((1..=EXTENT_BLOCKS_MAX).contains(&self.extent.blocks));
         let state = match self.kind {
@@ -86,7 +87,7 @@ impl StoredPage {
             | u64::from(self.extent.block)
     }
 
-    /// Reads a word; `None` unless its state is that of a kind.
+    /// Reads a word. Returns `None` unless its state is that of a kind.
     pub fn decode(word: u64) -> Option<Self> {
         let kind = match word >> STATE_SHIFT {
             STATE_ON_DISK => StoredKind::Page,

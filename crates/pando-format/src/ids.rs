@@ -1,4 +1,4 @@
-//! Identifiers that are stored: newtypes, so that a page is never taken for a block.
+//! Stored identifiers, as newtypes, so that a page is never confused with a block.
 
 use std::fmt;
 
@@ -23,33 +23,33 @@ macro_rules! id {
 }
 
 id!(
-    /// Name of a page for its whole life: a dense number, reused after the page is freed.
+    /// Id of a page for its whole life: a dense number, reused after the page is freed.
     PageId, u32, "page"
 );
 id!(
-    /// Name of a B+tree. Never reused in the life of a store.
+    /// Id of a B+tree. Never reused in the life of a store.
     TreeId, u32, "tree"
 );
 id!(
-    /// A frame of the pool. Only in memory, and in the hint half of child words in memory.
+    /// A frame of the pool. Exists only in memory, also in the hint half of child words there.
     FrameIndex, u32, "frame"
 );
 id!(
-    /// Log position just behind the record of a batch; also the commit timestamp. 0 is "before
-    /// everything".
+    /// Log position right after the record of a batch, and also the commit timestamp. 0 means
+    /// "before everything".
     Lsn, u64, "LSN"
 );
 id!(
     /// The generation of the checkpoint that will close it: pages changed between two checkpoints
-    /// share an epoch. Goes on over restarts; 0 is never current.
+    /// share an epoch. Continues across restarts; 0 is never current.
     Epoch, u64, "epoch"
 );
 
 impl PageId {
-    /// No page: the largest number is never given out.
+    /// No page: the largest number is never assigned.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The number as an index.
+    /// Returns the number as an index.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -57,7 +57,7 @@ impl PageId {
 }
 
 impl FrameIndex {
-    /// The number as an index.
+    /// Returns the number as an index.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize

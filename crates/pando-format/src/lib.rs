@@ -1,9 +1,9 @@
-//! The on-disk vocabulary: identifiers, headers, checksums, little-endian codecs; no I/O.
+//! The on-disk format: identifiers, headers, checksums, little-endian codecs; no I/O.
 //!
-//! Everything that a file of a store holds is laid out here, and documented byte by byte in
-//! `docs/format.md`. Bytes that come from a disk are hostile: every decoder returns [`Damage`]
-//! for what it cannot accept and never panics. The version is [`VERSION`]: a change of what is
-//! written, or of what it means, comes with a new number, and with golden files of it.
+//! This crate defines the layout of all files of a store; `docs/format.md` documents it byte by
+//! byte. Bytes from a disk are untrusted: every decoder returns [`Damage`] for bytes that it cannot
+//! accept, and never panics. The version is [`VERSION`]: a change of the written bytes, or of their
+//! meaning, needs a new number, and golden files for it.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
 //! [`catalogue`], [`chunks`], [`log`], [`checksum`].
@@ -34,7 +34,7 @@ compile_error!("pages are used in memory as they lie on disk: little-endian");
 /// Version of the format that this code reads and writes.
 pub const VERSION: u32 = 1;
 
-/// Why bytes were not accepted.
+/// An error of a decoder: why bytes were not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// What was being decoded, and what is wrong with it.
@@ -42,7 +42,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// A description for people.
+    /// Makes an error with a message for people.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into() }
     }

@@ -1,13 +1,13 @@
-//! What a store notes of damage that it went on with, as rows of the garbage table.
+//! Records of damage with which a store has continued, as rows of the garbage table (decision 061).
 //!
-//! *Leaked*: pages of a tree, or chunks that it named, are named by nothing that can be read.
-//! Key = all ones (u64), tree id (u32, big-endian); value = 4, tree id (u32), how often (u64).
+//! *Leaked*: pages of a tree, or chunks that it named, which nothing readable names any longer. Key
+//! = all ones (u64), tree id (u32, big-endian); value = 4, tree id (u32), number of leaks (u64).
 //!
-//! *Aside*: a write that is in the log and could not be applied, since the page of its key cannot
-//! be read. It is kept in pieces. Key = LSN (u64, big-endian), 254, number of the write (u32,
+//! *Aside*: a write that is in the log and could not be applied, because the page of its key is
+//! unreadable. It is stored in pieces. Key = LSN (u64, big-endian), 254, number of the write (u32,
 //! big-endian), number of the piece (u16, big-endian); value = 5, and bytes. All pieces together:
 //! kind (1 put, 2 delete, 3 put in chunks, 4 put in chunks of which some are not known), tree id
-//! (u32), bytes of the key (u16), key; then the value, or the list of its chunks.
+//! (u32), bytes of the key (u16), key; then the value, or its blob reference.
 
 use crate::bytes::Reader;
 use crate::{Damage, Lsn, TreeId};
@@ -15,7 +15,7 @@ use crate::{Damage, Lsn, TreeId};
 pub(crate) const GARBAGE_LEAKED: u8 = 4;
 pub(crate) const GARBAGE_ASIDE: u8 = 5;
 const KEY_OF_ASIDE: u8 = 0xfe;
-/// Most bytes of a write in one row.
+/// Maximum number of bytes of a write in one row.
 pub const ASIDE_PIECE_BYTES: usize = 32 << 10;
 
 const PUT: u8 = 1;
@@ -23,14 +23,15 @@ const DELETE: u8 = 2;
 const PUT_CHUNKS: u8 = 3;
 const PUT_UNKNOWN: u8 = 4;
 
-/// Key of the row that counts the leaks of a tree: behind the rows of all batches.
+/// Returns the key of the row that counts the leaks of a tree. It sorts after the rows of all
+/// batches.
 pub fn leak_key(tree: TreeId) -> [u8; 12] {
     let mut key = [0xff; 12];
     key[8..].copy_from_slice(&tree.0.to_be_bytes());
     key
 }
 
-/// Value of that row.
+/// Returns the value of that row.
 pub fn encode_leaks(tree: TreeId, count: u64) -> [u8; 13] {
     let mut row = [GARBAGE_LEAKED; 13];
     row[1..5].copy_from_slice(&tree.0.to_le_bytes());
@@ -45,7 +46,8 @@ pub(crate) fn decode_leaks(row: &[u8]) -> Option<(TreeId, u64)> {
     (reader.remaining() == 0).then_some((TreeId(tree), count))
 }
 
-/// Key of a piece of a write that was put aside. `number` tells those of one batch apart.
+/// Returns the key of a piece of a write that was put aside. `number` distinguishes the writes of
+/// one batch.
 pub fn aside_key(lsn: Lsn, number: u32, piece: u16) -> [u8; 15] {
     let mut key = [KEY_OF_ASIDE; 15];
     key[..8].copy_from_slice(&lsn.0.to_be_bytes());
@@ -54,7 +56,7 @@ pub fn aside_key(lsn: Lsn, number: u32, piece: u16) -> [u8; 15] {
     key
 }
 
-/// LSN, number and piece of such a key; None for that of another row.
+/// Returns LSN, number and piece of such a key, None for the key of another row.
 pub fn decode_aside_key(key: &[u8]) -> Option<(Lsn, u32, u16)> {
     let key: &[u8; 15] = key.try_into().ok()?;
     let (lsn, rest) = key.split_first_chunk::<8>()?;
@@ -75,10 +77,10 @@ pub enum AsideChange<'a> {
     Put(&'a [u8]),
     /// Removes it.
     Delete,
-    /// Sets it to the value in the chunks of this list.
+    /// Sets it to the value in chunks with this blob reference.
     PutChunks(&'a [u8]),
-    /// Sets it to a value of which chunks are not known: they were to be kept from a value that
-    /// cannot be read.
+    /// Sets it to a value whose chunks are not all known: some were to be kept from a value that is
+    /// unreadable.
     PutUnknown,
 }
 
@@ -94,7 +96,7 @@ pub struct AsideWrite<'a> {
 }
 
 impl<'a> AsideWrite<'a> {
-    /// Its bytes, to be cut into pieces.
+    /// Returns its bytes, which the caller cuts into pieces.
     ///
     /// # Panics
     /// When the key has more than 65,535 bytes.
@@ -114,10 +116,10 @@ impl<'a> AsideWrite<'a> {
         bytes
     }
 
-    /// Reads what all pieces are together.
+    /// Reads the bytes of all pieces together.
     ///
     /// # Errors
-    /// [`Damage`] when it is no write.
+    /// [`Damage`] when they are not a write.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Damage> {
         let wrong = || Damage::new(format!("a write of {} bytes put aside", bytes.len()));
         let (kind, rest) = bytes.split_first().ok_or_else(wrong)?;
@@ -140,15 +142,15 @@ impl<'a> AsideWrite<'a> {
     }
 }
 
-/// Value of the row of one piece.
+/// Returns the value of the row of one piece.
 pub fn encode_piece(piece: &[u8]) -> Vec<u8> {
     [&[GARBAGE_ASIDE], piece].concat()
 }
 
-/// The piece in a row.
+/// Returns the piece in a row.
 ///
 /// # Errors
-/// [`Damage`] when it is of another kind.
+/// [`Damage`] when the row is of another kind.
 pub fn decode_piece(row: &[u8]) -> Result<&[u8], Damage> {
     match row.split_first() {
         Some((&GARBAGE_ASIDE, piece)) => Ok(piece),

@@ -1,4 +1,4 @@
-//! The page mapping on disk: a base and a journal of what changed since.
+//! The page mapping on disk: a base, and a journal of the changes since (decision 001).
 //!
 //! `map.N` (base): sections of 4,096 bytes, each 511 page words (see `extent`) and a checksum:
 //!
@@ -16,22 +16,22 @@
 //! 24..    pairs:  u32 page id, u32 zero, u64 page word (0: freed)
 //!         counts: u32 tree id, u32 zero, u64 entries of the tree
 //! ```
-//! Pairs are in the order of the events; of several for one page the last one holds.
+//! Pairs are in the order of the events. Of several pairs for one page, the last one counts.
 
 use crate::bytes::{Reader, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_append};
 use crate::{Damage, Epoch, PageId, TreeId};
 
-/// Bytes of a base section, and the padding of journal groups.
+/// Size of a base section in bytes. Journal groups are padded to multiples of it.
 pub const SECTION_BYTES: usize = 4096;
-/// Page words in a base section.
+/// Number of page words in a base section.
 pub const SECTION_WORDS: usize = 511;
 const SECTION_MAGIC: u32 = u32::from_le_bytes(*b"PMAP");
 const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"PJNL");
 const GROUP_HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 16;
 
-/// Sections that hold `pages` words.
+/// Returns the number of sections for `pages` words.
 pub fn sections(pages: u64) -> u64 {
     pages.div_ceil(SECTION_WORDS as u64)
 }
@@ -71,19 +71,19 @@ pub fn decode_section(
     Ok((0..SECTION_WORDS).map(|index| u64_at(section, index * 8)))
 }
 
-/// What one checkpoint adds to the mapping.
+/// The changes that one checkpoint adds to the mapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     /// Generation of the checkpoint.
     pub generation: Epoch,
-    /// Page and its word (0: freed), in the order of the events.
+    /// Pages and their words (0: freed), in the order of the events.
     pub pairs: Vec<(PageId, u64)>,
-    /// Entries of each table's tree.
+    /// Number of entries of each table's tree.
     pub counts: Vec<(TreeId, u64)>,
 }
 
 impl Group {
-    /// Appends the group, padded to [`SECTION_BYTES`].
+    /// Appends the encoded group to `out`, padded to [`SECTION_BYTES`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let body = (self.pairs.len() + self.counts.len()) * ENTRY_BYTES;
@@ -107,8 +107,8 @@ impl Group {
         put_u32(group, 4, crc);
     }
 
-    /// Bytes that the group takes whose first section is `section`, padding included. Nothing is
-    /// known of the rest yet.
+    /// Returns the length in bytes, including padding, of the group whose first section is
+    /// `section`. The rest of the group is not checked.
     ///
     /// # Errors
     /// [`Damage`] when no group starts there.
@@ -123,10 +123,10 @@ impl Group {
         Ok(bytes.next_multiple_of(SECTION_BYTES as u64))
     }
 
-    /// Reads the group at the front of `journal`; also returns the bytes it takes.
+    /// Reads the group at the start of `journal`. Also returns its length in bytes.
     ///
     /// # Errors
-    /// [`Damage`] when there is no whole, valid group.
+    /// [`Damage`] when there is no complete, valid group.
     pub fn decode(journal: &[u8]) -> Result<(Self, usize), Damage> {
         let short = || Damage::new("mapping journal: a group is cut off");
         if journal.len() < GROUP_HEADER_BYTES {

@@ -1,5 +1,5 @@
-//! The page: header, slots, records. Used in memory as on disk, as 64-bit words; how an image may
-//! be compressed on its way there is in `compression`.
+//! The page: header, slots, records. Pages have the same layout of 64-bit words in memory and on
+//! disk, except that stored images may be compressed, see `compression`.
 //!
 //! ```text
 //! word  bytes
@@ -41,20 +41,21 @@
 //! ```
 //! The suffix is the key without the page's prefix, whose bytes lie in the heap. The first entry of
 //! an inner node has neither key nor record: it stands for everything smaller than the second. An
-//! inner entry whose suffix has at most 4 bytes has no record either (offset 0). All words of the
-//! heap belong to the prefix, to one record, or are counted as dead.
+//! inner entry whose suffix has at most 4 bytes has no record either (offset 0). Each word of the
+//! heap belongs to the prefix or to one record, or is counted as dead.
 //!
 //! The value of a slot with O: u32 length, u32 number of overflow pages, then u32 page ids: of the
-//! overflow pages themselves if they are 12 or fewer, else of the index pages that list them.
-//! Overflow and index pages hold payload from byte 64 on; only a value's last ones are not full.
+//! overflow pages themselves if they are 12 or fewer, otherwise of the index pages that list them.
+//! Overflow and index pages hold payload from byte 64 on; only the last ones of a value are not
+//! full.
 
 use crate::bytes::u64_at;
 use crate::checksum::crc32c;
 use crate::{Damage, Lsn};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
-/// Words of the header: the first slot's index.
+/// Length of the header in words: the index of the first slot.
 pub const HEADER_WORDS: usize = HEADER_BYTES / 8;
 
 /// Word of checksum and page id.
@@ -79,37 +80,37 @@ pub const WORD_PAYLOAD: usize = 7;
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// Smallest page.
+    /// Minimum size in bytes.
     pub const MIN: usize = 4096;
-    /// Largest page.
+    /// Maximum size in bytes.
     pub const MAX: usize = 65536;
 
-    /// `bytes`, if it is a power of two in range.
+    /// Makes a page size of `bytes` bytes, if that is a power of two in range.
     pub fn new(bytes: usize) -> Option<Self> {
         let valid = bytes.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&bytes);
         valid.then_some(Self(bytes as u32))
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
 
-    /// Size in words.
+    /// Returns the size in words.
     #[inline]
     pub fn words(self) -> usize {
         self.0 as usize / 8
     }
 
-    /// Longest key: a quarter of a page.
+    /// Returns the maximum length of a key in bytes: a quarter of a page.
     #[inline]
     pub fn key_bytes_max(self) -> usize {
         self.bytes() / 4
     }
 }
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     /// Keys with their values.
@@ -125,7 +126,7 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// The byte that stands for it.
+    /// Returns its byte.
     pub fn encode(self) -> u8 {
         match self {
             Self::Leaf => 1,
@@ -149,20 +150,20 @@ impl PageKind {
     }
 }
 
-/// Slot flag: the record is deleted and kept for old readers (reserved).
+/// Slot flag (reserved): the record is deleted but kept for old readers.
 pub const SLOT_GHOST: u64 = 1 << 16;
-/// Slot flag: the record's value is the header of overflow pages.
+/// Slot flag: the record's value is an overflow header.
 pub const SLOT_OVERFLOW: u64 = 1 << 17;
-/// Slot flag: the record's value is a list of chunks; with [`SLOT_OVERFLOW`], one that lies in
+/// Slot flag: the record's value is a blob reference; with [`SLOT_OVERFLOW`], one that lies in
 /// overflow pages.
 pub const SLOT_CHUNKED: u64 = 1 << 18;
 
-/// The checksum of a stored page image; bytes 0..4 hold it and are left out.
+/// Returns the checksum of a stored page image, without bytes 0..4, where it is stored.
 pub fn checksum(image: &[u8]) -> u32 {
     crc32c(&image[4..])
 }
 
-/// Checks the checksum and the page id of an image that came from the device.
+/// Checks the checksum, the page id and the tag of an image that was read from the device.
 ///
 /// # Errors
 /// [`Damage`] with expected and actual values.
@@ -190,7 +191,7 @@ pub fn verify_image(image: &[u8], page: crate::PageId, tag: u32) -> Result<(), D
 }
 
 /// Checks the marks of a leaf, `multi_lsn <= lsn_max <= ceiling`; other pages have none. `content`
-/// is a page that is not compressed; the ceiling of an epoch that goes on is not known.
+/// is an uncompressed page. `ceiling` is None for an epoch that is not closed.
 ///
 /// # Errors
 /// [`Damage`] with the marks.

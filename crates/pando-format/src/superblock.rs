@@ -1,5 +1,5 @@
-//! The superblock: which checkpoint is the newest. Two slots of 4 KiB in a file of their own,
-//! written one after the other, so that a rotten slot has a twin.
+//! The superblock, which describes the newest checkpoint. It has two slots of 4 KiB in a file of
+//! its own, written one after the other, so that a damaged slot has a copy.
 //!
 //! ```text
 //! bytes
@@ -24,44 +24,44 @@ use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::{Damage, Epoch, Lsn, VERSION};
 
-/// Bytes of one slot, and distance of the two.
+/// Size in bytes of one slot, and distance of the two.
 pub const SLOT_BYTES: usize = 4096;
 /// First bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"PANDODB\0";
 
-/// Contents of a superblock slot.
+/// Content of a superblock slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// The epoch that this checkpoint closed.
     pub generation: Epoch,
-    /// Generation of the checkpoint that ended the last recovery: log records carry it.
+    /// Generation of the checkpoint that ended the last recovery. Log records carry it.
     pub incarnation: u64,
-    /// Every batch up to here is in the checkpoint, none behind it.
+    /// Every batch up to this LSN is in the checkpoint, and no later one.
     pub checkpoint_lsn: Lsn,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u32,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// Bytes of a log segment.
+    /// Size of a log segment in bytes.
     pub segment_bytes: u32,
-    /// The first tree id that was never given out.
+    /// The first tree id that was never assigned.
     pub next_tree: u32,
     /// Number of the mapping base and journal files.
     pub mapping: u64,
-    /// Words in the mapping base.
+    /// Number of words in the mapping base.
     pub base_pages: u64,
-    /// Bytes of the journal that belong to this checkpoint.
+    /// Number of bytes of the journal that belong to this checkpoint.
     pub journal_bytes: u64,
-    /// Blocks of the data file.
+    /// Number of blocks of the data file.
     pub data_blocks: u64,
     /// Random identity of the store.
     pub identity: [u8; 16],
-    /// Random key for hashes that are stored.
+    /// Random key for stored hashes.
     pub hash_key: [u64; 2],
 }
 
 impl Superblock {
-    /// One slot.
+    /// Returns the bytes of one slot.
     pub fn encode(&self) -> [u8; SLOT_BYTES] {
         let mut slot = [0; SLOT_BYTES];
         slot[..8].copy_from_slice(&MAGIC);
@@ -85,8 +85,8 @@ impl Superblock {
         slot
     }
 
-    /// The version of the format that a slot was written in; `None` when it is no whole slot. What
-    /// this looks at is at the same place in every version.
+    /// Returns the format version in which a slot was written, `None` if it is not a complete slot.
+    /// The fields that this reads are at the same place in every version.
     pub fn version_of(slot: &[u8]) -> Option<u32> {
         let is_whole = slot.len() >= SLOT_BYTES
             && slot[..8] == MAGIC

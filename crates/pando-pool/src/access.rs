@@ -1,11 +1,11 @@
-//! How pages are read and changed: optimistic, exclusive, pinned. Shared latches: see `shared`.
+//! Access to pages: optimistic, exclusive and pinned. Shared latches are in `shared`.
 //!
 //! # Pins against the evictor
 //!
-//! A pin is counted, then (after `fence(SeqCst)`) the latch and the page id are looked at. The
-//! evictor takes the latch, then (after `fence(SeqCst)`) looks at the count. Of the two fences one
-//! comes first: either the evictor sees the pin and lets the frame be, or the holder sees the
-//! latch taken, or the id gone, and gives the pin back.
+//! A thread that pins counts the pin and then, after `fence(SeqCst)`, reads the latch and the page
+//! id. The evictor takes the latch and then, after `fence(SeqCst)`, reads the count. One of the two
+//! fences comes first: either the evictor sees the pin and leaves the frame alone, or the pinning
+//! thread sees the latch taken, or the id gone, and gives the pin back.
 
 use pando_format::page::{PageKind, WORD_ID, WORD_KIND};
 use pando_format::{Epoch, FrameIndex, Lsn, PageId, TreeId};
@@ -22,20 +22,20 @@ use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 use crate::words::{PageMut, PageWords};
 
-/// How often a taken latch is looked at before the step is given up.
+/// How often a taken latch is read before the step gives up.
 pub(crate) const SPINS_MAX: u32 = 64;
 pub(crate) const WORDS_PER_LINE: usize = 8;
 
-/// What a change stamps on the leaves that it touches: both marks only grow.
+/// Marks that a change puts on each leaf that it touches. Both only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
     /// LSN of the batch.
     pub lsn: Lsn,
-    /// The same for a batch of two or more writes, 0 for a single one.
+    /// The same LSN for a batch of two or more writes, 0 for a single write.
     pub multi_lsn: Lsn,
 }
 
-/// A page read under no latch: what is read counts only after [`Optimistic::validate`].
+/// A page read without a latch: what was read counts only after [`Optimistic::validate`] succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Optimistic<'a> {
     pool: &'a Pool,
@@ -47,19 +47,19 @@ pub struct Optimistic<'a> {
 }
 
 impl<'a> Optimistic<'a> {
-    /// The page.
+    /// Returns the id of the page.
     #[inline]
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// Frame index + 1: what a child word carries as its hint.
+    /// Returns frame index + 1, the hint that a child word carries.
     #[inline]
     pub fn hint(&self) -> u32 {
         self.frame.0 + 1
     }
 
-    /// Version that [`Optimistic::validate`] compares with.
+    /// Returns the version that [`Optimistic::validate`] compares with.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
@@ -70,14 +70,14 @@ impl<'a> Optimistic<'a> {
         &self.header.latch
     }
 
-    /// The words, racy until validated.
+    /// Returns the words, which are racy until validated.
     #[inline]
     pub fn words(&self) -> PageWords<'a> {
         PageWords::new(self.words)
     }
 
-    /// Asks for `LINES` lines from that of word `start` of the page on; nothing happens when there
-    /// is no such word.
+    /// Prefetches `LINES` cache lines, beginning with the line of word `start`. Does nothing if the
+    /// page has no such word.
     #[inline]
     pub fn prefetch_words<const LINES: usize>(&self, start: usize) {
         if let Some(word) = self.words.get(start) {
@@ -85,8 +85,8 @@ impl<'a> Optimistic<'a> {
         }
     }
 
-    /// Succeeds if nothing was released exclusively in the frame since it was looked up: all that
-    /// was read is of one state, and the frame held the page all along.
+    /// Succeeds if no exclusive latch of the frame was released since the look-up: everything read
+    /// is from one state, and the frame held the page all the time.
     ///
     /// # Errors
     /// [`Restart::Conflict`].
@@ -99,7 +99,7 @@ impl<'a> Optimistic<'a> {
         }
     }
 
-    /// Takes the exclusive latch if nothing has changed since the look-up.
+    /// Takes the exclusive latch if the version has not changed since the look-up.
     ///
     /// # Errors
     /// [`Restart::Conflict`].
@@ -113,8 +113,8 @@ impl<'a> Optimistic<'a> {
         }
     }
 
-    /// Replaces the hint in word `index`, tried once under a shared latch: without one the frame
-    /// might not be that parent any more.
+    /// Replaces the hint in word `index`, with one attempt at a shared latch. Without the latch the
+    /// frame might no longer hold this parent.
     pub fn replace_hint(&self, index: usize, old: u64, new: u64) {
         let header = self.header;
         let Some(version) = header.latch.try_shared() else {
@@ -128,30 +128,31 @@ impl<'a> Optimistic<'a> {
         header.latch.release_shared();
     }
 
-    /// Counts a use of an inner node; writes only until it is hot.
+    /// Counts a use of an inner node. Writes nothing once the node is hot.
     #[inline]
     pub fn touch_inner(&self) {
         self.header.touch_inner();
     }
 
-    /// Counts a use of the page; writes only until the page is warm.
+    /// Counts a use of the page. Writes nothing once the page is warm.
     #[inline]
     pub fn touch(&self) {
         self.header.touch();
     }
 }
 
-/// The exclusive latch of a page; released on drop.
+/// The exclusive latch of a page, released on drop.
 #[derive(Debug)]
 pub struct Exclusive<'a> {
     pool: &'a Pool,
     frame: FrameIndex,
     version: u64,
-    /// None once no thread holds it.
+    /// None after [`Exclusive::leave_taken`], when no thread owns the latch.
     held: Option<Held>,
 }
 
 impl<'a> Exclusive<'a> {
+    /// Wraps the exclusive latch of `frame`, which the caller has just taken at `version`.
     pub(crate) fn of_frame(pool: &'a Pool, frame: FrameIndex, version: u64) -> Self {
         Self {
             pool,
@@ -165,39 +166,39 @@ impl<'a> Exclusive<'a> {
         self.frame
     }
 
-    /// Version before the latch was taken.
+    /// Returns the version from before the latch was taken.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Leaves the latch taken, by no thread; [`Exclusive::of_frame`] with the same version takes it
-    /// back.
+    /// Leaves the latch taken but owned by no thread. [`Exclusive::of_frame`] with the same version
+    /// takes it over again.
     pub(crate) fn leave_taken(mut self) {
         self.held = None;
         let _kept = std::mem::ManuallyDrop::new(self);
     }
 
-    /// The page.
+    /// Returns the id of the page.
     pub fn page(&self) -> PageId {
         self.pool.header(self.frame).page()
     }
 
-    /// Frame index + 1: what a child word carries as its hint.
+    /// Returns frame index + 1, the hint that a child word carries.
     pub fn hint(&self) -> u32 {
         self.frame.0 + 1
     }
 
-    /// The words, which nobody else changes.
+    /// Returns the words. Nobody else changes them.
     pub fn words(&self) -> PageWords<'_> {
         PageWords::new(self.pool.frame_words(self.frame))
     }
 
     /// Marks the page dirty in the epoch of `token` and gives write access. If a running checkpoint
-    /// still needs what the page holds, its image is started first.
+    /// still needs the present content, its image is started first.
     ///
     /// # Errors
-    /// [`Restart::Wait`] when that needs an image buffer and there is none, or when an older image
-    /// of the page is in flight. Nothing has changed then.
+    /// [`Restart::Wait`] when the image needs a buffer and none is free, or when an older image of
+    /// the page is in flight. Nothing has changed then.
     pub fn modify(&mut self, token: &ApplyToken<'_>) -> Attempt<PageMut<'_>> {
         let header = self.pool.header(self.frame);
         let epochs = self.pool.epochs();
@@ -226,21 +227,21 @@ impl<'a> Exclusive<'a> {
         Ok(PageMut::new(self.pool.frame_words(self.frame)))
     }
 
-    /// As [`Exclusive::modify`], for a change that lays the page out anew, as splits, merges and
-    /// packing do: its next image is checked before it is written, in every build.
+    /// Like [`Exclusive::modify`], for a change that lays out the page anew, as splits, merges and
+    /// packing do. In every build, the next image of the page is checked before it is written.
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
     pub fn rebuild(&mut self, token: &ApplyToken<'_>) -> Attempt<PageMut<'_>> {
         self.modify(token)?;
         let header = self.pool.header(self.frame);
-        // Behind `modify`, which may have copied an image of what the page held before.
+        // After `modify`, which may have copied an image of the previous content.
         header.set_rebuilt(true);
         Ok(PageMut::new(self.pool.frame_words(self.frame)))
     }
 
     /// Marks a clean page dirty without a change, so that it is written again, to another place.
-    /// False if that is so already.
+    /// Returns false if it was dirty already.
     ///
     /// # Errors
     /// As [`Exclusive::modify`].
@@ -253,20 +254,20 @@ impl<'a> Exclusive<'a> {
         Ok(true)
     }
 
-    /// Makes sure that an image of what the page holds now, the state at the end of `epoch`, is on
-    /// its way to disk.
+    /// Makes sure that an image of the present content, which is the state at the end of `epoch`,
+    /// is on its way to disk.
     fn save_for_checkpoint(&self, epoch: Epoch) -> Attempt<()> {
         let header = self.pool.header(self.frame);
         match header.image() {
-            // What is in flight was copied from this very version.
+            // The image in flight was copied from this very version.
             Some(version) if version == self.version => Ok(()),
             Some(_) => Err(Restart::Wait(Resource::Images)),
             None => self.pool.start_image(self.frame, self.version, epoch),
         }
     }
 
-    /// Counts that this change, of entry `entry`, had to give way to another one before. Says in
-    /// front of which entry the page should be cut, if that happens often in different places.
+    /// Counts that this change, of entry `entry`, had to give way to another one before. Returns
+    /// the entry before which the page should be cut if that happens often at different entries.
     pub fn count_contention(&self, entry: usize) -> Option<usize> {
         let header = self.pool.header(self.frame);
         let (contention, cut) = header.contention().count(entry, self.version);
@@ -274,12 +275,12 @@ impl<'a> Exclusive<'a> {
         cut
     }
 
-    /// Frees the page: its id and frame may be used for another one. The caller has taken it out
-    /// of its tree, or never linked it.
+    /// Frees the page: its id and frame may be reused. The caller has unlinked it from its tree, or
+    /// has never linked it.
     ///
     /// # Panics
-    /// When a running checkpoint still needs what the page holds: [`Exclusive::modify`] comes
-    /// first, before anything is changed.
+    /// When a running checkpoint still needs the content: call [`Exclusive::modify`] first, before
+    /// any change.
     pub fn free(self, token: &ApplyToken<'_>) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
@@ -303,7 +304,7 @@ impl<'a> Exclusive<'a> {
         pool.table().set(page, resident, Place::Free);
         header.set_page(PageId::NONE);
         if header.image().is_some() {
-            // Id, frame and extents wait for the completion.
+            // The completion of the image gives back id, frame and extents.
             header.set_freed_epoch(Some(token.epoch()));
             return;
         }
@@ -311,11 +312,11 @@ impl<'a> Exclusive<'a> {
             epochs.retire(stored.extent, Some(header.stored_epoch()), token.epoch());
         }
         self.release_to_free_list(page);
-        // Commits that found too many dirty pages: no image will end for this one.
+        // Wakes commits that found too many dirty pages: no image of this page will end.
         pool.image_waiters().notify_all();
     }
 
-    /// Gives the id and the frame of `page` back, which was freed and has no image in flight.
+    /// Gives back the id and the frame of `page`, which was freed and has no image in flight.
     pub(crate) fn release_to_free_list(self, page: PageId) {
         let (pool, frame) = (self.pool, self.frame);
         let header = pool.header(frame);
@@ -333,7 +334,7 @@ impl<'a> Exclusive<'a> {
         pool.give_back_frame(frame);
     }
 
-    /// Keeps the page in memory. False if the cap on wired frames is reached.
+    /// Keeps the page in memory. Returns false if the limit of wired frames is reached.
     pub fn wire(&self) -> bool {
         let header = self.pool.header(self.frame);
         header.is_wired() || {
@@ -343,7 +344,7 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Ends [`Exclusive::wire`]; nothing happens to a page that is not wired.
+    /// Ends [`Exclusive::wire`]. Does nothing for a page that is not wired.
     pub fn unwire(&self) {
         let header = self.pool.header(self.frame);
         if header.is_wired() {
@@ -362,15 +363,15 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// Keeps a page's frame from being evicted while it lives. Counted on the frame: for operations
-/// that had to fetch, never for a cached read.
+/// Keeps the page in its frame until it is dropped. The pin is counted in the frame's header, so
+/// only operations that had to fetch take one, never a cached read.
 #[derive(Debug)]
 pub struct PagePin<'a> {
     pool: &'a Pool,
     frame: FrameIndex,
 }
 
-/// A pin without its lifetime, for keeping beside the pool: see [`PagePin::into_token`].
+/// A pin without its lifetime, for storing outside the pool: see [`PagePin::into_token`].
 #[derive(Debug)]
 #[must_use = "give it to Pool::unpin, or the frame is never emptied again"]
 pub struct PinToken(FrameIndex);
@@ -383,7 +384,7 @@ impl PagePin<'_> {
 }
 
 impl Pool {
-    /// Ends the pin of a token of this pool.
+    /// Ends the pin of `token`, which must come from this pool.
     pub fn unpin(&self, token: PinToken) {
         drop(PagePin {
             pool: self,
@@ -399,9 +400,9 @@ impl Drop for PagePin<'_> {
 }
 
 impl Pool {
-    /// Asks for what a step to the frame of `hint` reads: its header, and of its page the header,
-    /// the first `LINES` lines and the last one, where prefixes lie. All of it comes at the same
-    /// time; nothing happens without a hint.
+    /// Prefetches what a step to the frame of `hint` reads: the frame's header, and of its page the
+    /// first `LINES` lines, which begin with the page header, and the last line, where prefixes
+    /// lie. All of it arrives at the same time. Does nothing without a hint.
     #[inline]
     pub fn prefetch<const LINES: usize>(&self, hint: u32) {
         let Some(index) = hint.checked_sub(1) else {
@@ -416,12 +417,13 @@ impl Pool {
         }
     }
 
-    /// Looks up `page` by `hint` (frame index + 1, or 0 for none), else in the page table.
+    /// Looks up `page` by `hint` (frame index + 1, or 0 for none), and falls back to the page
+    /// table.
     ///
     /// # Errors
-    /// [`Restart::Fault`] when it is not in memory, [`Restart::Conflict`] when it stays latched,
-    /// [`Restart::Damaged`] when no page has this id: a conflict in disguise as long as the word
-    /// that named the page has not been validated.
+    /// [`Restart::Fault`] when the page is not in memory, [`Restart::Conflict`] when it stays
+    /// latched, [`Restart::Damaged`] when no page has this id. The last is a mere conflict as long
+    /// as the word that named the page has not been validated.
     #[inline]
     pub fn optimistic(&self, page: PageId, hint: u32) -> Attempt<Optimistic<'_>> {
         if let Some(index) = hint.checked_sub(1)
@@ -433,7 +435,7 @@ impl Pool {
         self.look_up(page)
     }
 
-    /// `page` in `frame`, if it is there and nobody changes it.
+    /// Returns `page` in `frame`, if it is there and nobody changes it.
     #[inline]
     fn see(&self, page: PageId, frame: FrameIndex) -> Option<Optimistic<'_>> {
         let header = self.header(frame);
@@ -482,10 +484,11 @@ impl Pool {
         Err(Restart::Conflict)
     }
 
-    /// Makes a new page: latched, zero but for its header, dirty in the epoch of `token`.
+    /// Allocates a new page: exclusively latched, zero except for its header, dirty in the epoch of
+    /// `token`.
     ///
     /// # Errors
-    /// [`Restart::Wait`] when there is no free frame or no page id.
+    /// [`Restart::Wait`] when no frame or no page id is free.
     pub fn allocate(
         &self,
         token: &ApplyToken<'_>,
@@ -521,7 +524,8 @@ impl Pool {
         Ok(latched)
     }
 
-    /// Keeps `page`, looked up as by [`Pool::optimistic`], in memory until the pin is dropped.
+    /// Looks up `page` as [`Pool::optimistic`] does, and keeps it in memory until the pin is
+    /// dropped.
     ///
     /// # Errors
     /// As [`Pool::optimistic`].

@@ -1,12 +1,12 @@
-//! Pages and chunks that were written outside of the pool, by whoever fills a tree that nobody
-//! reads yet.
+//! Pages and chunks that are written outside the pool, by operations that fill a tree which nobody
+//! reads yet (decision 051).
 //!
 //! ```text
 //! reserve_ids -> seal_outside -> (the device) -> adopt, in the section that makes a node name it
 //!     `-> return_id, if it comes to nothing
 //! ```
-//! A reserved id is in no list and its page word is free, so a checkpoint knows nothing of it:
-//! after a crash it is a free one. A page that was adopted is like one that was evicted.
+//! A reserved id is in no list and its page word is free, so no checkpoint knows of it: after a
+//! crash it is free again. An adopted page is like an evicted one.
 
 use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
@@ -18,23 +18,23 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 
 impl Pool {
-    /// Takes up to `count` free page ids, and appends them.
+    /// Takes up to `count` free page ids and appends them to `ids`.
     pub fn reserve_ids(&self, count: usize, ids: &mut Vec<PageId>) {
         ids.extend(std::iter::from_fn(|| self.page_ids().take()).take(count));
     }
 
-    /// Gives a reserved id back that no page got.
+    /// Gives back a reserved id that was not used for a page.
     pub fn return_id(&self, page: PageId) {
         debug_assert_eq!(self.table().get(page), Place::Free);
         self.page_ids().give_back(page);
     }
 
-    /// Makes the bytes of a new page ready to be written, as those of an image are. `epoch` goes
-    /// on, or has ended. Returns what will be known of the page once it is written; its extent
-    /// begins at block 0 and is as long as it has to be.
+    /// Makes the bytes of a new page ready to be written, like those of an image. `epoch` is either
+    /// the current one or closed. Returns the description of the page once it is written; its
+    /// extent begins at block 0 and has the length that the page needs.
     ///
     /// # Errors
-    /// [`BadImage`]: it must not be written.
+    /// [`BadImage`]: the bytes must not be written.
     pub fn seal_outside(
         &self,
         bytes: &mut [u8],
@@ -57,8 +57,8 @@ impl Pool {
         })
     }
 
-    /// Makes `page`, a reserved id, the page or chunk that was written at `stored`, in the epoch of
-    /// `token`. The write has ended: the checkpoint of the epoch syncs it.
+    /// Turns the reserved id `page` into the page or chunk that was written at `stored`, in the
+    /// epoch of `token`. The write must be complete: the checkpoint of the epoch syncs it.
     ///
     /// # Panics
     /// When the id was not reserved.

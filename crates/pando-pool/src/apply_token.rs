@@ -9,8 +9,8 @@ use crate::pool::Pool;
 
 /// Proof that the caller is in the pool's gate, or has closed it. Every change of a page needs one.
 ///
-/// [`Pool::apply_token`] alone makes it, of a guard or of the closed gate, and it ends before them.
-/// Nobody else can:
+/// Only [`Pool::apply_token`] makes one, from a guard or from the closed gate, and the token cannot
+/// outlive it. Nothing else can make one:
 ///
 /// ```compile_fail,E0451
 /// # use pando_format::Epoch;
@@ -29,7 +29,7 @@ use crate::pool::Pool;
 /// # }
 /// ```
 ///
-/// What does compile:
+/// This compiles:
 ///
 /// ```
 /// # fn change(pool: &pando_pool::Pool) -> Option<()> {
@@ -46,7 +46,7 @@ pub struct ApplyToken<'gate> {
 }
 
 impl ApplyToken<'_> {
-    /// The current epoch. It cannot end while somebody is in the gate.
+    /// Returns the current epoch. It cannot end while somebody is inside the gate.
     #[inline]
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -54,7 +54,7 @@ impl ApplyToken<'_> {
 }
 
 impl Pool {
-    /// The proof of being `inside` the gate of this pool.
+    /// Returns the proof of being `inside` the gate of this pool.
     #[inline]
     pub fn apply_token<'gate>(&self, inside: &'gate impl Inside) -> ApplyToken<'gate> {
         debug_assert!(

@@ -1,11 +1,11 @@
 //! Chunks: pieces of very large values that have an id and a place, and never a frame.
 //!
-//! A chunk is written before it gets its id, by whoever asked for its extent. It gets the id in the
-//! apply section that makes a leaf name it, so its pair belongs to the epoch of its log record.
-//! Whoever reads one has seen to it that it is not freed meanwhile; but it may be moved, and what
-//! lay where it was is overwritten some checkpoints later: who has read it looks whether it is
-//! still there. When it is freed or moved, its extent waits for the checkpoint: a log record has
-//! named it.
+//! The owner of the extent writes a chunk before it gets its id. The chunk gets its id in the apply
+//! section that makes a leaf name it, so its pair belongs to the epoch of its log record. A reader
+//! of a chunk makes sure that it is not freed meanwhile. The chunk may be moved, however, and its
+//! old place is overwritten some checkpoints later, so after a read the reader checks that the
+//! chunk is still where it was. The extent of a freed or moved chunk waits for the checkpoint,
+//! because a log record has named it.
 
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::Ordering;
@@ -15,17 +15,18 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 
-/// The image of a chunk has no epoch: whatever frees it, its extent waits.
+/// The epoch of a chunk's image is not known: whatever frees the chunk, its extent waits for the
+/// checkpoint.
 const UNKNOWN: Option<Epoch> = None;
 
 impl Pool {
-    /// Gives the chunk at `stored` an id, in the epoch of `token`.
+    /// Gives an id to the chunk at `stored`, in the epoch of `token`.
     ///
     /// # Errors
-    /// [`Restart::Wait`] when there is no page id.
+    /// [`Restart::Wait`] when no page id is free.
     ///
     /// # Panics
-    /// When `stored` is no chunk.
+    /// When `stored` is not a chunk.
     pub fn adopt_chunk(&self, token: &ApplyToken<'_>, stored: StoredPage) -> Attempt<PageId> {
         assert!(stored.is_chunk(), "only chunks live without a frame");
         let Some(page) = self.page_ids().take() else {
@@ -38,7 +39,7 @@ impl Pool {
         Ok(page)
     }
 
-    /// Where the chunk with this id lies; None when it is none.
+    /// Returns the place of the chunk with this id, None if the id is not that of a chunk.
     pub fn chunk(&self, page: PageId) -> Option<StoredPage> {
         match self.table().get(page) {
             Place::Chunk(stored) => Some(stored),
@@ -46,14 +47,15 @@ impl Pool {
         }
     }
 
-    /// From here on the chunk `page` lies at `new`, where its bytes have been written, and no
-    /// longer at `old`. False, and nothing has changed, if it does not lie at `old` any more.
+    /// Moves the chunk `page` from `old` to `new`, where its bytes have been written already.
+    /// Returns false, without a change, if the chunk is no longer at `old`.
     ///
-    /// The caller has seen it at `old` in the epoch of `token`: what was freed since is not given
-    /// out again before that epoch's checkpoint, so the chunk at `old` is still the same.
+    /// The caller has seen the chunk at `old` in the epoch of `token`. An extent that was freed
+    /// since is not reused before the checkpoint of that epoch, so the chunk at `old` is still the
+    /// same.
     ///
     /// # Panics
-    /// When `new` is no chunk.
+    /// When `new` is not a chunk.
     #[must_use]
     pub fn move_chunk(
         &self,
@@ -74,6 +76,7 @@ impl Pool {
         true
     }
 
+    /// Frees the chunk `page`. Fails with [`Restart::Conflict`] if it is no longer at `stored`.
     pub(crate) fn free_chunk(
         &self,
         token: &ApplyToken<'_>,

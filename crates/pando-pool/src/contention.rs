@@ -1,9 +1,10 @@
-//! How often changes of a page had to give way to each other, so that it can be cut between them.
+//! Counts how often changes of a page had to give way to each other, so that the page can be cut
+//! between them.
 //!
 //! After Alhomssi and Leis (Contention and Space Management in B-Trees, CIDR 2021): a page that
-//! many writers want at the same time, for different entries of it, is split between these
-//! entries, whether it is full or not. Only who has met another writer writes here, under the
-//! exclusive latch: pages without contention pay nothing.
+//! many writers want at the same time, for different entries, is split between these entries,
+//! whether it is full or not. Only a writer that has met another writer updates the count, under
+//! the exclusive latch, so pages without contention pay nothing.
 //!
 //! ```text
 //! bits 0..8   contended changes of this window
@@ -11,9 +12,10 @@
 //! bits 20..32 version of the page then, in exclusive releases, modulo 4,096
 //! ```
 
-/// Contended changes of a window that are too many.
+/// Number of contended changes in one window at which the page is cut.
 const CHANGES_MAX: u32 = 32;
-/// Changes of all kinds after which a new window begins: at least one of 32 is contended.
+/// Length of a window, in changes of all kinds: a page is cut if at least one change in 32 is
+/// contended.
 const WINDOW: u32 = 1024;
 const MASK: u32 = 0xFFF;
 
@@ -22,8 +24,8 @@ const MASK: u32 = 0xFFF;
 pub(crate) struct Contention(pub(crate) u32);
 
 impl Contention {
-    /// Counts a contended change of `entry` at `version`, and says where the page should be cut:
-    /// in front of which entry.
+    /// Counts a contended change of `entry` at `version`. Returns the entry before which the page
+    /// should be cut, if it should.
     pub(crate) fn count(self, entry: usize, version: u64) -> (Self, Option<usize>) {
         let (entry, now) = (entry as u32 & MASK, (version / 2) as u32 & MASK);
         let (count, first, begun) = (self.0 & 0xFF, self.0 >> 8 & MASK, self.0 >> 20);
@@ -33,7 +35,7 @@ impl Contention {
         if count + 1 < CHANGES_MAX {
             return (Self(self.0 + 1), None);
         }
-        // All for one entry: no cut parts them.
+        // If all changes are of one entry, no cut separates them.
         let cut = (entry != first).then_some(entry.max(first) as usize);
         (Self::default(), cut)
     }
@@ -43,7 +45,7 @@ impl Contention {
 mod tests {
     use super::*;
 
-    /// Contended changes of the given entries, each so many changes after the one before.
+    /// Contended changes of the given entries, each `apart` changes after the one before.
     fn cuts(entries: impl Iterator<Item = usize>, apart: u64) -> Vec<usize> {
         let mut contention = Contention::default();
         let mut cuts = Vec::new();

@@ -1,8 +1,8 @@
 //! Epochs: which changes the next checkpoint contains.
 //!
 //! An epoch is the generation of the checkpoint that will close it. At most two are alive: the
-//! current one, and the one that a running checkpoint writes out. For each there is a list of the
-//! changes to the page mapping, in the order of the events, and of the extents that are free once
+//! current one, and the one that a running checkpoint writes out. Each has a list of the changes to
+//! the page mapping, in the order of the events, and a list of the extents that become free once
 //! the checkpoint that closes it is durable.
 
 use pando_format::{Epoch, Extent, Lsn, PageId, StoredPage};
@@ -13,34 +13,36 @@ use pando_sync::{Mutex, Rank};
 /// The mapping changes and retired extents of one epoch.
 #[derive(Debug, Default)]
 pub struct EpochList {
-    /// Page and its word (0: freed), in the order of the events.
+    /// Pages and their mapping words (0: freed), in the order of the events.
     pub pairs: Vec<(PageId, u64)>,
     /// Extents that only earlier checkpoints use.
     pub retired: Vec<Extent>,
-    /// Sum of their lengths.
+    /// Sum of the lengths of `retired`.
     pub retired_blocks: u64,
 }
 
 #[derive(Debug)]
 struct Lists {
     current: Epoch,
-    /// Lists of the current epoch and the one before, by parity.
+    /// Lists of the current epoch and of the previous one, by parity.
     by_parity: [EpochList; 2],
-    /// Extents that nothing durable refers to: free at once.
+    /// Extents that nothing durable refers to, which are free at once.
     free_now: Vec<Extent>,
 }
 
-/// Counts and lists of the epochs that are alive.
+/// Counts and lists of the live epochs.
 #[derive(Debug)]
 pub struct Epochs {
     lists: Mutex<Lists>,
-    /// Frames dirty in the epoch, by parity. Changed under the frame's exclusive latch.
+    /// Number of frames dirty in the epoch, by parity. Changed under the frame's exclusive latch.
     dirty: [AtomicU64; 2],
-    /// Images in flight of the epoch, by parity.
+    /// Number of images of the epoch in flight, by parity.
     images: [AtomicU64; 2],
-    /// The newest epoch that has been closed, and C, where it was. They change together, C first,
-    /// and only grow: whoever reads the epoch first sees its C or a later one.
+    /// The newest closed epoch, and in `closed_at` its C, the LSN at which it was closed. Written
+    /// under `lists`. Both change together, C first, and only grow: a reader that loads the epoch
+    /// first sees its C or a later one.
     closed: AtomicU64,
+    /// Written before `closed`.
     closed_at: AtomicU64,
 }
 
@@ -67,16 +69,16 @@ impl Epochs {
         }
     }
 
-    /// The current epoch.
+    /// Returns the current epoch.
     #[inline]
     pub fn current(&self) -> Epoch {
-        // Acquire: what is looked at behind it is of this epoch or of a later one. Who is in the
-        // gate sees the newest: it changes with the gate closed.
+        // Acquire: later loads see a state of this epoch or of a later one. A thread inside the
+        // gate sees the newest epoch, because the epoch changes only while the gate is closed.
         Epoch(self.closed.load(Ordering::Acquire) + 1)
     }
 
-    /// At open, before any page is changed: the epoch goes on where the last life ended, with a
-    /// checkpoint at `c`.
+    /// At open, before any page changes: continues with the epoch `current`, after the last
+    /// checkpoint, which lies at `c`.
     pub fn restore(&self, current: Epoch, c: Lsn) {
         let mut lists = self.lists.lock();
         assert!(current >= lists.current, "epochs only grow");
@@ -95,7 +97,8 @@ impl Epochs {
         self.closed.store(epoch.0, Ordering::Release);
     }
 
-    /// Closes the current epoch at `c` and begins the next: nobody is in the gate.
+    /// Closes the current epoch at `c` and begins the next, which it returns. Nobody is inside the
+    /// gate.
     pub fn advance(&self, _closed: &Closed<'_>, c: Lsn) -> Epoch {
         let mut lists = self.lists.lock();
         let next = Epoch(lists.current.0 + 1);
@@ -123,27 +126,30 @@ impl Epochs {
         next
     }
 
-    /// The newest LSN that a page of `epoch` can hold; None for an epoch that goes on.
+    /// Returns an upper bound of the LSNs that a page of `epoch` can hold, None for an epoch that
+    /// is not closed.
     pub(crate) fn ceiling(&self, epoch: Epoch) -> Option<Lsn> {
-        // Acquire: pairs with the Release in note_closed: C is of this epoch or of a later one.
+        // Acquire: pairs with the Release in note_closed: C belongs to this epoch or to a later
+        // one.
         let is_closed = epoch.0 <= self.closed.load(Ordering::Acquire);
         is_closed.then(|| Lsn(self.closed_at.load(Ordering::Relaxed)))
     }
 
-    /// Frames dirty in `epoch`. Who sees none, and asks for images after that, misses none of those
-    /// that took the place of dirty frames.
+    /// Returns the number of frames dirty in `epoch`. A caller that sees 0, and reads
+    /// [`Epochs::images`] after that, misses none of the images that replaced dirty frames.
     pub fn dirty(&self, epoch: Epoch) -> u64 {
         // Acquire: pairs with the Release in dirty_ended.
         self.dirty[parity(epoch)].load(Ordering::Acquire)
     }
 
-    /// Images of `epoch` in flight.
+    /// Returns the number of images of `epoch` in flight.
     pub fn images(&self, epoch: Epoch) -> u64 {
-        // Acquire: pairs with the Release in image_ended: its pair is in the list.
+        // Acquire: pairs with the Release in image_ended: the pair of each ended image is in the
+        // list.
         self.images[parity(epoch)].load(Ordering::Acquire)
     }
 
-    /// Dirty frames of all epochs.
+    /// Returns the number of dirty frames of all epochs.
     pub fn dirty_total(&self) -> u64 {
         self.dirty
             .iter()
@@ -151,7 +157,7 @@ impl Epochs {
             .sum()
     }
 
-    /// Images in flight of all epochs.
+    /// Returns the number of images in flight of all epochs.
     pub fn images_total(&self) -> u64 {
         self.images
             .iter()
@@ -159,20 +165,26 @@ impl Epochs {
             .sum()
     }
 
+    /// Counts a frame that became dirty in `epoch`.
     pub(crate) fn dirty_began(&self, epoch: Epoch) {
         self.dirty[parity(epoch)].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Uncounts a frame that is no longer dirty in `epoch`. The caller has begun its image if one
+    /// is needed.
     pub(crate) fn dirty_ended(&self, epoch: Epoch) {
-        // Release: pairs with the Acquire in dirty: the image of what the page held has begun.
+        // Release: pairs with the Acquire in dirty: the image of the page's previous content, if
+        // one is needed, has begun.
         let before = self.dirty[parity(epoch)].fetch_sub(1, Ordering::Release);
         assert!(before > 0, "more frames became clean than were dirty");
     }
 
+    /// Counts an image of `epoch` as in flight.
     pub(crate) fn image_began(&self, epoch: Epoch) {
         self.images[parity(epoch)].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Uncounts an image of `epoch`, after its pair was pushed.
     pub(crate) fn image_ended(&self, epoch: Epoch) {
         // Release: pairs with the Acquire in images.
         let before = self.images[parity(epoch)].fetch_sub(1, Ordering::Release);
@@ -191,8 +203,8 @@ impl Epochs {
             .push((page, stored.map_or(0, StoredPage::encode)));
     }
 
-    /// Retires an extent whose image has epoch `image` (None: not known) in an event of epoch
-    /// `event`: it belongs to the checkpoints `image` to `event - 1` and to no other.
+    /// Retires an extent whose image has the epoch `image` (None: not known), in an event of the
+    /// epoch `event`. The checkpoints `image` to `event - 1` need the extent, and no other does.
     pub(crate) fn retire(&self, extent: Extent, image: Option<Epoch>, event: Epoch) {
         let mut lists = self.lists.lock();
         assert!(
@@ -209,7 +221,8 @@ impl Epochs {
         }
     }
 
-    /// Takes the mapping changes of a closed epoch of which nothing is dirty or in flight.
+    /// Takes the mapping changes of a closed epoch that has no dirty frames and no images in
+    /// flight.
     pub fn take_pairs(&self, epoch: Epoch) -> Vec<(PageId, u64)> {
         assert_eq!(self.dirty(epoch), 0, "{epoch} still has dirty frames");
         assert_eq!(self.images(epoch), 0, "{epoch} still has images in flight");
@@ -218,7 +231,7 @@ impl Epochs {
         std::mem::take(&mut lists.by_parity[parity(epoch)].pairs)
     }
 
-    /// Takes the extents that are free now that the checkpoint of `epoch` is durable.
+    /// Takes the extents that have become free because the checkpoint of `epoch` is durable.
     pub fn take_retired(&self, epoch: Epoch) -> Vec<Extent> {
         let mut lists = self.lists.lock();
         assert!(epoch < lists.current, "{epoch} is not closed");
@@ -232,8 +245,8 @@ impl Epochs {
         std::mem::take(&mut self.lists.lock().free_now)
     }
 
-    /// Mapping changes, and blocks of retired extents, of the current epoch: triggers of a
-    /// checkpoint.
+    /// Returns the number of mapping changes, and of blocks in retired extents, of the current
+    /// epoch. Both trigger checkpoints.
     pub fn current_lengths(&self) -> (usize, u64) {
         let lists = self.lists.lock();
         let list = &lists.by_parity[parity(lists.current)];

@@ -1,10 +1,10 @@
-//! Taking free frames, and the clock that makes more of them.
+//! Taking free frames, and the clock that refills them.
 //!
 //! Pages come in cold, and the first use after a load does not count, so a scan passes through
-//! without driving out what is used again and again. Inner nodes are hot with each use: with one
-//! pass of the hand between two uses they would be read again for about one get in 400 at ten
-//! times the memory, with two passes for almost none. Only clean frames are emptied here; dirty
-//! ones are collected for the cleaner.
+//! without driving out pages that are used again and again. Each use makes an inner node hot. If
+//! one pass of the hand between two uses evicted inner nodes, about one get in 400 would read one
+//! again with data of ten times the memory; with two passes almost none does. Only clean frames are
+//! evicted here; dirty ones are collected for the cleaner.
 
 use pando_format::{Epoch, FrameIndex, PageId};
 use pando_stats::Ticker;
@@ -16,11 +16,12 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 
-/// Frames that a thread looks at to help itself, before it waits for the cleaner.
+/// Number of frames that a thread passes with the clock hand to help itself, before it waits for
+/// the cleaner.
 const HELP_STEPS: usize = 128;
 const LATCH_SPINS: u32 = 1 << 16;
 
-/// What the clock found at one frame.
+/// Result of moving the clock past one frame.
 enum Passed {
     Emptied,
     Dirty,
@@ -28,10 +29,10 @@ enum Passed {
 }
 
 impl Pool {
-    /// A free frame, latched exclusively, without a page.
+    /// Takes a free frame, latched exclusively, without a page.
     ///
     /// # Errors
-    /// [`Restart::Wait`] when there is none even after helping; the cleaner has been told.
+    /// [`Restart::Wait`] when none is free even after helping. The cleaner has been woken.
     pub(crate) fn take_frame(&self) -> Attempt<Exclusive<'_>> {
         let free = self.free_frames();
         if free.count() <= self.options().free_frames_low() {
@@ -46,8 +47,8 @@ impl Pool {
         };
         let latch = &self.header(frame).latch;
         for _ in 0..LATCH_SPINS {
-            // Only a late reader can share it: one that corrects a hint, or finds that it came too
-            // late for a share.
+            // Only a late reader can hold a share: one that corrects a hint, or is about to notice
+            // that the frame no longer holds its page.
             if let Some(version) = latch.read()
                 && latch.try_exclusive(version)
             {
@@ -60,12 +61,14 @@ impl Pool {
         Err(Restart::Conflict)
     }
 
+    /// Puts a frame without a page back into the free lists, and wakes waiters.
     pub(crate) fn give_back_frame(&self, frame: FrameIndex) {
         self.free_frames().push(frame);
     }
 
-    /// Moves the clock hand by at most `steps` frames, until `want` frames were emptied. Frames
-    /// that only their dirty page keeps are added to `dirty`. Returns how many were emptied.
+    /// Moves the clock hand by at most `steps` frames, until `want` frames are emptied. Adds to
+    /// `dirty` the frames that could be emptied if their page were clean. Returns the number of
+    /// emptied frames.
     pub fn sweep(&self, steps: usize, want: usize, dirty: &mut Vec<FrameIndex>) -> usize {
         let mut emptied = 0;
         for _ in 0..steps {
@@ -106,7 +109,7 @@ impl Pool {
         }
     }
 
-    /// Empties a frame whose page is clean and not needed.
+    /// Empties a frame if its page is clean and neither pinned nor wired. Returns whether it did.
     fn try_evict(&self, frame: FrameIndex) -> bool {
         let header = self.header(frame);
         let Some(version) = header.latch_unpinned() else {

@@ -1,4 +1,4 @@
-//! Headers of frames: one cache line each, apart from the pages.
+//! Headers of frames, one cache line each, separate from the pages.
 
 use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -7,40 +7,41 @@ use pando_sync::words::prefetch;
 use crate::contention::Contention;
 use crate::latch::Latch;
 
-/// Nothing used the page since it was loaded.
+/// Heat of a page that was not used since it was loaded.
 pub(crate) const HEAT_NEW: u8 = 0;
-/// Used once, or passed by the clock hand since: the next pass evicts it.
+/// Heat after one use, or after the clock hand has passed a warm page. The next pass evicts the
+/// page.
 pub(crate) const HEAT_COLD: u8 = 1;
-/// Used again: the next pass makes it cold.
+/// Heat after another use. The next pass makes the page cold.
 pub(crate) const HEAT_WARM: u8 = 2;
-/// An inner node in use: it survives two passes, since many ways lead through it.
+/// Heat of an inner node in use. It survives two passes, since many descents go through it.
 pub(crate) const HEAT_HOT: u8 = 3;
 
-/// What is known about the page in a frame. All fields but `pins` and `heat` change only under the
-/// exclusive latch, or (`image`, `rebuilt`) under a shared one by whoever owns the image.
+/// State of a frame and of the page in it. All fields except `pins` and `heat` change only under
+/// the exclusive latch, or (`image`, `rebuilt`) under a shared latch by the owner of the image.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct FrameHeader {
     pub(crate) latch: Latch,
-    /// The page, or NONE while the frame is free or its page is not yet valid.
+    /// The page, or NONE while the frame is free or its page is not valid yet.
     page: AtomicU32,
-    /// Operations that need the page to stay. Counted by anybody; looked at by eviction.
+    /// Number of pins. Any thread may change it; eviction reads it.
     pins: AtomicU32,
-    /// Where the newest complete image lies, 0 if there is none.
+    /// Encoded place of the newest complete image, 0 if there is none.
     stored: AtomicU64,
     /// Epoch of that image.
     stored_epoch: AtomicU64,
-    /// Epoch whose checkpoint needs what the frame holds, 0 for a clean frame.
+    /// Epoch whose checkpoint needs the content of the frame, 0 for a clean frame.
     dirty_epoch: AtomicU64,
     /// Version of the page that an image in flight was copied from, plus one; 0 for none.
     image: AtomicU64,
     /// Epoch in which the page was freed while its image was in flight; 0 otherwise.
     freed_epoch: AtomicU64,
-    /// How recently used; written only when it changes.
+    /// How recently the page was used (`HEAT_*`). Written only when it changes, without a latch.
     heat: AtomicU8,
-    /// Not evictable.
+    /// The page must not be evicted.
     wired: AtomicBool,
-    /// The page was laid out anew since its last image was copied: the next one is checked.
+    /// The page was laid out anew since its last image was copied, so its next image is checked.
     rebuilt: AtomicBool,
     /// Changes that had to give way to others: see [`crate::contention`].
     contention: AtomicU32,
@@ -69,14 +70,14 @@ impl FrameHeader {
         }
     }
 
-    /// Asks for the line.
+    /// Prefetches the header's cache line.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(&self.stored);
     }
 
-    // Relaxed throughout: the latch orders these fields. Who reads them without it (a hint check,
-    // the clock hand) validates or latches before acting on what was read.
+    // Relaxed throughout: the latch orders these fields. Readers without the latch (a hint check,
+    // the clock hand) validate or latch before they act on what they read.
 
     #[inline]
     pub(crate) fn page(&self) -> PageId {
@@ -119,12 +120,13 @@ impl FrameHeader {
             .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
     }
 
-    /// Version that the image in flight was copied from.
+    /// Returns the version that the image in flight was copied from, None without one.
     pub(crate) fn image(&self) -> Option<u64> {
         self.image.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Claims the right to make the image; under a shared or exclusive latch.
+    /// Claims the right to make the image of `version`. Returns false if one is in flight. The
+    /// caller holds the latch, shared or exclusive.
     pub(crate) fn claim_image(&self, version: u64) -> bool {
         self.image
             .compare_exchange(0, version + 1, Ordering::Relaxed, Ordering::Relaxed)
@@ -149,7 +151,8 @@ impl FrameHeader {
         self.rebuilt.store(rebuilt, Ordering::Relaxed);
     }
 
-    /// Whether the page was laid out anew since the last call; of whoever copies an image.
+    /// Returns whether the page was laid out anew since the last call. Only the thread that copies
+    /// an image calls it.
     pub(crate) fn take_rebuilt(&self) -> bool {
         let rebuilt = self.rebuilt.load(Ordering::Relaxed);
         if rebuilt {
@@ -174,13 +177,14 @@ impl FrameHeader {
         self.heat.store(heat, Ordering::Relaxed);
     }
 
-    /// Keeps the page in the frame until [`FrameHeader::unpin`]; false if the frame does
+    /// Keeps the page in the frame until [`FrameHeader::unpin`]. Returns false if the frame does
     /// not hold `page`, or may be losing it right now.
     pub(crate) fn try_pin(&self, page: PageId) -> bool {
         self.pins.fetch_add(1, Ordering::Relaxed);
         // SeqCst: pairs with the fence in latch_unpinned; see the argument in `access`.
         fence(Ordering::SeqCst);
-        // The Acquire in read: a page id that an earlier holder of the latch cleared is seen.
+        // The Acquire in read: if an earlier holder of the latch cleared the page id, this thread
+        // sees that.
         if self.latch.read().is_none() || self.page() != page {
             self.unpin();
             return false;
@@ -189,18 +193,18 @@ impl FrameHeader {
     }
 
     pub(crate) fn unpin(&self) {
-        // Release: pairs with the Acquire in latch_unpinned: what was read under the pin was read
-        // before the frame is emptied.
+        // Release: pairs with the Acquire in latch_unpinned: all reads under the pin happen before
+        // the frame is emptied.
         let before = self.pins.fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a pin was given back twice");
     }
 
-    /// True if nobody has pinned the page at the moment; for a first look without the latch.
+    /// Returns whether nobody has pinned the page at the moment. A first check without the latch.
     pub(crate) fn seems_unpinned(&self) -> bool {
         self.pins.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the exclusive latch of a frame that nobody has pinned; returns the version before it.
+    /// Takes the exclusive latch if nobody has pinned the frame. Returns the version from before.
     pub(crate) fn latch_unpinned(&self) -> Option<u64> {
         let version = self.latch.read()?;
         if !self.latch.try_exclusive(version) {
@@ -222,7 +226,7 @@ impl FrameHeader {
         self.touch_if(|heat| heat < HEAT_WARM);
     }
 
-    /// Counts a use if `is_due` says so of the heat.
+    /// Counts a use if `is_due` holds for the heat.
     #[inline]
     fn touch_if(&self, is_due: impl Fn(u8) -> bool) {
         let heat = self.heat();
@@ -249,7 +253,7 @@ mod models {
 
     const PAGE: PageId = PageId(7);
 
-    /// An evictor and a holder: never both succeed at the same time.
+    /// An evictor and a thread that pins never both succeed at the same time.
     #[test]
     fn a_held_frame_is_never_emptied() {
         loom::model(|| {

@@ -1,16 +1,19 @@
-//! Frames without a page, and where the clock stands that makes more of them.
+//! Frames without a page, and the position of the clock that makes more of them.
 
 use pando_format::FrameIndex;
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::{CoreLocal, Mutex, Rank, WaitList, core_count};
 
-/// Free frames, in lists by core that others may take from.
+/// Free frames, in one list for each core. Any core may take from the lists of the others.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
+    /// One list for each core; each has room for twice the core's share of frames.
     lists: CoreLocal<Mutex<Vec<FrameIndex>>>,
+    /// Number of frames in all lists, updated shortly after the lists.
     count: AtomicUsize,
-    /// Next frame that the clock looks at, modulo the number of frames.
+    /// Next frame of the clock, modulo the number of frames. Only grows.
     hand: AtomicUsize,
+    /// Wakers that wait for a free frame.
     pub(crate) waiters: WaitList,
 }
 
@@ -36,7 +39,7 @@ impl FreeFrames {
         }
     }
 
-    /// The frame that the clock looks at next, of so many `frames`.
+    /// Advances the clock hand by one of `frames` frames, and returns the frame that it passed.
     pub(crate) fn tick(&self, frames: usize) -> FrameIndex {
         let step = self.hand.fetch_add(1, Ordering::Relaxed);
         FrameIndex((step % frames) as u32)
@@ -73,7 +76,8 @@ impl FreeFrames {
             );
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        // All: one of them may be an operation that was given up, and would swallow the frame.
+        // Wakes all: if one waiter is an operation that was abandoned, a single wake-up would be
+        // lost.
         self.waiters.notify_all();
     }
 }

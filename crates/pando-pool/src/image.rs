@@ -1,9 +1,9 @@
 //! Images: private copies of pages on their way to disk.
 //!
-//! A page is copied under its latch and written from the copy, out of place, compressed where that
-//! saves blocks; a frame has at most one image in flight. Write-back threads of the engine take
-//! images, give them extents, write them and report back with [`Pool::complete_image`], which moves
-//! the page's place.
+//! A page is copied under its latch. The copy is written out of place, compressed where that saves
+//! blocks. A frame has at most one image in flight. Write-back threads of the engine take images,
+//! give them extents, write them and report back with [`Pool::complete_image`], which changes the
+//! place of the page.
 
 use pando_device::IoBuf;
 use pando_format::bytes::{put_u32, put_u64, u32_at};
@@ -18,19 +18,19 @@ use crate::options::{CheckImages, ImageFacts};
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 
-/// A page in memory that must not be written.
+/// A page in memory that must not be written, because it is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadImage {
     /// The page.
     pub page: PageId,
-    /// What is wrong with it.
+    /// What is wrong with the page.
     pub what: String,
 }
 
 /// Bytes of a page that are ready to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sealed {
-    /// How many of them are: whole blocks.
+    /// Number of bytes to write: whole blocks.
     pub(crate) stored: usize,
     pub(crate) tag: u32,
     pub(crate) facts: ImageFacts,
@@ -39,14 +39,14 @@ pub(crate) struct Sealed {
 fn copy_words(words: &[AtomicU64], bytes: &mut [u8]) {
     let (chunks, _) = bytes.as_chunks_mut::<8>();
     for (word, chunk) in words.iter().zip(chunks) {
-        // Relaxed: nobody writes them meanwhile.
+        // Relaxed: nobody writes the words meanwhile.
         *chunk = word.load(Ordering::Relaxed).to_le_bytes();
     }
 }
 
 impl Pool {
-    /// Copies what `frame` holds at `version` and hands it to the write-back threads. The caller
-    /// holds the exclusive latch.
+    /// Copies the content of `frame` at `version` and hands the copy to the write-back threads. The
+    /// caller holds the exclusive latch. Without a free buffer the copy goes to a free frame.
     pub(crate) fn start_image(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
         let images = self.images();
         let buffer = images.buffers.lock().pop();
@@ -68,12 +68,13 @@ impl Pool {
         let images = self.images();
         let mut started = images.started.lock();
         add(&mut started);
-        // Nobody is woken: the checkpoint that runs takes them between two of its writes.
+        // No wake-up: the running checkpoint takes the images between two of its writes.
         images.note_started(&started);
     }
 
-    /// Copies what `frame` holds to a frame that nobody needs at the moment: a writer that changes
-    /// many pages behind a cut then waits for no device. Other users of frames come first.
+    /// Copies the content of `frame` to a frame that nobody needs at the moment, so that a writer
+    /// that changes many pages right after a cut does not wait for the device. Other users of
+    /// frames come first.
     fn stash(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
         let none = Restart::Wait(Resource::Images);
         let images = self.images();
@@ -89,7 +90,8 @@ impl Pool {
             .iter()
             .zip(self.frame_words(copy_frame))
         {
-            // Relaxed: both are latched exclusively. Late readers of the copy fail to validate.
+            // Relaxed: both frames are latched exclusively. Late readers of the copy fail to
+            // validate.
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         drop(copy);
@@ -108,7 +110,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The image of a copy that lay in a frame, which is free again.
+    /// Makes the image of a stashed copy, and frees the frame of the copy.
     fn image_of_stashed(&self, stashed: &Stashed, mut bytes: IoBuf) -> Image {
         copy_words(self.frame_words(stashed.copy), &mut bytes);
         self.give_back_frame(stashed.copy);
@@ -127,7 +129,7 @@ impl Pool {
     }
 
     fn copy_image(&self, frame: FrameIndex, version: u64, epoch: Epoch, mut bytes: IoBuf) -> Image {
-        // The latch is held, shared or exclusive.
+        // The caller holds the latch, shared or exclusive.
         copy_words(self.frame_words(frame), &mut bytes);
         let header = self.header(frame);
         let page = header.page();
@@ -145,16 +147,16 @@ impl Pool {
         }
     }
 
-    /// Frames that hold copies for a running checkpoint.
+    /// Returns the number of frames that hold copies for a running checkpoint.
     pub fn copies(&self) -> usize {
         // Relaxed: a bound that need not be exact.
         self.images().stashed_count.load(Ordering::Relaxed)
     }
 
-    /// Takes images that writers have started, until `images` holds `most`.
+    /// Moves images that writers have started to `images`, until it holds `most`.
     pub fn take_started_images(&self, images: &mut Vec<Image>, most: usize) {
         let own = self.images();
-        // Relaxed: a look that comes too early is made again.
+        // Relaxed: a caller that comes too early calls again.
         if own.started_count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -174,7 +176,7 @@ impl Pool {
             own.note_started(&started);
             stashed
         };
-        // Not under the lock, which writers take.
+        // Copies outside the lock, which writers take.
         images.extend(
             stashed
                 .into_iter()
@@ -182,8 +184,8 @@ impl Pool {
         );
     }
 
-    /// Makes an image of a dirty frame, of any epoch or only of `epoch`. None if the frame is
-    /// clean, latched, has an image in flight, or no buffer is free.
+    /// Makes an image of a dirty frame, of any epoch or only of `epoch`. Returns None if the frame
+    /// is clean, latched or has an image in flight, or if no buffer is free.
     pub fn image_of(&self, frame: FrameIndex, epoch: Option<Epoch>) -> Option<Image> {
         let header = self.header(frame);
         let wanted = |dirty: Option<Epoch>| match (dirty, epoch) {
@@ -216,11 +218,11 @@ impl Pool {
         image
     }
 
-    /// Makes an image ready to be written: epoch, hints, compression, checksum. Outside of any
-    /// latch.
+    /// Makes an image ready to be written: sets the epoch, zeroes hints, compresses, adds the
+    /// checksum. The caller holds no latch.
     ///
     /// # Errors
-    /// [`BadImage`]: it must not be written, and is to be abandoned.
+    /// [`BadImage`]: the image must not be written. The caller abandons it.
     pub fn seal_image(&self, image: &mut Image, encoder: &mut PageEncoder) -> Result<(), BadImage> {
         let (page, epoch, rebuilt) = (image.page, image.epoch, image.rebuilt);
         let sealed = self.seal(&mut image.bytes, page, epoch, rebuilt, encoder)?;
@@ -257,7 +259,8 @@ impl Pool {
         })
     }
 
-    /// What `Pool::check_loaded` looks for when the page is read, but for what sealing adds.
+    /// Checks what `Pool::check_loaded` will check when the page is read, except for what sealing
+    /// adds.
     fn check_unsealed(
         &self,
         bytes: &[u8],
@@ -276,13 +279,12 @@ impl Pool {
         page::check_marks(bytes, self.epochs().ceiling(epoch)).map_err(|damage| damage.what)
     }
 
-    /// Records that `image` lies at `extent`: the page's place moves there, what it was before is
-    /// retired, and the frame is clean if nothing has changed since the copy. Those who wait for a
-    /// buffer or for fewer dirty pages are for the caller to wake, once for a batch:
-    /// [`Pool::image_waiters`].
+    /// Records that `image` was written to `extent`: the place of the page moves there, its old
+    /// extent is retired, and the frame becomes clean if the page has not changed since the copy.
+    /// The caller wakes [`Pool::image_waiters`], once for a whole batch of images.
     ///
     /// # Errors
-    /// Gives the image back when the frame is latched: try again.
+    /// Returns the image when the frame is latched. The caller tries again.
     pub fn complete_image(&self, image: Image, extent: Extent) -> Result<(), Image> {
         let header = self.header(image.frame);
         let Some(version) = header.latch.read() else {
@@ -342,7 +344,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives up an image whose write failed; the engine is poisoned, the page stays dirty.
+    /// Gives up an image whose write failed. The engine is poisoned, and the page stays dirty.
     pub fn abandon_image(&self, image: Image) {
         self.epochs().image_ended(image.epoch);
         self.images().give_back(image.bytes);

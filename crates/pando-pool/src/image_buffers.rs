@@ -1,4 +1,4 @@
-//! What an image is, and where images are until they are written.
+//! Images and their buffers, and the lists in which started images wait to be written.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use pando_sync::{Mutex, Rank, WaitList};
 
 use crate::options::ImageFacts;
 
-/// A copy of a page, owned by whoever writes it.
+/// A copy of a page, owned by the thread that writes it.
 #[derive(Debug)]
 pub struct Image {
     pub(crate) page: PageId,
@@ -18,31 +18,31 @@ pub struct Image {
     pub(crate) epoch: Epoch,
     pub(crate) tag: u32,
     pub(crate) facts: ImageFacts,
-    /// The page was laid out anew since the last image.
+    /// The page was laid out anew since its last image.
     pub(crate) rebuilt: bool,
-    /// How many of `bytes` are to be written: whole blocks.
+    /// Number of bytes of `bytes` to write: whole blocks.
     pub(crate) stored: usize,
     pub(crate) bytes: IoBuf,
 }
 
 impl Image {
-    /// The page.
+    /// Returns the id of the page.
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// The epoch whose checkpoint it belongs to.
+    /// Returns the epoch whose checkpoint needs the image.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// What is to be written, after [`crate::Pool::seal_image`].
+    /// Returns the bytes to write, after [`crate::Pool::seal_image`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.stored]
     }
 }
 
-/// A copy of a page in a frame, until there is a buffer for its image.
+/// A copy of a page that lies in a frame until a buffer for its image is free.
 #[derive(Debug)]
 pub(crate) struct Stashed {
     pub(crate) page: PageId,
@@ -50,27 +50,30 @@ pub(crate) struct Stashed {
     pub(crate) version: u64,
     pub(crate) epoch: Epoch,
     pub(crate) rebuilt: bool,
-    /// Without a page, and in no list of free ones: whoever has this owns it.
+    /// Frame of the copy. It has no page and is in no free list: the owner of this value owns it.
     pub(crate) copy: FrameIndex,
 }
 
-/// What writers have started for a running checkpoint.
+/// Images that writers have started for a running checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
     pub(crate) images: Vec<Image>,
-    /// Those that found no buffer, oldest first.
+    /// Copies for which no buffer was free, oldest first.
     pub(crate) stashed: VecDeque<Stashed>,
 }
 
 /// Free image buffers, and images that writers started for a running checkpoint.
 #[derive(Debug)]
 pub(crate) struct Images {
+    /// Free buffers.
     pub(crate) buffers: Mutex<Vec<IoBuf>>,
+    /// Images and copies that wait for the checkpoint.
     pub(crate) started: Mutex<Started>,
+    /// Number of images and copies in `started`. Written under `started`, read without the lock.
     pub(crate) started_count: AtomicUsize,
-    /// Frames with copies.
+    /// Number of frames with stashed copies.
     pub(crate) stashed_count: AtomicUsize,
-    /// Those that wait for a buffer, for the end of an image, or for fewer dirty pages.
+    /// Wakers of waiters for a buffer, for the end of an image, or for fewer dirty pages.
     pub(crate) waiters: WaitList,
 }
 
@@ -88,12 +91,13 @@ impl Images {
         }
     }
 
-    /// `started` has changed; the caller has its lock.
+    /// Updates `started_count` after a change of `started`, whose lock the caller holds.
     pub(crate) fn note_started(&self, started: &Started) {
         let count = started.images.len() + started.stashed.len();
         self.started_count.store(count, Ordering::Relaxed);
     }
 
+    /// Gives back the buffer of an image that was not written, and wakes waiters.
     pub(crate) fn give_back(&self, buffer: IoBuf) {
         self.buffers.lock().push(buffer);
         self.waiters.notify_all();

@@ -6,8 +6,9 @@
 //!     | shared  |                      version                         | X |
 //!     +---------+------------------------------------------------------+---+
 //! ```
-//! An even version is free, odd is held exclusively. It grows by two with every exclusive release
-//! and by nothing else, and it is never reset: a frame keeps it through reuse.
+//! An even version means free or shared, an odd one means held exclusively. The version grows by
+//! two with every exclusive release and with nothing else. It is never reset: a frame keeps it when
+//! it is reused.
 //!
 //! | transition            | function              | orders                                       |
 //! |-----------------------|-----------------------|----------------------------------------------|
@@ -40,12 +41,12 @@ const SHARED_MAX: u64 = (1 << (64 - SHARED_SHIFT)) - 1;
 pub struct Latch(AtomicU64);
 
 impl Latch {
-    /// Free, version 0.
+    /// Returns a free latch of version 0.
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// The version, if the latch is not held exclusively.
+    /// Returns the version, or None while the latch is held exclusively.
     #[inline]
     pub fn read(&self) -> Option<u64> {
         // Acquire: pairs with the Release in release_exclusive.
@@ -53,7 +54,7 @@ impl Latch {
         (version & EXCLUSIVE == 0).then_some(version)
     }
 
-    /// True if nothing was released exclusively since `version` was read, and nobody holds it.
+    /// Returns whether the latch is not held exclusively, and was not since `version` was read.
     #[inline]
     pub fn validate(&self, version: u64) -> bool {
         // Acquire: pairs with the fence(Release) in try_exclusive; see the module's argument.
@@ -65,7 +66,7 @@ impl Latch {
     #[inline]
     pub fn try_exclusive(&self, version: u64) -> bool {
         debug_assert!(version & EXCLUSIVE == 0);
-        // Acquire: pairs with the Release of the last release; later accesses stay behind it.
+        // Acquire: pairs with the Release of the last release. Later accesses stay after it.
         let taken = self.0.compare_exchange(
             version,
             version | EXCLUSIVE,
@@ -94,7 +95,8 @@ impl Latch {
         self.0.store(next, Ordering::Release);
     }
 
-    /// Takes a share if nobody holds the latch exclusively; returns the version.
+    /// Tries once to take a share. Returns the version, or None if the latch is held exclusively,
+    /// or changes at the same time.
     #[inline]
     pub fn try_shared(&self) -> Option<u64> {
         let old = self.0.load(Ordering::Relaxed);
@@ -111,8 +113,8 @@ impl Latch {
     /// Gives a share back.
     #[inline]
     pub fn release_shared(&self) {
-        // Release: pairs with the Acquire in try_exclusive: what was read under the share was read
-        // before the next writer writes.
+        // Release: pairs with the Acquire in try_exclusive: all reads under the share happen before
+        // the next writer writes.
         let old = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
         assert!(
             old >> SHARED_SHIFT > 0,
@@ -180,7 +182,7 @@ mod models {
         }
     }
 
-    /// What an optimistic reader validates is of one state.
+    /// What an optimistic reader has validated is from one state.
     #[test]
     fn a_validated_read_is_never_torn() {
         loom::model(|| {
@@ -227,7 +229,7 @@ mod models {
         });
     }
 
-    /// A reader under a share is not written beside.
+    /// Nobody writes while a reader holds a share.
     #[test]
     fn a_share_keeps_writers_out() {
         loom::model(|| {

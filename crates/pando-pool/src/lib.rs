@@ -1,14 +1,15 @@
 //! Page table, frames, latches, fetch, eviction, images and write-back.
 //!
-//! The pool holds pages in frames of one budgeted arena that is never unmapped while it lives, so
-//! that an optimistic reader can be wrong about what it reads but never about whether it may. It
-//! knows where every page is (one atomic word each), who may change it (the latch of its frame),
-//! and which bytes of it the next checkpoint needs (epochs and images). It does not read or write
-//! files: it hands out what has to be read or written, and is told when that is done.
+//! The pool holds pages in the frames of one arena of fixed size. The arena stays mapped for as
+//! long as the pool exists, so an optimistic reader may read the wrong page, but it never reads
+//! unmapped memory. The pool knows where every page is (one atomic word each), who may change it
+//! (the latch of its frame), and which bytes of it the next checkpoint needs (epochs and images).
+//! It does not read or write files: it hands out what must be read or written, and the caller
+//! reports when that is done.
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `contention`, [`words`],
-//! [`options`]; what the pool keeps: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
-//! `load_waiters`, [`pool`]; what is done with it: `apply_token`, [`access`], [`shared`], [`load`],
+//! [`options`]; the parts of the pool: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
+//! `load_waiters`, [`pool`]; its operations: `apply_token`, [`access`], [`shared`], [`load`],
 //! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`pin_budget`].
 //!
 //! # Transitions of a page word

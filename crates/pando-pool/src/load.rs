@@ -1,9 +1,9 @@
-//! Bringing a page into memory: claim, read (by the caller), check, decompress,
-//! publish (decision 007).
+//! Loading a page into memory: claim, read (by the caller), check, decompress, publish (decision
+//! 007).
 //!
-//! Whoever claims the page word reads the page; all others who miss it register a waker and look
-//! again, so one read serves them all. The claim is ended by `finish_load` or `fail_load`, always:
-//! a ticket that is dropped fails its load.
+//! The thread that claims the page word reads the page. All others that miss the page register a
+//! waker and look it up again later, so one read serves them all. `finish_load` or `fail_load`
+//! always ends the claim: a ticket must not be dropped otherwise.
 
 use std::task::Waker;
 
@@ -21,11 +21,11 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::Attempt;
 
-/// Lines of a frame that are asked for before a page is copied there. More of them only drive each
-/// other out.
+/// Number of lines of a frame that are prefetched before a page is copied there. More of them only
+/// evict each other from the cache.
 const LINES_AHEAD: usize = 8;
 
-/// A page that the holder has to read, or to give up.
+/// A claim of a page: its owner must read the page, or give it up with [`Pool::fail_load`].
 #[derive(Debug)]
 #[must_use = "others wait for the page: finish or fail the load"]
 pub struct LoadTicket {
@@ -37,12 +37,12 @@ pub struct LoadTicket {
 }
 
 impl LoadTicket {
-    /// The page to read.
+    /// Returns the page to read.
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// Where it lies.
+    /// Returns the place of the page.
     pub fn stored(&self) -> StoredPage {
         self.stored
     }
@@ -54,43 +54,43 @@ impl Drop for LoadTicket {
     }
 }
 
-/// What a look at a page that was missed finds.
+/// Result of [`Pool::begin_load`].
 #[derive(Debug)]
 pub enum LoadStart {
-    /// The caller has claimed it and must read it.
+    /// The caller has claimed the page and must read it.
     Claimed(LoadTicket),
     /// Somebody else reads it: wait with [`Pool::wait_for_load`].
     Loading,
-    /// It is in memory by now.
+    /// The page is in memory by now.
     Resident,
-    /// No page has this id by now.
+    /// No page has this id by now, or nobody reads the page (it is out of reach).
     Free,
 }
 
-/// What [`Pool::await_load`] finds.
+/// Result of [`Pool::await_load`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadWait {
-    /// Somebody reads the page, and will wake.
+    /// Somebody reads the page, and will wake the waker.
     Loading,
-    /// Nobody reads it: somebody has to.
+    /// Nobody reads the page: the caller has to see to that.
     OnDisk,
-    /// There is nothing to wait for.
+    /// There is nothing to wait for: the page is in memory, or will not be.
     Over,
 }
 
-/// Why bytes from the device are not the page.
+/// Tells why bytes from the device are not the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
     /// The page.
     pub page: PageId,
-    /// Where it was read.
+    /// The place that was read.
     pub stored: StoredPage,
     /// What is wrong.
     pub what: String,
 }
 
 impl Pool {
-    /// Claims a page that was missed.
+    /// Claims a page that is not in memory.
     ///
     /// # Errors
     /// [`crate::Restart::Wait`] when no frame is free.
@@ -99,8 +99,8 @@ impl Pool {
             Place::OnDisk(stored) => stored,
             Place::Loading(_) => return Ok(LoadStart::Loading),
             Place::Resident(_) => return Ok(LoadStart::Resident),
-            // A chunk has the id of a page that was freed since it was missed. Who looks at one out
-            // of reach again learns of it.
+            // For a chunk, the missed page was freed, and the chunk has its id now. For a page out
+            // of reach, the next look-up of the caller returns the error.
             Place::Free | Place::Chunk(_) | Place::OutOfReach(_) => return Ok(LoadStart::Free),
         };
         let latched = self.take_frame()?;
@@ -128,10 +128,10 @@ impl Pool {
         }))
     }
 
-    /// Publishes the page whose stored bytes were read, all blocks of its extent.
+    /// Publishes the page. `bytes` are its stored bytes, all blocks of its extent.
     ///
     /// # Errors
-    /// [`LoadError`] when checksum, page id, tag, compression or structure are wrong; the claim is
+    /// [`LoadError`] when checksum, page id, tag, compression or structure are wrong. The claim has
     /// ended then.
     pub fn finish_load(
         &self,
@@ -142,7 +142,7 @@ impl Pool {
         self.finish_load_or(ticket, bytes, decoder, |_| ())
     }
 
-    /// As [`Pool::finish_load`]; `failed` learns of the error before those who wait are woken.
+    /// Like [`Pool::finish_load`], and calls `failed` with the error before it wakes the waiters.
     ///
     /// # Errors
     /// As [`Pool::finish_load`].
@@ -199,7 +199,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Counts a page that was read, by its level where its content is looked at.
+    /// Counts a page that was read, by kind if the content was checked.
     fn count_read(&self, kind: Option<PageKind>) {
         self.statistics().tick(Ticker::PageReads, 1);
         match kind {
@@ -210,8 +210,8 @@ impl Pool {
         }
     }
 
-    /// Asks for the first lines of a frame, which come while the checksum is computed; the
-    /// processor guesses the others itself.
+    /// Prefetches the first lines of a frame, which arrive while the checksum is computed. The
+    /// processor prefetches the others itself.
     fn expect_copy(&self, frame: FrameIndex) {
         let lines = self.frame_words(frame).chunks(WORDS_PER_LINE);
         for line in lines.take(LINES_AHEAD) {
@@ -219,8 +219,8 @@ impl Pool {
         }
     }
 
-    /// The page in `bytes`. Nothing looks behind the header before the checksum has been found
-    /// right.
+    /// Checks `bytes` and returns the page in them. Nothing past the header is read before the
+    /// checksum has been verified.
     fn check_loaded<'a>(
         &self,
         page: PageId,
@@ -246,7 +246,8 @@ impl Pool {
         Ok(content)
     }
 
-    /// Ends a claim without the page: it stays on disk. Everybody who waits looks again.
+    /// Ends a claim without the page, which stays on disk. All waiters are woken and look it up
+    /// again.
     pub fn fail_load(&self, ticket: LoadTicket) {
         let LoadTicket {
             page,
@@ -264,29 +265,29 @@ impl Pool {
         self.load_waiters().wake(page);
     }
 
-    /// Wakes all who wait for `page`: it was asked for, and there is nothing to read.
+    /// Wakes all waiters of `page`, for a read request that found nothing to read.
     pub fn end_load_wait(&self, page: PageId) {
         self.load_waiters().wake(page);
     }
 
-    /// Those who wait for `page` now.
+    /// Returns the wakers that wait for `page` now.
     pub fn waiting_for_load(&self, page: PageId) -> Vec<Waker> {
         self.load_waiters().of(page)
     }
 
-    /// Takes the latch back out of the ticket.
+    /// Takes the latch over from the ticket.
     fn end_ticket(&self, mut ticket: LoadTicket) -> Exclusive<'_> {
         ticket.ended = true;
         Exclusive::of_frame(self, ticket.frame, ticket.version)
     }
 
-    /// True if `page` is not in memory and nobody reads it; a hint, old at once.
+    /// Returns whether `page` is not in memory and nobody reads it. May be outdated at once.
     pub fn is_on_disk(&self, page: PageId) -> bool {
         matches!(self.table().get(page), Place::OnDisk(_))
     }
 
-    /// Registers `waker` to be woken when the read of `page` ends, also if nobody has begun it. It
-    /// is not registered any more on [`LoadWait::Over`].
+    /// Registers `waker` to be woken when the read of `page` ends, even if it has not begun. On
+    /// [`LoadWait::Over`] the waker is no longer registered.
     pub fn await_load(&self, page: PageId, waker: &Waker) -> LoadWait {
         let is_new = self.load_waiters().register(page, waker);
         match self.table().get(page) {
@@ -295,7 +296,8 @@ impl Pool {
             Place::Resident(_) | Place::Free | Place::Chunk(_) | Place::OutOfReach(_) => {
                 self.load_waiters().remove(page, waker);
                 if !is_new {
-                    // What it was registered for before is over, too.
+                    // An earlier call registered this waker, and the read it waited for is over,
+                    // too.
                     waker.wake_by_ref();
                 }
                 LoadWait::Over
@@ -303,8 +305,8 @@ impl Pool {
         }
     }
 
-    /// Registers `waker` to be woken when the read of `page` ends. True if there is nothing to
-    /// wait for any more.
+    /// Registers `waker` to be woken when the read of `page` ends. Returns true if nobody reads the
+    /// page now.
     pub fn wait_for_load(&self, page: PageId, waker: &Waker) -> bool {
         self.await_load(page, waker) != LoadWait::Loading
     }
@@ -348,7 +350,7 @@ mod models {
         }
     }
 
-    /// Of two threads that miss a page one reads it, and the other finds it being read.
+    /// Of two threads that miss a page, one reads it and the other sees that it is being read.
     #[test]
     fn one_claim_wins() {
         loom::model(|| {
@@ -372,7 +374,7 @@ mod models {
         });
     }
 
-    /// Whoever registers and still sees the page being read is woken.
+    /// A waiter that registers and still sees the page being read is woken.
     #[test]
     fn a_waiter_is_never_forgotten() {
         loom::model(|| {

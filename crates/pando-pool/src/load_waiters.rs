@@ -1,4 +1,4 @@
-//! Those who wait for pages that are being read.
+//! Waiters for pages that are being read.
 
 use std::task::Waker;
 
@@ -12,7 +12,7 @@ const WAITER_SHARDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
     64
 };
 
-/// Wakers of those that wait for pages being read, by page.
+/// Wakers of waiters for pages that are being read, sharded by page.
 #[derive(Debug)]
 pub(crate) struct LoadWaiters {
     shards: Box<[Shard]>,
@@ -20,7 +20,7 @@ pub(crate) struct LoadWaiters {
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// Length of `waiting`, readable without the lock.
+    /// Length of `waiting`. Written under its lock, read without it.
     count: AtomicUsize,
     waiting: Mutex<Vec<(PageId, Waker)>>,
 }
@@ -32,7 +32,7 @@ impl LoadWaiters {
         }
     }
 
-    /// False if it was registered already.
+    /// Registers `waker` for `page`. Returns false if it was registered already.
     pub(crate) fn register(&self, page: PageId, waker: &Waker) -> bool {
         let shard = &self.shards[page.index() % WAITER_SHARDS];
         let mut waiting = shard.waiting.lock();
@@ -44,12 +44,13 @@ impl LoadWaiters {
         }
         shard.count.store(waiting.len(), Ordering::Relaxed);
         drop(waiting);
-        // SeqCst: pairs with the fence in wake. Either the waker is seen there, or the changed
-        // page word is seen by the look that follows here.
+        // SeqCst: pairs with the fence in wake. Either wake sees the waker, or the caller's next
+        // load of the page word sees the change.
         fence(Ordering::SeqCst);
         is_new
     }
 
+    /// Removes `waker` from the waiters of `page`.
     pub(crate) fn remove(&self, page: PageId, waker: &Waker) {
         let shard = &self.shards[page.index() % WAITER_SHARDS];
         let mut waiting = shard.waiting.lock();
@@ -57,12 +58,14 @@ impl LoadWaiters {
         shard.count.store(waiting.len(), Ordering::Relaxed);
     }
 
+    /// Returns the wakers registered for `page`.
     pub(crate) fn of(&self, page: PageId) -> Vec<Waker> {
         let waiting = self.shards[page.index() % WAITER_SHARDS].waiting.lock();
         let of_page = waiting.iter().filter(|(known, _)| *known == page);
         of_page.map(|(_, waker)| waker.clone()).collect()
     }
 
+    /// Wakes and removes all waiters of `page`. The caller has changed the page word before.
     pub(crate) fn wake(&self, page: PageId) {
         let shard = &self.shards[page.index() % WAITER_SHARDS];
         // SeqCst: pairs with the fence in register.

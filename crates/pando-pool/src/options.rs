@@ -1,35 +1,35 @@
-//! How a pool is made.
+//! Options of a pool.
 
 use pando_format::{Compression, PageSize};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 
-/// What the tree says about an image that it made ready.
+/// What the tree reports about an image that it has prepared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImageFacts {
-    /// A leaf that names other pages (of long values): freeing it takes reading it.
+    /// The page is a leaf that names other pages (of long values): freeing it requires reading it.
     pub names_pages: bool,
 }
 
-/// Which images are checked in full before they are written, as pages are that were read. The
-/// marks of a leaf, and the id, always are.
+/// Which images are checked in full, like pages that were read, before they are written. The id and
+/// the marks of a leaf are checked always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckImages {
-    /// Each.
+    /// Every image.
     All,
-    /// Those of pages that were laid out anew since their last image: see
+    /// Images of pages that were laid out anew since their last image: see
     /// [`crate::Exclusive::rebuild`].
     Rebuilt,
 }
 
-/// What publishing a page does with the bytes that were read.
+/// What a load does with the bytes that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Content {
     /// Checks them and copies them into the frame.
     #[default]
     Checked,
-    /// Neither: the frame keeps what it held. For measuring everything around the bytes; a store
-    /// over such a pool reads nonsense.
+    /// Neither checks nor copies them: the frame keeps its old content. For measurements of
+    /// everything but the bytes; a store over such a pool reads nonsense.
     Ignored,
 }
 
@@ -40,33 +40,33 @@ pub struct PoolOptions {
     pub page_size: PageSize,
     /// Number of frames, at least [`crate::pool::FRAMES_MIN`].
     pub frames: usize,
-    /// Most pages that the store may have: 8 bytes of memory for each that exists.
+    /// Maximum number of page ids of the store. Each id in use costs 8 bytes of memory.
     pub page_ids_max: usize,
     /// Number of image buffers, at least 2.
     pub images: usize,
-    /// Size of a block: what a stored image is a multiple of. At most a page.
+    /// Size of a block in bytes. A stored image has whole blocks. At most a page.
     pub block_bytes: usize,
     /// How new images are stored.
     pub compression: Compression,
-    /// Makes a page's bytes ready for the device (hints zeroed) and says what it names.
+    /// Prepares the bytes of a page for the device (zeroes hints) and reports what the page names.
     pub prepare_image: fn(&mut [u8]) -> ImageFacts,
-    /// Checks the structure of a page that came from the device, or is about to go there.
+    /// Checks the structure of a page that was read from the device, or is about to be written.
     pub check_page: fn(&[u8]) -> Result<(), &'static str>,
-    /// Which of those that go there.
+    /// Which images `check_page` is called for.
     pub check_images: CheckImages,
-    /// What becomes of bytes that were read: always checked, but in measurements.
+    /// What a load does with the bytes: always [`Content::Checked`], except in measurements.
     pub content: Content,
-    /// Where ticks go.
+    /// Statistics that the pool counts in.
     pub statistics: Arc<Statistics>,
 }
 
 impl PoolOptions {
-    /// Free frames below which the cleaner is told.
+    /// Returns the number of free frames at or below which the cleaner is woken.
     pub(crate) fn free_frames_low(&self) -> usize {
         (self.frames / 64).clamp(4, 1024)
     }
 
-    /// Free frames that the cleaner works for.
+    /// Returns the number of free frames that the cleaner aims for.
     pub fn free_frames_high(&self) -> usize {
         2 * self.free_frames_low()
     }

@@ -1,4 +1,4 @@
-//! Ids that no page has: freed ones first, then the next that was never used.
+//! Free page ids. Freed ids are reused first, then comes the next id that was never used.
 
 use pando_format::PageId;
 use pando_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,12 +7,14 @@ use pando_sync::{CachePadded, Mutex, Rank};
 /// The free page ids.
 #[derive(Debug)]
 pub struct PageIds {
+    /// Ids that were used and freed. The last one is taken first.
     free: Mutex<Vec<u32>>,
-    /// Ids from here on were never used. Written under `free`; relaxed readers.
+    /// The first id that was never used; all greater ones were not either. Written under `free`,
+    /// read without it.
     next: AtomicU32,
     limit: u32,
-    /// How many can still be taken. Written under `free`; on lines of its own, since each commit
-    /// looks at it.
+    /// Number of ids that can still be taken. Written under `free`. It has cache lines of its own,
+    /// since every commit reads it.
     available: CachePadded<AtomicU64>,
 }
 
@@ -27,28 +29,29 @@ impl PageIds {
         }
     }
 
-    /// One past the largest id ever used.
+    /// Returns one past the largest id in use or in the free list.
     pub fn high_water(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// How many ids can still be taken: at least what is left of them for whoever has seen the end
-    /// of what others were reserved. Takes no lock.
+    /// Returns the number of ids that can still be taken. A caller that has seen other reservations
+    /// end sees the ids taken under them counted. Takes no lock.
     pub fn available(&self) -> u64 {
-        // Relaxed: who takes an id ends its reservation afterwards, with an order of its own.
+        // Relaxed: an operation that takes an id ends its reservation afterwards, and that has an
+        // ordering of its own.
         self.available.load(Ordering::Relaxed)
     }
 
-    /// `free` or `next` has changed.
+    /// Updates `available` after a change of `free` or `next`.
     fn count(&self, free: &[u32]) {
         let unused = u64::from(self.limit - self.next.load(Ordering::Relaxed));
         let count = free.len() as u64 + unused;
-        // Relaxed: under the lock, so that the last one stays; see available.
+        // Relaxed: stored under the lock, so the last store is the newest count; see available.
         self.available.store(count, Ordering::Relaxed);
     }
 
-    /// Forgets the free ids behind the largest one that is used, and hands the least out first from
-    /// here on. Returns one past the largest that is used.
+    /// Forgets the free ids above the largest used one, and sorts the others so that the smallest
+    /// is taken first. Returns one past the largest used id.
     pub fn trim(&self) -> u32 {
         let mut free = self.free.lock();
         free.sort_unstable_by(|one, two| two.cmp(one));
@@ -65,6 +68,7 @@ impl PageIds {
         next
     }
 
+    /// Takes a free id, None when the limit is reached.
     pub(crate) fn take(&self) -> Option<PageId> {
         let mut free = self.free.lock();
         if let Some(id) = free.pop() {
@@ -80,13 +84,14 @@ impl PageIds {
         Some(PageId(next))
     }
 
+    /// Gives back an id whose page word is free.
     pub(crate) fn give_back(&self, page: PageId) {
         let mut free = self.free.lock();
         free.push(page.0);
         self.count(&free);
     }
 
-    /// At open: ids below `high_water` for which `used` is false are free.
+    /// At open: makes the ids below `high_water` free for which `used` is false.
     pub(crate) fn restore(&self, high_water: u32, used: impl Fn(PageId) -> bool) {
         let mut free = self.free.lock();
         assert!(

@@ -1,7 +1,7 @@
 //! Where every page is: one atomic word for each page id.
 //!
-//! A word changes only by the transitions listed in the crate's documentation, from the value that
-//! the owner of the claim or of the exclusive latch last saw.
+//! A word changes only by the transitions listed in the crate's documentation, and only from the
+//! value that the owner of the claim or of the exclusive latch saw last.
 
 use pando_format::extent::STATE_SHIFT;
 use pando_format::{FrameIndex, PageId, StoredKind, StoredPage};
@@ -11,7 +11,7 @@ use pando_sync::atomic::Ordering;
 const STATE_LOADING: u64 = 2;
 const STATE_RESIDENT: u64 = 3;
 
-/// A page word, taken apart.
+/// A decoded page word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// No page has this id.
@@ -24,12 +24,12 @@ pub enum Place {
     Resident(FrameIndex),
     /// A chunk: on the device, and never in a frame.
     Chunk(StoredPage),
-    /// On the device, and nobody reads it any more: it lacks a write.
+    /// On the device, but no longer read: a write to it is missing (decision 061).
     OutOfReach(StoredPage),
 }
 
 impl Place {
-    /// Where a page is that the mapping knows.
+    /// Returns the place of a page from the mapping.
     pub(crate) fn of_stored(stored: StoredPage) -> Self {
         match stored.kind {
             StoredKind::Page => Self::OnDisk(stored),
@@ -59,41 +59,42 @@ impl Place {
     }
 }
 
-/// The words of all pages. Memory is used only for ids that were used.
+/// The words of all pages. Only ids that were used cost memory.
 #[derive(Debug)]
 pub struct PageTable {
     words: WordArena,
 }
 
 impl PageTable {
-    /// A table for `pages` ids, all free.
+    /// Makes a table for `pages` ids, all free.
     pub(crate) fn new(pages: usize) -> std::io::Result<Self> {
         Ok(Self {
             words: WordArena::new("page table", pages, false)?,
         })
     }
 
-    /// Number of ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// True for a table without ids.
+    /// Returns whether the table has no ids.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Where `page` is; free for an id beyond the table.
+    /// Returns the place of `page`; [`Place::Free`] for an id beyond the table.
     #[inline]
     pub fn get(&self, page: PageId) -> Place {
         if page.index() >= self.words.len() {
             return Place::Free;
         }
-        // Acquire: pairs with the Release in set and swap: the frame's header is at least as new.
+        // Acquire: pairs with the Release in set and swap: later loads see a frame header at least
+        // as new as the word.
         Place::decode(self.words.words(page.index(), 1)[0].load(Ordering::Acquire))
     }
 
-    /// Changes `page` from `old` to `new`; false if it is not `old` any more.
+    /// Changes the word of `page` from `old` to `new`. Returns false if it is no longer `old`.
     pub(crate) fn swap(&self, page: PageId, old: Place, new: Place) -> bool {
         self.words.words(page.index(), 1)[0]
             .compare_exchange(
@@ -105,7 +106,7 @@ impl PageTable {
             .is_ok()
     }
 
-    /// Changes `page` from `old`, which the caller owns by claim or latch, to `new`.
+    /// Changes the word of `page` from `old`, which the caller owns by claim or latch, to `new`.
     pub(crate) fn set(&self, page: PageId, old: Place, new: Place) {
         assert!(
             self.swap(page, old, new),

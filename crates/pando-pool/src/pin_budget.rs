@@ -1,39 +1,43 @@
-//! The budget of frames that operations may pin at the same time (decision 016).
+//! The budget of frames that operations may pin at the same time (decisions 016 and 057).
 //!
-//! It is a quarter of the pool: whoever has a share makes progress with every page that it fetches,
-//! since what it fetched stays until it is done, and the rest remains for everybody else.
+//! The budget is a quarter of the pool. An operation with a share makes progress with every page
+//! that it fetches, since fetched pages stay until it is done, and the rest of the pool remains for
+//! everybody else.
 //!
-//! An operation has one share at most, and nobody waits for one with another in hand: those who
-//! wait for each other's shares would wait for ever. A step of an operation that has a share is
-//! lent a part of it; only the step of one that has none takes its own, which ends with the step.
+//! An operation has one share at most, and nobody waits for a share while it has another one:
+//! operations that wait for each other's shares would wait for ever. A step of an operation that
+//! has a share borrows a part of it. Only a step of an operation without a share takes a share of
+//! its own, which ends with the step.
 //!
-//! Shares are not queued for: small ones may overtake a large one. Who was overtaken too often
-//! takes one further share, an eighth of the pool, which exists once. So nobody starves, and there
-//! is no place in a queue that an operation nobody polls any more could block.
+//! There is no queue for shares: small ones may overtake a large one. An operation that was refused
+//! too often takes an extra share, an eighth of the pool, which exists once. So nobody starves, and
+//! no operation that is no longer polled can block a queue.
 
 use pando_sync::WaitList;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::held::{Held, Kind};
 
-/// Refusals after which an operation may take the share that exists once.
+/// Number of refusals after which an operation may take the extra share.
 const REFUSALS_MAX: u32 = 8;
 
-/// Frames that may still be pinned.
+/// The frames that may still be pinned.
 #[derive(Debug)]
 pub struct PinBudget {
+    /// Frames of the budget that are in no share.
     available: AtomicU64,
     limit: u64,
-    /// The share beyond the limit is taken.
+    /// The extra share, which is beyond the limit, is taken.
     extra_taken: AtomicBool,
+    /// Wakers of operations that wait for a share.
     waiters: WaitList,
 }
 
-/// A share of the budget; given back on drop.
+/// A share of the budget, given back on drop.
 #[derive(Debug)]
 pub struct PinShare<'a> {
     budget: &'a PinBudget,
     frames: u64,
-    /// It is the one beyond the limit.
+    /// This is the extra share, beyond the limit.
     extra: bool,
     _held: Held,
 }
@@ -41,14 +45,14 @@ pub struct PinShare<'a> {
 /// Frames that one step of an operation may pin.
 #[derive(Debug)]
 pub enum StepShare<'a> {
-    /// A part of what its operation has.
+    /// A part of the share of its operation.
     Lent(u64),
-    /// A share that ends with the step: its operation has none.
+    /// A share that ends with the step, because its operation has none.
     Own(PinShare<'a>),
 }
 
 impl PinBudget {
-    /// The budget of a pool of so many frames.
+    /// Makes the budget of a pool of `frames` frames.
     pub fn new(frames: usize) -> Self {
         let limit = (frames as u64 / 4).max(8);
         Self {
@@ -59,35 +63,37 @@ impl PinBudget {
         }
     }
 
-    /// Those that wait for a share.
+    /// Returns the wakers of operations that wait for a share.
     pub fn waiters(&self) -> &WaitList {
         &self.waiters
     }
 
-    /// Most frames of one share: an eighth of the pool, so that two operations fit.
+    /// Returns the maximum number of frames of one share: an eighth of the pool, so that two
+    /// operations fit.
     pub fn share_max(&self) -> u64 {
         (self.limit / 2).max(4)
     }
 
-    /// True if [`PinBudget::try_take`] of so many frames makes sense again.
+    /// Returns whether another [`PinBudget::try_take`] of `frames` frames may succeed.
     pub fn has_room(&self, frames: u64) -> bool {
-        // The share beyond the limit is for those whom releases have passed by: it is met then.
+        // The extra share does not count: it is for operations that have missed releases, which
+        // wake them.
         self.available.load(Ordering::Relaxed) >= frames.min(self.share_max())
     }
 
-    /// Most frames that shares stand for, the one beyond the limit left out.
+    /// Returns the maximum number of frames in shares, without the extra share.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Frames that shares stand for now; the one beyond the limit counts as one.
+    /// Returns the number of frames in shares now. The extra share counts as one frame.
     pub fn taken(&self) -> u64 {
         let extra = u64::from(self.extra_taken.load(Ordering::Relaxed));
         self.limit - self.available.load(Ordering::Relaxed) + extra
     }
 
-    /// Takes `frames` of the budget, cut to [`PinBudget::share_max`]. `refusals` counts for one
-    /// operation how often it got nothing.
+    /// Takes a share of `frames` frames, at most [`PinBudget::share_max`]. `refusals` counts the
+    /// refusals of one operation since its last success. Does not block.
     pub fn try_take(&self, frames: u64, refusals: &mut u32) -> Option<PinShare<'_>> {
         let frames = frames.min(self.share_max());
         // Relaxed: a count that orders nothing.
@@ -113,8 +119,8 @@ impl PinBudget {
         })
     }
 
-    /// Frames for one step: those that its operation lends it, or else a share of its own as by
-    /// [`PinBudget::try_take`].
+    /// Returns the frames for one step: those that its operation lends it, or else a share of its
+    /// own, taken as by [`PinBudget::try_take`].
     pub fn try_for_step(
         &self,
         lent: Option<u64>,
@@ -129,14 +135,14 @@ impl PinBudget {
 }
 
 impl PinShare<'_> {
-    /// Frames that its owner may pin.
+    /// Returns the number of frames that the owner may pin.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 }
 
 impl StepShare<'_> {
-    /// Frames that the step may pin.
+    /// Returns the number of frames that the step may pin.
     pub fn frames(&self) -> u64 {
         match self {
             Self::Lent(frames) => *frames,
@@ -180,7 +186,7 @@ mod tests {
             if let Some(share) = budget.try_take(8, &mut refusals) {
                 break share;
             }
-            // Smaller ones come and go meanwhile.
+            // Smaller shares come and go meanwhile.
             assert!(budget.try_take(4, &mut 0).is_some());
         };
         assert_eq!(large.frames(), 8);
@@ -197,7 +203,7 @@ mod models {
     use super::*;
     use pando_sync::{Arc, park, thread, thread_waker};
 
-    /// Takes a share, waiting where there is none, as a blocking operation does.
+    /// Takes a share, and waits for it like a blocking operation.
     fn take<'a>(budget: &'a PinBudget, frames: u64, refusals: &mut u32) -> PinShare<'a> {
         let waker = thread_waker();
         loop {
@@ -211,8 +217,8 @@ mod models {
         }
     }
 
-    /// An operation that has faulted often, whose next step needs frames, too. Each of the two has
-    /// half of the budget when its step begins, if the schedule says so.
+    /// An operation that has faulted often, and whose next step needs frames, too. Some schedules
+    /// give half of the budget to each of the two when its step begins.
     fn operation(budget: &PinBudget) {
         let mut refusals = 0;
         let own = take(budget, 4, &mut refusals);
@@ -230,7 +236,7 @@ mod models {
         }
     }
 
-    /// Loom tells a schedule in which both wait for ever.
+    /// Loom reports schedules in which both wait for ever.
     #[test]
     fn operations_that_have_shares_do_not_wait_for_each_other() {
         let mut model = loom::model::Builder::new();
@@ -248,7 +254,8 @@ mod models {
         });
     }
 
-    /// Three who want half of it each: who finds none is woken when one is given back.
+    /// Three threads want half of the budget each. The one that finds none is woken when a share is
+    /// given back.
     #[test]
     fn a_share_that_is_given_back_wakes_who_waits() {
         let mut model = loom::model::Builder::new();

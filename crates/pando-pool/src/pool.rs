@@ -1,4 +1,4 @@
-//! The pool: its parts and its figures.
+//! The pool: its parts and its counts.
 
 use pando_format::{Epoch, FrameIndex, Lsn, PageId, PageSize, StoredPage};
 use pando_stats::Statistics;
@@ -19,7 +19,8 @@ pub const FRAMES_MIN: usize = 32;
 
 /// Frames and everything known about the pages in them.
 ///
-/// It shares no line with what lies beside it: every read looks at its first fields.
+/// It shares no cache line with its neighbours in memory, since every page read loads its first
+/// fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Pool {
@@ -33,15 +34,16 @@ pub struct Pool {
     free: FreeFrames,
     images: Images,
     load_waiters: LoadWaiters,
-    /// Woken when there is something for the write-back threads to do.
+    /// Wakers of the write-back threads, woken when there is work for them.
     work: WaitList,
+    /// Number of wired frames, at most [`Pool::wired_max`].
     wired: AtomicU64,
-    /// Chunks that have an id.
+    /// Number of chunks that have an id.
     pub(crate) chunks: AtomicU64,
 }
 
 impl Pool {
-    /// Maps the arena and the page table.
+    /// Makes a pool: maps the arena and the page table.
     ///
     /// # Errors
     /// When the system refuses the memory.
@@ -83,8 +85,8 @@ impl Pool {
         })
     }
 
-    /// At open: tells where the pages of the checkpoint lie, as (id, place) in any order, and
-    /// which epoch goes on after the checkpoint at `c`.
+    /// At open: restores the pages of the checkpoint, as (id, place) in any order, and continues
+    /// with `epoch` after the checkpoint at `c`.
     ///
     /// # Panics
     /// When the pool was used before, or an id is beyond the table.
@@ -101,84 +103,84 @@ impl Pool {
         self.epochs.restore(epoch, c);
     }
 
-    /// Size of a page.
+    /// Returns the size of a page.
     #[inline]
     pub fn page_size(&self) -> PageSize {
         self.options.page_size
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     #[inline]
     pub fn frames(&self) -> usize {
         self.options.frames
     }
 
-    /// How the pool was made.
+    /// Returns the options of the pool.
     pub fn options(&self) -> &PoolOptions {
         &self.options
     }
 
-    /// Where ticks go.
+    /// Returns the statistics that the pool counts in.
     #[inline]
     pub fn statistics(&self) -> &Statistics {
         &self.options.statistics
     }
 
-    /// The gate in which pages are changed; an epoch ends with it closed.
+    /// Returns the gate inside which pages are changed. An epoch ends while it is closed.
     #[inline]
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Epochs, their counts and lists.
+    /// Returns the epochs with their counts and lists.
     #[inline]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
     }
 
-    /// The free page ids.
+    /// Returns the free page ids.
     pub fn page_ids(&self) -> &PageIds {
         &self.page_ids
     }
 
-    /// Where every page is.
+    /// Returns the page table, which has the place of every page.
     pub fn table(&self) -> &PageTable {
         &self.table
     }
 
-    /// Frames without a page.
+    /// Returns the number of frames without a page.
     pub fn free_count(&self) -> usize {
         self.free.count()
     }
 
-    /// Wakers of those that wait for a frame.
+    /// Returns the wakers that wait for a free frame.
     pub fn frame_waiters(&self) -> &WaitList {
         &self.free.waiters
     }
 
-    /// Wakers of those that wait for an image buffer, for the end of an image, or for fewer dirty
-    /// pages.
+    /// Returns the wakers that wait for an image buffer, for the end of an image, or for fewer
+    /// dirty pages.
     pub fn image_waiters(&self) -> &WaitList {
         &self.images.waiters
     }
 
-    /// Wakers of the write-back threads.
+    /// Returns the wakers of the write-back threads.
     pub fn work(&self) -> &WaitList {
         &self.work
     }
 
-    /// Chunks that have an id.
+    /// Returns the number of chunks that have an id.
     pub fn chunks(&self) -> u64 {
         // Relaxed: a bound for reservations, and a figure.
         self.chunks.load(Ordering::Relaxed)
     }
 
-    /// Wired frames.
+    /// Returns the number of wired frames.
     pub fn wired(&self) -> u64 {
         self.wired.load(Ordering::Relaxed)
     }
 
-    /// Most frames that may be wired: a quarter.
+    /// Returns the maximum number of wired frames: a quarter of all.
     pub fn wired_max(&self) -> u64 {
         (self.options.frames / 4) as u64
     }

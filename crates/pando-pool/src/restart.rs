@@ -1,23 +1,23 @@
-//! Why a step could not go on: the engine's only control flow besides success and errors.
+//! Reasons why a step did not finish: the engine's only control flow besides success and errors.
 
 use pando_format::PageId;
 
-/// A step that could not go on holds nothing; its caller does what the reason asks and starts it
-/// again from the root. Never leaves the engine.
+/// Why a step did not finish. The step holds nothing any longer; its caller does what the reason
+/// asks and starts the step again from the root. Never leaves the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a step that did not happen has to be tried again"]
 pub enum Restart {
     /// A version check failed or a latch was taken.
     Conflict,
-    /// The page is not in memory: fetch it first.
+    /// The page is not in memory: the caller fetches it first.
     Fault(PageId),
-    /// Something must come first.
+    /// A resource is missing: the caller waits for it.
     Wait(Resource),
-    /// The page is whole, but what it says cannot be.
+    /// The page is intact, but its content is inconsistent.
     Damaged(PageId, &'static str),
 }
 
-/// What a step waits for.
+/// A resource that a step waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resource {
@@ -25,7 +25,7 @@ pub enum Resource {
     Frames,
     /// A free image buffer, or the end of a frame's image in flight.
     Images,
-    /// A page id: the page table is as large as the memory budget allows.
+    /// A page id: all ids that the memory budget allows are in use.
     PageIds,
 }
 

@@ -1,9 +1,9 @@
-//! Pages read under shared latches: for readers that writers have made start again too often.
+//! Reading pages under shared latches, for readers that writers have made restart too often
+//! (decision 021).
 //!
-//! While a share is held nobody takes the exclusive latch, so whatever is read through
-//! [`Shared::seen`] validates. A share is tried and never waited for; of several pages the parent's
-//! is taken before the child's. Cached reads never take one: it is a write of a line that all
-//! readers share.
+//! Nobody takes the exclusive latch while a share exists, so everything read through
+//! [`Shared::seen`] validates. A share is tried and never waited for. The parent's share is taken
+//! before the child's. Cached reads take no share, since that writes a line that all readers share.
 
 use pando_format::PageId;
 use pando_sync::held::{Held, Kind};
@@ -13,7 +13,7 @@ use crate::access::{Optimistic, SPINS_MAX};
 use crate::pool::Pool;
 use crate::restart::{Attempt, Restart};
 
-/// A share of the latch of a page; given back on drop.
+/// A share of the latch of a page, given back on drop.
 #[derive(Debug)]
 pub struct Shared<'a> {
     seen: Optimistic<'a>,
@@ -21,7 +21,7 @@ pub struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// The page: it validates for as long as the share is held.
+    /// Returns the page, which validates for as long as the share is held.
     #[inline]
     pub fn seen(&self) -> Optimistic<'a> {
         self.seen
@@ -38,8 +38,8 @@ impl Pool {
     /// Takes a share of the latch of `page`, looked up by `hint` as in [`Pool::optimistic`].
     ///
     /// # Errors
-    /// As [`Pool::optimistic`]; [`Restart::Conflict`] also when writers take the latch first each
-    /// time.
+    /// As [`Pool::optimistic`], and [`Restart::Conflict`] also when writers take the latch first
+    /// each time.
     pub fn shared(&self, page: PageId, hint: u32) -> Attempt<Shared<'_>> {
         for _ in 0..SPINS_MAX {
             let seen = self.optimistic(page, hint)?;
@@ -48,7 +48,7 @@ impl Pool {
                     seen,
                     _held: Held::new(Kind::Latch),
                 };
-                // Another version: the frame may hold another page by now.
+                // With another version the frame may hold another page by now.
                 if version == seen.version() {
                     return Ok(shared);
                 }

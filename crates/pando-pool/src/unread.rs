@@ -1,4 +1,4 @@
-//! Pages that nobody reads for what is done with them: freed, given up, asked where they are.
+//! Operations on pages that do not read them: freeing, giving up, asking for the place.
 
 use pando_format::page::WORD_KIND;
 use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
@@ -9,15 +9,16 @@ use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Restart};
 
-/// What is said of a page that is out of reach.
+/// Message for a page that is out of reach.
 pub(crate) const OUT_OF_REACH: &str =
     "is out of reach: it could not be read when a write to it was due";
 
 impl Pool {
-    /// Frees a page of a tree that is being taken apart, without reading it.
+    /// Frees a page, of a tree that is being freed, without reading it.
     ///
     /// # Errors
-    /// [`Restart::Conflict`] when it is latched or being loaded: come back later.
+    /// [`Restart::Conflict`] when the page is latched or being loaded: the caller tries again
+    /// later.
     pub fn free_unread(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<()> {
         match self.table().get(page) {
             Place::Resident(_) => {
@@ -34,7 +35,8 @@ impl Pool {
                     return Err(Restart::Conflict);
                 }
                 self.epochs().push_pair(token.epoch(), page, None);
-                // The epoch of its image is not known without reading it: it always waits.
+                // The epoch of its image is not known without reading the page, so the extent
+                // always waits for the checkpoint.
                 self.epochs().retire(stored.extent, None, token.epoch());
                 self.page_ids().give_back(page);
                 Ok(())
@@ -43,12 +45,12 @@ impl Pool {
         }
     }
 
-    /// True if there is a page or a chunk with this id.
+    /// Returns whether a page or a chunk has this id.
     pub fn is_used(&self, page: PageId) -> bool {
         self.table().get(page) != Place::Free
     }
 
-    /// The tree that `page` says it belongs to.
+    /// Returns the tree that `page` belongs to, by its own header.
     ///
     /// # Errors
     /// As [`Pool::optimistic`].
@@ -59,10 +61,10 @@ impl Pool {
         Ok(TreeId(word as u32))
     }
 
-    /// Sees to it that nobody reads `page` any more, which could not be read when a write to it was
-    /// due: should it be readable later, that write would be missing. It keeps its id and extent,
-    /// so that what it holds can be looked at by other means. False if it is in memory or was
-    /// freed meanwhile: the write may be tried again.
+    /// Makes sure that nobody reads `page` from now on (decision 061). The page could not be read
+    /// when a write to it was due, so the write would be missing if the page became readable later.
+    /// It keeps its id and extent, so that other tools can still examine it. Returns false if it is
+    /// in memory or was freed meanwhile: the caller may try the write again.
     ///
     /// # Errors
     /// [`Restart::Conflict`] while somebody reads it.
@@ -87,7 +89,8 @@ impl Pool {
         Ok(true)
     }
 
-    /// Where the newest complete image of `page` lies, for `stat`, `verify` and compaction.
+    /// Returns the extent of the newest complete image of `page`, for `stat`, `verify` and
+    /// compaction.
     pub fn stored_extent(&self, page: PageId) -> Option<Extent> {
         match self.table().get(page) {
             Place::OnDisk(stored) | Place::Chunk(stored) | Place::OutOfReach(stored) => {

@@ -1,8 +1,9 @@
-//! The words of a page in a frame: relaxed, bounds-checked, never a plain reference to bytes.
+//! Access to the words of a page in a frame: relaxed and bounds-checked, never by a plain reference
+//! to bytes.
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// Read access. What is read under no latch counts only after validation.
+/// Read access. What is read without a latch counts only after validation.
 #[derive(Debug, Clone, Copy)]
 pub struct PageWords<'a> {
     words: &'a [AtomicU64],
@@ -14,7 +15,7 @@ impl<'a> PageWords<'a> {
         Self { words }
     }
 
-    /// The word at `index`, 0 beyond the page.
+    /// Returns the word at `index`, 0 beyond the page.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
         // Relaxed: the latch of the frame orders accesses; see its module.
@@ -23,18 +24,18 @@ impl<'a> PageWords<'a> {
             .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     #[inline]
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// True for no words.
+    /// Returns whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The words themselves.
+    /// Returns the words themselves.
     #[inline]
     pub fn slice(&self) -> &'a [AtomicU64] {
         self.words

@@ -1,4 +1,4 @@
-//! Long runs for pages that are written together, in few pieces.
+//! Allocation of long runs, in few pieces, for pages that are written together.
 
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
@@ -7,17 +7,18 @@ use crate::group::Found;
 use crate::region::REGION_BLOCKS;
 use crate::space::Space;
 
-/// Regions of a group whose runs are compared for one piece.
+/// Number of regions of a group whose runs are compared for one piece.
 const COMPARED_REGIONS: usize = 4;
-/// Extents that a run must have held for the next one to be compared with others, too.
+/// Minimum number of extents that a run must have provided for the next run to be compared with
+/// others, too.
 const DEALT_MIN: usize = 4;
 
 impl Space {
-    /// Allocates `total` blocks in as few runs as a bounded search finds, each a multiple of `unit`
-    /// blocks (so that a page of `unit` blocks is never cut), on nobody's reservation. A run may be
-    /// longer than an extent can be: the caller cuts it, and frees it in what parts it likes.
+    /// Allocates `total` blocks without a reservation, in as few runs as a bounded search finds.
+    /// Each run is a multiple of `unit` blocks, so that a page of `unit` blocks is never cut. A run
+    /// may be longer than an extent can be: the caller cuts it, and may free it in any parts.
     ///
-    /// All or nothing: false means that `out` is as it was.
+    /// All or nothing: on false, `out` is unchanged.
     ///
     /// # Panics
     /// Unless `unit` is 1 to [`EXTENT_BLOCKS_MAX`] and divides `total`.
@@ -33,11 +34,11 @@ impl Space {
         done
     }
 
-    /// Allocates an extent of each of `lengths` blocks, at most a unit each, in their order and in
-    /// as few runs as a bounded search finds, on nobody's reservation.
+    /// Allocates one extent for each of `lengths`, at most a unit each, in their order, without a
+    /// reservation and in as few runs as a bounded search finds.
     ///
-    /// All or nothing: false means that `out` is as it was. Never false while
-    /// [`Space::free_units`] is at least the number of lengths and nobody else allocates.
+    /// All or nothing: on false, `out` is unchanged. Never false while [`Space::free_units`] is at
+    /// least the number of lengths and nobody else allocates.
     ///
     /// # Panics
     /// When a length is 0 or more than a unit.
@@ -81,14 +82,14 @@ impl Space {
                 return false;
             };
             let rest = self.deal(run, left, out);
-            // Among short runs it does not pay to look for the longest each time.
+            // Among short runs it is not worth searching for the longest each time.
             compare &= left.len() - rest.len() >= DEALT_MIN;
             left = rest;
         }
         true
     }
 
-    /// Gives a run back that is shorter than `least`.
+    /// Frees the run if it is shorter than `least` blocks, and returns it otherwise.
     fn keep_if_long_enough(&self, run: Extent, least: u32) -> Option<Extent> {
         if run.blocks >= least {
             return Some(run);
@@ -99,7 +100,7 @@ impl Space {
     }
 
     /// Cuts a run into extents of `lengths`, as many as fit, and frees the rest. Returns the
-    /// lengths that are left.
+    /// remaining lengths.
     fn deal<'a>(&self, run: Extent, lengths: &'a [u32], out: &mut Vec<Extent>) -> &'a [u32] {
         let end = run.block + (run.blocks - 1);
         let mut block = run.block;
@@ -127,10 +128,10 @@ impl Space {
         &lengths[dealt..]
     }
 
-    /// As [`Space::allocate_batch`], on a reservation, which stays if nothing is allocated.
+    /// Like [`Space::allocate_batch`], on a reservation, which stays if nothing is allocated.
     ///
     /// # Panics
-    /// Also when fewer blocks are reserved.
+    /// As [`Space::allocate_batch`], and when fewer blocks are reserved.
     #[must_use]
     pub fn allocate_batch_reserved(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
         assert!(
@@ -146,7 +147,7 @@ impl Space {
         done
     }
 
-    /// Takes bits; the ledger is the caller's, who counts a free when this fails.
+    /// Takes bits. The caller updates the ledger, and counts a free when this fails.
     fn allocate_runs(&self, total: u32, unit: u32, out: &mut Vec<Extent>) -> bool {
         assert!(
             (1..=EXTENT_BLOCKS_MAX).contains(&unit) && total.is_multiple_of(unit),
@@ -173,7 +174,8 @@ impl Space {
         true
     }
 
-    /// The first run of `wanted` blocks, else the longest one, of a few regions of each group.
+    /// Takes the first run of `wanted` blocks, or else the longest run, of a few regions of each
+    /// group.
     fn take_longest(&self, wanted: u32, unit: u32) -> Option<Extent> {
         let enough = wanted.min(REGION_BLOCKS - REGION_BLOCKS % unit);
         let mut best: Option<(usize, Found, u32)> = None;

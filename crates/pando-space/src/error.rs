@@ -1,4 +1,4 @@
-//! What a caller with bytes from a disk may get wrong. Programmer errors panic instead.
+//! Errors of callers with bytes from a disk. Programming errors panic instead.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use pando_format::Extent;
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why blocks could not be marked, or the space not be made smaller.
+/// Why blocks could not be marked, or why the space could not shrink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A block has two owners.
     Overlap {
-        /// What was to be marked.
+        /// The extent to mark.
         extent: Extent,
         /// Its first block that is allocated already.
         block: u32,
     },
-    /// Blocks that do not exist, or none at all.
+    /// The extent has blocks that do not exist, or no blocks.
     Beyond {
-        /// What was to be marked.
+        /// The extent to mark.
         extent: Extent,
-        /// Blocks that there are.
+        /// Number of existing blocks.
         blocks: u64,
     },
     /// The tail to be cut off is not free.
@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// The tail to be cut off is reserved.
     Reserved {
-        /// Blocks that can be cut off at most.
+        /// Maximum number of blocks that can be cut off.
         available: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! The regions that share a lock: the upper levels of the bitmap.
+//! Groups of regions that share a lock: the upper levels of the bitmap.
 //!
-//! For each power of two up to the longest extent there is a set of the regions that may have so
-//! long a run. What a region may have at most is also kept in a row of its own, so that a search
-//! passes over those that cannot serve without touching them.
+//! For each power of two up to the longest extent there is a set of the regions that may have a run
+//! of that length (decision 032). The bound of each region's longest run is also copied to an
+//! array, so that a search skips the regions without such a run and does not touch them.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use pando_format::extent::EXTENT_BLOCKS_MAX;
 use crate::region::{REGION_BLOCKS, REGION_WORDS, Region};
 use crate::region_set::RegionSet;
 
-/// Powers of two up to the longest extent.
+/// Number of powers of two up to the longest extent.
 const LEVELS: usize = EXTENT_BLOCKS_MAX.ilog2() as usize + 1;
-/// Regions that one call of [`Group::lend`] takes from.
+/// Maximum number of regions from which one call of [`Group::lend`] takes extents.
 const LEND_REGIONS: usize = 4;
 
 const _: () = assert!(REGION_BLOCKS <= u16::MAX as u32, "bounds have 16 bits");
@@ -27,24 +27,24 @@ pub(crate) struct Found {
     pub(crate) start: u32,
 }
 
-/// How a search ended that found nothing.
+/// Why a search found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Miss {
-    /// There is no such run in any region of the group.
+    /// No region of the group has such a run.
     Nothing,
-    /// The words that it may look at were used up.
+    /// The search has read as many words as it may.
     Bounded,
 }
 
-/// What is to be kept ready.
+/// Extents to keep ready.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Blocks of an extent.
+    /// Length of an extent in blocks.
     pub(crate) count: u32,
-    /// Extents.
+    /// Number of extents.
     pub(crate) extents: usize,
-    /// For which core.
+    /// The core whose magazine gets them.
     pub(crate) core: usize,
 }
 
@@ -52,25 +52,25 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) regions: Vec<Region>,
-    /// By level: the regions with a bound of at least 2 to the level.
+    /// By level: the regions with a bound of at least 2 to the power of the level.
     levels: [RegionSet; LEVELS],
-    /// Copies of [`Region::run_bound`].
+    /// Copies of [`Region::run_bound`], by region.
     bounds: Vec<u16>,
-    /// Where the last search ended.
+    /// The region where the last search ended.
     cursor: usize,
-    /// Ones of all regions.
+    /// Number of ones (free blocks) in all regions.
     pub(crate) free: u64,
-    /// Free units of all regions.
+    /// Number of free units of all regions.
     pub(crate) units: u64,
-    /// Freed blocks that the ledger does not know of yet.
+    /// Number of freed blocks that the ledger does not count yet.
     pub(crate) pending: u64,
-    /// Frees so far, beside those that the ledger counts.
+    /// Number of frees so far, besides those that the ledger counts.
     pub(crate) frees: u64,
-    /// Blocks of a unit. Constant.
+    /// Length of a unit in blocks. Constant.
     unit: u32,
 }
 
-/// What a region's counts were before it changed.
+/// The counts of a region before it changed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Before {
     free: u32,
@@ -86,7 +86,7 @@ impl Before {
     }
 }
 
-/// Number of levels that a bound reaches.
+/// Returns the number of levels that a bound reaches.
 fn levels_of(bound: u32) -> usize {
     let bits = u32::BITS - bound.leading_zeros();
     (bits as usize).min(LEVELS)
@@ -116,7 +116,7 @@ impl Group {
         self.update(index, Before::default());
     }
 
-    /// Removes the last region, which is all free.
+    /// Removes the last region, which is entirely free.
     pub(crate) fn pop(&mut self) {
         let region = self.regions.pop().expect("the group has a region");
         assert!(region.is_all_free(), "what is cut off is free");
@@ -127,7 +127,7 @@ impl Group {
         self.cursor = 0;
     }
 
-    /// Brings the counts up to date after a region changed that had those of `before`.
+    /// Updates the counts after a change of region `index`, whose counts were `before`.
     pub(crate) fn update(&mut self, index: usize, before: Before) {
         let now = self.regions[index].free();
         self.free = self.free - u64::from(before.free) + u64::from(now);
@@ -136,7 +136,7 @@ impl Group {
         self.copy_bound(index);
     }
 
-    /// Brings the bound of a region and its levels up to date.
+    /// Updates the copy of a region's bound, and its levels.
     fn copy_bound(&mut self, index: usize) {
         let now = self.regions[index].run_bound();
         let before = u32::from(self.bounds[index]);
@@ -153,14 +153,14 @@ impl Group {
         }
     }
 
-    /// Allocates a run that is free.
+    /// Allocates the given run, which is free.
     pub(crate) fn take(&mut self, index: usize, start: u32, count: u32) {
         let before = Before::of(&self.regions[index]);
         self.regions[index].take(start, count);
         self.update(index, before);
     }
 
-    /// Frees a run; `Err` names a block of it that is free already.
+    /// Frees a run. `Err` names a block of it that is free already.
     pub(crate) fn give(&mut self, index: usize, start: u32, count: u32) -> Result<(), u32> {
         let before = Before::of(&self.regions[index]);
         self.regions[index].give(start, count)?;
@@ -168,19 +168,19 @@ impl Group {
         Ok(())
     }
 
-    /// True if such a run exists and is free.
+    /// Returns whether the run exists and is free.
     pub(crate) fn is_free(&self, index: usize, start: u32, count: u32) -> bool {
         self.regions
             .get(index)
             .is_some_and(|region| region.is_free(start, count))
     }
 
-    /// True unless taking what begins there could cost one unit more than it has to.
+    /// Returns false if taking a run that begins there could cost one unit more than necessary.
     pub(crate) fn is_low_edge(&self, index: usize, start: u32) -> bool {
         self.unit == 1 || self.regions[index].is_low_edge(start)
     }
 
-    /// Allocates `count` blocks wherever they are, looking at about `words` words of the bitmap.
+    /// Allocates `count` blocks anywhere in the group, and reads about `words` words of the bitmap.
     pub(crate) fn allocate(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
         let found = self.find(count, words)?;
         self.take(found.region, found.start, count);
@@ -188,8 +188,9 @@ impl Group {
         Ok(found)
     }
 
-    /// Allocates extents for the magazine of a core, from a few regions, looking at about `words`
-    /// words for the first. Tells the region and the first block in it of each.
+    /// Allocates extents for the magazine of a core, from a few regions, and reads about `words`
+    /// words for the first one. Calls `each` with the region and the first block in it of each
+    /// extent.
     pub(crate) fn lend(
         &mut self,
         wanted: Wanted,
@@ -220,7 +221,7 @@ impl Group {
         Ok(())
     }
 
-    /// A run of `count` free blocks in a region, which need not exist.
+    /// Finds a run of `count` free blocks in a region, which need not exist.
     pub(crate) fn find_in(&mut self, index: usize, count: u32) -> Option<u32> {
         let found = self.regions.get_mut(index)?.find(count);
         if found.is_none() {
@@ -229,7 +230,7 @@ impl Group {
         found
     }
 
-    /// A run of `count` free blocks.
+    /// Finds a run of `count` free blocks.
     fn find(&mut self, count: u32, words: u32) -> Result<Found, Miss> {
         let level = count.ilog2() as usize;
         let mut left = words;
@@ -257,7 +258,7 @@ impl Group {
         Err(Miss::Nothing)
     }
 
-    /// The longest run of a few regions, or the first that has `enough` blocks.
+    /// Finds the longest run of a few regions, or the first with at least `enough` blocks.
     pub(crate) fn longest(&mut self, enough: u32, regions: usize) -> Option<(usize, Range<u32>)> {
         let mut best: Option<(usize, Range<u32>)> = None;
         let mut looked = 0;

@@ -1,35 +1,39 @@
-//! What is free and what of it is reserved: the numbers that all cores share, on lines of their
-//! own (decision 015).
+//! The ledger: the numbers of free and reserved blocks that all cores share, on cache lines of
+//! their own (decision 015).
 //!
-//! `available` = free blocks - reserved. A reservation lowers it and an allocation on that
-//! reservation does not touch it, so that what was reserved can be allocated whatever others do. It
-//! is lowered before bits are taken and raised after bits are given back: the bits have always at
-//! least as many ones as `available` + reservations says.
+//! `available` = free blocks - reserved. A reservation lowers it, and an allocation on that
+//! reservation does not change it, so that reserved blocks can be allocated whatever others do. It
+//! is lowered before bits are taken and raised after bits are given back, so the bitmap always has
+//! at least `available` + reserved ones.
 
 use pando_sync::CachePadded;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// Whether a reservation may use the reserve.
+/// Tells whether a reservation may use the delete reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// Stops at the delete_reserve: puts.
+    /// Stops at the delete reserve. For puts.
     #[default]
     Normal,
-    /// May use the delete_reserve: deletes, and the engine's own needs.
+    /// May use the delete reserve. For deletes, and the engine's own needs.
     Urgent,
 }
 
 #[derive(Debug)]
 struct Numbers {
+    /// Free blocks that are neither reserved nor in magazines.
     available: AtomicU64,
+    /// Blocks that are reserved and not yet allocated.
     reserved: AtomicU64,
+    /// Blocks that only urgent reservations may use.
     delete_reserve: AtomicU64,
-    /// Frees so far: what a fruitless search has seen is true until this changes.
+    /// Number of frees so far: the result of a search that found nothing stays true until this
+    /// changes.
     frees: AtomicU64,
 }
 
-/// The tallies of a space. All accesses are relaxed: each number stands for itself, and the bits
-/// are published by the locks of their groups.
+/// The numbers of a space. All accesses are relaxed: each number is independent, and the locks of
+/// the groups publish the bits.
 #[derive(Debug)]
 pub(crate) struct Ledger(CachePadded<Numbers>);
 
@@ -65,7 +69,8 @@ impl Ledger {
         self.0.frees.load(Ordering::Relaxed)
     }
 
-    /// Takes blocks out of what is available, down to `floor`.
+    /// Takes `blocks` out of the available blocks. Returns false if fewer than `floor` would be
+    /// left.
     pub(crate) fn withdraw(&self, blocks: u64, floor: u64) -> bool {
         self.0
             .available
@@ -81,7 +86,7 @@ impl Ledger {
         self.0.available.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// Blocks were freed.
+    /// Counts a free of `blocks` blocks.
     pub(crate) fn freed(&self, blocks: u64) {
         self.0.frees.fetch_add(1, Ordering::Relaxed);
         self.deposit(blocks);
@@ -99,7 +104,7 @@ impl Ledger {
         granted
     }
 
-    /// Reservations that were used up, or are about to be given back.
+    /// Lowers the reserved blocks, for a reservation that was used or is about to be released.
     pub(crate) fn use_reserved(&self, blocks: u64) {
         let before = self.0.reserved.fetch_sub(blocks, Ordering::Relaxed);
         assert!(

@@ -1,5 +1,5 @@
-//! Which blocks of the data file are free: a hierarchical bitmap with groups, bounded search and
-//! reserved. Pure: it does no I/O and persists nothing; the engine rebuilds it at open.
+//! The allocator of the data file's blocks: a hierarchical bitmap with groups, bounded search and
+//! reservations. It does no I/O and persists nothing; the engine rebuilds it at open.
 //!
 //! ```text
 //! block      1 bit, 1 = free                 word = 64 blocks
@@ -8,22 +8,23 @@
 //! core       extents of 1 to 16 blocks, kept ready
 //! ```
 //!
-//! Extents of the common lengths are kept ready for each core, and are taken with one swap. They
-//! count as free; they go back to the bitmap before anything is refused.
+//! Extents of the common lengths are kept ready in a magazine for each core, and are taken with one
+//! swap. They count as free, and go back to the bitmap before anything is refused.
 //!
-//! Regions are dealt to the groups in turn, and a thread begins with the group of its core, so that
-//! cores do not meet. A group that cannot serve is recognised by an atomic count without its lock.
-//! A search looks at so many words, then goes to the next group; only when all groups have been
-//! searched so does it look everywhere, so that `None` means that no such run exists.
+//! Regions are assigned to the groups in turn, and a thread begins with the group of its core, so
+//! that cores do not contend. An atomic count tells without the lock that a group has too few free
+//! blocks. A search reads a bounded number of words of a group and then continues with the next
+//! one. Only when all groups have been searched in this way does it search everywhere, so that
+//! `None` means that no such run exists.
 //!
-//! Extents of various lengths cut what is free to pieces. So it is counted in units, too: disjoint
-//! runs of the longest length that is asked for. Every extent is taken from the low end of a free
-//! run, which costs one unit at most; so as many extents as there are units always find room,
-//! whatever their lengths.
+//! Extents of various lengths fragment the free space. So it is also counted in units: disjoint
+//! runs of the longest length that is ever requested. Every extent is taken from the low end of a
+//! free run, which costs at most one unit. So as many extents as there are units always find room,
+//! whatever their lengths are.
 //!
-//! Two tallies are kept: the bits (what is free) and the [`reserved`](Space::reservation) (what of
-//! it is spoken for). Extents that were replaced but may not be used again yet stay allocated here;
-//! the engine keeps them until their checkpoint.
+//! The space keeps the bits (which blocks are free) and the number of [reserved](Space::reserved)
+//! blocks. Extents that were replaced but may not be reused yet stay allocated here; the engine
+//! keeps them until their checkpoint.
 //!
 //! Reading order: [`space`], `region`, `region_set`, `group`, `magazine`, `ready`, `ledger`,
 //! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].

@@ -1,8 +1,9 @@
-//! Allocation at the lowest place there is: for as long as the end of the space is to become free.
+//! Allocation at the lowest free place, used while the end of the space is to become free (decision
+//! 033).
 //!
-//! Slower than the other ways, which look where something was free a moment ago: it goes over the
-//! regions from the front, and all groups meet there. A cursor of the caller's remembers the region
-//! below which nothing at all is free.
+//! This is slower than other allocations, which search where blocks were free a moment ago: it
+//! walks over the regions from the front, where all cores contend. A cursor of the caller remembers
+//! the region below which nothing is free.
 
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
@@ -11,14 +12,14 @@ use crate::group::Found;
 use crate::region::REGION_BLOCKS;
 use crate::space::Space;
 
-/// The region below which nothing is free. Whoever frees an extent tells it.
+/// The region below which nothing is free. Callers report to it each extent that they free.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LowCursor {
     region: u64,
 }
 
 impl LowCursor {
-    /// An extent is free again.
+    /// Notes that an extent is free again.
     pub fn freed(&mut self, extent: Extent) {
         let region = u64::from(extent.block) / u64::from(REGION_BLOCKS);
         self.region = self.region.min(region);
@@ -26,10 +27,10 @@ impl LowCursor {
 }
 
 impl Space {
-    /// Allocates the lowest `count` blocks in a row within one region, on nobody's reservation:
-    /// what others were reserved is left alone, the reserve is not.
+    /// Allocates the lowest `count` contiguous blocks within one region, without a reservation.
+    /// Leaves reserved blocks alone, but may use the delete reserve.
     ///
-    /// `None` means that no region has such a run, or that what is left is reserved.
+    /// `None` means that no region has such a run, or that the remaining blocks are reserved.
     ///
     /// # Panics
     /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].

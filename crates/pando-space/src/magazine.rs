@@ -1,8 +1,10 @@
-//! Extents that a core keeps ready, to be taken without a lock and without a tally.
+//! Magazines: extents that a core keeps ready, to be taken without a lock and without a count
+//! (decision 031).
 //!
-//! A place holds the first block of an extent, or nothing. Only who holds `filling` puts something
-//! into one; anybody takes it out with a swap, so that each is handed out once, whoever is moved to
-//! another core in between. What lies here is allocated in the bitmap and counts as free.
+//! A place contains the first block of an extent, or nothing. Only the holder of `filling` puts
+//! extents into places. Any thread takes an extent out with a swap, so each is handed out once,
+//! even if a thread moves to another core in between. Extents in a magazine are allocated in the
+//! bitmap and count as free.
 //!
 //! | transition        | function       | under                             |
 //! |-------------------|----------------|-----------------------------------|
@@ -16,56 +18,57 @@ use pando_format::Extent;
 use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::{Mutex, Rank};
 
-/// Longest extents that are kept ready.
+/// Maximum length in blocks of extents that are kept ready.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub(crate) const READY_BLOCKS_MAX: usize = 16;
 #[cfg(any(pando_loom, pando_shuttle))]
 pub(crate) const READY_BLOCKS_MAX: usize = 2;
 
-/// Extents of one length that are kept ready.
+/// Maximum number of extents of one length that are kept ready.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub(crate) const PLACES: usize = 64;
 #[cfg(any(pando_loom, pando_shuttle))]
 pub(crate) const PLACES: usize = 2;
 
-/// No extent. The last block that can be named is never kept ready.
+/// Content of an empty place. The last possible block is never kept ready.
 const NOTHING: u32 = u32::MAX;
 
 /// The extents of one core.
 #[derive(Debug)]
 pub(crate) struct Magazine {
-    /// By length, from 1.
+    /// Rows by length, beginning with 1.
     rows: [Row; READY_BLOCKS_MAX],
-    /// One bit for each row: it may hold something. Changed under `filling`.
+    /// One bit for each row, set if it may contain extents. Changed under `filling`.
     used: AtomicU32,
-    /// True if a row may hold something.
+    /// True if a row may contain extents.
     pub(crate) filling: Mutex<bool>,
 }
 
 const _: () = assert!(READY_BLOCKS_MAX <= 32, "a bit for each row");
 
-/// What came of an attempt to fill a magazine.
+/// Result of an attempt to fill a magazine.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Filled {
-    /// It was filled, and this is for the caller.
+    /// The magazine was filled, and this extent is for the caller.
     Served(Extent),
-    /// There was no such extent within the bound of a search.
+    /// A bounded search found no such extent.
     Searched,
-    /// Nothing was looked for.
+    /// Nothing was searched.
     NotTried,
 }
 
-/// Extents of one length, those to be taken first at the front.
+/// Extents of one length. Those at the front are taken first.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Row {
     places: [AtomicU32; PLACES],
-    /// Where to look first: a hint, which is too high for a moment when several take at once.
+    /// The place to try first. A hint, which is too high for a moment when several threads take
+    /// extents at the same time.
     next: AtomicU32,
     /// No extent begins before this block. Changed by `fill`.
     low: AtomicU32,
-    /// Nor behind this one.
+    /// No extent begins after this block. Changed by `fill`.
     high: AtomicU32,
 }
 
@@ -79,9 +82,10 @@ impl Row {
         }
     }
 
-    /// What its places hold, as of some moment.
+    /// Returns the first blocks in its places, as of some moment.
     fn blocks(&self) -> impl Iterator<Item = u32> {
-        // Relaxed: whoever must not miss one holds the lock that it was put there under.
+        // Relaxed: a caller that must not miss an extent holds the lock under which it was put
+        // there.
         let blocks = self
             .places
             .iter()
@@ -99,7 +103,7 @@ impl Magazine {
         }
     }
 
-    /// Takes an extent of `count` blocks; its first block.
+    /// Takes an extent of `count` blocks and returns its first block.
     #[inline]
     pub(crate) fn pop(&self, count: u32) -> Option<u32> {
         let row = self.rows.get((count as usize).wrapping_sub(1))?;
@@ -107,8 +111,8 @@ impl Magazine {
         let mut at = row.next.load(Ordering::Relaxed) as usize;
         while let Some(place) = row.places.get(at) {
             at += 1;
-            // Acquire: pairs with the Release in `fill`. What the owner before did with the blocks
-            // lies before the lock of their group, and that before `fill`.
+            // Acquire: pairs with the Release in `fill`. The previous owner used the blocks before
+            // the lock of their group was taken, and that was before `fill`.
             let block = place.swap(NOTHING, Ordering::Acquire);
             if block != NOTHING {
                 row.next.store(at as u32, Ordering::Relaxed);
@@ -118,21 +122,22 @@ impl Magazine {
         None
     }
 
-    /// Places for extents of `count` blocks that hold nothing. Under `filling` there are no fewer
-    /// later.
+    /// Returns the number of empty places for extents of `count` blocks. Under `filling` it does
+    /// not decrease.
     pub(crate) fn room(&self, count: u32) -> usize {
         PLACES - self.rows[count as usize - 1].blocks().count()
     }
 
-    /// Puts extents of `count` blocks there, in their order; for who holds `filling` and the lock
-    /// of their group, and has asked for the room.
+    /// Puts extents of `count` blocks into places, in their order. The caller holds `filling` and
+    /// the lock of their group, and has checked the room.
     pub(crate) fn fill(&self, count: u32, blocks: &[u32]) {
         let row = &self.rows[count as usize - 1];
-        // Relaxed: read under a lock of a group that `fill` was called under.
+        // Relaxed: readers hold the lock of a group under which `fill` was called.
         let used = self.used.load(Ordering::Relaxed);
         self.used.store(used | 1 << (count - 1), Ordering::Relaxed);
-        // Before the extents: whoever must not miss one finds it within. Relaxed, as `used`; of two
-        // bounds of different calls each covers what was there before both.
+        // Stored before the extents, so that a reader that must not miss one finds it within the
+        // bounds. Relaxed, like `used`; each of two bounds of different calls covers the extents
+        // that were there before both calls.
         let all = || row.blocks().chain(blocks.iter().copied());
         row.low
             .store(all().min().unwrap_or(NOTHING), Ordering::Relaxed);
@@ -156,7 +161,7 @@ impl Magazine {
         row.next.store(first as u32, Ordering::Relaxed);
     }
 
-    /// Takes all out; for who holds `filling`.
+    /// Takes out all extents. The caller holds `filling`.
     pub(crate) fn clear(&self, mut each: impl FnMut(Extent)) {
         // Relaxed: changed under `filling` only.
         self.used.store(0, Ordering::Relaxed);
@@ -171,7 +176,7 @@ impl Magazine {
         }
     }
 
-    /// All that it holds, as of some moment.
+    /// Returns all its extents, as of some moment.
     pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
         // Relaxed: see `fill`.
         let used = self.used.load(Ordering::Relaxed);
@@ -180,8 +185,9 @@ impl Magazine {
             .flat_map(|(row, blocks)| row.blocks().map(move |block| Extent { block, blocks }))
     }
 
-    /// The first block of `wanted` that it holds, and whether it may hold any of `region`, which
-    /// `wanted` lies in; for who holds the lock that blocks of the region were put there under.
+    /// Returns the first block of `wanted` that it contains, and whether it may contain any block
+    /// of `region`, in which `wanted` lies. The caller holds the lock under which blocks of the
+    /// region were put there.
     pub(crate) fn look_for(
         &self,
         wanted: RangeInclusive<u32>,

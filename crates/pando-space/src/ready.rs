@@ -1,13 +1,13 @@
 //! Extents of the common lengths, kept ready for each core (decision 031).
 //!
 //! A magazine is filled from a few regions at a time, under its `filling` lock, and only while much
-//! more is free. What lies on magazines was withdrawn from what is available when it was put there,
-//! so that who takes it changes no number that others use; it counts as free all the same, and
+//! more is free. Extents are withdrawn from the available blocks when they are put into a magazine,
+//! so a thread that takes one changes no number that others use. They still count as free, and
 //! nothing is refused before the magazines were [drained](Space::drain).
 //!
-//! A block on a magazine has no bit in the bitmap. So each region knows whose magazines may hold
-//! blocks of it, and who frees one of its blocks looks there: a block on a magazine is not freed
-//! again.
+//! A block in a magazine is not free in the bitmap. So each region knows the cores whose magazines
+//! may contain blocks of it, and a free of one of its blocks checks them: it detects if a block in
+//! a magazine is freed again.
 
 use pando_format::Extent;
 use pando_sync::atomic::Ordering;
@@ -17,17 +17,17 @@ use crate::magazine::{Filled, PLACES, READY_BLOCKS_MAX};
 use crate::region::REGION_BLOCKS;
 use crate::space::{Piece, SEARCH_WORDS_MAX, Space};
 
-/// A row of a magazine holds at most this share of what is available.
+/// A row of a magazine contains at most one in this many of the available blocks.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 const SHARE: u64 = 256;
 #[cfg(any(pando_loom, pando_shuttle))]
 const SHARE: u64 = 2;
 
-/// Magazines of other cores that are turned to while somebody fills that of the own core, who may
-/// have lost the processor meanwhile.
+/// Number of magazines of other cores that are tried while another thread, which may have lost the
+/// processor, fills that of this core.
 const OTHERS: usize = 3;
 
-/// While it lives, nothing is put on magazines.
+/// A guard: while it lives, nothing is put into magazines.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Drained<'a>(&'a Space);
@@ -39,7 +39,7 @@ impl Drop for Drained<'_> {
     }
 }
 
-/// Extents of a length, up to a magazine full.
+/// Extents of one length, at most as many as a row has places.
 struct Batch {
     blocks: [u32; PLACES],
     len: usize,
@@ -56,8 +56,8 @@ impl Space {
         })
     }
 
-    /// Fills the row of extents of `count` blocks on the magazine of the calling thread's core, but
-    /// for one that is the caller's. What is served was withdrawn from what is available.
+    /// Fills the row of extents of `count` blocks in the magazine of the calling thread's core, and
+    /// returns one of them to the caller. That one was withdrawn from the available blocks, too.
     pub(crate) fn fill(&self, count: u32) -> Filled {
         if count as usize > READY_BLOCKS_MAX {
             return Filled::NotTried;
@@ -80,12 +80,12 @@ impl Space {
         Filled::NotTried
     }
 
-    /// Fills the magazine of `core`; None: somebody else does.
+    /// Fills the magazine of `core`. Returns None if another thread does.
     fn fill_of(&self, core: usize, count: u32) -> Option<Filled> {
         let magazine = self.magazines.at(core);
         let mut filling = magazine.filling.try_lock()?;
-        // Relaxed: a drain that this does not see takes this lock later, and finds what is put
-        // here; of one that had it before, the lock lets this see the number.
+        // Relaxed: if this does not see a drain, the drain takes this lock later and finds what is
+        // put here. If a drain has held the lock before, the lock makes its number visible here.
         if self.drains.load(Ordering::Relaxed) > 0 {
             return Some(Filled::NotTried);
         }
@@ -119,8 +119,8 @@ impl Space {
         })
     }
 
-    /// Takes extents from the first group that has one, keeps one and puts the others on the
-    /// core's magazine. Returns the one and how many there were.
+    /// Takes extents from the first group that has one, keeps one, and puts the others into the
+    /// core's magazine. Returns the kept one, and the number of all of them.
     fn lend(&self, wanted: Wanted) -> Option<(u32, usize)> {
         let magazine = self.magazines.at(wanted.core);
         for index in self.groups_from_here() {
@@ -136,7 +136,7 @@ impl Space {
                     batch.blocks[batch.len] = self.block(index, region, start);
                     batch.len += 1;
                 })?;
-                // The last block of all cannot lie on a magazine; and what lies there ascends.
+                // The last block of all cannot be in a magazine, and places are in ascending order.
                 let blocks = &batch.blocks[..batch.len];
                 let (served, rest) = match blocks {
                     [rest @ .., u32::MAX] => (u32::MAX, rest),
@@ -155,8 +155,8 @@ impl Space {
         None
     }
 
-    /// Gives back what lies on magazines, and tells the ledger of what was freed. When it returns
-    /// all of it is in the bitmap or somebody's, and it stays so while the guard lives.
+    /// Gives the extents in magazines back to the bitmap, and adds pending frees to the ledger. On
+    /// return every block is in the bitmap or has an owner, and it stays so while the guard lives.
     pub(crate) fn drain(&self) -> Drained<'_> {
         // Relaxed: see `fill`.
         self.drains.fetch_add(1, Ordering::Relaxed);
@@ -178,21 +178,22 @@ impl Space {
         Drained(self)
     }
 
-    /// Gives back what lies on the magazines of all cores: before a count of free
-    /// [units](Space::free_units) is taken for too low.
+    /// Gives back the extents in the magazines of all cores. Called before a count of free
+    /// [units](Space::free_units) is considered too low.
     pub fn drain_ready(&self) {
         drop(self.drain());
     }
 
-    /// Blocks that are kept ready. They are free, but not in the bitmap.
+    /// Returns the number of blocks that are kept ready. They are free, but not in the bitmap.
     pub fn ready_blocks(&self) -> u64 {
         let magazines = self.magazines.iter();
         let extents = magazines.flat_map(|magazine| magazine.extents());
         extents.map(|extent| u64::from(extent.blocks)).sum()
     }
 
-    /// The first block of a piece that lies on a magazine; for who holds the lock of its group.
-    /// `lent` is that of its region: cores without blocks of it are taken out.
+    /// Returns the first block of a piece that is in a magazine. The caller holds the lock of its
+    /// group. `lent` is the field of its region: this clears the bits of cores without blocks of
+    /// it.
     pub(crate) fn find_ready(&self, piece: &Piece, lent: &mut u64) -> Option<u32> {
         let start = self.block(piece.group, piece.region, 0);
         let region = start..=start + (REGION_BLOCKS - 1);
@@ -216,8 +217,8 @@ impl Space {
         None
     }
 
-    /// Panics unless what is kept ready is allocated and its regions know of it. Only while nobody
-    /// allocates or frees.
+    /// Panics unless ready extents are allocated in the bitmap and known to their regions. Only
+    /// called while nobody allocates or frees.
     pub(crate) fn check_ready(&self) {
         for (core, magazine) in self.magazines.iter().enumerate() {
             for piece in magazine.extents().flat_map(|extent| self.pieces(extent)) {
@@ -243,7 +244,7 @@ mod models {
     use crate::ledger::Urgency;
     use crate::space::{Space, SpaceOptions};
 
-    /// So many free blocks in one group.
+    /// Makes a space of `blocks` free blocks in one group.
     fn space(blocks: u64) -> Arc<Space> {
         let options = SpaceOptions {
             groups: 1,
@@ -258,7 +259,7 @@ mod models {
         builder.check(run);
     }
 
-    /// One takes from the magazine what another one takes back from there.
+    /// One thread takes a block from the magazine while another drains it.
     #[test]
     fn the_last_block_on_a_magazine_has_one_owner() {
         model(|| {
@@ -284,8 +285,8 @@ mod models {
         });
     }
 
-    /// Who needs all that is left waits for what is about to be put on a magazine, and nothing is
-    /// put there before it has looked.
+    /// A caller that needs all remaining blocks waits for blocks that are about to be put into a
+    /// magazine, and nothing is put there before it has checked.
     #[test]
     fn nothing_is_refused_while_it_lies_on_a_magazine() {
         model(|| {
@@ -305,7 +306,7 @@ mod models {
         });
     }
 
-    /// Two fill the same magazine, and empty it.
+    /// Two threads fill the same magazine, and empty it.
     #[test]
     fn what_is_on_a_magazine_is_taken_once() {
         model(|| {

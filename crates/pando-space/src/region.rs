@@ -1,9 +1,9 @@
 //! The bits of 4,096 blocks and their summary: the two lower levels of the bitmap.
 //!
-//! Plain data without a lock. Invariants, after every method: bit `w` of `not_full` says that word
-//! `w` is not 0, bit `w` of `all_free` that it is all ones, `free` is the number of ones, `units`
-//! how many disjoint runs of `unit` ones there are; no bit at or behind `blocks` is set; no run of
-//! ones is longer than `run_bound`.
+//! Plain data without a lock. Invariants after every method: bit `w` of `not_full` is set if word
+//! `w` is not 0, bit `w` of `all_free` if it is all ones; `free` is the number of ones; `units` is
+//! the number of disjoint runs of `unit` ones; no bit at or after `blocks` is set; no run of ones
+//! is longer than `run_bound`.
 
 use std::ops::Range;
 
@@ -12,30 +12,31 @@ use pando_format::extent::EXTENT_BLOCKS_MAX;
 const WORDS: usize = 64;
 const WORD_BITS: u32 = u64::BITS;
 
-/// Blocks of a region.
+/// Number of blocks of a region.
 pub const REGION_BLOCKS: u32 = WORDS as u32 * WORD_BITS;
 
-/// Words that a search of one region looks at.
+/// Maximum number of words that a search of one region reads.
 pub(crate) const REGION_WORDS: u32 = WORDS as u32;
 
-/// A region. Positions are relative to its first block. What is taken or freed far from all else
-/// touches two cache lines: that of the counts, and that of the word.
+/// A region. Positions are relative to its first block. Taking or freeing an isolated run touches
+/// two cache lines: that of the counts, and that of the word.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct Region {
     not_full: u64,
     all_free: u64,
     free: u32,
-    /// Blocks that exist: fewer than [`REGION_BLOCKS`] in the last region only.
+    /// Number of existing blocks: fewer than [`REGION_BLOCKS`] only in the last region.
     blocks: u32,
-    /// Failed searches lower it, frees raise it to the run that they make.
+    /// Upper bound of the longest run. Failed searches lower it, and frees raise it to the run that
+    /// they make.
     run_bound: u32,
-    /// One bit for each core: its magazine may hold blocks of this region. Whoever frees clears
-    /// those that it does not find so.
+    /// One bit for each core, set if its magazine may contain blocks of this region. Frees clear
+    /// bits that they find outdated.
     pub(crate) in_magazines: u64,
-    /// Blocks of a unit. Constant.
+    /// Length of a unit in blocks. Constant.
     unit: u32,
-    /// Sum over the maximal runs of how many units each holds.
+    /// Sum of the units of all maximal runs.
     units: u32,
     words: [u64; WORDS],
 }
@@ -45,12 +46,12 @@ const _: () = assert!(
     "counts lie in one line"
 );
 
-/// A mask of `count` (1 to 64) ones from bit `start`.
+/// Returns a mask of `count` (1 to 64) ones from bit `start` on.
 fn mask(start: u32, count: u32) -> u64 {
     (u64::MAX >> (WORD_BITS - count)) << start
 }
 
-/// The words that `count` bits from `start` touch, and which bits of each.
+/// Returns the words of the `count` bits from `start` on, and the mask of these bits in each word.
 fn masks(start: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = start + count;
     let mut position = start;
@@ -65,7 +66,7 @@ fn masks(start: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// The lowest position of `count` (1 to 64) ones in a row within `word`.
+/// Returns the lowest position of `count` (1 to 64) consecutive ones within `word`.
 fn run_in_word(word: u64, count: u32) -> Option<u32> {
     let mut starts = word;
     let mut covered = 1;
@@ -78,7 +79,8 @@ fn run_in_word(word: u64, count: u32) -> Option<u32> {
 }
 
 impl Region {
-    /// `blocks` (1 to [`REGION_BLOCKS`]) free blocks, counted also in units of `unit`.
+    /// Makes a region of `blocks` (1 to [`REGION_BLOCKS`]) free blocks, which are also counted in
+    /// units of `unit` blocks.
     pub(crate) fn new(blocks: u32, unit: u32) -> Self {
         let mut region = Self {
             words: [0; WORDS],
@@ -99,7 +101,7 @@ impl Region {
         self.free
     }
 
-    /// Disjoint runs of a unit that are free.
+    /// Returns the number of free units.
     pub(crate) fn units(&self) -> u32 {
         self.units
     }
@@ -112,7 +114,7 @@ impl Region {
         self.free == self.blocks
     }
 
-    /// No free run is longer.
+    /// Returns an upper bound of the length of free runs.
     pub(crate) fn run_bound(&self) -> u32 {
         self.run_bound
     }
@@ -125,7 +127,8 @@ impl Region {
         self.set(start, blocks - start);
     }
 
-    /// Cuts the blocks from `blocks` (at least 1) on off; gives up at one that is allocated.
+    /// Cuts off the blocks from `blocks` (at least 1) on. `Err` names one that is allocated;
+    /// nothing changes then.
     pub(crate) fn shrink(&mut self, blocks: u32) -> Result<(), u32> {
         assert!(
             (1..self.blocks).contains(&blocks),
@@ -140,7 +143,7 @@ impl Region {
         Ok(())
     }
 
-    /// The first position of `start .. start + count` that is not free.
+    /// Returns the first position of `start .. start + count` that is not free.
     pub(crate) fn first_allocated(&self, start: u32, count: u32) -> Option<u32> {
         masks(start, count).find_map(|(word, mask)| {
             let used = !self.words[word] & mask;
@@ -148,7 +151,7 @@ impl Region {
         })
     }
 
-    /// The first position of `start .. start + count` that is free.
+    /// Returns the first position of `start .. start + count` that is free.
     fn first_free(&self, start: u32, count: u32) -> Option<u32> {
         masks(start, count).find_map(|(word, mask)| {
             let free = self.words[word] & mask;
@@ -156,12 +159,12 @@ impl Region {
         })
     }
 
-    /// True if `start .. start + count` exists and is free.
+    /// Returns whether `start .. start + count` exists and is free.
     pub(crate) fn is_free(&self, start: u32, count: u32) -> bool {
         start + count <= self.blocks && self.first_allocated(start, count).is_none()
     }
 
-    /// Allocates blocks that are free.
+    /// Allocates the given blocks, which are free.
     pub(crate) fn take(&mut self, start: u32, count: u32) {
         assert!(start + count <= self.blocks, "blocks exist");
         let units = self.units_through(start, count);
@@ -185,8 +188,8 @@ impl Region {
         }
     }
 
-    /// Allocates up to `most` extents of `count` blocks from `start` (where such a run begins) on,
-    /// each from the low end of a run, and tells their first blocks.
+    /// Allocates up to `most` extents of `count` blocks from `start` on, where such a run begins,
+    /// each from the low end of a run. Calls `each` with their first blocks.
     pub(crate) fn take_many(
         &mut self,
         count: u32,
@@ -212,7 +215,7 @@ impl Region {
         }
     }
 
-    /// As [`Region::take_many`] with single blocks, a word at a time.
+    /// Like [`Region::take_many`] with single blocks, one word at a time.
     fn take_singles(&mut self, start: u32, most: usize, mut each: impl FnMut(u32)) {
         let mut left = most as u32;
         let first = start / WORD_BITS;
@@ -238,8 +241,8 @@ impl Region {
         self.took(taken, taken);
     }
 
-    /// A bound of the run around `start .. start + count`: its length, unless it is longer than any
-    /// extent.
+    /// Returns an upper bound of the run around `start .. start + count`: its length, unless it is
+    /// longer than any extent.
     fn run_around(&self, start: u32, count: u32) -> u32 {
         let (words, end) = (EXTENT_BLOCKS_MAX / WORD_BITS, start + count);
         let mut run = count;
@@ -277,7 +280,8 @@ impl Region {
         }
     }
 
-    /// Units that the run around `start .. start + count` holds only while these blocks are free.
+    /// Returns the number of units that the run around `start .. start + count` has only while
+    /// these blocks are free.
     fn units_through(&self, start: u32, count: u32) -> u32 {
         if self.unit == 1 {
             return count;
@@ -286,7 +290,7 @@ impl Region {
         (before + count + behind) / self.unit - before / self.unit - behind / self.unit
     }
 
-    /// Free blocks in a row that end at `position`.
+    /// Returns the length of the free run that ends at `position`.
     fn free_before(&self, position: u32) -> u32 {
         let mut run = 0;
         while run < position {
@@ -302,18 +306,18 @@ impl Region {
         run
     }
 
-    /// Free blocks in a row from `position` on.
+    /// Returns the length of the free run from `position` on.
     fn free_from(&self, position: u32) -> u32 {
         self.next_edge(position, false).unwrap_or(REGION_BLOCKS) - position
     }
 
-    /// True if the block before `start` is not free: what is taken there costs no more units than
-    /// it has or begins. In the middle of a run it could cost one more.
+    /// Returns whether the block before `start` is not free. Taking blocks there costs only the
+    /// units that they contain or begin; in the middle of a run it could cost one more.
     pub(crate) fn is_low_edge(&self, start: u32) -> bool {
         start == 0 || !self.is_free(start - 1, 1)
     }
 
-    /// Frees blocks; changes nothing and names the first one if any is free already.
+    /// Frees blocks. If any is free already, changes nothing, and `Err` names the first such block.
     pub(crate) fn give(&mut self, start: u32, count: u32) -> Result<(), u32> {
         assert!(start + count <= self.blocks, "blocks exist");
         match self.first_free(start, count) {
@@ -341,7 +345,7 @@ impl Region {
         }
     }
 
-    /// The lowest run of `count` free blocks, which stays free.
+    /// Finds the lowest run of `count` free blocks, which stays free.
     pub(crate) fn find(&mut self, count: u32) -> Option<u32> {
         if count > self.run_bound || count > self.free {
             return None;
@@ -354,11 +358,11 @@ impl Region {
     }
 
     fn search(&self, count: u32) -> Option<u32> {
-        // A run that covers no whole word has at most 63 blocks in each of two.
+        // A run without a whole word has at most 63 blocks in each of two words.
         if count > 2 * (WORD_BITS - 1) && self.all_free == 0 {
             return None;
         }
-        // The run that ends at the border of the word before, and its length.
+        // Start and length of the run that ends at the end of the previous word.
         let (mut run_start, mut run) = (0, 0);
         let mut candidates = self.not_full;
         let mut next = 0;
@@ -388,7 +392,7 @@ impl Region {
         None
     }
 
-    /// All maximal runs of free blocks, ascending.
+    /// Returns all maximal runs of free blocks in ascending order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Range<u32>> {
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -399,7 +403,7 @@ impl Region {
         })
     }
 
-    /// The first position at or behind `from` that is free, or is not.
+    /// Returns the first position at or after `from` that is free (`free`), or that is not.
     fn next_edge(&self, from: u32, free: bool) -> Option<u32> {
         let first = (from / WORD_BITS) as usize;
         (first..WORDS).find_map(|index| {
@@ -417,7 +421,7 @@ impl Region {
         })
     }
 
-    /// The longest run, or the first that has at least `enough` blocks.
+    /// Returns the longest run, or the first one with at least `enough` blocks.
     pub(crate) fn longest_run(&mut self, enough: u32) -> Range<u32> {
         let mut longest = 0..0;
         for run in self.runs() {
@@ -432,7 +436,7 @@ impl Region {
         longest
     }
 
-    /// Free blocks at the end of those that exist.
+    /// Returns the number of free blocks at the end of the existing ones.
     pub(crate) fn tail_run(&self) -> u32 {
         self.free_before(self.blocks)
     }

@@ -1,21 +1,21 @@
-//! A set of regions of a group: a bitmap with a summary, so that the next member is found with a
-//! few words however many regions there are (decision 032).
+//! A set of regions of a group: a bitmap with a summary, so that finding the next member takes a
+//! few words, however many regions there are (decision 032).
 
 use std::ops::Range;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Numbers below [`RegionSet::len`].
+/// A set of numbers below [`RegionSet::len`].
 #[derive(Debug, Default)]
 pub(crate) struct RegionSet {
     words: Vec<u64>,
-    /// One bit for each word: it is not 0.
+    /// One bit for each word, set if the word is not 0.
     summary: Vec<u64>,
     len: usize,
 }
 
 impl RegionSet {
-    /// Adds room for one more number, which is no member.
+    /// Adds room for one more number, which is not a member.
     pub(crate) fn push(&mut self) {
         if self.len.is_multiple_of(WORD_BITS) {
             if self.words.len().is_multiple_of(WORD_BITS) {
@@ -26,7 +26,7 @@ impl RegionSet {
         self.len += 1;
     }
 
-    /// Takes the room of the last number away.
+    /// Removes the room of the last number.
     pub(crate) fn pop(&mut self) {
         self.remove(self.len - 1);
         self.len -= 1;
@@ -52,7 +52,7 @@ impl RegionSet {
         self.words[number / WORD_BITS] >> (number % WORD_BITS) & 1 == 1
     }
 
-    /// The first member in `range`.
+    /// Returns the first member in `range`.
     pub(crate) fn first_in(&self, range: Range<usize>) -> Option<usize> {
         if range.is_empty() {
             return None;
@@ -70,7 +70,7 @@ impl RegionSet {
     }
 }
 
-/// The first one at or behind `from`.
+/// Returns the position of the first one at or after `from`.
 fn first_one(words: &[u64], from: usize) -> Option<usize> {
     let first = from / WORD_BITS;
     let rest = words.get(first)? & (u64::MAX << (from % WORD_BITS));
@@ -118,7 +118,7 @@ mod tests {
             let left = len - popped % len;
             (left..len).for_each(|_| set.pop());
             twin.split_off(&left);
-            // What is added anew is no member.
+            // Numbers that are added are not members.
             let len = left + 3;
             (left..len).for_each(|_| set.push());
             for (start, end) in asked {

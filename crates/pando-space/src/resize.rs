@@ -1,8 +1,9 @@
-//! More blocks, and fewer.
+//! Growing and shrinking the space.
 //!
-//! Both happen under one lock, beside allocations and frees: a region appears in its group with its
-//! blocks free, and goes only when all of it is free. The number of blocks is never less than what
-//! exists, so that who frees what he has just allocated is not told that there is no such block.
+//! Both happen under one lock, concurrently with allocations and frees: a region appears in its
+//! group with its blocks free, and is removed only when it is entirely free. The number of blocks
+//! is never less than the number of existing ones, so that a free of a block that was just
+//! allocated does not find that it does not exist.
 
 use pando_sync::atomic::Ordering;
 
@@ -17,7 +18,7 @@ impl Space {
     /// Adds free blocks up to `blocks` in total.
     ///
     /// # Panics
-    /// When there are more already, or that many cannot be named.
+    /// When there are more blocks already, or `blocks` exceeds [`BLOCKS_MAX`](crate::BLOCKS_MAX).
     pub fn grow(&self, blocks: u64) {
         let _resizing = self.resizing.lock();
         let before = self.blocks();
@@ -27,10 +28,10 @@ impl Space {
         self.ledger.freed(blocks - before);
     }
 
-    /// Adds the bits `from .. to`.
+    /// Adds the free bits `from .. to`.
     fn extend(&self, from: u64, to: u64) {
-        // Before there is a bit that somebody could take, and give back at once. Relaxed: whoever
-        // takes one does so behind the group's lock, and sees this then.
+        // Stored before the bits exist, which a thread could take, and give back at once. Relaxed:
+        // a thread takes a bit after taking the group's lock, and so sees this store.
         self.blocks.store(to, Ordering::Relaxed);
         let mut position = from;
         while position < to {
@@ -52,7 +53,7 @@ impl Space {
         }
     }
 
-    /// Cuts the blocks from `blocks` on off.
+    /// Cuts off the blocks from `blocks` on.
     ///
     /// # Errors
     /// `InUse` when one of them is allocated, `Reserved` when the reservations need them; nothing
@@ -80,14 +81,14 @@ impl Space {
                     return Err(error);
                 }
             }
-            // Behind the bits: what is named is at most too much. Relaxed: a limit for checks; the
-            // groups' locks decide what exists.
+            // Stored after the bits are removed, so the number is at most too large. Relaxed: a
+            // limit for checks; the groups' locks decide which blocks exist.
             self.blocks.store(end, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Cuts the last region, down to `limit` at most, and returns the new end.
+    /// Cuts the last region, at most down to `limit`, and returns the new end.
     fn cut(&self, end: u64, limit: u64) -> Result<u64> {
         let region = (end - 1) / REGION;
         let start = (region * REGION).max(limit);
@@ -112,7 +113,7 @@ impl Space {
         })
     }
 
-    /// Free blocks at the end: how many [`Space::shrink_to`] could cut off.
+    /// Returns the number of free blocks at the end, which [`Space::shrink_to`] could cut off.
     pub fn free_tail(&self) -> u64 {
         let _resizing = self.resizing.lock();
         let _drained = self.drain();

@@ -1,7 +1,8 @@
-//! The allocator: finding, freeing and marking of extents.
+//! The allocator: finding, freeing and marking extents.
 //!
 //! Lock order: the resize lock, then the `filling` lock of one magazine at a time, then one group
-//! at a time; nothing is locked below a group and no two groups are ever locked together.
+//! at a time; under a group's lock no other lock is taken, and no two groups are ever locked
+//! together.
 
 use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
@@ -14,23 +15,25 @@ use crate::ledger::{Ledger, Urgency};
 use crate::magazine::{Filled, Magazine};
 use crate::region::REGION_BLOCKS;
 
-/// Most blocks of a space: what 32 bits can name.
+/// Maximum number of blocks of a space: block numbers have 32 bits.
 pub const BLOCKS_MAX: u64 = 1 << 32;
-/// Words of a group that one search looks at before it goes to the next group.
+/// Number of words of a group that one search reads before it continues with the next group.
 pub(crate) const SEARCH_WORDS_MAX: u32 = 1024;
 
-/// Freed blocks of a group that the ledger need not know of: nothing is refused before it does.
+/// Maximum number of freed blocks of a group that the ledger does not count yet. Nothing is refused
+/// before it counts them.
 const PENDING_MAX: u64 = 256;
 
-/// How a space is made.
+/// Options of a space.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpaceOptions {
-    /// Number of locks; 0 stands for one for each core.
+    /// Number of groups, each with a lock; 0 means one for each core.
     pub groups: usize,
-    /// Blocks that only urgent reservations may use.
+    /// Number of blocks that only urgent reservations may use.
     pub delete_reserve: u64,
-    /// Longest extent that [`Space::allocate_mixed`] is asked for, a power of two that divides
-    /// [`REGION_BLOCKS`]; 0 stands for 1. What is free is counted in runs of so many blocks, too.
+    /// Length of a unit in blocks: the longest extent that [`Space::allocate_mixed`] is asked for,
+    /// a power of two that divides [`REGION_BLOCKS`]; 0 means 1. Free space is also counted in
+    /// units.
     pub unit: u32,
 }
 
@@ -38,34 +41,36 @@ pub struct SpaceOptions {
 #[derive(Debug)]
 pub struct Space {
     groups: Box<[CachePadded<Slot>]>,
-    /// Blocks of a unit. Constant.
+    /// Length of a unit in blocks. Constant.
     pub(crate) unit: u32,
     pub(crate) ledger: Ledger,
-    /// Changed under `resizing` only.
+    /// Number of blocks. Changed only under `resizing`.
     pub(crate) blocks: AtomicU64,
     pub(crate) resizing: Mutex<()>,
-    /// What each core keeps ready.
+    /// Extents that each core keeps ready.
     pub(crate) magazines: CoreLocal<Magazine>,
-    /// Those that want nothing to be put on magazines.
+    /// Number of guards that forbid putting extents into magazines.
     pub(crate) drains: AtomicU64,
+    /// Number of searches of a group that ended at their bound.
     bounded_searches: AtomicU64,
+    /// The last search everywhere that found nothing.
     fruitless: Mutex<Option<Fruitless>>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Copy of `Group::free`, for those who do not hold the lock.
+    /// Copy of `Group::free`, for threads without the lock.
     free: AtomicU64,
     /// Copy of `Group::units`.
     units: AtomicU64,
     group: Mutex<Group>,
 }
 
-/// A search of everything that found nothing.
+/// A search everywhere that found nothing.
 #[derive(Debug, Clone, Copy)]
 struct Fruitless {
     count: u32,
-    /// Frees that had happened when it began.
+    /// Number of frees when it began.
     frees: u64,
 }
 
@@ -81,10 +86,10 @@ pub(crate) struct Piece {
 }
 
 impl Space {
-    /// `blocks` free blocks.
+    /// Makes a space of `blocks` free blocks.
     ///
     /// # Panics
-    /// When there are more than [`BLOCKS_MAX`], and for a unit that is none.
+    /// When `blocks` exceeds [`BLOCKS_MAX`], or the unit is not valid.
     pub fn new(blocks: u64, options: SpaceOptions) -> Self {
         let count = match options.groups {
             0 => core_count(),
@@ -120,23 +125,23 @@ impl Space {
         space
     }
 
-    /// Blocks of a unit.
+    /// Returns the length of a unit in blocks.
     pub fn unit(&self) -> u32 {
         self.unit
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Blocks, free or not.
+    /// Returns the number of blocks, free or not.
     pub fn blocks(&self) -> u64 {
-        // Relaxed: a limit for checks; the groups' locks decide what exists.
+        // Relaxed: a limit for checks; the groups' locks decide which blocks exist.
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Most blocks that a space can have.
+    /// Panics if a space cannot have `blocks` blocks.
     pub(crate) fn check_blocks(blocks: u64) {
         assert!(
             blocks <= BLOCKS_MAX,
@@ -144,36 +149,36 @@ impl Space {
         );
     }
 
-    /// Calls `action` under the lock of a group.
+    /// Calls `action` under the lock of a group, and publishes the group's counts.
     pub(crate) fn with<R>(&self, group: usize, action: impl FnOnce(&mut Group) -> R) -> R {
         let slot = &self.groups[group];
         let mut held = slot.group.lock();
         let result = action(&mut held);
-        // Relaxed: a hint for those without the lock, who verify it under the lock.
+        // Relaxed: a hint for threads without the lock, which verify it under the lock.
         slot.free.store(held.free, Ordering::Relaxed);
         slot.units.store(held.units, Ordering::Relaxed);
         result
     }
 
-    /// Free blocks of a group as last published.
+    /// Returns the number of free blocks of a group as last published.
     pub(crate) fn free_of(&self, group: usize) -> u64 {
         // Relaxed: see `with`.
         self.groups[group].free.load(Ordering::Relaxed)
     }
 
-    /// Free units of a group as last published.
+    /// Returns the number of free units of a group as last published.
     pub(crate) fn units_of(&self, group: usize) -> u64 {
         // Relaxed: see `with`.
         self.groups[group].units.load(Ordering::Relaxed)
     }
 
-    /// The group and the index in it of a region, by the region's number.
+    /// Returns the group of a region, and the region's index in it, by the region's number.
     pub(crate) fn place(&self, region: u64) -> (usize, usize) {
         let groups = self.groups.len() as u64;
         ((region % groups) as usize, (region / groups) as usize)
     }
 
-    /// The inverse of [`Space::place`], for a run of blocks.
+    /// Returns the extent of a run in a group: the inverse of [`Space::place`].
     pub(crate) fn extent(&self, group: usize, found: &Found, blocks: u32) -> Extent {
         Extent {
             block: self.block(group, found.region, found.start),
@@ -181,7 +186,7 @@ impl Space {
         }
     }
 
-    /// The number of a block.
+    /// Returns the number of a block.
     pub(crate) fn block(&self, group: usize, region: usize, start: u32) -> u32 {
         let region = region as u64 * self.groups.len() as u64 + group as u64;
         let block = region * u64::from(REGION_BLOCKS) + u64::from(start);
@@ -209,22 +214,22 @@ impl Space {
         })
     }
 
-    /// The group that the calling thread begins with.
+    /// Returns the group that the calling thread begins with.
     pub(crate) fn first_group(&self) -> usize {
         core_id() % self.groups.len()
     }
 
-    /// All groups, that of the calling thread first.
+    /// Returns all groups, that of the calling thread first.
     pub(crate) fn groups_from_here(&self) -> impl Iterator<Item = usize> {
         let (first, count) = (self.first_group(), self.groups.len());
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Allocates `count` blocks in a row, near `hint` if there is room, on nobody's reservation:
-    /// what others were reserved is left alone, the reserve is not. A place near a hint may cost
-    /// one unit more than another.
+    /// Allocates `count` contiguous blocks without a reservation, near `hint` if there is room.
+    /// Leaves reserved blocks alone, but may use the delete reserve. A place near a hint may cost
+    /// one unit more than another place.
     ///
-    /// `None` means that no such run is left, or that what is left is reserved.
+    /// `None` means that no such run is left, or that the remaining blocks are reserved.
     ///
     /// # Panics
     /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].
@@ -238,7 +243,7 @@ impl Space {
         self.allocate_anew(count, hint)
     }
 
-    /// Not from what is kept ready.
+    /// Allocates blocks that are not ready in this core's magazine.
     fn allocate_anew(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
         let filled = match hint {
             None => self.fill(count),
@@ -260,7 +265,7 @@ impl Space {
         extent
     }
 
-    /// Takes blocks out of what is available, from magazines at last.
+    /// Takes blocks out of the available ones, and drains the magazines if necessary.
     pub(crate) fn withdraw(&self, blocks: u64) -> bool {
         if self.ledger.withdraw(blocks, 0) {
             return true;
@@ -269,9 +274,9 @@ impl Space {
         self.ledger.withdraw(blocks, 0)
     }
 
-    /// Allocates `count` blocks in a row on a reservation, which is used up by that.
+    /// Allocates `count` contiguous blocks on a reservation, and uses it up.
     ///
-    /// `None` means that there is no run of that length, though there are blocks; the reservation
+    /// `None` means that no run has that length, although there are enough blocks. The reservation
     /// then stays.
     ///
     /// # Panics
@@ -281,15 +286,15 @@ impl Space {
             self.ledger.reserved() >= u64::from(count),
             "{count} blocks are allocated on a reservation that was not made"
         );
-        // Not from a magazine: what lies there is not available, as what is reserved is not, and
-        // until one of the two was given back somebody else would be refused who asks for all the
-        // rest.
+        // Not from a magazine: neither the ready blocks nor the reserved ones are available, and
+        // until one of the two was given back, another caller that asks for all the rest would be
+        // refused.
         let extent = self.allocate_run(count, hint)?;
         self.ledger.use_reserved(u64::from(count));
         Some(extent)
     }
 
-    /// Finds and takes bits; the ledger is the caller's.
+    /// Finds and takes bits. The caller updates the ledger.
     pub(crate) fn allocate_run(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
         assert!(
             (1..=EXTENT_BLOCKS_MAX).contains(&count),
@@ -300,7 +305,7 @@ impl Space {
             .or_else(|| self.allocate_anywhere(count))
     }
 
-    /// At `hint`, or else in the same region. A hint behind the end is none.
+    /// Allocates at `hint`, or else in the same region. Ignores a hint past the end.
     fn allocate_near(&self, count: u32, hint: u32) -> Option<Extent> {
         let block = Extent {
             block: hint,
@@ -325,7 +330,7 @@ impl Space {
         Some(self.extent(near.group, &found, count))
     }
 
-    /// In any group, looking at about `words` words of each.
+    /// Allocates in any group, and reads about `words` words of each.
     fn allocate_within(&self, count: u32, words: u32) -> Option<Extent> {
         for index in self.groups_from_here() {
             if self.free_of(index) < u64::from(count) {
@@ -345,18 +350,18 @@ impl Space {
         self.bounded_searches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Everywhere, across the borders of regions and on magazines, too. Not repeated until
-    /// something is freed.
+    /// Searches everywhere, also across the borders of regions and in magazines. A failed search is
+    /// not repeated until something is freed.
     #[cold]
     fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
         let is_known = |known: &Fruitless| known.count <= count && known.frees == self.frees();
-        // Without the lock: it looks at all groups.
+        // Called without the lock, since it locks all groups.
         let fruitless = *self.fruitless.lock();
         if fruitless.as_ref().is_some_and(is_known) {
             return None;
         }
         let _drained = self.drain();
-        // Behind the drain, which frees.
+        // Read after the drain, which frees.
         let frees = self.frees();
         let extent = self
             .allocate_within(count, u32::MAX)
@@ -367,7 +372,7 @@ impl Space {
         extent
     }
 
-    /// Takes the end of a region and the front of the next one.
+    /// Allocates the end of a region and the start of the next one.
     fn allocate_across(&self, count: u32) -> Option<Extent> {
         let regions = self.blocks().div_ceil(u64::from(REGION_BLOCKS));
         (1..regions).find_map(|region| {
@@ -409,7 +414,7 @@ impl Space {
         })
     }
 
-    /// Makes an extent, or any part or row of extents, free.
+    /// Frees an extent, a part of one, or a run of adjacent ones.
     ///
     /// # Panics
     /// When any of its blocks is free already or does not exist.
@@ -417,13 +422,13 @@ impl Space {
         self.give_back(extent, true);
     }
 
-    /// Gives bits back; the ledger is the caller's.
+    /// Gives bits back. The caller updates the ledger.
     pub(crate) fn free_run(&self, extent: Extent) {
         self.give_back(extent, false);
     }
 
-    /// Gives bits back. What becomes available by it is kept with the groups, if it is to be
-    /// `counted`, until it is worth a visit of the ledger.
+    /// Gives bits back. If they are `counted`, the groups collect the number of freed blocks until
+    /// it is worth an update of the ledger.
     fn give_back(&self, extent: Extent, counted: bool) {
         assert!(extent.blocks > 0, "an extent of no blocks is freed");
         let end = u64::from(extent.block) + u64::from(extent.blocks);
@@ -458,41 +463,44 @@ impl Space {
         }
     }
 
-    /// Under the group's lock, so that nobody finds blocks neither here nor there.
+    /// Moves the pending blocks of a group to the ledger, under the group's lock, so that nobody
+    /// misses them in both places.
     fn deposit_pending(&self, group: &mut Group) {
         self.ledger.deposit(std::mem::take(&mut group.pending));
     }
 
-    /// Blocks that were freed and that the ledger does not know of.
+    /// Returns the number of freed blocks that the ledger does not count yet.
     pub(crate) fn pending(&self) -> u64 {
         (0..self.groups())
             .map(|group| self.with(group, |group| group.pending))
             .sum()
     }
 
-    /// Tells the ledger of them.
+    /// Moves all pending blocks to the ledger.
     pub(crate) fn collect(&self) {
         for index in 0..self.groups() {
             self.with(index, |group| self.deposit_pending(group));
         }
     }
 
-    /// Frees so far: what a fruitless search has seen is true until this changes.
+    /// Returns the number of frees so far: the result of a search that found nothing stays true
+    /// until this changes.
     fn frees(&self) -> u64 {
         let groups = (0..self.groups()).map(|group| self.with(group, |group| group.frees));
         self.ledger.frees() + groups.sum::<u64>()
     }
 
-    /// Allocates the very blocks of an extent that a file names: for recovery, before reservations.
+    /// Allocates the given blocks of an extent that a file names. For recovery, before there are
+    /// reservations.
     ///
     /// # Errors
-    /// `Overlap` when one is allocated already, `Beyond` when one does not exist; nothing is marked
-    /// then.
+    /// `Overlap` when a block is allocated already, `Beyond` when one does not exist. Nothing is
+    /// marked then.
     pub fn mark_allocated(&self, extent: Extent) -> Result<()> {
         if self.try_mark(extent).is_ok() {
             return Ok(());
         }
-        // What lies on a magazine is free.
+        // Blocks in magazines are free.
         let _drained = self.drain();
         self.try_mark(extent)
     }
@@ -539,8 +547,8 @@ impl Space {
         Ok(())
     }
 
-    /// Reservations blocks, so that [`Space::allocate_reserved`] of so many in total finds them
-    /// free. False, and no reservation, when too few are left.
+    /// Reserves `blocks` blocks, so that [`Space::allocate_reserved`] finds this many in total
+    /// free. Returns false, without a reservation, when too few are left.
     #[must_use]
     pub fn reserve(&self, blocks: u64, urgency: Urgency) -> bool {
         if self.ledger.reserve(blocks, urgency) {
@@ -550,7 +558,7 @@ impl Space {
         self.ledger.reserve(blocks, urgency)
     }
 
-    /// Gives a reservation back that was not used.
+    /// Releases `blocks` reserved blocks that were not used.
     ///
     /// # Panics
     /// When fewer blocks are reserved.
@@ -558,27 +566,28 @@ impl Space {
         self.ledger.release(blocks);
     }
 
-    /// Blocks that are reserved and not yet allocated.
+    /// Returns the number of blocks that are reserved and not yet allocated.
     pub fn reserved(&self) -> u64 {
         self.ledger.reserved()
     }
 
-    /// Blocks that can be reserved to urgent callers; others stop `reserve` earlier.
+    /// Returns the number of blocks that urgent callers can reserve. Other callers stop at the
+    /// delete reserve.
     pub fn available(&self) -> u64 {
         self.ledger.available() + self.pending() + self.ready_blocks()
     }
 
-    /// Blocks that only urgent reservations may use.
+    /// Returns the number of blocks that only urgent reservations may use.
     pub fn delete_reserve(&self) -> u64 {
         self.ledger.delete_reserve()
     }
 
-    /// Changes the reserve.
+    /// Sets the delete reserve, in blocks.
     pub fn set_delete_reserve(&self, blocks: u64) {
         self.ledger.set_delete_reserve(blocks);
     }
 
-    /// How many searches of a group ended because they had looked at enough.
+    /// Returns the number of searches of a group that ended at their bound.
     pub fn bounded_searches(&self) -> u64 {
         // Relaxed: a statistic.
         self.bounded_searches.load(Ordering::Relaxed)

@@ -1,25 +1,26 @@
-//! How much is free, and in what pieces. Statistics: other threads may change what was counted.
+//! Statistics of free blocks and runs. Other threads may change the counted blocks meanwhile.
 
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 
 use crate::region::REGION_BLOCKS;
 use crate::space::Space;
 
-/// What a walk over all bits has found.
+/// Result of a walk over all bits.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Survey {
-    /// Blocks that are free, counted one by one.
+    /// Number of free blocks, counted bit by bit.
     pub free: u64,
-    /// Maximal runs of free blocks.
+    /// Number of maximal runs of free blocks.
     pub runs: u64,
-    /// Blocks of the longest run.
+    /// Length of the longest run in blocks.
     pub largest_run: u64,
-    /// Free blocks in runs that are too short for the longest extent.
+    /// Number of free blocks in runs that are too short for the longest extent.
     pub scattered: u64,
 }
 
 impl Survey {
-    /// From 0 (every free block can be part of the longest extent) to 1 (none can).
+    /// Returns the fragmentation, from 0 (every free block can be part of an extent of the maximum
+    /// length) to 1 (none can).
     pub fn fragmentation(&self) -> f64 {
         if self.free == 0 {
             return 0.0;
@@ -41,7 +42,7 @@ impl Survey {
 }
 
 impl Space {
-    /// Free blocks, reserved or not: the sum over the groups and what is kept ready.
+    /// Returns the number of free blocks, reserved or not, including ready extents.
     pub fn free_blocks(&self) -> u64 {
         self.free_in_groups() + self.ready_blocks()
     }
@@ -50,19 +51,19 @@ impl Space {
         (0..self.groups()).map(|group| self.free_of(group)).sum()
     }
 
-    /// Disjoint runs of a unit that are free, the sum over the groups: so many extents of any
-    /// lengths up to a unit [`Space::allocate_mixed`] can still hand out. What is kept ready is
-    /// not among them; [`Space::drain_ready`] makes it so.
+    /// Returns the number of free units, which are disjoint free runs of unit length:
+    /// [`Space::allocate_mixed`] can still allocate this many extents of any lengths up to a unit.
+    /// Ready extents are not counted before [`Space::drain_ready`].
     pub fn free_units(&self) -> u64 {
         (0..self.groups()).map(|group| self.units_of(group)).sum()
     }
 
-    /// Blocks of the longest free run.
+    /// Returns the length of the longest free run in blocks.
     pub fn largest_run(&self) -> u64 {
         self.survey().largest_run
     }
 
-    /// Walks over all bits, one region at a time. What was kept ready is given back before.
+    /// Walks over all bits, one region at a time, after giving back ready extents.
     pub fn survey(&self) -> Survey {
         let _drained = self.drain();
         self.survey_bits()
@@ -70,7 +71,7 @@ impl Space {
 
     fn survey_bits(&self) -> Survey {
         let mut survey = Survey::default();
-        // A run that goes on over the border of regions.
+        // Length of a run that continues across the border of two regions.
         let mut open = 0;
         for region in 0..self.blocks().div_ceil(u64::from(REGION_BLOCKS)) {
             let (group, index) = self.place(region);
@@ -95,7 +96,7 @@ impl Space {
         survey
     }
 
-    /// Panics unless all invariants hold. Only while nobody allocates or frees.
+    /// Panics unless all invariants hold. Only called while nobody allocates or frees.
     pub fn check_invariants(&self) {
         let mut free = 0;
         let mut units = 0;

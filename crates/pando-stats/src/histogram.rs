@@ -1,5 +1,4 @@
-//! A histogram as people and programs read it: counts by bucket, which can be merged, subtracted
-//! and asked for percentiles.
+//! Histograms for readers: counts by bucket, with merging, subtraction and percentiles.
 
 use crate::scale::{BUCKETS, bounds_of, bucket_of, middle_of};
 
@@ -17,12 +16,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Without values.
+    /// Makes a histogram without values.
     pub fn new() -> Self {
         Self::of(vec![0; BUCKETS], 0)
     }
 
-    /// Of counts for each bucket, and the sum of all values.
+    /// Makes a histogram from the count of each bucket and the sum of all values.
     pub(crate) fn of(counts: Vec<u64>, sum: u64) -> Self {
         assert_eq!(counts.len(), BUCKETS);
         Self {
@@ -46,7 +45,7 @@ impl Histogram {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// The values that came behind `earlier`.
+    /// Returns the values that were added after `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.counts.iter().zip(&earlier.counts);
         Self {
@@ -55,23 +54,23 @@ impl Histogram {
         }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Sum of all values, exact.
+    /// Returns the exact sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Mean of all values; 0 without any.
+    /// Returns the mean of all values, 0 without values.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.count().max(1) as f64
     }
 
-    /// The value that the share `share` (0 to 1) of all values does not exceed, within 1 %; 0
-    /// without values.
+    /// Returns the value that the share `share` (0 to 1) of all values does not exceed, within 1 %;
+    /// 0 without values.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = (share * self.count() as f64).ceil().max(1.0);
         let mut seen = 0;
@@ -84,19 +83,19 @@ impl Histogram {
         self.max()
     }
 
-    /// Smallest value, within 1 %; 0 without values.
+    /// Returns the smallest value, within 1 %; 0 without values.
     pub fn min(&self) -> u64 {
         let first = self.counts.iter().position(|count| *count > 0);
         first.map_or(0, middle_of)
     }
 
-    /// Largest value, within 1 %; 0 without values.
+    /// Returns the largest value, within 1 %; 0 without values.
     pub fn max(&self) -> u64 {
         let last = self.counts.iter().rposition(|count| *count > 0);
         last.map_or(0, middle_of)
     }
 
-    /// Buckets that have values: the largest value of each, and how many it has.
+    /// Returns the buckets with values: the upper bound of each, and the number of its values.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.counts.iter().enumerate();
         filled
@@ -104,7 +103,7 @@ impl Histogram {
             .map(|(bucket, count)| (bounds_of(bucket).1, *count))
     }
 
-    /// How many values are not larger than `limit`, as far as buckets tell them apart.
+    /// Returns the number of values that are at most `limit`, to the precision of buckets.
     pub fn count_up_to(&self, limit: u64) -> u64 {
         self.counts[..=bucket_of(limit)].iter().sum()
     }

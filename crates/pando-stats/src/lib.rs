@@ -1,16 +1,17 @@
-//! Counters and histograms that are always on; readers add them up.
+//! Counters and histograms that are always on. Readers sum them up.
 //!
-//! A tick adds to a line that belongs to the current core, so that it costs no transfer, and where
-//! the kernel restarts sequences no lock prefix either (`pando_sync::core_words` has the argument);
-//! a query reads one row for each core, whatever the number of threads. Nothing is lost when a
-//! thread exits or migrates: a count belongs to the core it was made on.
+//! A tick adds to a cache line of the current core, so it costs no transfer, and no lock prefix
+//! either where the kernel supports restartable sequences (`pando_sync::core_words` has the
+//! argument). A query reads one row for each core, whatever the number of threads. Nothing is lost
+//! when a thread exits or migrates: a count belongs to the core on which it was made.
 //!
-//! [`ticker`] and [`measure`] are the one table of what is counted and measured, with unit and
-//! help. [`scale`] and [`histogram`]: what a histogram is; [`recorder`]: one that all threads add
-//! to; [`sampler`]: which operations are timed; [`statistics`]: all of them together.
+//! [`ticker`] and [`measure`] are the tables of everything that is counted and measured, with unit
+//! and help. [`scale`] and [`histogram`] define histograms, [`recorder`] is one that all threads
+//! add to, [`sampler`] chooses the operations that are timed, and [`statistics`] combines all of
+//! them.
 //!
-//! Built with `--cfg pando_no_statistics` it counts, measures and times nothing, to see what that
-//! costs. What reads counts, as tests and the server's INFO do, then finds zeros.
+//! Built with `--cfg pando_no_statistics`, the crate counts, measures and times nothing, to show
+//! what that costs. Readers of counts, such as tests and the server's INFO, then see zeros.
 
 #![forbid(unsafe_code)]
 

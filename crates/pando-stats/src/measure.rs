@@ -1,13 +1,14 @@
 //! The table of histograms: what is measured, with unit and help.
 //!
-//! Like that of tickers. A name that says `sampled` is of operations so short that the clock would
-//! cost more than 1 % of them: [`Sampled`](crate::Sampled) says which are timed.
+//! It has the form of the table of tickers. A name with `sampled` is for operations so short that
+//! reading the clock would cost more than 1 % of them: [`Sampled`](crate::Sampled) chooses the ones
+//! that are timed.
 
 use crate::ticker::Layer;
 
 macro_rules! measures {
     ($($layer:ident { $($variant:ident $name:literal $unit:literal $help:literal;)* })*) => {
-        /// Something of which there is a histogram.
+        /// A quantity that has a histogram.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(usize)]
         pub enum Measure {
@@ -18,22 +19,22 @@ macro_rules! measures {
             /// All measures, in the order of their declaration.
             pub const ALL: &'static [Measure] = &[$($(Measure::$variant,)*)*];
 
-            /// Name for people and scripts: snake case, times with their unit.
+            /// Returns the name, in snake case, with the unit for times.
             pub fn name(self) -> &'static str {
                 match self { $($(Self::$variant => $name,)*)* }
             }
 
-            /// What a value counts.
+            /// Returns the unit of its values.
             pub fn unit(self) -> &'static str {
                 match self { $($(Self::$variant => $unit,)*)* }
             }
 
-            /// One line of help.
+            /// Returns one line of help.
             pub fn help(self) -> &'static str {
                 match self { $($(Self::$variant => $help,)*)* }
             }
 
-            /// Who measures it.
+            /// Returns the layer that measures it.
             pub fn layer(self) -> Layer {
                 match self { $($(Self::$variant => Layer::$layer,)*)* }
             }
@@ -64,5 +65,5 @@ measures! {
     }
 }
 
-/// How many measures there are.
+/// Number of measures.
 pub const MEASURES: usize = Measure::ALL.len();

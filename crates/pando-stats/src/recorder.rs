@@ -5,9 +5,9 @@ use pando_sync::{Addition, CoreWords};
 use crate::histogram::Histogram;
 use crate::scale::{BUCKETS, bucket_of};
 
-/// The sum stands behind the buckets.
+/// Number of words: one for each bucket, and the sum after them.
 const WORDS: usize = BUCKETS + 1;
-/// Models have no words for it: they do not record.
+/// Under model checkers nothing is recorded.
 const IS_MODEL: bool = cfg!(any(pando_loom, pando_shuttle));
 
 /// Counts by bucket for each core.
@@ -17,11 +17,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Without values.
+    /// Makes a recorder without values.
     ///
     /// # Errors
-    /// When the system refuses address space. Memory is used for buckets that are used, 4 KiB for
-    /// 512 neighbours on a core.
+    /// When the system refuses address space. Only buckets that are used cost memory, 4 KiB for
+    /// each 512 adjacent ones of a core.
     pub fn new(addition: Addition) -> std::io::Result<Self> {
         let words = match IS_MODEL {
             true => None,
@@ -48,7 +48,7 @@ impl Recorder {
         }
     }
 
-    /// All values up to now. Reads the rows of all cores.
+    /// Returns all values up to now. Reads the rows of all cores.
     pub fn histogram(&self) -> Histogram {
         let mut sums = vec![0; WORDS];
         if let Some(words) = &self.words {
@@ -58,7 +58,7 @@ impl Recorder {
         Histogram::of(sums, sum)
     }
 
-    /// The most memory that it comes to use.
+    /// Returns the maximum memory use in bytes.
     pub fn bytes_max(&self) -> usize {
         self.words.as_ref().map_or(0, CoreWords::bytes)
     }

@@ -1,21 +1,21 @@
-//! Which operations are timed where timing all of them would cost too much.
+//! Sampling: chooses the operations that are timed where timing all of them would cost too much.
 
 use std::cell::Cell;
 
 use crate::statistics::IS_OFF;
 
 thread_local! {
-    /// Operations of this thread that are not timed before the next one that is.
+    /// Number of operations of this thread before the next one that is timed, by kind.
     static LEFT: [Cell<u32>; KINDS] = const { [const { Cell::new(0) }; KINDS] };
-    /// All are timed.
+    /// All operations of this thread are timed.
     static ALL: Cell<bool> = const { Cell::new(false) };
-    /// State of the generator that spreads them.
+    /// State of the random generator that spreads the timed operations.
     static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) };
 }
 
 const KINDS: usize = 3;
 
-/// Kinds of operations whose turns are counted apart.
+/// Kinds of operations, which are sampled separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Sampled {
@@ -28,8 +28,8 @@ pub enum Sampled {
 }
 
 impl Sampled {
-    /// One of so many operations is timed, in the long run; which one is left to chance, so that
-    /// no rhythm of operations meets that of the turns.
+    /// Returns the mean number of operations for each one that is timed. The choice is random, so
+    /// that it does not follow a rhythm of the operations.
     pub const fn period(self) -> u32 {
         match self {
             Self::Gets => 128,
@@ -37,8 +37,8 @@ impl Sampled {
         }
     }
 
-    /// True if the operation that begins is to be timed. The first of a thread is. Never in models,
-    /// which must repeat themselves.
+    /// Returns whether the operation that begins is to be timed. The first one of a thread is.
+    /// Always false in models, which must be repeatable.
     #[inline]
     pub fn is_due(self) -> bool {
         if IS_OFF || cfg!(any(pando_loom, pando_shuttle)) {
@@ -55,8 +55,8 @@ impl Sampled {
         })
     }
 
-    /// From here on all operations of this thread are timed, or as few as ever. Returns what was
-    /// before.
+    /// Makes all operations of this thread be timed from now on, or only the sampled ones. Returns
+    /// the previous setting.
     pub fn all(timed: bool) -> bool {
         let before = ALL.replace(timed);
         for kind in [Self::Gets, Self::Writes, Self::Commands] {
@@ -65,7 +65,7 @@ impl Sampled {
         before
     }
 
-    /// Operations to leave out: 0 to two periods less two, each as likely.
+    /// Returns the number of operations to leave out: uniform from 0 to twice the period less two.
     #[cold]
     fn gap(self) -> u32 {
         if ALL.get() {

@@ -1,5 +1,4 @@
-//! The log-linear scale of histograms: which bucket a value falls into, and what the bucket stands
-//! for.
+//! The log-linear scale of histograms: the bucket of a value, and the values of a bucket.
 //!
 //! Values below 128 have a bucket each. Above, each power of two is divided into 64 buckets of
 //! equal width, so that the middle of a bucket is within 1/128 of all its values. Values from 2^40
@@ -8,14 +7,14 @@
 /// Each power of two has two to this many buckets.
 const BITS: u32 = 6;
 const PER_POWER: usize = 1 << BITS;
-/// The first power that is outside of the scale.
+/// The first power of two outside the scale.
 const POWERS: u32 = 40;
-/// Largest value that the scale tells from others.
+/// Largest value of the scale; greater ones count like it.
 pub const VALUE_MAX: u64 = (1 << POWERS) - 1;
 /// Number of buckets.
 pub const BUCKETS: usize = PER_POWER * (POWERS - BITS + 1) as usize;
 
-/// The bucket of `value`.
+/// Returns the bucket of `value`.
 #[inline]
 pub fn bucket_of(value: u64) -> usize {
     let value = value.min(VALUE_MAX);
@@ -24,8 +23,8 @@ pub fn bucket_of(value: u64) -> usize {
     (shift as usize * PER_POWER) + (value >> shift) as usize
 }
 
-/// Smallest and largest value of bucket `bucket`; the last bucket's have no upper bound but that of
-/// the scale.
+/// Returns the smallest and the largest value of bucket `bucket`. For the last bucket, which has no
+/// upper bound, the largest is that of the scale.
 pub fn bounds_of(bucket: usize) -> (u64, u64) {
     assert!(bucket < BUCKETS, "no such bucket");
     let shift = (bucket / PER_POWER).saturating_sub(1);
@@ -33,7 +32,7 @@ pub fn bounds_of(bucket: usize) -> (u64, u64) {
     (lower, lower + (1 << shift) - 1)
 }
 
-/// What stands for the values of bucket `bucket`: its middle.
+/// Returns the middle of bucket `bucket`, which represents its values.
 pub fn middle_of(bucket: usize) -> u64 {
     let (lower, upper) = bounds_of(bucket);
     lower + (upper - lower) / 2

@@ -10,7 +10,7 @@ use crate::measure::{MEASURES, Measure};
 use crate::recorder::Recorder;
 use crate::ticker::{TICKERS, Ticker};
 
-/// True in a build that shows what counting costs: nothing is counted, measured or timed in it.
+/// True in a build with `pando_no_statistics`, which counts, measures and times nothing.
 pub const IS_OFF: bool = cfg!(pando_no_statistics);
 
 /// Counters and histograms, core by core.
@@ -18,7 +18,7 @@ pub const IS_OFF: bool = cfg!(pando_no_statistics);
 pub struct Statistics {
     ticks: CoreWords<TICKERS>,
     recorders: [Recorder; MEASURES],
-    /// All there was at the last reset: nothing is ever set back, so that no tick is lost.
+    /// All sums at the last reset. Counters themselves are never reset, so that no tick is lost.
     baseline: Mutex<Option<Box<Baseline>>>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// As [`Statistics::try_new`], for whoever has nobody to tell.
+    /// Like [`Statistics::try_new`], for callers that cannot report an error.
     ///
     /// # Panics
     /// When the system has no address space left.
@@ -43,7 +43,7 @@ impl Statistics {
         Self::try_new().expect("some megabytes of address space")
     }
 
-    /// All counters at zero.
+    /// Makes statistics with all counters at zero.
     ///
     /// # Errors
     /// When the system refuses address space.
@@ -85,15 +85,15 @@ impl Statistics {
         ns
     }
 
-    /// The sum of `ticker` over all cores, since the last reset. Between resets it never goes
-    /// backwards for one thread.
+    /// Returns the sum of `ticker` over all cores since the last reset. Between resets one thread
+    /// never sees it decrease.
     pub fn get(&self, ticker: Ticker) -> u64 {
         let baseline = self.baseline.lock();
         let before = baseline.as_ref().map_or(0, |of| of.ticks.get(ticker));
         self.ticks.sum(ticker as usize).wrapping_sub(before)
     }
 
-    /// All sums since the last reset, each as of some moment during the call.
+    /// Returns all sums since the last reset, each as of some moment during the call.
     pub fn snapshot(&self) -> Totals {
         let baseline = self.baseline.lock();
         let all = self.totals();
@@ -103,14 +103,14 @@ impl Statistics {
         }
     }
 
-    /// All sums since the beginning, whatever was reset.
+    /// Returns all sums since the beginning, independently of resets.
     pub fn totals(&self) -> Totals {
         let mut values = [0; TICKERS];
         self.ticks.add_sums(&mut values);
         Totals { values }
     }
 
-    /// The histogram of `measure` since the last reset.
+    /// Returns the histogram of `measure` since the last reset.
     pub fn histogram(&self, measure: Measure) -> Histogram {
         let baseline = self.baseline.lock();
         let all = self.recorders[measure as usize].histogram();
@@ -120,7 +120,7 @@ impl Statistics {
         }
     }
 
-    /// Begins again from zero. What others count meanwhile is counted: before or behind it.
+    /// Starts again from zero. Concurrent ticks count either before or after the reset.
     pub fn reset(&self) {
         let mut baseline = self.baseline.lock();
         *baseline = Some(Box::new(Baseline {
@@ -129,7 +129,7 @@ impl Statistics {
         }));
     }
 
-    /// The most memory that this comes to use, on a machine of as many cores as this one.
+    /// Returns the maximum memory use in bytes, on a machine with as many cores as this one.
     pub fn bytes_max(&self) -> usize {
         let of_recorders = self.recorders.iter().map(Recorder::bytes_max);
         self.ticks.bytes() + of_recorders.sum::<usize>()
@@ -143,19 +143,19 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The sum of `ticker`.
+    /// Returns the sum of `ticker`.
     pub fn get(&self, ticker: Ticker) -> u64 {
         self.values[ticker as usize]
     }
 
-    /// What was counted between `earlier` and this.
+    /// Returns what was counted between `earlier` and this.
     pub fn since(&self, earlier: &Self) -> Self {
         let values =
             std::array::from_fn(|index| self.values[index].wrapping_sub(earlier.values[index]));
         Self { values }
     }
 
-    /// All tickers with their sums.
+    /// Returns all tickers with their sums.
     pub fn iter(&self) -> impl Iterator<Item = (Ticker, u64)> + '_ {
         Ticker::ALL
             .iter()

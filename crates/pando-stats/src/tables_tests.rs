@@ -1,4 +1,4 @@
-//! The tables of tickers and measures, and the page of the documentation that they feed.
+//! Tests of the tables of tickers and measures, and of the documentation page that lists them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::{Layer, Measure, Ticker};
 
 const PAGE: &str = "docs/statistics.md";
 
-/// Name, unit and help of everything of a layer.
+/// Returns name, unit and help of everything of a layer.
 fn rows_of(layer: Layer) -> Vec<String> {
     let row = |name: &str, unit: &str, help: &str| format!("| `{name}` | {unit} | {help} |");
     let tickers = Ticker::ALL.iter().filter(|of| of.layer() == layer);

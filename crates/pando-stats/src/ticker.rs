@@ -1,9 +1,9 @@
-//! The table of tickers: what is counted, with unit and help.
+//! The table of tickers: everything that is counted, with unit and help.
 //!
-//! It feeds the documentation page, INFO and every other place that shows counts. A ticker has a
-//! test that drives it and sees it move by the right amount, in the crate that its layer names.
+//! The documentation page, INFO and all other places that show counts use it. Each ticker has a
+//! test, in the crate of its layer, which checks that it moves by the right amount.
 
-/// Which part of the product counts something, and has the test that drives it.
+/// The part of the product that counts something, and has the test for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// Operations and threads of the engine.
@@ -31,7 +31,7 @@ impl Layer {
         Self::Server,
     ];
 
-    /// Name for people.
+    /// Returns the name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
@@ -46,7 +46,7 @@ impl Layer {
 
 macro_rules! tickers {
     ($($layer:ident { $($variant:ident $name:literal $unit:literal $help:literal;)* })*) => {
-        /// Something that is counted.
+        /// A quantity that is counted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(usize)]
         pub enum Ticker {
@@ -57,22 +57,22 @@ macro_rules! tickers {
             /// All tickers, in the order of their declaration.
             pub const ALL: &'static [Ticker] = &[$($(Ticker::$variant,)*)*];
 
-            /// Name for people and scripts: snake case, without the unit.
+            /// Returns the name, in snake case, without the unit.
             pub fn name(self) -> &'static str {
                 match self { $($(Self::$variant => $name,)*)* }
             }
 
-            /// What one stands for.
+            /// Returns the unit.
             pub fn unit(self) -> &'static str {
                 match self { $($(Self::$variant => $unit,)*)* }
             }
 
-            /// One line of help.
+            /// Returns one line of help.
             pub fn help(self) -> &'static str {
                 match self { $($(Self::$variant => $help,)*)* }
             }
 
-            /// Who counts it.
+            /// Returns the layer that counts it.
             pub fn layer(self) -> Layer {
                 match self { $($(Self::$variant => Layer::$layer,)*)* }
             }
@@ -175,5 +175,5 @@ tickers! {
     }
 }
 
-/// How many tickers there are.
+/// Number of tickers.
 pub const TICKERS: usize = Ticker::ALL.len();

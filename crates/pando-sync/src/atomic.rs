@@ -1,4 +1,4 @@
-//! Atomics, as `std`, loom, shuttle or the coherence audit provide them.
+//! Atomics, from `std`, loom, shuttle or the coherence audit.
 
 #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
 pub use std::sync::atomic::{

@@ -1,22 +1,24 @@
-//! The coherence audit: which cache lines move between cores, and which structure owns them.
+//! The coherence audit: counts the cache lines that move between cores, by the structure that owns
+//! them.
 //!
 //! Built with `--cfg pando_audit`, every atomic access of a thread that called `enter_core` is
 //! reported to a model of cache-line ownership (the sharing part of MESI: a line is either shared
 //! by the cores that read it or owned by the one that wrote it last). A *transfer* is an access
 //! that would have to fetch the line from another core. Structures name their memory once with
-//! [`name`]; a transfer is booked to the name, so that a broken promise is reported by structure.
+//! [`name`]; a transfer is counted for that name, so that unexpected sharing is reported by
+//! structure.
 //!
-//! What the library shares is seen, too: the counts of an `Arc` change with each clone and each
-//! drop (booked to the type), and whoever takes a lock writes its line.
+//! The audit also sees what the standard library shares: each clone and drop of an `Arc` changes
+//! its counts (counted for the type), and taking a lock writes its line.
 //!
-//! Without the cfg [`name`] does nothing and costs nothing, and the rest does not exist.
-//! The model counts sharing only: capacity misses are not seen. Of plain memory it sees what is
-//! reported by [`read`]: fields that hot paths look at and that must share no line with what others
-//! write. An `Arc` that is looked through and a `CoreLocal` report themselves.
+//! Without the cfg, [`name`] does nothing and costs nothing, and the rest does not exist. The model
+//! counts only sharing, not capacity misses. Of plain memory it sees only what [`read`] reports:
+//! fields that hot paths read, and that must not share a line with anything that others write.
+//! Dereferences of an `Arc` and uses of a `CoreLocal` report themselves.
 
-/// Says that the memory of `value` belongs to the structure called `structure`.
+/// Declares that the memory of `value` belongs to the structure called `structure`.
 ///
-/// Call it once the value lies where it will stay (in a `Box`, an `Arc`, a mapping).
+/// Call it once the value is at its final address (in a `Box`, an `Arc`, a mapping).
 #[inline]
 pub fn name<T: ?Sized>(structure: &'static str, value: &T) {
     #[cfg(pando_audit)]
@@ -29,7 +31,7 @@ pub fn name<T: ?Sized>(structure: &'static str, value: &T) {
     let _ = (structure, value);
 }
 
-/// Says that the calling thread looks at a plain field.
+/// Reports that the calling thread reads a plain field.
 #[inline]
 pub fn read<T: ?Sized>(field: &T) {
     #[cfg(pando_audit)]
@@ -52,33 +54,33 @@ mod model {
     use std::sync::Mutex;
 
     const LINE_BYTES: usize = 64;
-    /// Names that are looked at before an address counts as unnamed.
+    /// Maximum number of names that are checked before an address counts as unnamed.
     const NESTED_MAX: usize = 64;
 
     thread_local! {
         static CORE: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Whose an address is.
+    /// The owner of an address.
     #[derive(Clone, Copy)]
     pub(crate) enum Owner {
-        /// This structure's, whatever it lies in.
+        /// This structure, whatever it lies in.
         Itself(&'static str),
-        /// The innermost named structure's, or this one's where there is none.
+        /// The innermost named structure, or this one if there is none.
         Named(&'static str),
     }
 
     #[derive(Default)]
     struct Line {
-        /// Bit per core that holds a valid copy.
+        /// One bit for each core that has a valid copy.
         holders: u64,
-        /// The one holder may write without asking.
+        /// The only holder may write without a transfer.
         exclusive: bool,
     }
 
     #[derive(Default)]
     struct Model {
-        /// By beginning, the longest first, and end.
+        /// Names by start and end address; of those with the same start, the longest comes first.
         names: BTreeMap<(usize, Reverse<usize>), &'static str>,
         lines: HashMap<usize, Line>,
         transfers: BTreeMap<&'static str, u64>,
@@ -89,23 +91,23 @@ mod model {
     /// Line transfers since the last [`take_transfers`], by structure.
     pub type Transfers = BTreeMap<&'static str, u64>;
 
-    /// The calling thread runs on simulated core `core` (0 to 63) from here on.
+    /// Makes the calling thread run on the simulated core `core` (0 to 63) from now on.
     pub fn enter_core(core: u32) {
         assert!(core < 64, "the audit models at most 64 cores");
         CORE.set(Some(core));
     }
 
-    /// The calling thread is not counted any more.
+    /// Stops counting the accesses of the calling thread.
     pub fn leave_core() {
         CORE.set(None);
     }
 
-    /// The simulated core of the calling thread.
+    /// Returns the simulated core of the calling thread.
     pub fn simulated_core() -> Option<u32> {
         CORE.get()
     }
 
-    /// Returns the counts and starts again from zero; ownership of lines is kept.
+    /// Returns the counts and resets them to zero. Ownership of lines is kept.
     pub fn take_transfers() -> Transfers {
         with(|model| std::mem::take(&mut model.transfers))
     }
@@ -123,8 +125,8 @@ mod model {
         }
         let end = start + bytes;
         with(|model| {
-            // What lay here before is gone. A structure is named before its parts are; the first
-            // of them may begin where it does.
+            // Names of what was in this memory before are removed. A structure is named before its
+            // parts, and the first part may have the same start.
             let here = (start, Reverse(end))..(end, Reverse(usize::MAX));
             let inside: Vec<_> = model.names.range(here).map(|(name, _)| *name).collect();
             for name in inside {
@@ -134,7 +136,7 @@ mod model {
         });
     }
 
-    /// An access to `address`, which belongs to `owner` unless a name says otherwise.
+    /// Reports an access to `address`, which belongs to `owner` unless a name says otherwise.
     pub(crate) fn report(address: usize, write: bool, owner: Owner) {
         let Some(core) = CORE.get() else { return };
         with(|model| {
@@ -156,8 +158,8 @@ mod model {
                 !(held || cold)
             };
             if transfer {
-                // The innermost of the structures that hold the address: what is named inside
-                // another one starts later.
+                // The innermost of the structures that contain the address: a structure named
+                // inside another one starts later.
                 let before = model.names.range(..=(address, Reverse(0))).rev();
                 let mut before = before.take(NESTED_MAX);
                 let mut named = || before.find(|((_, Reverse(end)), _)| address < *end);
@@ -171,7 +173,7 @@ mod model {
     }
 }
 
-/// A lock was taken: its line was written.
+/// Reports that a lock was taken, which writes its line.
 #[cfg(pando_audit)]
 pub(crate) fn locked<T>(lock: &T) {
     let owner = model::Owner::Named(std::any::type_name::<T>());
@@ -180,17 +182,17 @@ pub(crate) fn locked<T>(lock: &T) {
 
 #[cfg(pando_audit)]
 pub(crate) mod arc {
-    //! `std`'s `Arc`, each change of its counts reported.
+    //! `std`'s `Arc`, with each change of its counts reported.
 
     use super::model::{Owner, report};
     use std::fmt::{Display, Formatter, Result};
     use std::ops::Deref;
     use std::sync::Arc as Inner;
 
-    /// Bytes of the two counts in front of the value.
+    /// Bytes of the two counts before the value.
     const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
-    /// The `Arc` of `std`; a clone and a drop are writes of the line that its counts lie on.
+    /// The `Arc` of `std`. A clone and a drop write the line of its counts.
     #[derive(Debug, Default)]
     pub struct Arc<T: ?Sized>(Inner<T>);
 
@@ -212,7 +214,7 @@ pub(crate) mod arc {
         }
 
         fn count(&self) {
-            // The counts lie just in front of the value, as far as its alignment allows.
+            // The counts lie just before the value, as far as its alignment allows.
             let value = Inner::as_ptr(&self.0).cast::<u8>().addr();
             let counts = value - COUNTS_BYTES.max(align_of_val(&*self.0));
             let owner = Owner::Itself(std::any::type_name::<Inner<T>>());
@@ -256,14 +258,14 @@ pub(crate) mod arc {
 
 #[cfg(pando_audit)]
 pub(crate) mod atomic {
-    //! `std`'s atomics, each access reported.
+    //! `std`'s atomics, with each access reported.
 
     use super::model::{Owner, report};
     pub use std::sync::atomic::{Ordering, fence};
 
     macro_rules! audited {
         ($name:ident, $inner:ty, $value:ty) => {
-            /// The atomic of `std`, each access reported to the audit.
+            /// The atomic of `std`, with each access reported to the audit.
             #[derive(Debug, Default)]
             #[repr(transparent)]
             pub struct $name($inner);

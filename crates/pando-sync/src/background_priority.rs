@@ -1,21 +1,22 @@
-//! Threads that work in the background and let others go on (decision 041).
+//! Priority of background threads, which let others run first (decision 041).
 //!
-//! When a thread that has waited is woken, the scheduler may drive out whoever runs on its
-//! processor. A thread that wakes for each of many small writes to a device does that many times
-//! a second, and every time some call of somebody else stands still meanwhile. As batch work
-//! (`SCHED_BATCH`, sched(7)) it gets its share of the processor all the same, but in turns.
+//! When a waiting thread is woken, the scheduler may preempt the thread that runs on its processor.
+//! A thread that wakes for each of many small writes to a device does that many times a second, and
+//! each time it delays some call of another thread. As batch work (`SCHED_BATCH`, sched(7)) it
+//! still gets its share of the processor, but does not preempt.
 
-/// While it lives, its thread is batch work, if the system has such. Belongs to its thread.
+/// Makes its thread batch work until it is dropped, on systems that support it. Must be dropped by
+/// its own thread.
 #[derive(Debug)]
 pub struct BackgroundPriority {
     changed: bool,
-    /// Not to be dropped by another thread.
+    /// Not `Send`: no other thread may drop it.
     _of_thread: std::marker::PhantomData<*const ()>,
 }
 
 impl BackgroundPriority {
-    /// The calling thread is batch work from here on. A thread that the caller's own settings have
-    /// made something else than ordinary stays what it is.
+    /// Makes the calling thread batch work from now on. A thread that does not have the ordinary
+    /// scheduling policy keeps its own.
     pub fn begin() -> Self {
         Self {
             changed: is(ORDINARY) && become_(BATCH),
@@ -27,7 +28,8 @@ impl BackgroundPriority {
 impl Drop for BackgroundPriority {
     fn drop(&mut self) {
         if self.changed {
-            // Both are of one class: needs no privilege. Else the thread stays polite.
+            // Both policies are of one class, so this needs no privilege. If it fails, the thread
+            // stays batch work.
             become_(ORDINARY);
         }
     }
@@ -47,13 +49,13 @@ mod imp {
     pub(super) const ORDINARY: libc::c_int = libc::SCHED_OTHER;
     pub(super) const BATCH: libc::c_int = libc::SCHED_BATCH;
 
-    /// How the calling thread is scheduled.
+    /// Returns whether the calling thread has scheduling policy `policy`.
     pub(super) fn is(policy: libc::c_int) -> bool {
         // SAFETY: takes no pointer; 0 is the calling thread.
         unsafe { libc::sched_getscheduler(0) == policy }
     }
 
-    /// False if the system refuses.
+    /// Sets the policy of the calling thread. Returns false if the system refuses.
     pub(super) fn become_(policy: libc::c_int) -> bool {
         // SAFETY: a structure of integers.
         let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -91,12 +93,12 @@ mod tests {
     #[test]
     fn a_thread_is_polite_for_as_long_as_it_says() {
         if !is(ORDINARY) {
-            // Whoever runs the tests has made them something else.
+            // The tests were started with another policy.
             return;
         }
         let background = BackgroundPriority::begin();
         assert!(is(BATCH));
-        // Within another one nothing changes.
+        // A nested one changes nothing.
         drop(BackgroundPriority::begin());
         assert!(is(BATCH));
         std::thread::scope(|scope| {

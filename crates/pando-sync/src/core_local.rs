@@ -1,10 +1,10 @@
-//! What belongs to a core: its number, and an array with one padded element for each.
+//! State of a core: its number, and arrays with one padded element for each core.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::rseq::{self, Area};
 
-/// Alone on its cache lines: 128 bytes, since x86 fetches lines in pairs.
+/// A value alone on its cache lines: 128 bytes, since x86 fetches lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);
@@ -22,11 +22,11 @@ impl<T> DerefMut for CachePadded<T> {
     }
 }
 
-/// The most cores that get a slot of their own; further ones share.
+/// Maximum number of cores that get a slot of their own. Further cores share slots.
 pub const CORES_MAX: usize = 64;
 
-/// Number of slots of a [`CoreLocal`]: a power of two, at least the number of processors of the
-/// machine, at most [`CORES_MAX`].
+/// Returns the number of slots of a [`CoreLocal`]: a power of two, at least the number of
+/// processors of the machine, at most [`CORES_MAX`].
 pub fn core_count() -> usize {
     #[cfg(any(pando_loom, pando_shuttle))]
     return 2;
@@ -42,16 +42,17 @@ pub fn core_count() -> usize {
     }
 }
 
-/// The core that the calling thread runs on, as a number; it may have moved on return.
+/// Returns the number of the core that the calling thread runs on. The thread may have moved to
+/// another one on return.
 ///
-/// Under a model checker all threads share core 0, which is the harder case and repeatable; under
-/// the audit it is the simulated core.
+/// Under a model checker all threads share core 0, which is the harder case and is repeatable.
+/// Under the audit it is the simulated core.
 #[inline]
 pub fn core_id() -> usize {
     core_by(rseq::area())
 }
 
-/// As [`core_id`], for whoever has looked where the C library keeps the number.
+/// Like [`core_id`], for callers that know where the C library keeps the number.
 #[inline]
 fn core_by(area: Option<Area>) -> usize {
     #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
@@ -77,7 +78,7 @@ mod imp {
     use super::Area;
     use crate::rseq;
 
-    /// One load (0.25 ns) where the C library has registered an area.
+    /// Takes one load (0.25 ns) if the C library has registered an area.
     #[inline]
     pub(super) fn current_cpu(area: Option<Area>) -> usize {
         match area.and_then(rseq::cpu) {
@@ -94,19 +95,19 @@ mod imp {
         usize::try_from(cpu).unwrap_or_else(|_| of_thread())
     }
 
-    /// Where nobody knows the processor: a number of the thread.
+    /// Returns a number of the thread, for systems where the processor is not known.
     fn of_thread() -> usize {
         thread_local!(static HERE: u8 = const { 0 });
-        // Areas of threads are some pages apart, at least.
+        // Thread-local areas of different threads are at least some pages apart.
         HERE.with(|here| std::ptr::from_ref(here).addr() >> 12)
     }
 }
 
-/// One element for each core, each on lines of its own.
+/// One element for each core, each on cache lines of its own.
 #[derive(Debug)]
 pub struct CoreLocal<T> {
     slots: Box<[CachePadded<T>]>,
-    /// Where the number of the core is. Constant.
+    /// Where the C library keeps the number of the core. Constant.
     area: Option<Area>,
 }
 
@@ -123,33 +124,34 @@ impl<T> CoreLocal<T> {
         }
     }
 
-    /// The index of the calling thread's core. Valid for [`CoreLocal::at`] after a move, too.
+    /// Returns the index of the calling thread's core. It stays valid for [`CoreLocal::at`] after
+    /// the thread moves.
     #[inline]
     pub fn index(&self) -> usize {
         crate::audit::read(&self.slots);
         core_by(self.area) & (self.slots.len() - 1)
     }
 
-    /// The element of the calling thread's core.
+    /// Returns the element of the calling thread's core.
     #[inline]
     pub fn here(&self) -> &T {
         &self.slots[self.index()]
     }
 
-    /// The element with index `index`, below [`core_count`].
+    /// Returns the element with the index `index`, which is below [`core_count`].
     #[inline]
     pub fn at(&self, index: usize) -> &T {
         crate::audit::read(&self.slots);
         &self.slots[index]
     }
 
-    /// Number of elements: [`core_count`].
+    /// Returns the number of elements, which is [`core_count`].
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// All elements.
+    /// Returns all elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().map(|slot| &slot.0)
     }

@@ -1,13 +1,14 @@
-//! Counters by core: rows of words that are only ever added to.
+//! Counters by core: rows of words that only grow.
 //!
-//! Each processor has a row on lines of its own. Where the kernel restarts sequences (`rseq`), an
-//! addition is a plain one to the row of the processor; without, an atomic one to the row of the
-//! core that the thread is on, or of the thread where that is not known. Behind plain rows there is
-//! a last one: it takes, atomically, the additions of threads and processors that are strange to
-//! the first way.
+//! Each processor has a row on cache lines of its own. Where the kernel supports restartable
+//! sequences (`rseq`), an addition is a plain one to the row of the processor. Without them it is
+//! an atomic one to the row of the core that the thread is on, or to a row of the thread where the
+//! core is not known. After the rows for plain additions comes a last row, which takes, atomically,
+//! the additions of unregistered threads and unknown processors.
 //!
 //! Invariants: a word is written by plain additions or by atomic ones, never by both; no addition
-//! is lost; a sum that one thread reads twice does not become smaller. It orders nothing else.
+//! is lost; a sum that one thread reads twice does not become smaller. Additions order nothing
+//! else.
 #![expect(unsafe_code, reason = "promises the words that sequences add to")]
 
 use crate::WordArena;
@@ -15,7 +16,7 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::core_local::{core_count, core_id};
 use crate::rseq::{self, row_bytes};
 
-/// Most rows of processors; further ones share the last row.
+/// Maximum number of rows of processors. Further processors share the last row.
 const ROWS_MAX: usize = 1024;
 // The limit of plain rows stays below 2^31.
 const _: () = assert!(ROWS_MAX * rseq::ROW_BYTES_MAX < 1 << 31);
@@ -23,9 +24,9 @@ const _: () = assert!(ROWS_MAX * rseq::ROW_BYTES_MAX < 1 << 31);
 /// How additions are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addition {
-    /// By restartable sequences where they exist, else atomically.
+    /// By restartable sequences where they exist, otherwise atomically.
     Best,
-    /// Atomically, to the row of the core: for comparison.
+    /// Atomically, to the row of the core; for comparisons.
     Atomic,
 }
 
@@ -33,18 +34,18 @@ pub enum Addition {
 #[derive(Debug)]
 pub struct CoreWords<const WORDS: usize> {
     arena: WordArena,
-    /// How plain additions are made, if they are. Constant.
+    /// The rseq area for plain additions, None if additions are atomic. Constant.
     area: Option<rseq::Area>,
-    /// Bytes of the rows of plain additions. Constant.
+    /// Length in bytes of the rows for plain additions. Constant.
     plain_bytes: u32,
 }
 
 impl<const WORDS: usize> CoreWords<WORDS> {
-    /// Words from a row to the next.
+    /// Distance of two rows in words.
     const STRIDE: usize = row_bytes(WORDS) / size_of::<u64>();
 
-    /// All at zero; their memory is named `structure` in the audit. Memory is used only for pages
-    /// that were added to.
+    /// Makes counters that are all 0. Their memory is named `structure` in the audit. Only pages
+    /// that were written to cost memory.
     ///
     /// # Errors
     /// When the system refuses the mapping.
@@ -77,7 +78,7 @@ impl<const WORDS: usize> CoreWords<WORDS> {
             let first = self.arena.base().wrapping_add(word);
             // SAFETY: `plain_bytes` are whole rows at the beginning of the arena, which lives as
             // long as self; `word` is one of a row's words. The other function that adds writes
-            // only behind them. They are fewer than 2^31, as asserted above.
+            // only after them. They are fewer than 2^31, as asserted above.
             let done = unsafe { rseq::add::<WORDS>(area, first, self.plain_bytes, count) };
             if done {
                 return;
@@ -86,7 +87,7 @@ impl<const WORDS: usize> CoreWords<WORDS> {
         self.add_atomically(word, count);
     }
 
-    /// To a row that has no plain additions.
+    /// Adds to a row that has no plain additions.
     #[cfg_attr(not(any(pando_loom, pando_shuttle, pando_audit)), cold)]
     fn add_atomically(&self, word: usize, count: u64) {
         let row = match self.area {
@@ -98,33 +99,33 @@ impl<const WORDS: usize> CoreWords<WORDS> {
         self.row(row)[word].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Rows, all kinds of them together: what a sum reads.
+    /// Returns the number of rows of all kinds, which a sum reads.
     pub fn rows(&self) -> usize {
         self.arena.len() / Self::STRIDE
     }
 
-    /// True if additions are plain ones, but for those of strange threads.
+    /// Returns whether additions are plain, except for those of unregistered threads.
     pub fn is_plain(&self) -> bool {
         self.area.is_some()
     }
 
-    /// Bytes of all rows: the most memory that this comes to use.
+    /// Returns the length of all rows in bytes, which is the maximum memory use.
     pub fn bytes(&self) -> usize {
         self.rows() * row_bytes(WORDS)
     }
 
-    /// The sum of word `word` over all rows. Wraps.
+    /// Returns the sum of word `word` over all rows. Wraps around.
     ///
     /// # Panics
     /// When there is no such word.
     pub fn sum(&self, word: usize) -> u64 {
-        // Relaxed: as of some moment during the call. A row's word only grows, and loads of one
-        // word by one thread do not go back.
+        // Relaxed: the sum is of some moment during the call. A row's word only grows, and loads of
+        // one word by one thread do not go back.
         let of_row = |row: usize| self.row(row)[word].load(Ordering::Relaxed);
         (0..self.rows()).map(of_row).fold(0, u64::wrapping_add)
     }
 
-    /// Adds each word's sum to the element of `sums` with its number, as far as there are such.
+    /// Adds the sum of each word to the element of `sums` with the same index, if there is one.
     pub fn add_sums(&self, sums: &mut [u64]) {
         for row in 0..self.rows() {
             for (sum, word) in sums.iter_mut().zip(self.row(row)) {
@@ -139,7 +140,7 @@ impl<const WORDS: usize> CoreWords<WORDS> {
     }
 }
 
-/// Processors that this machine may have, within bounds.
+/// Returns the number of processors that this machine may have, within bounds.
 fn processors() -> usize {
     static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -149,7 +150,8 @@ fn processors() -> usize {
             let last = list.trim_end().rsplit(['-', ',']).next()?;
             last.parse::<usize>().ok()
         });
-        // Where nobody says, numbers may have gaps; rows that nobody uses cost no memory.
+        // Without that list, assume many processors: numbers may have gaps, and unused rows cost no
+        // memory.
         last.map_or(256, |last| last.saturating_add(1))
             .clamp(1, ROWS_MAX)
     })

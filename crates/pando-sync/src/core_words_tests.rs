@@ -1,5 +1,5 @@
-//! Additions by core: exact sums while threads are moved, interrupted, and strange to sequences;
-//! and, instruction by instruction, that a sequence is begun again where it must be.
+//! Additions by core: exact sums while threads are moved, interrupted, or not registered for
+//! sequences; and, instruction by instruction, that a sequence restarts where it must.
 #![expect(unsafe_code, reason = "moves and interrupts threads, looks at code")]
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::{Addition, Arc, CoreWords, rseq, thread};
 
-/// Words that threads add to in turn; signal handlers add to the one behind them.
+/// Words that threads add to in turn. Signal handlers add to the word after them.
 const WORDS: usize = 8;
 type Words = CoreWords<{ WORDS + 1 }>;
 
@@ -17,7 +17,7 @@ fn words(addition: Addition) -> Words {
     Words::new("test", addition).unwrap()
 }
 
-/// Lets thread `tid` (0: the caller) run on `cpu` only.
+/// Makes thread `tid` (0: the caller) run on `cpu` only.
 fn pin(tid: libc::pid_t, cpu: usize) -> bool {
     // SAFETY: a set of processors is plain bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -27,7 +27,7 @@ fn pin(tid: libc::pid_t, cpu: usize) -> bool {
     unsafe { libc::sched_setaffinity(tid, size_of_val(&set), &raw const set) == 0 }
 }
 
-/// Processors that this thread may run on.
+/// Returns the processors that this thread may run on.
 fn allowed() -> Vec<usize> {
     // SAFETY: as above.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -86,7 +86,7 @@ fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<
                     }
                 }
                 adding.fetch_sub(1, Ordering::Relaxed);
-                // Whoever sends signals must find the thread.
+                // The thread must exist while signals are sent to it.
                 while !is_over.load(Ordering::Acquire) {
                     thread::yield_now();
                 }
@@ -118,7 +118,7 @@ fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<
 fn nothing_is_lost_while_threads_are_moved_and_interrupted() {
     for addition in [Addition::Best, Addition::Atomic] {
         let words = Arc::new(words(addition));
-        // The first kind's words are those that handlers add to, of both.
+        // Handlers add to the words of the first kind only, in both rounds.
         INTERRUPTED.get_or_init(|| words.clone());
         let handler: extern "C" fn(libc::c_int) = add_in_handler;
         handle(libc::SIGUSR1, handler as usize, libc::SA_RESTART);
@@ -174,7 +174,7 @@ fn a_thread_without_an_area_adds_to_the_last_row() {
     }
 }
 
-/// What the C library says itself, in the words of its header.
+/// Compares with what the C library reports, by the definitions in its header.
 #[test]
 fn additions_are_plain_where_the_c_library_has_registered_its_threads() {
     // SAFETY: the name ends with a zero; looking up a symbol changes nothing.
@@ -210,7 +210,7 @@ fn without_an_area_everything_still_counts() {
     assert!(status.unwrap().success());
 }
 
-/// What the kernel looks for before a handler.
+/// The signature that the kernel expects before a handler.
 const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") {
     0x5305_3053
 } else {
@@ -238,19 +238,19 @@ mod x86_64 {
 
     use super::*;
 
-    /// Of code or of a descriptor.
+    /// Reads bytes of code or of a descriptor.
     fn bytes<const COUNT: usize>(at: usize) -> [u8; COUNT] {
         // SAFETY: the callers read code and descriptors of this program.
         unsafe { std::ptr::with_exposed_provenance::<[u8; COUNT]>(at).read_unaligned() }
     }
 
-    /// The beginning, the end and the handler of the sequence that this thread ran last.
+    /// Returns the start, the end and the handler of the sequence that this thread ran last.
     fn sequence(area: rseq::Area) -> [usize; 3] {
         let announced = || u64::from_le_bytes(bytes(area_of_this_thread(area) + 8)) as usize;
         let words = words(Addition::Best);
         let descriptor = loop {
             words.add(0, 1);
-            // Zero if the thread was preempted behind the addition.
+            // Zero if the thread was preempted after the addition.
             match announced() {
                 0 => {}
                 descriptor => break descriptor,
@@ -265,7 +265,7 @@ mod x86_64 {
     fn the_sequence_lies_between_the_announcement_and_the_end_of_the_addition() {
         let Some(area) = rseq::area() else { return };
         let [start, end, handler] = sequence(area);
-        // `mov fs:[register + 8], register`, with or without a byte more for the register.
+        // `mov fs:[register + 8], register`, with or without one more byte for the register.
         let before: [u8; 6] = bytes(start - 6);
         assert_eq!(before[5], 8, "the descriptor's place in the area");
         assert!(before[0] == 0x64 || before[1] == 0x64, "{before:x?}");
@@ -295,14 +295,15 @@ mod x86_64 {
     }
 
     thread_local! {
-        /// Instructions until the thread is moved; where to; whether it had added before.
+        /// Number of instructions until the thread is moved, its new processor, and whether it had
+        /// added before.
         static STEPS: Cell<(usize, usize, bool)> = const { Cell::new((0, 0, false)) };
         static STEPPED: Cell<*const Words> = const { Cell::new(std::ptr::null()) };
     }
 
     const TRAP_FLAG: i64 = 0x100;
 
-    /// Runs behind each instruction.
+    /// Runs after each instruction.
     extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let (steps, to, _) = STEPS.get();
         if steps > 0 {
@@ -318,8 +319,8 @@ mod x86_64 {
         context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
     }
 
-    /// Adds once, moved to the other processor behind instruction `steps`. Returns whether it had
-    /// added by then.
+    /// Adds once, and is moved to the other processor after instruction `steps`. Returns whether it
+    /// had added by then.
     fn add_moved(words: &Words, from: usize, to: usize, steps: usize) -> bool {
         assert!(pin(0, from));
         STEPPED.set(words);

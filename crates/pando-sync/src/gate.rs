@@ -1,16 +1,17 @@
-//! A gate that many pass at the same time and one may close: the engine's apply gate. Every change
-//! of a page happens while its thread is counted in here, so that closing the gate and waiting for
-//! the counts yields one moment at which all batches up to an LSN are applied and none behind
+//! A gate that many threads pass at the same time and one may close: the engine's apply gate. Every
+//! change of a page happens while its thread is counted in here. So closing the gate and waiting
+//! for the counts yields one moment at which all batches up to an LSN are applied, and none after
 //! it (decision 004).
 //!
 //! # The ordering argument
 //!
-//! Entering: count += 1; `fence(SeqCst)`; look at `closed`. Closing: `closed` = true;
-//! `fence(SeqCst)`; look at the counts. Of the two fences one comes first: either the entrant sees
-//! the gate closed and takes its count back, or the closer sees the count and waits for it.
-//! Leaving is a Release that the closer's look at 0 acquires, so all that was changed inside is
-//! seen; opening is a Release that the next entrant's look acquires. (Fences, not SeqCst accesses:
-//! a model checker that takes those for acquire and release checks this as it is.)
+//! Entering: count += 1; `fence(SeqCst)`; read `closed`. Closing: `closed` = true; `fence(SeqCst)`;
+//! read the counts. One of the two fences comes first: either the entrant sees the gate closed and
+//! takes its count back, or the closer sees the count and waits for it. Leaving is a Release that
+//! the closer's read of 0 acquires, so the closer sees all changes made inside. Opening is a
+//! Release that the next entrant's read acquires. (The gate uses fences, not SeqCst accesses,
+//! because a model checker that treats SeqCst accesses as acquire and release checks fences as they
+//! are.)
 
 use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::held::{Held, Kind, assert_none};
@@ -21,16 +22,18 @@ use crate::{CoreLocal, WaitList, thread};
 /// The gate of one engine.
 #[derive(Debug)]
 pub struct Gate {
+    /// Number of guards by the slot of the core that entered.
     counts: CoreLocal<AtomicU64>,
+    /// Written by the holder of `closing` only.
     closed: AtomicBool,
-    /// One closer at a time.
+    /// Held by the closer, so that there is one at a time.
     closing: Mutex<()>,
-    /// Those that found the gate closed.
+    /// Wakers of threads that found the gate closed.
     waiters: WaitList,
 }
 
-/// Being inside. Leaves on drop, from the very slot that was entered. Made by [`Gate::try_enter`]
-/// alone.
+/// Proof of being inside. Leaves the gate on drop, from the same slot that was entered. Only
+/// [`Gate::try_enter`] makes one.
 #[derive(Debug)]
 pub struct GateGuard<'a> {
     gate: &'a Gate,
@@ -50,7 +53,8 @@ impl Drop for GateGuard<'_> {
     }
 }
 
-/// The gate is closed and nobody is inside. Opens on drop. Made by [`Gate::close`] alone.
+/// Proof that the gate is closed and nobody is inside. Opens the gate on drop. Only [`Gate::close`]
+/// makes one.
 #[derive(Debug)]
 pub struct Closed<'a> {
     gate: &'a Gate,
@@ -59,8 +63,8 @@ pub struct Closed<'a> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in try_enter: what was changed while closed is seen
-        // inside.
+        // Release: pairs with the Acquire in try_enter, so threads inside see what was changed
+        // while the gate was closed.
         self.gate.closed.store(false, Ordering::Release);
         self.gate.waiters.notify_all();
     }
@@ -72,10 +76,10 @@ mod sealed {
     impl Sealed for super::Closed<'_> {}
 }
 
-/// What proves that its holder is inside of a gate, or has closed it: a [`GateGuard`] or a
-/// [`Closed`], and nothing that others could make.
+/// A proof that its holder is inside a gate, or has closed it: a [`GateGuard`] or a [`Closed`]. No
+/// other type can implement it.
 pub trait Inside: sealed::Sealed {
-    /// The gate.
+    /// Returns the gate.
     fn gate(&self) -> &Gate;
 }
 
@@ -100,7 +104,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// An open gate.
+    /// Makes an open gate.
     pub fn new() -> Self {
         Self {
             counts: CoreLocal::new("gate", |_| AtomicU64::new(0)),
@@ -110,12 +114,12 @@ impl Gate {
         }
     }
 
-    /// Wakers of those that found the gate closed: woken when it opens.
+    /// Returns the wakers of threads that found the gate closed. They are woken when it opens.
     pub fn waiters(&self) -> &WaitList {
         &self.waiters
     }
 
-    /// Goes in, unless the gate is closed.
+    /// Enters the gate, unless it is closed. Never blocks.
     pub fn try_enter(&self) -> Option<GateGuard<'_>> {
         let slot = self.counts.index();
         self.counts.at(slot).fetch_add(1, Ordering::Relaxed);
@@ -133,12 +137,12 @@ impl Gate {
         Some(guard)
     }
 
-    /// True while the gate is closed.
+    /// Returns whether the gate is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes the gate and waits until nobody is inside. Blocks; never called from inside.
+    /// Closes the gate and blocks until nobody is inside. Must not be called from inside.
     pub fn close(&self) -> Closed<'_> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let one = self.closing.lock();
@@ -215,7 +219,7 @@ mod models {
     use super::*;
     use crate::Arc;
 
-    /// While the gate is closed nobody is inside, and what was done inside is seen.
+    /// While the gate is closed nobody is inside, and the closer sees what was done inside.
     #[test]
     fn closing_waits_for_everybody_inside() {
         let mut model = loom::model::Builder::new();

@@ -1,8 +1,8 @@
-//! What the current thread holds, for the rule that nobody waits with a latch in hand.
+//! Counts what the current thread holds, for the rule that nobody waits while holding a latch.
 //!
-//! Guards carry a [`Held`]; places that wait call [`assert_none`]. Counted in debug builds only,
-//! and not by the model checkers, which find such a wait as a deadlock. A guard that carries one
-//! stays on its thread: that is checked by the compiler, in every build.
+//! Guards carry a [`Held`], and code that waits calls [`assert_none`]. Only debug builds count, and
+//! not the model checkers, which report such a wait as a deadlock. A guard with a [`Held`] stays on
+//! its thread, which the compiler checks in every build.
 
 use std::marker::PhantomData;
 
@@ -19,17 +19,17 @@ pub enum Kind {
     PinShare,
 }
 
-/// One thing held by the current thread, until dropped.
+/// One thing that the current thread holds, until dropped.
 #[derive(Debug)]
 pub struct Held {
     #[cfg(all(debug_assertions, not(any(pando_loom, pando_shuttle))))]
     kind: Kind,
-    /// Not `Send`: the count is the thread's.
+    /// Not `Send`, since each thread has its own counts.
     _thread: PhantomData<*const ()>,
 }
 
 impl Held {
-    /// Counts one more.
+    /// Counts one more thing of `kind`.
     #[inline]
     pub fn new(kind: Kind) -> Self {
         count::add(kind);
@@ -48,7 +48,7 @@ impl Drop for Held {
     }
 }
 
-/// Panics, in debug builds, when the thread holds one of `kinds`: the caller is about to wait.
+/// Panics in debug builds if the thread holds one of `kinds`. Called before a wait.
 #[inline]
 #[track_caller]
 pub fn assert_none(kinds: &[Kind]) {
@@ -67,7 +67,7 @@ mod count {
         static COUNTS: [Cell<u32>; 4] = const { [const { Cell::new(0) }; 4] };
     }
 
-    // A guard may be dropped while its thread ends: then nobody counts any more.
+    // A guard may be dropped while its thread ends, when counts no longer exist.
     fn with(kind: Kind, f: impl FnOnce(u32) -> u32) {
         let _ = COUNTS.try_with(|counts| {
             let count = &counts[kind as usize];

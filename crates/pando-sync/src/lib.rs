@@ -1,7 +1,7 @@
-//! The only door to atomics, locks, threads, shared words and the clock.
+//! The only source of atomics, locks, threads, shared words and the clock.
 //!
-//! Every other crate takes its synchronisation from here, so that one `--cfg` in `RUSTFLAGS` swaps
-//! the real thing for a model checker or an instrument:
+//! Every other crate takes its synchronisation from here, so that one `--cfg` in `RUSTFLAGS`
+//! replaces the real implementation by a model checker or an instrument:
 //!
 //! | cfg             | what atomics, locks and threads are                                    |
 //! |-----------------|------------------------------------------------------------------------|
@@ -13,7 +13,7 @@
 //! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`queue`], [`gate`],
 //! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
 //! without a lock prefix), [`core_words`], [`audit`], [`time`], `background_priority` (background
-//! threads let others go on).
+//! threads let others run first).
 
 pub mod atomic;
 pub mod audit;

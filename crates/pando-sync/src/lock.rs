@@ -1,5 +1,5 @@
-//! Blocking locks. A lock whose holder panicked is entered all the same: the engine poisons itself
-//! as a whole (see `pandodb`), so poisoning single locks would only hide the first error.
+//! Blocking locks. A lock whose holder has panicked can still be taken: the engine poisons itself
+//! as a whole (see `pandodb`), and poisoning single locks would only hide the first error.
 
 #[cfg(pando_loom)]
 use loom::sync as imp;
@@ -8,15 +8,15 @@ use shuttle::sync as imp;
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 use std::sync as imp;
 
-/// Reference counting is not modelled: nothing here depends on when the last one goes. The audit
-/// counts it.
+/// Reference counting is not modelled, since nothing here depends on when the last reference is
+/// dropped. The audit counts it.
 #[cfg(not(pando_audit))]
 pub use std::sync::Arc;
 
 #[cfg(pando_audit)]
 pub use crate::audit::arc::Arc;
 
-/// What a `Waker` is made of: always the one of `std`.
+/// The `Arc` of which a `Waker` is made: always that of `std`.
 pub use std::sync::Arc as WakerArc;
 
 use std::ops::{Deref, DerefMut};
@@ -30,7 +30,7 @@ macro_rules! guards {
         #[derive(Debug)]
         #[must_use = "the lock is held as long as this lives"]
         pub struct $name<'a, T> {
-            // Given back before it is counted as given back.
+            // Dropped first: the lock is released before it is counted as released.
             inner: imp::$name<'a, T>,
             _held: Holding,
         }
@@ -69,7 +69,7 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// Tells the audit that a lock is taken: a reader's share is a write, too.
+/// Tells the audit that a lock was taken. Taking a read lock is a write, too.
 #[inline]
 fn taken<T>(lock: &T) {
     #[cfg(pando_audit)]
@@ -78,7 +78,7 @@ fn taken<T>(lock: &T) {
     let _ = lock;
 }
 
-/// A mutual exclusion lock; `lock` blocks. The default is a leaf.
+/// A mutual exclusion lock; `lock` blocks. The default has the rank `Leaf`.
 #[derive(Debug)]
 pub struct Mutex<T> {
     inner: imp::Mutex<T>,
@@ -92,7 +92,7 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<T> Mutex<T> {
-    /// Wraps `value`.
+    /// Wraps `value` in a lock of rank `rank`.
     pub fn new(rank: Rank, value: T) -> Self {
         Self {
             inner: imp::Mutex::new(value),
@@ -114,7 +114,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes the lock if it is free; never blocks, and may be called with any lock in hand.
+    /// Takes the lock if it is free. Never blocks, and may be called while holding any lock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         taken(self);
         let inner = match self.inner.try_lock() {
@@ -128,13 +128,13 @@ impl<T> Mutex<T> {
         })
     }
 
-    /// What it holds, without taking the lock: nobody else can.
+    /// Returns the value without taking the lock, which nobody else can hold.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A lock with many readers or one writer. The default is a leaf.
+/// A lock with many readers or one writer. The default has the rank `Leaf`.
 #[derive(Debug)]
 pub struct RwLock<T> {
     inner: imp::RwLock<T>,
@@ -148,7 +148,7 @@ impl<T: Default> Default for RwLock<T> {
 }
 
 impl<T> RwLock<T> {
-    /// Wraps `value`.
+    /// Wraps `value` in a lock of rank `rank`.
     pub fn new(rank: Rank, value: T) -> Self {
         Self {
             inner: imp::RwLock::new(value),
@@ -190,12 +190,13 @@ impl<T> RwLock<T> {
 pub struct Condvar(imp::Condvar);
 
 impl Condvar {
-    /// A condition nobody waits for.
+    /// Makes a condition variable without waiters.
     pub fn new() -> Self {
         Self(imp::Condvar::new())
     }
 
-    /// Releases the lock, waits for a notification, takes the lock again. May wake for no reason.
+    /// Releases the lock, waits for a notification, and takes the lock again. May return without a
+    /// notification.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         away(guard, |guard| {
@@ -203,7 +204,7 @@ impl Condvar {
         })
     }
 
-    /// As [`Condvar::wait`], at most `timeout` long. Models wait without a limit.
+    /// Like [`Condvar::wait`], for at most `timeout`. Models wait without a limit.
     #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
@@ -235,7 +236,8 @@ impl Condvar {
     }
 }
 
-/// Gives the lock of `guard` to `wait`, which takes it again: meanwhile the thread has it not.
+/// Passes the lock of `guard` to `wait`, which takes it again. Meanwhile the thread does not count
+/// as holding it.
 #[track_caller]
 fn away<'a, T>(
     guard: MutexGuard<'a, T>,

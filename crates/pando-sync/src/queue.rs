@@ -1,25 +1,26 @@
 //! A bounded queue of words that signals its consumer only when the consumer waits.
 //!
-//! Any number of threads push and pop; nothing is allocated after the queue was made, and no lock
-//! is taken unless somebody has to be woken. A slot's sequence says whose turn it is: the position
-//! itself when it may be filled, the position + 1 when it may be emptied.
+//! Any number of threads push and pop. Nothing is allocated after the queue was made, and no lock
+//! is taken unless a waiter must be woken. A slot's sequence tells whose turn it is: it equals the
+//! position when the slot may be filled, and the position + 1 when it may be emptied.
 //!
 //! # The ordering argument
 //!
 //! Producer: publish the word (Release store of the slot's sequence); `fence(SeqCst)`; read the
-//!           number of waiters; wake them only if it is not zero.
-//! Consumer: register its waker (the number of waiters grows); `fence(SeqCst)`; look at the slot
-//!           that comes next; sleep only if it is still to be filled.
+//! number of waiters; wake them only if it is not zero.
+//!
+//! Consumer: register its waker (the number of waiters grows); `fence(SeqCst)`; read the slot that
+//! comes next; sleep only if it is still to be filled.
 //!
 //! One of the two fences comes first in the single total order of SeqCst operations. If it is the
-//! consumer's, the producer reads a number that counts it, and wakes it. If it is the producer's,
-//! the consumer's look finds the word. So there is no word that lies in the queue while everybody
-//! sleeps. Without the producer's fence its read of the number may be satisfied before its word is
-//! visible: number 0, slot empty, the word lies there for ever. That is the lost wake-up, and the
-//! models below find it.
+//! consumer's, the producer reads a number that counts the consumer, and wakes it. If it is the
+//! producer's, the consumer's read finds the word. So no word lies in the queue while everybody
+//! sleeps. Without the producer's fence, its read of the number may happen before its word is
+//! visible: the producer reads 0, the consumer finds the slot empty, and the word lies there for
+//! ever. That is the lost wake-up, and the models below find it.
 //!
-//! A push between the fences of other producers needs no care: each producer looks for itself, and
-//! a waiter that was woken is registered no more, so that a burst of words signals once.
+//! A push between the fences of other producers needs no care: each producer reads the number
+//! itself. A waiter that was woken is no longer registered, so a burst of words signals once.
 
 use std::task::Waker;
 
@@ -29,9 +30,9 @@ use crate::waiting::WaitList;
 
 #[derive(Debug)]
 struct Slot {
-    /// `position` while it waits to be filled, `position + 1` while it waits to be emptied.
+    /// `position` while the slot waits to be filled, `position + 1` while it waits to be emptied.
     sequence: AtomicUsize,
-    /// Written by the producer that took the position, read by the consumer that did.
+    /// Written by the producer that took the position, read by the consumer that took it.
     word: AtomicU64,
 }
 
@@ -43,12 +44,12 @@ pub struct SignalQueue {
     tail: CachePadded<AtomicUsize>,
     /// The next position to empty.
     head: CachePadded<AtomicUsize>,
-    /// Consumers that sleep, or are about to.
+    /// Wakers of consumers that sleep, or are about to.
     waiters: WaitList,
 }
 
 impl SignalQueue {
-    /// A queue for at least `capacity` words.
+    /// Makes a queue for at least `capacity` words.
     ///
     /// # Panics
     /// When `capacity` is 0.
@@ -70,15 +71,16 @@ impl SignalQueue {
         &self.slots[position & (self.slots.len() - 1)]
     }
 
-    /// Appends `word` and wakes whoever waits for one; false if the queue is full. Never blocks.
+    /// Appends `word` and wakes the waiting consumers. Returns false if the queue is full. Never
+    /// blocks.
     pub fn push(&self, word: u64) -> bool {
         let mut position = self.tail.load(Ordering::Relaxed);
         loop {
             let slot = self.slot(position);
-            // Acquire: pairs with the Release in pop: the slot's last word was read.
+            // Acquire: pairs with the Release in pop, so the slot's last word has been read.
             let ahead = slot.sequence.load(Ordering::Acquire).wrapping_sub(position);
             if ahead == 0 {
-                // Relaxed: the slot's sequence orders its word; this only shares positions out.
+                // Relaxed: the slot's sequence orders its word; this only assigns positions.
                 match self.tail.compare_exchange_weak(
                     position,
                     position.wrapping_add(1),
@@ -95,23 +97,23 @@ impl SignalQueue {
                     Err(now) => position = now,
                 }
             } else if ahead > usize::MAX / 2 {
-                // Behind by a round: its last word has not been taken.
+                // The slot is one round behind: its last word has not been taken.
                 return false;
             } else {
                 position = self.tail.load(Ordering::Relaxed);
             }
         }
-        // A fence, then the look at the number of waiters: see the module's argument.
+        // A fence, then the read of the number of waiters: see the module's argument.
         self.waiters.notify_all();
         true
     }
 
-    /// Takes the word that was pushed first. Never blocks.
+    /// Takes the oldest word, None if the queue is empty. Never blocks.
     pub fn pop(&self) -> Option<u64> {
         let mut position = self.head.load(Ordering::Relaxed);
         loop {
             let slot = self.slot(position);
-            // Acquire: pairs with the Release in push: the word is there.
+            // Acquire: pairs with the Release in push, so the word is visible.
             let ahead = slot
                 .sequence
                 .load(Ordering::Acquire)
@@ -141,41 +143,43 @@ impl SignalQueue {
         }
     }
 
-    /// True if a pop would have found nothing.
+    /// Returns whether a pop would have found nothing.
     pub fn is_empty(&self) -> bool {
         let position = self.head.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in push.
         let sequence = self.slot(position).sequence.load(Ordering::Acquire);
-        // Another consumer may have taken the word that was here; then there is something to look
-        // at again.
+        // If another consumer has taken the word that was here, this returns false, and the caller
+        // tries again.
         sequence == position
     }
 
-    /// Words in the queue, as far as one can know.
+    /// Returns the number of words in the queue, which may be outdated.
     pub fn len(&self) -> usize {
         let head = self.head.load(Ordering::Relaxed);
         let tail = self.tail.load(Ordering::Relaxed);
         tail.wrapping_sub(head).min(self.slots.len())
     }
 
-    /// Words that fit.
+    /// Returns the number of words that fit.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Registers `waker` for the next word. True if there is one already: do not sleep then.
+    /// Registers `waker` for the next word. Returns true if there is a word already; the caller
+    /// must not sleep then.
     pub fn register(&self, waker: &Waker) -> bool {
         // Ends with the consumer's fence: see the module's argument.
         self.waiters.register(waker);
         !self.is_empty()
     }
 
-    /// The consumer is awake for another reason: no producer has to wake it.
+    /// Removes all waiters, because the consumer is awake for another reason and no producer has to
+    /// wake it.
     pub fn forget_waiters(&self) {
         self.waiters.forget_all();
     }
 
-    /// Wakes the consumer for a reason of its own, such as an end.
+    /// Wakes the consumer without a word, for example at the end.
     pub fn signal(&self) {
         self.waiters.notify_all();
     }
@@ -281,7 +285,7 @@ mod models {
         }
     }
 
-    /// A consumer that registered and found nothing is woken by the push that comes.
+    /// A consumer that has registered and found nothing is woken by the next push.
     #[test]
     fn no_word_lies_there_while_its_consumer_sleeps() {
         loom::model(|| {

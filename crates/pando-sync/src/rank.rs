@@ -1,26 +1,27 @@
-//! In which order locks are taken: the one list of ranks, and the check that it is kept.
+//! The order in which locks are taken: the only list of ranks, and the check of the order.
 //!
-//! A thread that holds a lock waits for locks of later ranks only: then no two threads can wait for
-//! each other. Debug builds check that whenever a lock is waited for; release builds keep no rank,
-//! and the model checkers find what it forbids as a deadlock. [`crate::Mutex::try_lock`] never
-//! waits, so it may come out of turn; what it has taken counts for the locks behind it.
+//! A thread that holds a lock waits only for locks of later ranks, so no two threads can wait for
+//! each other. Debug builds check that before each wait for a lock. Release builds store no rank,
+//! and the model checkers report violations as deadlocks. [`crate::Mutex::try_lock`] never waits,
+//! so it may be called out of order; a lock taken by it counts for later locks.
 //!
 //! The reasons for the order are in `crates/pandodb/ARCHITECTURE.md`, "Lock order", whose numbers
 //! stand here, too.
 
-/// What a lock guards. Who holds one takes later ones only.
+/// What a lock guards. A thread that holds a lock takes only later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
-    /// 0: of whoever calls a store; whole operations run under it. None of the engine's own.
+    /// 0: locks of callers of a store, which hold them during whole operations. The engine has none
+    /// of this rank.
     Caller,
     /// 0: the listener of a recovery, while it is called.
     RecoveryListener,
-    /// 1: a whole compaction, or the end of a store.
+    /// 1: held for a whole compaction, or while a store is closed.
     Compacting,
     /// 1: the files of checkpoints, for a whole checkpoint.
     CheckpointFiles,
-    /// 3: who closes the gate.
+    /// 3: the closer of the gate.
     GateClosing,
     /// 3: the reads in flight of an event loop; tried inside the gate.
     Reads,
@@ -34,7 +35,7 @@ pub enum Rank {
     AppliedQueue,
     /// 6: the length of the data file.
     FileLength,
-    /// 6: what is discarded of the data file.
+    /// 6: the discarded parts of the data file.
     Discards,
     /// 6: where the lowest free places may be.
     LowCursor,
@@ -50,7 +51,7 @@ pub enum Rank {
     ImageBuffers,
     /// 8: a file of the device in memory, around one of its pieces.
     MemoryFile,
-    /// 8: anything under which nothing is locked.
+    /// 8: any lock under which no other lock is taken.
     Leaf,
 }
 
@@ -65,7 +66,7 @@ mod check {
     const RANKS: usize = Rank::Leaf as usize + 1;
 
     thread_local! {
-        /// How many locks of each rank the thread holds.
+        /// Number of locks of each rank that the thread holds.
         static HELD: [Cell<u32>; RANKS] = const { [const { Cell::new(0) }; RANKS] };
     }
 
@@ -78,14 +79,15 @@ mod check {
             Self(rank)
         }
 
-        /// The thread is about to wait for the lock.
+        /// Panics if the thread, which is about to wait for this lock, holds a lock of the same
+        /// rank or a later one.
         #[track_caller]
         pub(crate) fn check(&self) {
-            // A thread that ends counts no more.
+            // A thread that ends no longer counts.
             let _ = HELD.try_with(|held| {
                 let same_or_later = &held[self.0 as usize..];
                 let last = same_or_later.iter().rposition(|count| count.get() > 0);
-                // One that unwinds has told what is wrong.
+                // A thread that unwinds has reported its problem already.
                 if let Some(place) = last.filter(|_| !std::thread::panicking()) {
                     let later = place + self.0 as usize;
                     panic!(
@@ -96,7 +98,7 @@ mod check {
             });
         }
 
-        /// The thread has taken the lock.
+        /// Counts the lock as taken by the thread.
         pub(crate) fn taken(&self) -> Holding {
             let _ = HELD.try_with(|held| {
                 let count = &held[self.0 as usize];
@@ -111,7 +113,8 @@ mod check {
     pub(crate) struct Holding(Rank);
 
     impl Holding {
-        /// What is given up for a while and taken again behind [`Ranked::check`].
+        /// Returns the rank, for a lock that is released for a while and taken again after
+        /// [`Ranked::check`].
         pub(crate) fn ranked(&self) -> Ranked {
             Ranked(self.0)
         }
@@ -127,7 +130,7 @@ mod check {
     }
 }
 
-/// The same where nothing is checked.
+/// The same for builds that check nothing.
 #[cfg(not(all(debug_assertions, not(any(pando_loom, pando_shuttle, pando_audit)))))]
 mod check {
     use super::Rank;
@@ -160,7 +163,7 @@ mod check {
         }
     }
 
-    // No byte of a lock is spent on it.
+    // Ranks take no memory in these builds.
     const _: () = assert!(size_of::<Ranked>() == 0 && size_of::<Holding>() == 0);
 }
 
@@ -243,7 +246,8 @@ mod tests {
         let _sync = sync.lock();
     }
 
-    /// Who waits for a condition holds the lock no more, and takes it again behind a check.
+    /// A thread that waits for a condition does not hold the lock, and takes it again after a
+    /// check.
     #[test]
     fn a_condition_gives_the_lock_up_for_a_while() {
         let (leaf, changed) = (Mutex::new(Rank::Leaf, ()), Condvar::new());

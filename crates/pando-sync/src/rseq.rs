@@ -1,28 +1,28 @@
-//! Restartable sequences: code that the kernel begins again when its thread loses the processor.
+//! Restartable sequences: code that the kernel restarts when its thread loses the processor.
 //!
 //! The C library (glibc from 2.35) registers an area of each thread with the kernel, which keeps
-//! the number of the thread's processor there. Two things are made of it: that number, by one
-//! load, and an addition to a word of this processor without a `lock` prefix.
+//! the number of the thread's processor there. This module uses it for two things: that number, by
+//! one load, and an addition to a word of this processor without a `lock` prefix.
 //!
 //! # Why nothing is lost
 //! [`add`] is the only writer of the words of processor P while it runs on P:
-//! - The sequence begins behind the store of its descriptor and ends behind the addition, its last
-//!   instruction. A thread that is preempted, moved, or gets a signal in between goes on at the
-//!   abort handler, which begins again: store, load of the processor's number, addition. So when
-//!   the addition is carried out, the thread has run on P since it read that number, and no other
-//!   thread has run on P meanwhile.
-//! - The addition is one instruction (`x86_64`), which nothing on P can divide, or a load and a
+//! - The sequence begins after the store of its descriptor and ends after the addition, its last
+//!   instruction. A thread that is preempted, moved, or gets a signal in between continues at the
+//!   abort handler, which starts over: store, load of the processor's number, addition. So when the
+//!   addition is executed, the thread has run on P since it read that number, and no other thread
+//!   has run on P meanwhile.
+//! - The addition is one instruction (`x86_64`), which nothing on P can interrupt, or a load and a
 //!   store whose store is the last instruction (`aarch64`): other threads of P see it done or not
-//!   begun. Threads of other processors only load these words, and what they load is a value that
-//!   was stored: the words are aligned.
-//! - A number at or above the limit is no processor of the array: that of a thread that is not
-//!   registered (-1 and -2 as unsigned numbers), or of a processor that was plugged in later. The
-//!   sequence then writes nothing and says so; the caller adds elsewhere, atomically. Plain and
-//!   atomic additions never meet in one word.
+//!   begun. Threads of other processors only load these words, and they load values that were
+//!   stored, since the words are aligned.
+//! - A number at or above the limit is not a processor of the array: it is that of a thread that is
+//!   not registered (-1 and -2 as unsigned numbers), or of a processor that was plugged in later.
+//!   The sequence then writes nothing and reports that, and the caller adds elsewhere, atomically.
+//!   No word gets both plain and atomic additions.
 //!
 //! The descriptor stays announced after the sequence; the kernel clears it at the next preemption
-//! outside of it. So code that uses this must stay mapped while its threads live, which holds for
-//! programs, and for libraries with thread-locals, as every Rust library has.
+//! outside the sequence. So code that uses this must stay mapped while its threads live, which is
+//! true for programs, and for libraries with thread-locals, which every Rust library has.
 //!
 //! Under model checkers, the audit and Miri [`area`] finds nothing.
 #![expect(
@@ -30,16 +30,18 @@
     reason = "finds the area of the C library, reads it, runs sequences of instructions"
 )]
 
-/// Words of a pair of lines: rows are multiples of it, so that none shares one.
+/// Number of words in a pair of cache lines. Rows are multiples of it, so that no two rows share a
+/// pair.
 const WORDS_ALIGN: usize = if cfg!(any(pando_loom, pando_shuttle)) {
     1
 } else {
     16
 };
-/// Longest row. Linux numbers fewer than 2^13 processors: their rows end below 2^31.
+/// Maximum length of a row in bytes. Linux has fewer than 2^13 processor numbers, so their rows end
+/// below 2^31.
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 18;
 
-/// Bytes from a row of `words` words to the next.
+/// Returns the distance in bytes from a row of `words` words to the next.
 pub(crate) const fn row_bytes(words: usize) -> usize {
     words.next_multiple_of(WORDS_ALIGN) * size_of::<u64>()
 }
@@ -76,7 +78,7 @@ mod none {
         match area {}
     }
 
-    /// As the real one.
+    /// Has the signature of the real function.
     ///
     /// # Safety
     /// None is needed: there is no area to call it with.
@@ -104,14 +106,14 @@ mod imp {
     use super::{ROW_BYTES_MAX, row_bytes};
     use crate::atomic::AtomicU64;
 
-    /// Where the area of every thread is, as bytes from its thread pointer. It exists for threads
-    /// that are not registered, too.
+    /// Offset of the area of every thread from its thread pointer, in bytes. Threads that are not
+    /// registered have an area, too.
     pub(crate) type Area = NonZero<isize>;
 
-    /// Bytes of the area up to the end of what is used: two numbers, the descriptor, flags.
+    /// Length in bytes of the used part of the area: two numbers, the descriptor, flags.
     const AREA_BYTES_MIN: u32 = 20;
 
-    /// The area, if the C library has registered it.
+    /// Returns the area, if the C library has registered it.
     #[inline]
     pub(crate) fn area() -> Option<Area> {
         static AREA: OnceLock<Option<Area>> = OnceLock::new();
@@ -134,7 +136,7 @@ mod imp {
         (size >= AREA_BYTES_MIN).then_some(offset)
     }
 
-    /// The processor of the calling thread; None for a thread that is not registered.
+    /// Returns the processor of the calling thread, None if the thread is not registered.
     #[inline]
     pub(crate) fn cpu(area: Area) -> Option<usize> {
         let cpu: u32;
@@ -164,14 +166,14 @@ mod imp {
         usize::try_from(cpu.cast_signed()).ok()
     }
 
-    /// Adds `count` to the word that lies, for processor P, P rows of `WORDS` words behind `word`.
-    /// False, and nothing done, where these rows are not below `limit` bytes.
+    /// Adds `count` to the word of the current processor P, which lies P rows of `WORDS` words
+    /// after `word`. Returns false, without a change, if that offset is not below `limit` bytes.
     ///
     /// # Safety
-    /// For every P whose rows end below `limit`, an aligned word lies there that lives for the
-    /// call and is written by nothing but this function. `area` is what [`area`] found. `limit` is
-    /// at most 2^31, so that the products of -1 and -2, and of processors that the array does not
-    /// have, do not come to lie below it.
+    /// For every P whose offset is below `limit`, an aligned word lies there that lives during the
+    /// call and that only this function writes. `area` is the result of [`area`]. `limit` is at
+    /// most 2^31, so that the products of -1 and -2, and of processors that the array does not
+    /// have, are not below it.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) unsafe fn add<const WORDS: usize>(
@@ -182,8 +184,8 @@ mod imp {
     ) -> bool {
         const { assert!(row_bytes(WORDS) <= ROW_BYTES_MAX, "a product would wrap") };
         // SAFETY: the caller's promise covers the one write to memory that is not this thread's;
-        // the other is the descriptor's field in the area, which is for this. `2` to `4` is the
-        // sequence that the module's text describes.
+        // the other is the descriptor's field in the area, which is for this. Labels `2` to `4` are
+        // the sequence that the module's documentation describes.
         unsafe {
             asm!(
                 "2:",
@@ -221,7 +223,7 @@ mod imp {
         true
     }
 
-    /// As on the other machine: a load and a store.
+    /// Like the function for `x86_64`, with a load and a store.
     ///
     /// # Safety
     /// The same.
@@ -234,7 +236,7 @@ mod imp {
         count: u64,
     ) -> bool {
         const { assert!(row_bytes(WORDS) <= ROW_BYTES_MAX, "a product would wrap") };
-        // SAFETY: as on the other machine; the sequence ends with the store of the sum.
+        // SAFETY: as for `x86_64`; the sequence ends with the store of the sum.
         unsafe {
             asm!(
                 "mrs {area_at}, tpidr_el0",

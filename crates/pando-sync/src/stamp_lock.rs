@@ -1,6 +1,6 @@
-//! A lock of many readers or one writer that carries the number of its last change, in one word.
-//! All is tried, nothing waits; who is refused registers in a [`WaitList`](crate::WaitList) of its
-//! own and tries again.
+//! A lock of many readers or one writer with the number of its last change, in one word (decision
+//! 006). Every operation only tries and never waits. A thread that is refused registers in a
+//! [`WaitList`](crate::WaitList) of its own and tries again.
 //!
 //! ```text
 //!  63            8 7        3 2          1               0
@@ -21,15 +21,17 @@
 //! # The ordering argument
 //!
 //! A transaction reads a value under a stamp, takes the lock shared, sees that the stamp is the
-//! same, takes its place in an order (the log), and only then gives the lock back. Who changes the
-//! value takes the lock exclusively before it takes its place, and sets the stamp before it gives
-//! the lock back. Both are changes of one word: if the share comes first, the other takes its place
-//! behind the release (Acquire behind Release), so behind the reader; if the change comes first,
-//! the reader is refused, or sees its stamp. So who reads stands before who overwrites.
+//! same, takes its place in an order (the log), and only then releases the share. A thread that
+//! changes the value takes the lock exclusively before it takes its place, and sets the stamp
+//! before it releases the lock. Both are changes of one word. If the share comes first, the writer
+//! takes its place after the release (its Acquire follows the Release), and so after the reader. If
+//! the change comes first, the reader is refused, or sees the new stamp. So a reader always has its
+//! place before the writer that overwrites its value.
 //!
-//! Sharers could keep a writer away for ever. A writer that is refused by them says so in the word,
-//! and no share is given until it has come; who was turned away often enough while nobody held
-//! the lock goes on, takes the note away, and tells all who wait: that writer may have given up.
+//! Sharers could keep a writer away for ever. So a writer that they refuse sets "writer waits" in
+//! the word, and no share is given until the writer has taken the lock. But that writer may have
+//! given up: a reader that was refused often enough while nobody held the lock takes a share
+//! anyway, clears "writer waits", and wakes all waiters.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 
@@ -40,7 +42,7 @@ const SHARED_SHIFT: u32 = 3;
 const SHARED_ONE: u64 = 1 << SHARED_SHIFT;
 const SHARED: u64 = (1 << STAMP_SHIFT) - SHARED_ONE;
 const STAMP_SHIFT: u32 = 8;
-/// Largest stamp.
+/// Maximum stamp.
 pub const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
 
 const _: () = assert!(EXCLUSIVE | WRITER_WAITS | 1 << 2 | SHARED == (1 << STAMP_SHIFT) - 1);
@@ -48,9 +50,10 @@ const _: () = assert!(EXCLUSIVE | WRITER_WAITS | 1 << 2 | SHARED == (1 << STAMP_
 /// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It is held: a release wakes.
+    /// The lock is held: its release wakes waiters.
     Held,
-    /// Nobody holds it, and a writer is about to: try again in a moment, nobody wakes.
+    /// Nobody holds the lock, but a writer waits for it: the caller tries again in a moment, since
+    /// nobody wakes it.
     WriterWaits,
 }
 
@@ -59,50 +62,52 @@ pub enum Refused {
 pub struct StampLock(AtomicU64);
 
 impl StampLock {
-    /// Free, with stamp 0.
+    /// Makes a free lock with stamp 0.
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// The stamp, to be remembered before something is read; None while a writer holds the lock.
+    /// Returns the stamp, which a reader remembers before it reads; None while a writer holds the
+    /// lock.
     pub fn stamp(&self) -> Option<u64> {
-        // Acquire: pairs with the Release in release_exclusive: what the writer did is seen.
+        // Acquire: pairs with the Release in release_exclusive, so the reader sees the writer's
+        // changes.
         let word = self.0.load(Ordering::Acquire);
         (word & EXCLUSIVE == 0).then_some(word >> STAMP_SHIFT)
     }
 
-    /// True if nobody has changed anything since `stamp`, and no writer is about to.
+    /// Returns whether the stamp is still `stamp` and no writer holds the lock.
     pub fn is_unchanged(&self, stamp: u64) -> bool {
-        // Acquire: the reads that the stamp covers come before this look.
+        // Acquire: the reads that the stamp covers come before this load.
         fence(Ordering::Acquire);
         let word = self.0.load(Ordering::Relaxed);
         word & EXCLUSIVE == 0 && word >> STAMP_SHIFT == stamp
     }
 
-    /// The stamp, for who holds the lock.
+    /// Returns the stamp. The caller holds the lock.
     pub fn held_stamp(&self) -> u64 {
         // Relaxed: the holder has acquired the word.
         self.0.load(Ordering::Relaxed) >> STAMP_SHIFT
     }
 
-    /// True if the stamp is still `stamp`; the caller holds the lock, or knows that nobody who
-    /// holds it has taken its place without a stamp.
+    /// Returns whether the stamp is still `stamp`. The caller holds the lock, or knows that no
+    /// holder has taken its place in the order without having set its stamp.
     pub fn has_stamp(&self, stamp: u64) -> bool {
         // Relaxed: the holder has acquired the word.
         self.0.load(Ordering::Relaxed) >> STAMP_SHIFT == stamp
     }
 
-    /// True while a writer holds it.
+    /// Returns whether a writer holds the lock.
     pub fn is_exclusive(&self) -> bool {
         self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
     }
 
-    /// True while somebody shares it.
+    /// Returns whether somebody shares the lock.
     pub fn is_shared(&self) -> bool {
         self.0.load(Ordering::Relaxed) & SHARED != 0
     }
 
-    /// Takes the lock alone. Refused by sharers it asks them to let it in.
+    /// Tries to take the lock exclusively. If sharers prevent that, sets "writer waits".
     pub fn try_exclusive(&self) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -128,8 +133,8 @@ impl StampLock {
         }
     }
 
-    /// Takes a share. `gives_way`: gives way to a writer that waits. One that is not has to wake
-    /// all who wait for the lock when it was given a share.
+    /// Tries to take a share. With `gives_way`, a waiting writer goes first. Without it, a caller
+    /// that gets a share has to wake all waiters of the lock.
     ///
     /// # Errors
     /// [`Refused`].
@@ -155,7 +160,7 @@ impl StampLock {
         }
     }
 
-    /// Raises the stamp; the caller holds the lock alone, or nobody else changes stamps.
+    /// Raises the stamp. The caller holds the lock exclusively, or nobody else changes stamps.
     ///
     /// # Panics
     /// When `stamp` is beyond [`STAMP_MAX`].
@@ -176,10 +181,10 @@ impl StampLock {
         }
     }
 
-    /// Gives the lock back; the caller wakes all who wait.
+    /// Releases the exclusive lock. The caller wakes all waiters.
     ///
     /// # Panics
-    /// When nobody held it alone.
+    /// When nobody held the lock exclusively.
     pub fn release_exclusive(&self) {
         // Release: pairs with the Acquires in stamp and the tries.
         let old = self.0.fetch_and(!EXCLUSIVE, Ordering::Release);
@@ -187,10 +192,10 @@ impl StampLock {
         assert!(old & SHARED == 0, "shared and exclusive at once");
     }
 
-    /// Gives a share back. True if the caller has to wake all who wait.
+    /// Releases a share. Returns true if the caller has to wake all waiters.
     ///
     /// # Panics
-    /// When nobody shared it.
+    /// When nobody shared the lock.
     #[must_use]
     pub fn release_shared(&self) -> bool {
         // Release: pairs with the Acquire in try_exclusive.
@@ -200,8 +205,8 @@ impl StampLock {
         old & SHARED == SHARED || old & SHARED == SHARED_ONE && old & WRITER_WAITS != 0
     }
 
-    /// For who was refused the lock alone and has registered: true if it may try again, else it
-    /// is going to be woken.
+    /// Returns true if a writer that was refused, and has registered since, may try again.
+    /// Otherwise it will be woken.
     pub fn looks_free(&self) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -211,7 +216,7 @@ impl StampLock {
             if seen & SHARED == 0 {
                 return true;
             }
-            // Its note may be gone: without one those who share it wake nobody.
+            // "Writer waits" may have been cleared, and without it sharers wake nobody.
             let new = seen | WRITER_WAITS;
             match self
                 .0
@@ -223,7 +228,7 @@ impl StampLock {
         }
     }
 
-    /// The same for who was refused a share.
+    /// The same for a reader that was refused a share.
     pub fn looks_shareable(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let is_kept = word & WRITER_WAITS != 0 && word & SHARED != 0;
@@ -304,7 +309,7 @@ mod models {
             self.order.fetch_add(1, Ordering::Relaxed) + 1
         }
 
-        /// Reads, takes its place; what it has read, and its place.
+        /// Reads and takes its place. Returns the value that it has read, and its place.
         fn read(&self) -> Option<(u64, u64)> {
             let stamp = self.lock.stamp()?;
             self.lock.try_shared(true).ok()?;
@@ -346,7 +351,8 @@ mod models {
         model
     }
 
-    /// Who has read a value stands before whoever overwrites it, and behind who wrote it.
+    /// A reader of a value has its place before the writer that overwrites it, and after the writer
+    /// of the value.
     #[test]
     fn readers_stand_between_the_writers_around_them() {
         model().check(|| {
@@ -363,7 +369,7 @@ mod models {
         });
     }
 
-    /// A writer that readers have refused is woken, also when one gives way no longer.
+    /// A writer that readers have refused is woken, even if one of them does not give way.
     #[test]
     fn a_writer_that_was_refused_is_woken() {
         model().check(|| {
@@ -373,7 +379,7 @@ mod models {
                 move || {
                     for _ in 0..2 {
                         if place.lock.try_shared(false).is_ok() {
-                            // It may have taken a note away.
+                            // It may have cleared "writer waits".
                             place.waiters.notify_all();
                             if place.lock.release_shared() {
                                 place.waiters.notify_all();

@@ -1,4 +1,4 @@
-//! Threads, as `std`, loom or shuttle provide them.
+//! Threads, from `std`, loom or shuttle.
 
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub use std::thread::{
@@ -20,7 +20,7 @@ pub fn park_timeout(_timeout: std::time::Duration) {
     yield_now();
 }
 
-/// Tells the processor that the caller spins; a yield under a model checker.
+/// Tells the processor that the caller spins. Yields under a model checker.
 #[inline]
 pub fn spin_loop() {
     #[cfg(not(any(pando_loom, pando_shuttle)))]

@@ -1,14 +1,14 @@
-//! The clock. `Instant::now` appears nowhere else, so that time can be replaced in one place.
+//! The clock. Only this module calls `Instant::now`, so that time can be replaced in one place.
 
 pub use std::time::{Duration, Instant, SystemTime};
 
-/// The monotonic clock (about 20 ns a call).
+/// Reads the monotonic clock (about 20 ns per call).
 #[inline]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Processor time that the calling thread has used, the kernel's for it included.
+/// Returns the processor time that the calling thread has used, including time in the kernel.
 pub fn used_by_thread() -> Duration {
     let mut used = libc::timespec {
         tv_sec: 0,
@@ -22,7 +22,7 @@ pub fn used_by_thread() -> Duration {
     Duration::new(seconds, 0) + Duration::from_nanos(used.tv_nsec.unsigned_abs())
 }
 
-/// Milliseconds since 1970-01-01 UTC by the wall clock; 0 before it.
+/// Returns the milliseconds since 1970-01-01 UTC by the wall clock, 0 for times before it.
 pub fn unix_ms() -> u64 {
     let elapsed = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

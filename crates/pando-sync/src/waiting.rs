@@ -1,17 +1,19 @@
-//! Waiting: lists of wakers that cost nothing when nobody waits.
+//! Waiting: lists of wakers, almost free when nobody waits.
 //!
-//! Everything that waits in the engine registers a [`Waker`] and looks again: a blocking thread
-//! registers [`thread_waker`] and calls [`park`], an event loop registers the waker of the
+//! Every waiter in the engine registers a [`Waker`] and checks its condition again: a blocking
+//! thread registers [`thread_waker`] and calls [`park`], an event loop registers the waker of the
 //! connection, a future the waker of its task.
 //!
 //! # The ordering argument
 //!
-//! Waiter:   register (count += 1 under the lock); `fence(SeqCst)`; look at the condition; park.
+//! Waiter: register (count += 1 under the lock); `fence(SeqCst)`; read the condition; park.
+//!
 //! Notifier: change the condition; `fence(SeqCst)`; read the count; wake if it is not zero.
 //!
-//! Of the two fences one comes first in the single total order. If the waiter's does, the notifier
-//! reads a count that includes it and wakes it. If the notifier's does, the waiter's look sees the
-//! changed condition. Without either fence both may read the old value: the lost wake-up.
+//! One of the two fences comes first in the single total order. If it is the waiter's, the notifier
+//! reads a count that includes the waiter, and wakes it. If it is the notifier's, the waiter's read
+//! sees the changed condition. Without either fence both may read the old value, which is the lost
+//! wake-up.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ impl Wake for ThreadWake {
     }
 }
 
-/// A waker that ends the [`park`] of the calling thread. Made once for each thread.
+/// Returns a waker that ends the [`park`] of the calling thread. Each thread makes it once.
 pub fn thread_waker() -> Waker {
     #[cfg(not(any(pando_loom, pando_shuttle)))]
     {
@@ -54,25 +56,25 @@ pub fn thread_waker() -> Waker {
     }
 }
 
-/// Blocks the thread until its [`thread_waker`] is woken; may return early, so callers look again.
-/// The caller holds no latch.
+/// Blocks the thread until its [`thread_waker`] is woken. May return early, so callers check their
+/// condition again. The caller holds no latch.
 pub fn park() {
     assert_none(&[Kind::Latch]);
     thread::park();
 }
 
-/// Wakers that are taken off a list under one hold of its lock.
+/// Maximum number of wakers that are taken off a list while its lock is held once.
 const WOKEN_MAX: usize = 16;
 
-/// Wakers taken off a list under its lock, to be woken without it: some at a time, so that no
-/// memory is allocated for them.
+/// Wakers that were taken off a list under its lock, to be woken without it. Taking a few at a time
+/// avoids an allocation.
 #[derive(Debug, Default)]
 pub struct Woken {
     wakers: [Option<Waker>; WOKEN_MAX],
 }
 
 impl Woken {
-    /// Most wakers that one holds.
+    /// Maximum number of wakers in one of these.
     pub const MAX: usize = WOKEN_MAX;
 
     /// Takes over `wakers`, of which there are at most [`Woken::MAX`].
@@ -82,7 +84,8 @@ impl Woken {
         }
     }
 
-    /// Wakes them. True if it was full: there may be more to take off the list.
+    /// Wakes them and becomes empty. Returns true if it was full, when there may be more wakers on
+    /// the list.
     pub fn wake(&mut self) -> bool {
         let full = self.wakers.iter().all(Option::is_some);
         for waker in self.wakers.iter_mut().filter_map(Option::take) {
@@ -92,16 +95,16 @@ impl Woken {
     }
 }
 
-/// Wakers of those that wait for one condition.
+/// Wakers of all waiters for one condition.
 #[derive(Debug, Default)]
 pub struct WaitList {
-    /// Length of `waiting`, readable without the lock.
+    /// Length of `waiting`. Written under its lock, read without it.
     count: AtomicUsize,
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl WaitList {
-    /// A list nobody waits in.
+    /// Makes an empty list.
     pub fn new() -> Self {
         Self {
             count: AtomicUsize::new(0),
@@ -109,7 +112,8 @@ impl WaitList {
         }
     }
 
-    /// Adds `waker` (once). The caller looks at the condition *after* this returns.
+    /// Adds `waker`, unless it is on the list already. The caller checks the condition *after* this
+    /// returns.
     pub fn register(&self, waker: &Waker) {
         let mut waiting = self.waiting.lock();
         if !waiting.iter().any(|known| known.will_wake(waker)) {
@@ -121,7 +125,7 @@ impl WaitList {
         fence(Ordering::SeqCst);
     }
 
-    /// True if somebody may wait. The caller has changed the condition before.
+    /// Returns whether somebody may wait. The caller has changed the condition before.
     #[inline]
     fn somebody_waits(&self) -> bool {
         // SeqCst: pairs with the fence in register.
@@ -129,7 +133,8 @@ impl WaitList {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes everybody who registered before the condition changed.
+    /// Wakes all waiters that registered before the condition changed. The caller has changed it
+    /// before.
     #[inline]
     pub fn notify_all(&self) {
         if self.somebody_waits() {
@@ -147,14 +152,14 @@ impl WaitList {
                 let count = left.min(waiting.len()).min(WOKEN_MAX);
                 woken.fill(waiting.drain(..count));
                 self.count.store(waiting.len(), Ordering::Relaxed);
-                // Others may have taken some: they wake them.
+                // Other notifiers may have taken some wakers, and wake them.
                 left = if count == 0 { 0 } else { left - count };
             }
             woken.wake();
         }
     }
 
-    /// Takes everybody off the list, without waking anybody.
+    /// Removes all waiters from the list without waking them.
     pub fn forget_all(&self) {
         if self.count.load(Ordering::Relaxed) != 0 {
             let mut waiting = self.waiting.lock();
@@ -163,7 +168,7 @@ impl WaitList {
         }
     }
 
-    /// Wakes the one that waits longest.
+    /// Wakes the waiter that has waited longest.
     #[inline]
     pub fn notify_one(&self) {
         if self.somebody_waits() {
@@ -184,15 +189,16 @@ impl WaitList {
     }
 }
 
-/// Wakers of those that wait until a growing number has reached theirs.
+/// Wakers of waiters that each wait until a growing number reaches their target.
 #[derive(Debug, Default)]
 pub struct SequenceWaiters {
+    /// Length of `waiting`. Written under its lock, read without it.
     count: AtomicUsize,
     waiting: Mutex<Vec<(u64, Waker)>>,
 }
 
 impl SequenceWaiters {
-    /// A list nobody waits in.
+    /// Makes an empty list.
     pub fn new() -> Self {
         Self {
             count: AtomicUsize::new(0),
@@ -200,7 +206,7 @@ impl SequenceWaiters {
         }
     }
 
-    /// Adds `waker`, to be woken when the number reaches `target`. The caller looks at the number
+    /// Adds `waker`, to be woken when the number reaches `target`. The caller reads the number
     /// *after* this returns.
     pub fn register(&self, target: u64, waker: &Waker) {
         let mut waiting = self.waiting.lock();
@@ -214,7 +220,8 @@ impl SequenceWaiters {
         fence(Ordering::SeqCst);
     }
 
-    /// Wakes everybody whose number is at most `reached`. The caller has published it before.
+    /// Wakes all waiters whose target is at most `reached`. The caller has published the number
+    /// before.
     #[inline]
     pub fn notify(&self, reached: u64) {
         // SeqCst: pairs with the fence in register.

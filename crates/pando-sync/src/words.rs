@@ -1,6 +1,6 @@
-//! The arena of shared words: one mapping for the life of an engine, read by optimistic readers
-//! while others write. All access is by relaxed atomic words, so a race is never undefined; what
-//! was read counts only after the version of its latch has been validated.
+//! The arena of shared words: one mapping for the life of an engine, which optimistic readers read
+//! while others write. All accesses are to relaxed atomic words, so races are never undefined
+//! behaviour. What was read counts only after the version of its latch has been validated.
 #![cfg_attr(
     not(any(pando_loom, pando_shuttle)),
     expect(
@@ -11,13 +11,14 @@
 
 use crate::atomic::AtomicU64;
 
-/// Bytes behind the last word that are mapped and never used: a torn offset cannot fault.
+/// Number of bytes after the last word that are mapped and never used, so that a torn offset cannot
+/// fault.
 pub const GUARD_BYTES: usize = 64 << 10;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const LINE_BYTES: usize = 64;
 
 /// A fixed number of shared 64-bit words, zero at first, mapped once and never moved or unmapped
-/// while the value lives. Memory is used only for words that were touched.
+/// while the value lives. Only pages that were touched cost memory.
 #[derive(Debug)]
 pub struct WordArena {
     #[cfg(not(any(pando_loom, pando_shuttle)))]
@@ -56,17 +57,17 @@ impl WordArena {
         }
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for an arena without words.
+    /// Returns whether the arena has no words.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The first word; the others follow it.
+    /// Returns a pointer to the first word; the others follow it.
     #[inline]
     pub(crate) fn base(&self) -> *const AtomicU64 {
         #[cfg(not(any(pando_loom, pando_shuttle)))]
@@ -79,7 +80,7 @@ impl WordArena {
         }
     }
 
-    /// The words `start .. start + count`.
+    /// Returns the words `start .. start + count`.
     ///
     /// # Panics
     /// When the range is not within the arena.
@@ -105,7 +106,7 @@ impl WordArena {
     }
 }
 
-/// Asks the processor to fetch the line of `word` soon. Never faults, changes nothing.
+/// Prefetches the cache line of `word`. Never faults, and changes nothing.
 #[inline]
 pub fn prefetch(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
@@ -118,8 +119,8 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
-/// As [`prefetch`], of `LINES` lines from that of `word` on. They need not belong to whatever
-/// `word` is part of: what lies there is neither read nor written.
+/// Like [`prefetch`], for `LINES` lines from that of `word` on. They need not belong to the object
+/// of `word`, since nothing there is read or written.
 #[inline]
 pub fn prefetch_lines<const LINES: usize>(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
@@ -133,7 +134,7 @@ pub fn prefetch_lines<const LINES: usize>(word: &AtomicU64) {
     let _ = word;
 }
 
-/// As [`prefetch`], of all lines that `bytes` touches: a few, or they drive each other out.
+/// Like [`prefetch`], for all lines of `bytes`. These should be few, or they evict each other.
 #[inline]
 pub fn prefetch_bytes(bytes: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(any(pando_loom, pando_shuttle))))]
@@ -160,12 +161,12 @@ pub fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
         not(any(pando_loom, pando_shuttle, pando_audit, miri))
     ))]
     {
-        // Two thirds of the time of a loop of stores, which the compiler does not join.
+        // Takes two thirds of the time of a loop of stores, which the compiler does not combine.
         //
         // SAFETY: reads `bytes` and writes as many bytes of `words`, both checked above. Each
-        // iteration moves an aligned word, as a relaxed store of it would; the instruction's
-        // stores come before every later one, as the ordering of what follows may need. The
-        // direction flag is clear, as at every entry of asm.
+        // iteration moves an aligned word, as a relaxed store of it would; the instruction's stores
+        // come before every later store, as later release operations require. The direction flag is
+        // clear, as at every entry of asm.
         unsafe {
             std::arch::asm!(
                 "rep movsq",
@@ -206,7 +207,7 @@ mod mapped {
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
-        /// `bytes` include the slack for aligning the base to a huge page.
+        /// Maps `bytes` bytes, which include the slack for aligning the base to a huge page.
         pub(super) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
             // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
             // memory that exists.
@@ -249,7 +250,7 @@ mod mapped {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: the mapping was made by new and nothing refers to it any more.
+            // SAFETY: the mapping was made by new, and nothing refers to it any longer.
             unsafe { libc::munmap(self.start, self.bytes) };
         }
     }

@@ -1,10 +1,11 @@
-//! How a descent comes by its nodes: freely, or under shared latches once that failed too often.
+//! How a descent accesses its nodes: optimistically, or under shared latches once that has failed
+//! too often.
 //!
-//! A reader that always loses against writers (a scan copies a whole leaf, which somebody changes
+//! A reader that always loses against writers (a scan copies a whole leaf that somebody changes
 //! every microsecond) makes no progress by trying again. So after some tries it takes a share of
-//! the latch of each node on its way, the root's first, and keeps them to the end of the attempt:
-//! nobody changes what it reads, and all its validations succeed. What still ends such an attempt
-//! is a page that is missing, or a latch that is taken whenever it is looked at (decision 021).
+//! the latch of each node on its path, the root's first, and keeps the shares until the end of the
+//! attempt: nobody changes what it reads, and all its validations succeed. Only a missing page, or
+//! a latch that is taken at every try, still ends such an attempt (decision 021).
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Restart, Shared};
@@ -14,18 +15,18 @@ use pando_sync::thread;
 
 use crate::node::view::{LEVEL_MAX, Node};
 
-/// Times that a read is tried before it takes latches.
+/// Number of optimistic tries of a read before it takes latches.
 pub(crate) const FREE_TRIES: u32 = 8;
-/// From this one on the processor is left to others in between: a writer may have been preempted.
+/// Number of tries after which the thread yields between tries: a writer may have been preempted.
 const TRIES_WITHOUT_YIELD: u32 = 3;
 
-/// How nodes are looked up.
+/// How a descent looks up nodes.
 pub(crate) trait Access<'p> {
-    /// Looks up `page`, as [`Pool::optimistic`].
+    /// Looks up `page` as [`Pool::optimistic`] does.
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
 }
 
-/// Under no latch: writes nothing.
+/// Optimistic access: takes no latch and writes nothing.
 #[derive(Debug)]
 pub(crate) struct OptimisticAccess;
 
@@ -36,10 +37,11 @@ impl<'p> Access<'p> for OptimisticAccess {
     }
 }
 
-/// Lines of a record that are asked for at once.
+/// Number of lines of a record that are prefetched at once.
 const RECORD_LINES: usize = 3;
 
-/// Asks for the record of the leaf `here` that may be the key's: its entry.
+/// Prefetches the record of the entry of the leaf `here` that may be the key's. Returns the index
+/// of the entry.
 #[inline]
 pub(crate) fn ask_for_record(
     here: Optimistic<'_>,
@@ -51,7 +53,7 @@ pub(crate) fn ask_for_record(
     candidate
 }
 
-/// Under shared latches, of all nodes from the root on.
+/// Access under shared latches of all nodes from the root on.
 #[derive(Debug, Default)]
 pub(crate) struct SharedAccess<'p> {
     shares: [Option<Shared<'p>>; LEVEL_MAX as usize + 1],
@@ -69,7 +71,7 @@ impl<'p> Access<'p> for SharedAccess<'p> {
     }
 }
 
-/// Tries a read freely, and after [`FREE_TRIES`] conflicts once under latches.
+/// Tries a read optimistically, and after [`FREE_TRIES`] conflicts once under latches.
 #[inline]
 pub(crate) fn retry_then_latch<'p, T>(
     pool: &'p Pool,
@@ -81,7 +83,8 @@ pub(crate) fn retry_then_latch<'p, T>(
     }
 }
 
-/// After the first conflict. Apart, so that what is rare costs a read without one nothing.
+/// Continues after the first conflict. Out of line, so that this rare case costs other reads
+/// nothing.
 #[cold]
 #[inline(never)]
 fn retry_again<'p, T>(

@@ -5,9 +5,10 @@
 //!   parent version -> child word -> child frame (hint, else page table) -> child version
 //!   -> parent version again -> the child is the one that covers the key
 //! ```
-//! Nothing is latched on the way. A change latches what it changes, at the versions that the
-//! descent saw, parent before child, and releases none before all are changed; so a reader that
-//! finds versions unchanged has read one state of the tree. Every attempt that fails holds nothing.
+//! A descent takes no latches. A change latches the nodes that it changes, at the versions that its
+//! descent saw, parent before child, and releases no latch before all of them are changed. So a
+//! reader that finds the versions unchanged has read one state of the tree. An attempt that fails
+//! holds nothing.
 
 use pando_pool::{Attempt, Optimistic, Pool};
 
@@ -15,21 +16,22 @@ use crate::access::{Access, OptimisticAccess};
 use crate::node::view::{ChildWord, LEVEL_MAX};
 use crate::tree::{FrameNode, Tree};
 
-/// Lines that are asked for as soon as a leaf's frame is known: its header and most of its slots.
+/// Number of lines that are prefetched as soon as a leaf's frame is known: its header and most of
+/// its slots.
 const LEAF_LINES: usize = 6;
-/// The same of an inner node.
+/// The same for an inner node.
 const INNER_LINES: usize = 16;
 
-/// Where a descent begins.
+/// The node at which a descent begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start<'p> {
     /// The first node.
     pub(crate) node: Optimistic<'p>,
-    /// Its level, if that is known.
+    /// Its level, if it is known.
     pub(crate) level: Option<u8>,
 }
 
-/// An inner node on the way down, and which of its children was taken.
+/// An inner node on the path, and the index of the child that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'p> {
     pub(crate) node: Optimistic<'p>,
@@ -37,7 +39,7 @@ pub(crate) struct Step<'p> {
     pub(crate) count: usize,
 }
 
-/// All inner nodes on the way down, the root first.
+/// All inner nodes on the path, the root first.
 #[derive(Debug)]
 pub(crate) struct Path<'p> {
     steps: [Option<Step<'p>>; LEVEL_MAX as usize + 1],
@@ -64,7 +66,7 @@ impl<'p> Path<'p> {
         self.steps[..self.len].iter().copied().flatten()
     }
 
-    /// The lowest inner node with two children or more, and how many nodes lie above it.
+    /// Returns the lowest inner node with at least two children, and the number of nodes above it.
     pub(crate) fn branching_ancestor(&self) -> Option<(usize, Step<'p>)> {
         let depths = (0..self.len).rev();
         depths
@@ -74,7 +76,7 @@ impl<'p> Path<'p> {
 }
 
 impl Tree {
-    /// Goes down from the root to the node of level `stop` that `choose` leads to.
+    /// Descends from the root to the node of level `stop`. `choose` picks a child of each node.
     #[inline]
     pub(crate) fn descend<'p>(
         &self,
@@ -91,7 +93,7 @@ impl Tree {
         self.descend_from(pool, access, start, stop, choose)
     }
 
-    /// The root.
+    /// Looks up the root.
     #[inline]
     pub(crate) fn root<'p>(
         &self,
@@ -101,7 +103,7 @@ impl Tree {
         access.look(pool, self.root, 0)
     }
 
-    /// Levels of the tree, the leaves included.
+    /// Returns the number of levels of the tree, including the leaves.
     ///
     /// # Errors
     /// [`Restart`].
@@ -112,7 +114,7 @@ impl Tree {
         Ok(level + 1)
     }
 
-    /// Goes down from `start` to level `stop`.
+    /// Descends from `start` to level `stop`.
     #[inline]
     pub(crate) fn descend_from<'p>(
         &self,
@@ -141,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Goes down to the leaf that `choose` leads to and lists all nodes above it.
+    /// Descends to the leaf that `choose` leads to, and returns all nodes above it, too.
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
@@ -151,7 +153,7 @@ impl Tree {
         self.descend_with_path_to(pool, access, 0, choose)
     }
 
-    /// As [`Tree::descend_with_path`], to the node of level `stop`.
+    /// Like [`Tree::descend_with_path`], to the node of level `stop`.
     pub(crate) fn descend_with_path_to<'p>(
         &self,
         pool: &'p Pool,
@@ -173,18 +175,18 @@ impl Tree {
     }
 }
 
-/// The way from a node to one of its children, as it was read: any bits, until validated.
+/// The link from a node to one of its children, as it was read: arbitrary bits until validated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Down {
     word: ChildWord,
-    /// Where in the node `word` lies.
+    /// Index of `word` in the node.
     at: usize,
     /// Level of the child.
     level: u8,
 }
 
 impl Down {
-    /// The way to child `index` of `node`.
+    /// Reads the link to child `index` of `node`.
     #[inline]
     pub(crate) fn to(node: &FrameNode<'_>, index: usize) -> Self {
         Self {
@@ -200,13 +202,13 @@ impl Down {
         self.level
     }
 
-    /// Asks for what [`acquire_child`] and a search of the child will read.
+    /// Prefetches what [`acquire_child`] and a search of the child will read.
     #[inline]
     pub(crate) fn prefetch(&self, pool: &Pool) {
         self.prefetch_at(pool, self.word.hint());
     }
 
-    /// As [`Down::prefetch`], of the frame of `hint`.
+    /// Like [`Down::prefetch`], for the frame of `hint`.
     #[inline]
     fn prefetch_at(&self, pool: &Pool, hint: u32) {
         if self.level == 0 {
@@ -217,7 +219,7 @@ impl Down {
     }
 }
 
-/// Acquires child `index` of `here`; proves that it was the child when its version was read.
+/// Acquires child `index` of `here`, and proves that it was the child when its version was read.
 #[inline]
 pub(crate) fn step_down<'p>(
     pool: &'p Pool,
@@ -227,12 +229,12 @@ pub(crate) fn step_down<'p>(
     index: usize,
 ) -> Attempt<Optimistic<'p>> {
     let down = Down::to(node, index);
-    // Before the frame's header is looked at, which is a line that has to come, too.
+    // Before the frame's header is read, whose line has to be fetched, too.
     down.prefetch(pool);
     acquire_child(pool, access, here, down)
 }
 
-/// As [`step_down`], when what it reads was asked for before.
+/// Like [`step_down`], for a caller that has prefetched the child before.
 #[inline]
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
@@ -244,7 +246,7 @@ pub(crate) fn acquire_child<'p>(
     let child = match access.look(pool, word.page(), word.hint()) {
         Ok(child) => child,
         Err(restart) => {
-            // A torn word names any page.
+            // A torn word may name any page.
             here.validate()?;
             return Err(restart);
         }

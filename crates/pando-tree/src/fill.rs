@@ -1,10 +1,10 @@
-//! Filling a tree from entries in order, when nobody reads it yet: leaves are laid out in private
-//! memory, one behind the other and as full as they can be, and written by whoever asked for them;
-//! what lies above them is an ordinary tree in the pool.
+//! Filling a tree that nobody reads yet from sorted entries (decision 051). Leaves are laid out in
+//! private memory, one after the other and as full as possible, and the caller writes them. The
+//! inner nodes above them form an ordinary tree in the pool.
 //!
-//! A leaf is attached to the tree in the apply section in which the pool adopts its page, and
-//! never changed here. So whatever checkpoint comes in between, the tree is a whole one; it ends
-//! earlier.
+//! A leaf is attached to the tree in the apply section in which the pool adopts its page, and this
+//! module never changes it afterwards. So at every checkpoint in between the tree is intact; it
+//! only ends earlier.
 
 use pando_format::page::{HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_format::{PageId, PageSize, TreeId};
@@ -22,19 +22,19 @@ use crate::node::view::{self, ChildWord, Node};
 use crate::scratch::{Scratch, Work};
 use crate::tree::{Tree, counted, damaged, opened};
 
-/// Parents that are split for one leaf before its caller starts again.
+/// Number of parents that are split for one leaf before its caller starts again.
 const ROUNDS_MAX: usize = 64;
 
-/// What a leaf says of a value.
+/// What a leaf stores for a value.
 #[derive(Debug, Clone, Copy)]
 pub enum Filling<'a> {
     /// The value itself: see [`LeafFiller::takes`].
     Value(&'a [u8]),
-    /// What [`crate::overflow::lay_out`] has said of it.
+    /// Its overflow header, from [`crate::overflow::lay_out`].
     Overflow(&'a [u8]),
-    /// The list of its chunks.
+    /// Its blob reference, which lists its chunks.
     Chunks(&'a [u8]),
-    /// The same, in overflow pages.
+    /// The overflow header of its blob reference, which lies in overflow pages.
     OverflowChunks(&'a [u8]),
 }
 
@@ -49,22 +49,22 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// The leaf that is being filled.
+/// Fills one leaf after the other.
 #[derive(Debug)]
 pub struct LeafFiller {
     page_size: PageSize,
-    /// Whole keys: their prefix gets shorter as they come.
+    /// The entries, with whole keys: the common prefix gets shorter with further keys.
     list: RecordList,
-    /// Bytes that all keys begin with.
+    /// Length in bytes of the prefix that all keys share.
     prefix_bytes: usize,
-    /// Words of a page that the entries take with it.
+    /// Number of words of a page that the entries take with this prefix.
     words: usize,
-    /// The last key of the leaf before.
+    /// The last key of the previous leaf.
     before: Vec<u8>,
 }
 
 impl LeafFiller {
-    /// The first leaf of a tree.
+    /// Begins the first leaf of a tree.
     pub fn new(page_size: PageSize) -> Self {
         let mut list = RecordList::default();
         list.begin_leaf(page_size.words());
@@ -77,17 +77,19 @@ impl LeafFiller {
         }
     }
 
-    /// True without entries.
+    /// Returns whether the leaf has no entries.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// True if a value of so many bytes, or such a list of chunks, lies in the leaf.
+    /// Returns whether a value, or a blob reference, of `value_bytes` bytes is stored in the leaf
+    /// itself.
     pub fn takes(&self, key_bytes: usize, value_bytes: usize) -> bool {
         is_inline(self.page_size, key_bytes, value_bytes)
     }
 
-    /// How long the prefix is, and how many words of a page are in use, with one more entry.
+    /// Returns the length of the prefix in bytes, and the number of words in use, with one more
+    /// entry.
     #[inline]
     fn fit(&self, key: &[u8], value_bytes: usize) -> (usize, usize) {
         if self.list.is_empty() {
@@ -108,13 +110,13 @@ impl LeafFiller {
         (shared, words + 1 + record_words)
     }
 
-    /// True if an entry, behind all others, with so many bytes of value or what stands for it, has
-    /// room in the leaf.
+    /// Returns whether the leaf has room for one more entry, after all others, whose value or
+    /// header has `value_bytes` bytes.
     pub fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
         self.fit(key, value_bytes).1 <= self.page_size.words()
     }
 
-    /// Puts an entry behind all others. False, and nothing has changed, when there is no room.
+    /// Appends an entry after all others. Returns false, without a change, if there is no room.
     ///
     /// # Panics
     /// When the key is longer than a quarter of a page.
@@ -137,8 +139,8 @@ impl LeafFiller {
         true
     }
 
-    /// Writes the leaf to `page`, which is zeros, and begins the next one. `separator` is replaced
-    /// by the key that tells it from the leaf before.
+    /// Writes the leaf to `page`, which is all zeros, and begins the next one. `separator` receives
+    /// the key that separates the leaf from the previous one.
     ///
     /// # Panics
     /// When the leaf is empty.
@@ -174,12 +176,12 @@ impl LeafFiller {
 }
 
 impl Tree {
-    /// Hangs the leaf `page` into the tree, behind all others; its keys begin at `separator`. The
-    /// tree was created empty, has got leaves in this way only, and nobody else changes it. The
-    /// caller makes the pool adopt the page in the same apply section.
+    /// Attaches the leaf `page` to the tree, after all others; its keys begin at `separator`. The
+    /// tree was created empty, all its leaves were attached in this way, and nobody else changes
+    /// it. The caller makes the pool adopt the page in the same apply section.
     ///
     /// # Errors
-    /// [`Restart`]; the leaf does not attach in the tree then.
+    /// [`Restart`]; the leaf is not attached then.
     pub fn try_append_leaf(
         &self,
         pool: &Pool,

@@ -1,14 +1,14 @@
-//! A leaf that is remembered: keys that lie next to each other find it without a descent.
+//! A remembered leaf: keys that lie near each other find it without a descent.
 //!
 //! After Brown and Tarjan (A Fast Merging Algorithm, 1979), whose fingers point into a tree where
 //! the last search ended. A finger is a leaf, its frame, and the version at which a validated
-//! descent, or a change under its latch, saw it. Which keys a leaf covers changes only under its
-//! exclusive latch: a split takes keys from it, a merge or the removal of a neighbour gives it
-//! some, and all of them end with another version. So while frame, page and version are the same,
-//! it covers what it covered: all keys between two of its own, and behind its last one if no leaf
-//! lay to its right.
+//! descent, or a change under its latch, saw it. The keys that a leaf covers change only under its
+//! exclusive latch: a split takes keys from it, a merge or the removal of a neighbour adds some,
+//! and all of them end with another version. So while frame, page and version are the same, the
+//! leaf covers the same keys: all keys between two of its own, and those after its last one if
+//! there was no leaf to its right.
 //!
-//! A finger belongs to the pool that it was made in: versions of another one mean nothing.
+//! A finger belongs to the pool in which it was made: versions of another pool mean nothing.
 
 use pando_format::{PageId, TreeId};
 use pando_pool::{Optimistic, Pool};
@@ -17,14 +17,14 @@ use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::tree::Tree;
 
-/// A leaf as somebody last saw it.
+/// A leaf as an operation last saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finger {
     tree: TreeId,
     page: PageId,
     hint: u32,
     version: u64,
-    /// No leaf lies to the right of it.
+    /// No leaf lies to the right of this one.
     is_rightmost: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Finger {
 }
 
 impl Finger {
-    /// At `leaf`, as it was seen.
+    /// Makes a finger at `leaf`, as it was seen.
     pub(crate) fn at(tree: Tree, leaf: Optimistic<'_>, is_rightmost: bool) -> Self {
         Self {
             tree: tree.id,
@@ -52,43 +52,44 @@ impl Finger {
         }
     }
 
-    /// At `leaf`, which the caller has changed since it was seen: once, under its latch.
+    /// Makes a finger at `leaf`, which the caller has changed once since it was seen, under its
+    /// latch.
     pub(crate) fn behind(tree: Tree, leaf: Optimistic<'_>, is_rightmost: bool) -> Self {
         let mut finger = Self::at(tree, leaf, is_rightmost);
-        // What the release of an exclusive latch adds.
+        // The release of an exclusive latch adds 2.
         finger.version += 2;
         finger
     }
 
-    /// True if it is at the same leaf, as it was seen then or later.
+    /// Returns whether it is at the same leaf as `other`, seen at the same time or later.
     pub(crate) fn is_as_new_as(&self, other: &Self) -> bool {
         let place = |finger: &Self| (finger.tree, finger.page, finger.hint);
         place(self) == place(other) && self.version >= other.version
     }
 
-    /// True if the leaf is as it was seen.
+    /// Returns whether the leaf has not changed since it was seen.
     pub(crate) fn is_current(&self, pool: &Pool) -> bool {
         let leaf = pool.optimistic(self.page, self.hint);
         leaf.is_ok_and(|leaf| leaf.version() == self.version && leaf.hint() == self.hint)
     }
 
-    /// The leaf.
+    /// Returns the page id of the leaf.
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// Where its frame is: what [`Pool::optimistic`] takes.
+    /// Returns the hint of the leaf's frame, for [`Pool::optimistic`].
     pub fn hint(&self) -> u32 {
         self.hint
     }
 
-    /// True if no leaf lies to the right of it.
+    /// Returns whether no leaf lies to the right of it.
     pub(crate) fn is_rightmost(&self) -> bool {
         self.is_rightmost
     }
 
-    /// The leaf, and where in it `key` is or would be, if it is sure that it covers `key`: to be
-    /// validated as after a descent.
+    /// Returns the leaf, and the spot where `key` is or would be in it, if the leaf is certain to
+    /// cover `key`. The caller validates the leaf as after a descent.
     #[inline]
     pub(crate) fn reach<'p>(
         &self,
@@ -109,8 +110,8 @@ impl Finger {
         (spot.exact || between).then_some((leaf, spot))
     }
 
-    /// What of the keys from `key` of `tree` on the leaf is sure to cover; of the moment of the
-    /// call.
+    /// Returns which of the keys of `tree` from `key` on the leaf is certain to cover, at the
+    /// moment of the call.
     pub fn cover(&self, tree: Tree, pool: &Pool, key: &[u8]) -> Cover {
         let Some((leaf, spot)) = self.reach(tree, pool, key) else {
             return Cover::Unknown;
@@ -124,13 +125,13 @@ impl Finger {
     }
 }
 
-/// What a leaf covers of the keys from one on.
+/// Which of the keys from a given one on a leaf is certain to cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cover {
-    /// Maybe none.
+    /// Possibly none.
     Unknown,
-    /// The key.
+    /// The given key.
     One,
-    /// All of them: the key lies behind the last one, and no leaf to the right.
+    /// All of them: the key is greater than all keys of the leaf, and no leaf lies to its right.
     All,
 }

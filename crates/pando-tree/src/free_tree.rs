@@ -1,5 +1,5 @@
-//! Taking a dropped tree apart, leaf by leaf from the left, so that it stays a whole, smaller tree
-//! for readers in flight and after a crash.
+//! Freeing a dropped tree leaf by leaf from the left, so that it stays an intact, smaller tree for
+//! readers in flight and after a crash.
 
 use pando_format::PageId;
 use pando_pool::{ApplyToken, Attempt, Optimistic, Pool};
@@ -13,22 +13,22 @@ use crate::remove_empty::Chain;
 use crate::scratch::Scratch;
 use crate::tree::{Tree, counted};
 
-/// What one step freed.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreedStep {
-    /// Pages freed, overflow pages included.
+    /// Number of pages freed, including overflow pages.
     pub pages_freed: u32,
-    /// True when nothing is left, the root included.
+    /// True when nothing is left, not even the root.
     pub done: bool,
 }
 
 impl Tree {
-    /// Frees the leftmost leaf, what it names, and inner nodes that lose their last child; with
-    /// the last leaf the root. Nobody changes the tree any more. As after every change,
-    /// [`Scratch::try_finish`] ends the apply section.
+    /// Frees the leftmost leaf, the pages that it names, and inner nodes that lose their last
+    /// child. The root goes with the last leaf. Nobody else changes the tree. As after every
+    /// change, [`Scratch::try_finish`] ends the apply section.
     ///
-    /// A leaf with values in chunks loses one of them in each step instead, until it has none:
-    /// [`Scratch::take_blob_ref`] has its chunks.
+    /// If the leaf has values in chunks, the step removes one of them instead:
+    /// [`Scratch::take_blob_ref`] returns its chunks.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; nothing was freed then.
@@ -76,9 +76,10 @@ impl Tree {
         })
     }
 
-    /// As a step of [`Tree::try_free_leftmost`] that could not read `lost`, which is the root or
-    /// the leftmost child of a node on the way to the leftmost leaf: frees it unread. What only
-    /// that page names is leaked. False in `done` and no pages freed: it is neither any more.
+    /// Does a step of [`Tree::try_free_leftmost`] that could not read `lost`, which is the root or
+    /// the leftmost child of a node on the path to the leftmost leaf: frees it unread. Pages that
+    /// only `lost` names are leaked. If `lost` is neither any longer, no page is freed and `done`
+    /// is false.
     ///
     /// # Errors
     /// As [`Tree::try_free_leftmost`].
@@ -132,7 +133,7 @@ impl Tree {
         }
         scratch.leaks += 1;
         scratch.pending_frees.push(lost);
-        // What has to wait is freed by the caller's try_finish.
+        // The caller's try_finish frees what has to wait.
         let _later = scratch.try_finish(pool, token);
         Ok(FreedStep {
             pages_freed: freed,
@@ -140,7 +141,7 @@ impl Tree {
         })
     }
 
-    /// The node on the leftmost way whose first child is `lost`, and those above it.
+    /// Finds the node on the leftmost path whose first child is `lost`, and the nodes above it.
     fn find_lost<'p>(
         &self,
         pool: &'p Pool,

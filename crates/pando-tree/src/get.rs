@@ -16,17 +16,17 @@ use crate::value::ValueReader;
 pub struct Located {
     /// The leaf that covers the key.
     pub leaf: PageId,
-    /// The same, for the next key.
+    /// The same leaf, for finding the next key.
     pub finger: Finger,
-    /// Nodes from the root to the leaf.
+    /// Number of nodes from the root to the leaf.
     pub levels: u8,
-    /// Bytes that its leaf has free.
+    /// Free bytes of the leaf.
     pub free_bytes: usize,
 }
 
 impl Tree {
-    /// Replaces `out` by the value of `key`, or empties it. Allocates nothing when `out` has room
-    /// for the value rounded up to 8 bytes and `reader` has been used for values as long.
+    /// Replaces `out` by the value of `key`, or empties it. Does not allocate if `out` has room for
+    /// the value rounded up to 8 bytes and `reader` has read values of that length before.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `out` holds then has no meaning. After a fault
@@ -50,8 +50,9 @@ impl Tree {
         })
     }
 
-    /// As [`Tree::try_get`], under no latch, and of what lies in the leaf: None when the value does
-    /// not. What most reads are: one that ends otherwise is begun again by [`Tree::try_get`].
+    /// Like [`Tree::try_get`], but without latches and only for values that lie in the leaf;
+    /// returns None for other values. This is the common case: the caller runs [`Tree::try_get`]
+    /// after every other result.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `out` holds then has no meaning.
@@ -72,7 +73,7 @@ impl Tree {
         leaf.read_short(spot, out)
     }
 
-    /// True when `key` exists.
+    /// Looks up whether `key` exists, without its value.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].
@@ -118,7 +119,7 @@ impl Tree {
         }
     }
 
-    /// Where `key` is or would be.
+    /// Finds the spot where `key` is or would be.
     #[inline]
     fn find<'p>(
         &self,

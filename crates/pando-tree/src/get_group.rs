@@ -1,9 +1,9 @@
 //! Point reads of several keys at once: while the lines of one key's next node are on their way,
-//! the others go on.
+//! the other keys continue (decision 050).
 //!
 //! A read of a tree that does not fit into the processor's caches waits for memory once or twice at
-//! each level. Here all keys of a group take one step, which ends with asking for what the next
-//! step reads, then all take the next one: their misses overlap. This is group prefetching (Chen,
+//! each level. Here all keys of a group take one step, which ends with a prefetch for the next
+//! step, and then all take the next step, so their misses overlap. This is group prefetching (Chen,
 //! Ailamaki, Gibbons, Mowry: Improving Hash Join Performance through Prefetching, ICDE 2004) over
 //! the optimistic descent of [`crate::tree`]; each key's steps are those of a single read.
 
@@ -16,42 +16,44 @@ use crate::leaf::{Leaf, Lookup};
 use crate::node::view::LEVEL_MAX;
 use crate::tree::{Tree, counted};
 
-/// Most keys of a group: enough to cover the time of a miss, and few enough for the lines that a
-/// core can ask for at a time.
+/// Maximum number of keys in a group: enough to cover the time of a miss, and few enough for the
+/// number of lines that a core can fetch at a time.
 pub const GROUP_MAX: usize = 16;
 
-/// What became of a key of a group.
+/// Result for one key of a group.
 #[derive(Debug, Clone, Copy)]
 pub enum Fate {
-    /// It was looked up; its value, if there is one, was appended: where, and how many bytes.
+    /// The key was looked up, and its value, if there is one, was appended.
     Read {
-        /// What was found.
+        /// What the read found.
         lookup: Lookup,
-        /// Where its value begins in what was appended to.
+        /// Start of the value in `values`.
         start: usize,
-        /// Bytes of its value.
+        /// Length of the value in bytes.
         bytes: usize,
     },
-    /// Its value lies in pages or chunks of its own: read it by itself.
+    /// The value lies in pages or chunks of its own: the caller reads the key by itself.
     Long,
-    /// As a single read would have ended.
+    /// A single read would have ended with this restart.
     Restart(Restart),
 }
 
-/// A key on its way.
+/// Progress of one key.
 #[derive(Debug, Clone, Copy)]
 enum Way<'p> {
-    /// Next is a child of this node; true when no node of its level lies to the right of it.
+    /// The next step goes to a child of this node. True when no node of the child's level lies to
+    /// the right of it.
     Child(Optimistic<'p>, Down, bool),
-    /// The leaf, the record that may be the key's on its way; true when it is the last leaf.
+    /// The leaf, and the entry that may be the key's, whose record is being prefetched. True for
+    /// the last leaf.
     Leaf(Optimistic<'p>, usize, bool),
-    /// It has ended.
+    /// The read of this key has ended.
     Over(Restart),
 }
 
 impl Tree {
-    /// Looks up to [`GROUP_MAX`] keys up, and appends their values to `values`: the fate of each,
-    /// in their order. The key of a fault or conflict is tried again by the caller.
+    /// Looks up at most [`GROUP_MAX`] keys and appends their values to `values`. Returns the fate
+    /// of each key, in their order. The caller tries keys with a fault or conflict again.
     ///
     /// # Panics
     /// When there are more keys.
@@ -72,7 +74,7 @@ impl Tree {
         fates
     }
 
-    /// Where the leaves of up to [`GROUP_MAX`] keys are, in the order of the keys.
+    /// Finds the leaves of at most [`GROUP_MAX`] keys, in the order of the keys.
     ///
     /// # Panics
     /// When there are more keys.
@@ -82,7 +84,7 @@ impl Tree {
         for ((finger, way), _) in fingers.iter_mut().zip(ways).zip(keys) {
             let found = match way {
                 Way::Leaf(leaf, _, is_rightmost) => Ok(Finger::at(*self, leaf, is_rightmost)),
-                // Deeper than a tree can be: its nodes changed all the time.
+                // The descent went deeper than a tree can be, since the nodes changed all the time.
                 Way::Child(..) => Err(Restart::Conflict),
                 Way::Over(restart) => Err(restart),
             };
@@ -91,7 +93,7 @@ impl Tree {
         fingers
     }
 
-    /// Leads each key to its leaf. Behind the last key nothing has a meaning.
+    /// Descends to the leaf of each key. Elements after the last key have no meaning.
     fn descend_group<'p>(&self, pool: &'p Pool, keys: &[&[u8]]) -> [Way<'p>; GROUP_MAX] {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
         let mut all = [Way::Over(Restart::Conflict); GROUP_MAX];
@@ -119,7 +121,7 @@ impl Tree {
         all
     }
 
-    /// Looks for `key` in a node, whose level is `level` if that is known, and asks for what the
+    /// Searches `key` in a node, whose level is `level` if that is known, and prefetches what the
     /// next step reads. `is_last`: no node of its level lies to the right of it.
     #[inline]
     fn arrive<'p>(
@@ -148,11 +150,11 @@ fn over(way: Attempt<Way<'_>>) -> Way<'_> {
     way.unwrap_or_else(Way::Over)
 }
 
-/// The last step of a key.
+/// Takes the last step of a key: reads its record.
 fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
     let (leaf, candidate) = match way {
         Way::Leaf(leaf, candidate, _) => (leaf, candidate),
-        // Deeper than a tree can be: its nodes changed all the time.
+        // The descent went deeper than a tree can be, since the nodes changed all the time.
         Way::Child(..) => return Err(Restart::Conflict),
         Way::Over(restart) => return Err(restart),
     };

@@ -17,10 +17,10 @@ use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{FrameNode, Tree, counted, damaged, opened, stamp};
 
-/// Parents that are split for one insertion before it is started again by its caller.
+/// Number of parents that are split for one insertion before its caller starts it again.
 const ROUNDS_MAX: usize = 64;
 
-/// What an insertion did.
+/// Result of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
     /// True when the key existed and its value was replaced.
@@ -31,32 +31,33 @@ pub struct Inserted {
 struct Seat<'p> {
     leaf: Optimistic<'p>,
     spot: Spot,
-    /// No leaf lies to the right of it.
+    /// No leaf lies to the right of this one.
     is_rightmost: bool,
     way: Way<'p>,
 }
 
-/// How its leaf was found.
+/// How the leaf was found.
 enum Way<'p> {
-    /// The last change was there.
+    /// By the finger of the last change.
     Near,
-    /// By a descent: the node above it and which child it is, unless it is the root.
+    /// By a descent: the parent of the leaf and the leaf's index there, None if the leaf is the
+    /// root.
     Down(Option<(Optimistic<'p>, usize)>),
 }
 
-/// How one look at the leaf ended.
+/// Result of one round.
 enum Round {
     Done { replaced: bool },
     ParentSplit,
 }
 
 impl Tree {
-    /// Sets the value of `key`. Call it again with the same value after an `Err`, or call
-    /// [`Scratch::abandon`]. After success [`Scratch::take_blob_ref`] has the chunks of the old
-    /// value.
+    /// Sets the value of `key`. After an `Err` the caller calls it again with the same value, or
+    /// calls [`Scratch::abandon`]. After success [`Scratch::take_blob_ref`] returns the chunks of
+    /// the old value.
     ///
     /// # Errors
-    /// [`Restart`]; the record is then as it was.
+    /// [`Restart`]; the record is unchanged then.
     ///
     /// # Panics
     /// When the key is longer than a quarter of a page or the value than [`VALUE_BYTES_MAX`].
@@ -72,7 +73,7 @@ impl Tree {
         self.try_insert_flagged(pool, token, marks, key, (value, 0), scratch)
     }
 
-    /// As [`Tree::try_insert`], of a value that lies in the chunks of `list`.
+    /// Like [`Tree::try_insert`], for a value that lies in the chunks of `list`.
     ///
     /// # Errors
     /// As [`Tree::try_insert`].
@@ -91,7 +92,7 @@ impl Tree {
         self.try_insert_flagged(pool, token, marks, key, (list, SLOT_CHUNKED), scratch)
     }
 
-    /// A value, and the flag of its slot that says what it is.
+    /// Inserts a value whose slot gets `flag`, which tells what kind of value it is.
     fn try_insert_flagged(
         &self,
         pool: &Pool,
@@ -176,7 +177,7 @@ impl Tree {
                     let end = self.begin_leaf(pool, token, marks, (leaf, parent), record, work)?;
                     return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
                 }
-                // A root alone becomes two leaves.
+                // The root is a leaf: it is split into two leaves.
                 Way::Down(None) => {}
             }
         }
@@ -194,11 +195,11 @@ impl Tree {
                 })
             }
             Fit::Split | Fit::Alone => {
-                // A torn list would be split in a place that makes no sense.
+                // A torn list would be split at a meaningless place.
                 leaf.validate()?;
                 work.nearby.finger = Finger::default();
                 let Way::Down(parent) = way else {
-                    // Once more, by a descent, which a split needs.
+                    // Tries again with a descent, since a split needs the parent.
                     return self.insert_once(pool, token, marks, record, work, old);
                 };
                 let course = match spot.exact {
@@ -219,7 +220,8 @@ impl Tree {
         }
     }
 
-    /// Puts the record into its leaf. Where the leaf is to be parted, if writers fight for it.
+    /// Puts the record into its leaf. Also returns the entry at which the leaf should be cut if
+    /// writers contend for it.
     #[inline]
     fn put_in_leaf(
         &self,
@@ -252,7 +254,7 @@ impl Tree {
         Ok(cut)
     }
 
-    /// Where the last change was, if the key belongs there, too.
+    /// Returns the seat at the leaf of the last change, if the key belongs there, too.
     #[inline]
     fn seat_near<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &Nearby) -> Option<Seat<'p>> {
         if !nearby.is_likely {
@@ -267,7 +269,7 @@ impl Tree {
         })
     }
 
-    /// Where the key belongs, from the root on.
+    /// Finds the seat of the key by a descent from the root.
     fn seat<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &mut Nearby) -> Attempt<Seat<'p>> {
         let mut parent = None;
         let mut is_rightmost = true;
@@ -298,7 +300,7 @@ impl Tree {
         self.after_split(pool, token, end, (split.spot.exact, split.course), work)
     }
 
-    /// What is left to do after a split that ended so.
+    /// Does what remains after a split that ended with `end`.
     fn after_split(
         &self,
         pool: &Pool,
@@ -317,7 +319,7 @@ impl Tree {
         }
     }
 
-    /// Adds what the value at `spot` is made of, if it lies not in the leaf alone.
+    /// Adds the pages and chunks of the value at `spot` to `old`, if it has any.
     pub(crate) fn collect_old(
         &self,
         pool: &Pool,
@@ -346,8 +348,8 @@ impl Tree {
         self.collect_pages(pool, leaf, &header, old)
     }
 
-    /// Adds the pages of the value behind `overflow header`, index pages included; of those that
-    /// are lost, neither them nor what only they name.
+    /// Adds the pages of the value that `header` describes, including index pages, except for lost
+    /// pages and pages that only lost ones name.
     fn collect_pages(
         &self,
         pool: &Pool,

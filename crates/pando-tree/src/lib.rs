@@ -1,10 +1,10 @@
 //! Optimistic, restartable B+tree over the pool; does no I/O.
 //!
 //! A tree maps byte strings to byte strings, in order. Every operation is one synchronous attempt
-//! that ends with a result or with the reason why it could not go on ([`pando_pool::Restart`]);
-//! then it holds nothing, and its caller does what the reason asks and starts it again. Nothing
-//! here waits, reads files, or knows of transactions: locks, logs and snapshots belong to the
-//! engine, which hands down a [`pando_pool::ApplyToken`] for every change.
+//! that ends with a result or with the reason why it could not continue ([`pando_pool::Restart`]).
+//! In the second case it holds nothing, and its caller does what the reason asks and starts it
+//! again. This crate does not wait, read files or know of transactions: locks, logs and snapshots
+//! belong to the engine, which passes a [`pando_pool::ApplyToken`] to every change.
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],

@@ -5,11 +5,12 @@
 //!                   |      |         ->            |
 //!                [left] [right]              [left right]     page of B is free
 //! ```
-//! The left page stays and takes all entries, so the parent loses one entry and no key changes. A
-//! node is underfull below a quarter of a page, and two are merged only when the result leaves a
-//! quarter free: about as much has to be written before it is split, or removed before it is
-//! underfull, again. Parent, left and right are latched together and none is released before all
-//! are changed, as in a split; readers of the right page find its version changed and begin again.
+//! The left page takes all entries, so the parent loses one entry and no key changes. A node is
+//! underfull when less than a quarter of its page is used, and two nodes are merged only if the
+//! result leaves a quarter free: about a quarter of a page must be written before the result is
+//! split again, or removed before it is underfull again. Parent, left and right are latched
+//! together, and none is released before all are changed, as in a split. Readers of the right page
+//! find its version changed and start again.
 
 use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool};
 use pando_stats::Ticker;
@@ -22,12 +23,12 @@ use crate::postcondition::{assert_inherits, assert_whole};
 use crate::scratch::{Scratch, Work};
 use crate::tree::{FrameNode, Tree, counted, damaged, free, marks_of, opened, stamp};
 
-/// What came of a look at the node of one level.
+/// Result of a try to merge the node of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// It is merged with a neighbour.
+    /// The node was merged with a neighbour.
     Merged,
-    /// It is not underfull, or no neighbour has room for it.
+    /// The node stays: it is not underfull, or no neighbour has room for it.
     ApplySections,
     /// The root is not above this level.
     Top,
@@ -37,7 +38,7 @@ enum Look {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair<'p> {
     pub(crate) parent: Optimistic<'p>,
-    /// Index of the right one in the parent.
+    /// Index of `right` in the parent.
     pub(crate) index: usize,
     pub(crate) left: Optimistic<'p>,
     pub(crate) right: Optimistic<'p>,
@@ -45,11 +46,11 @@ pub(crate) struct Pair<'p> {
 
 impl Tree {
     /// Merges the leaf that covers `key`, and the nodes above it, with neighbours as long as they
-    /// are underfull and fit; a root with one child takes its content. Returns how many pages it
-    /// freed.
+    /// are underfull and fit. A root with one child takes over its content. Returns the number of
+    /// freed pages.
     ///
     /// # Errors
-    /// [`pando_pool::Restart`]; what was merged before it stays merged, and the tree is whole.
+    /// [`pando_pool::Restart`]; nodes merged before it stay merged, and the tree is intact.
     pub fn try_merge(
         &self,
         pool: &Pool,
@@ -75,7 +76,7 @@ impl Tree {
             match self.merge_level(pool, token, marks, key, level, work)? {
                 Look::Merged => {
                     merged += 1;
-                    // What lies below has new neighbours.
+                    // The nodes below have new neighbours.
                     level = level.saturating_sub(1);
                 }
                 Look::ApplySections => level += 1,
@@ -132,7 +133,8 @@ impl Tree {
         Ok(Look::ApplySections)
     }
 
-    /// Child `index` of `here`; it is a node of this tree and of the level below.
+    /// Returns child `index` of `here`, and checks that it is a node of this tree and of the level
+    /// below.
     pub(crate) fn child<'p>(
         &self,
         pool: &'p Pool,
@@ -148,9 +150,9 @@ impl Tree {
 }
 
 impl Pair<'_> {
-    /// Moves the entries of the right node to the left one and frees the right page, if they fit
-    /// into `words_max` words of a page. Else `work.list` holds the entries of both, or
-    /// none if they are too many.
+    /// Moves the entries of the right node to the left one and frees the right page, if all fit
+    /// into `words_max` words of a page. Otherwise `work.list` holds the entries of both, or none
+    /// if they are too many.
     pub(crate) fn merge_within(
         &self,
         pool: &Pool,
@@ -167,7 +169,7 @@ impl Pair<'_> {
         let mut right = self.right.upgrade()?;
         let mut parent_page = parent.rebuild(token)?;
         let mut left_page = left.rebuild(token)?;
-        // A running checkpoint has what it needs of the page before it is freed.
+        // Before the page is freed, a running checkpoint gets its image.
         right.modify(token)?;
         let list = &work.list;
         let inherited =
@@ -198,8 +200,8 @@ impl Pair<'_> {
         Ok(true)
     }
 
-    /// Lists the entries of both in `work.list`. The prefix with which they take at most
-    /// `words_max` words; `None` when they take more.
+    /// Puts the entries of both into `work.list`. Returns the length of the prefix with which they
+    /// take at most `words_max` words, `None` if they take more.
     fn join(&self, work: &mut Work, words_max: usize) -> Attempt<Option<usize>> {
         let left = Node::open(self.left.words().slice());
         let right = Node::open(self.right.words().slice());
@@ -228,7 +230,8 @@ impl Pair<'_> {
             .then(|| list.prefix_within(0, list.len(), words_max))
             .flatten();
         if prefix_bytes.is_none() {
-            // What did not fit may never have been: the latches prove the other case.
+            // If the entries do not fit, they may be torn, so validate. If they fit, taking the
+            // latches proves that they were not.
             self.validate()?;
         }
         Ok(prefix_bytes)

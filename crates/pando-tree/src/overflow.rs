@@ -1,4 +1,4 @@
-//! Values that are too long for their leaf: what the leaf says about them, and how they are
+//! Values that are too long for their leaf: their overflow header in the leaf, and how they are
 //! written.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!   4..8  number of overflow pages
 //!   8..   up to 12 pages: their ids (u32 each); more: ids of the index pages that hold them
 //! ```
-//! An overflow page is full but for the last; payload starts at byte 64. Pages are written before
-//! the leaf names them and never changed afterwards, so whoever finds the leaf unchanged behind
-//! its reads has read the value.
+//! All overflow pages except the last are full; the payload starts at byte 64. Pages are written
+//! before the leaf names them and never changed afterwards, so a reader that finds the leaf
+//! unchanged after its reads has read the value.
 
 use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, PageSize, TreeId};
@@ -20,25 +20,25 @@ use crate::node::text;
 use crate::node::view::{self, Node};
 use crate::word::{Store, Word, load};
 
-/// Longest value.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
-/// Most ids that a leaf names itself.
+/// Maximum number of ids in an overflow header.
 const IDS_MAX: usize = 12;
 
-/// Bytes of a value in an overflow page.
+/// Returns the number of bytes of a value that an overflow page holds.
 pub fn payload_bytes_max(page_size: PageSize) -> usize {
     page_size.bytes() - HEADER_BYTES
 }
 
-/// Ids in an index page.
+/// Returns the number of ids that an index page holds.
 fn ids_per_index(page_size: PageSize) -> usize {
     payload_bytes_max(page_size) / 4
 }
 
-/// What a leaf says about a value in overflow pages.
+/// The overflow header: what a leaf stores for a value in overflow pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverflowHeader {
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub value_bytes: usize,
     /// Number of overflow pages.
     pub pages: usize,
@@ -47,7 +47,7 @@ pub struct OverflowHeader {
 }
 
 impl OverflowHeader {
-    /// Reads the overflow header behind `slot`; `None` when it is none.
+    /// Reads the overflow header in the record of `slot`. Returns `None` if it is not valid.
     pub fn read<W: Word>(node: &Node<'_, W>, slot: Slot) -> Option<Self> {
         let words = node.words();
         let page_size = PageSize::new(words.len() * 8)?;
@@ -79,22 +79,22 @@ impl OverflowHeader {
         })
     }
 
-    /// Ids that the leaf names: of overflow pages or of index pages.
+    /// Returns the ids that the leaf names, of overflow pages or of index pages.
     pub fn ids(&self) -> &[PageId] {
         &self.ids[..self.ids_count]
     }
 
-    /// True when [`Self::ids`] are those of index pages.
+    /// Returns whether [`Self::ids`] are those of index pages.
     pub fn is_indexed(&self) -> bool {
         self.pages > IDS_MAX
     }
 }
 
-/// Appends the ids in an index page, which must be part of `tree`.
+/// Appends the ids in the index page `page`, which must belong to `tree`, to `out`.
 ///
 /// # Errors
-/// As [`Pool::optimistic`]; [`Restart::Damaged`] when it is no index page: a conflict in disguise
-/// until the leaf has been validated.
+/// As [`Pool::optimistic`], and [`Restart::Damaged`] when it is not an index page. The latter is a
+/// mere conflict as long as the leaf has not been validated.
 pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>) -> Attempt<()> {
     let seen = pool.optimistic(page, 0)?;
     let words = seen.words().slice();
@@ -116,7 +116,7 @@ pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>
     seen.validate().inspect_err(|_| out.truncate(before))
 }
 
-/// Appends the ids of all pages of a value, index pages included.
+/// Appends the ids of all pages of a value, including index pages.
 ///
 /// # Errors
 /// As [`read_index`].
@@ -140,7 +140,7 @@ pub fn collect_ids(
     Ok(())
 }
 
-/// Pages of a value that no leaf names yet. Survives restarts of the insertion.
+/// Pages of a value that no leaf names yet. They survive restarts of the insertion.
 #[derive(Debug, Default)]
 pub struct StagedPages {
     pages: Vec<PageId>,
@@ -149,11 +149,11 @@ pub struct StagedPages {
 }
 
 impl StagedPages {
-    /// Writes what is not yet written of `value`; it is the same in every call until
-    /// [`Self::finish`] or [`Self::abandon`].
+    /// Writes the part of `value` that is not written yet. The value is the same in every call
+    /// until [`Self::finish`] or [`Self::abandon`].
     ///
     /// # Errors
-    /// As [`Pool::allocate`]; pages written so far are kept.
+    /// As [`Pool::allocate`]. Pages written so far are kept.
     pub fn write(
         &mut self,
         pool: &Pool,
@@ -199,7 +199,7 @@ impl StagedPages {
         Ok(())
     }
 
-    /// What the leaf is to say, once all is written.
+    /// Returns the overflow header for the leaf, once all pages are written; empty before.
     pub fn header(&self) -> &[u8] {
         &self.header
     }
@@ -211,7 +211,7 @@ impl StagedPages {
         self.header.clear();
     }
 
-    /// Forgets the pages and adds them to `to be freed`: no leaf will name them.
+    /// Forgets the pages and appends them to `to_free`: no leaf will name them.
     pub fn abandon(&mut self, to_free: &mut Vec<PageId>) {
         to_free.append(&mut self.pages);
         to_free.append(&mut self.index);
@@ -223,7 +223,7 @@ fn id_bytes(ids: &[PageId]) -> Vec<u8> {
     ids.iter().flat_map(|page| page.0.to_le_bytes()).collect()
 }
 
-/// Index pages of a value in so many overflow pages.
+/// Returns the number of index pages of a value with `pages` overflow pages.
 fn index_pages(pages: usize, per_index: usize) -> usize {
     if pages <= IDS_MAX {
         0
@@ -232,7 +232,7 @@ fn index_pages(pages: usize, per_index: usize) -> usize {
     }
 }
 
-/// Replaces `overflow header` by what a leaf says of a value.
+/// Replaces `header` by the overflow header of a value.
 fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], header: &mut Vec<u8>) {
     let named = if index.is_empty() { pages } else { index };
     header.clear();
@@ -251,7 +251,7 @@ fn put_payload<P: Store + ?Sized>(page: &mut P, payload: &[u8]) {
     page.store(WORD_PAYLOAD, payload.len() as u64);
 }
 
-/// Bytes that a leaf says of a value of so many bytes in overflow pages.
+/// Returns the length in bytes of the overflow header of a value of `value_bytes` bytes.
 pub fn overflow_header_bytes(page_size: PageSize, value_bytes: usize) -> usize {
     let pages = value_bytes.div_ceil(payload_bytes_max(page_size));
     let named = match index_pages(pages, ids_per_index(page_size)) {
@@ -261,11 +261,11 @@ pub fn overflow_header_bytes(page_size: PageSize, value_bytes: usize) -> usize {
     8 + 4 * named
 }
 
-/// Lays out the pages of a value that are written outside of a pool, and replaces `overflow header`
-/// by what its leaf is to say. `place` writes one page with that payload and says which it is.
+/// Lays out the pages of a value that are written outside a pool, and replaces `header` by the
+/// overflow header for its leaf. `place` writes one page with the given payload and returns its id.
 ///
 /// # Errors
-/// The first one of `place`.
+/// The first error of `place`.
 ///
 /// # Panics
 /// When the value is longer than [`VALUE_BYTES_MAX`].
@@ -297,7 +297,7 @@ pub fn lay_out<E>(
     Ok(())
 }
 
-/// Makes a page of zeros one that [`lay_out`] asks for.
+/// Turns a page of zeros into a page that [`lay_out`] asks for.
 pub fn fill_page(page: &mut [[u8; 8]], id: PageId, tree: TreeId, kind: PageKind, payload: &[u8]) {
     view::begin(page, id, tree, kind, 0);
     put_payload(page, payload);

@@ -5,14 +5,15 @@
 //!                   |      |         ->            |      |
 //!                 [a b]  [c d e]                [a b c]  [d e]
 //! ```
-//! Done for one node after the other from the left, a level becomes as dense as it can be, and each
-//! page of it is written about once. A right neighbour that loses all is freed, as in a merge.
-//! Parent, left and right are latched together and none is released before all are changed. A
-//! reader that has copied either page goes on at a key, and finds there what it has not seen.
+//! When this is done for one node after the other from the left, a level becomes as dense as
+//! possible, and each page of it is written about once. A right neighbour that loses all its
+//! entries is freed, as in a merge. Parent, left and right are latched together, and none is
+//! released before all are changed. A reader that has copied either page continues at a key, and
+//! finds there the entries that it has not seen.
 //!
-//! A node takes a part of its neighbour only where that spares a page soon: where the next few
-//! nodes together have as much room. Else one underfull leaf in a dense tree would shift the
-//! records of all leaves behind it. So a tree that is packed already is only read.
+//! A node takes only a part of its neighbour's entries if that saves a page soon, because the next
+//! few nodes together have enough room. Otherwise one underfull leaf in a dense tree would shift
+//! the records of all leaves after it. So a tree that is packed already is only read.
 
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
@@ -26,30 +27,30 @@ use crate::postcondition::{assert_apart, assert_inherits, assert_parent};
 use crate::scratch::{Scratch, Work};
 use crate::tree::{Tree, counted, damaged, marks_of, opened, stamp};
 
-/// A node is packed to within one such part of a page: a record that becomes a little longer does
-/// not split it.
+/// A packed node keeps one in this many parts of its page free, so that a record that becomes a
+/// little longer does not split it.
 const KEPT_FREE: usize = 16;
-/// A node that has less than one such part of a page free is not changed.
+/// A node that has less than one in this many parts of its page free is not changed.
 const ROOM_LEAST: usize = 8;
-/// Of so many nodes one must be spared.
+/// Packing must save one node out of this many, or fewer.
 const SPARED_OF: usize = 17;
 
-/// What came of a look at one node.
+/// Result of packing one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packed {
-    /// It took all of its neighbour, which is gone: the same node may take more.
+    /// The node took all entries of its neighbour, which is gone. The same node may take more.
     Merged,
-    /// It took some, or nothing: the node at the key that was handed out comes next.
+    /// The node took some entries, or none. The node at the returned key comes next.
     Next,
-    /// It is the last one of its level.
+    /// The node is the last one of its level.
     Last,
     /// The root is not above this level.
     Top,
 }
 
 impl Tree {
-    /// Packs the node of `level` that covers `key`. `next` becomes the least key of the node behind
-    /// it when there is one.
+    /// Packs the node of `level` that covers `key`. `next` receives the least key of the node after
+    /// it, if there is one.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; nothing has changed then.
@@ -122,8 +123,8 @@ impl Tree {
         Ok(end)
     }
 
-    /// True if child `index` of `parent` and those behind it, packed to `bytes_max` each, are one
-    /// fewer. Those that are not in memory are as good as full.
+    /// Returns whether packing child `index` of `parent` and the children after it, to `bytes_max`
+    /// bytes each, saves a node. Children that are not in memory count as full.
     fn is_worth_it(
         &self,
         pool: &Pool,
@@ -140,7 +141,7 @@ impl Tree {
             };
             let node = Node::open(child.words().slice());
             let used = node.used_bytes();
-            // What is left of a full one is less than a record.
+            // A full node has less than one record left free.
             let record = used / node.count().max(1);
             child.validate()?;
             room += bytes_max.saturating_sub(used + record);
@@ -151,7 +152,7 @@ impl Tree {
         Ok(false)
     }
 
-    /// Level of the root: 0 for a tree that is one leaf.
+    /// Returns the level of the root: 0 for a tree of one leaf.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].
@@ -162,8 +163,9 @@ impl Tree {
         Ok(level)
     }
 
-    /// Pages below the node of level 1 that covers `key` that are not in memory, for reading them
-    /// ahead; `next` becomes the least key behind that node when there is one, else it is emptied.
+    /// Lists the children, of the node of level 1 that covers `key`, that are not in memory, for
+    /// reading ahead. `next` receives the least key after that node, or is emptied if there is
+    /// none.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].
@@ -193,8 +195,8 @@ impl Tree {
 }
 
 impl Pair<'_> {
-    /// Moves entries of the right node to the left one, until it has `words_max` words, and tells
-    /// their parent. `work` holds both, joined. False when no entry fits.
+    /// Moves entries of the right node to the left one until it has `words_max` words, and updates
+    /// their parent. `work` holds the joined entries of both. Returns false if no entry fits.
     fn fill_left(
         &self,
         pool: &Pool,
@@ -215,7 +217,8 @@ impl Pair<'_> {
             ..
         } = work;
         let Some((cut, prefixes)) = cut_behind(list, before, words_max) else {
-            // What did not fit may never have been: the versions prove the other case.
+            // If nothing fits, the entries may be torn, so validate. If something fits, the
+            // versions prove that they were not.
             self.validate()?;
             return Ok(false);
         };
@@ -276,7 +279,7 @@ impl Pair<'_> {
         Ok(true)
     }
 
-    /// What [`Pair::fill_left`] has written.
+    /// Checks what [`Pair::fill_left`] has written.
     fn assert_packed(
         &self,
         [parent, left, right]: [&Exclusive<'_>; 3],
@@ -290,15 +293,15 @@ impl Pair<'_> {
     }
 }
 
-/// The largest cut behind `before` entries whose left side has at most `words_max` words, and the
-/// prefixes of both sides.
+/// Returns the largest cut after more than `before` entries whose left side has at most `words_max`
+/// words, and the prefix lengths of both sides.
 fn cut_behind(
     list: &RecordList,
     before: usize,
     words_max: usize,
 ) -> Option<(usize, (usize, usize))> {
     let fits = |cut: &usize| list.prefix_within(0, *cut, words_max).is_some();
-    // More entries need more words, but for what a shorter prefix costs.
+    // More entries need more words, apart from what a shorter prefix costs.
     if list.len() <= before {
         return None;
     }

@@ -1,7 +1,7 @@
-//! What is true behind a change of several nodes, asserted while all of them are still latched.
+//! Postconditions of changes of several nodes, asserted while all of them are still latched.
 //!
-//! Each is rare, so the assertions are in every build. They rest on what the change has written and
-//! on nothing else: what a damaged page may hold was refused before.
+//! Such changes are rare, so the assertions are in every build. They only check what the change has
+//! written: the change has rejected damaged pages before.
 
 use pando_format::{Lsn, PageId};
 
@@ -9,8 +9,8 @@ use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::word::Word;
 
-/// Two neighbours that were laid out anew have `entries` together, and `separator` lies between
-/// their keys.
+/// Asserts that two neighbours that were laid out anew have `entries` entries together, and that
+/// `separator` separates their keys.
 pub(crate) fn assert_apart<W: Word>(
     left: &Node<'_, W>,
     right: &Node<'_, W>,
@@ -45,8 +45,8 @@ pub(crate) fn assert_apart<W: Word>(
     assert_whole(right);
 }
 
-/// A node that was laid out anew has nothing in its heap but records, and its slots end in front of
-/// them.
+/// Asserts that a node that was laid out anew has only records in its heap, and that its slots end
+/// before them.
 pub(crate) fn assert_whole<W: Word>(node: &Node<'_, W>) {
     assert!(
         node.slots_end() <= node.heap_start(),
@@ -55,8 +55,8 @@ pub(crate) fn assert_whole<W: Word>(node: &Node<'_, W>) {
     assert_eq!(node.dead_words(), 0, "laid out anew, with dead words");
 }
 
-/// Children `index` - 1 and `index` of `parent` are `left` and `right`, of `level`, and
-/// `separator` tells them apart.
+/// Asserts that the children `index` - 1 and `index` of `parent` are `left` and `right`, of
+/// `level`, and that `separator` separates them.
 pub(crate) fn assert_parent<W: Word>(
     parent: &Node<'_, W>,
     index: usize,
@@ -78,7 +78,7 @@ pub(crate) fn assert_parent<W: Word>(
     );
 }
 
-/// A node that took over what others covered has their marks, at least.
+/// Asserts that a node that took over keys of others has at least their marks.
 pub(crate) fn assert_inherits<W: Word>(node: &Node<'_, W>, marks: (Lsn, Lsn)) {
     assert!(node.lsn_max() >= marks.0, "a newest batch is forgotten");
     assert!(

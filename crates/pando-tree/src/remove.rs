@@ -8,31 +8,33 @@ use crate::node::view::Node;
 use crate::scratch::Scratch;
 use crate::tree::{FrameNode, Tree, counted, stamp};
 
-/// What a removal left of its leaf. The root is never sparse: nothing can be done about it.
+/// How full a removal left its leaf. The root never counts as underfull or empty, since nothing can
+/// be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafFill {
-    /// Nothing to do, or nothing that was not said before.
+    /// Nothing to do, or nothing that an earlier removal has not reported.
     Enough,
-    /// Less than a quarter of the page, or an eighth, for the first time: see [`Tree::try_merge`].
+    /// Less than a quarter, or an eighth, of the page is used for the first time: see
+    /// [`Tree::try_merge`].
     Underfull,
-    /// No records: see [`Tree::try_remove_empty`].
+    /// The leaf has no records: see [`Tree::try_remove_empty`].
     Empty,
 }
 
-/// What a removal did.
+/// Result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
-    /// True when there was a record; it is gone.
+    /// True when there was a record, which is now removed.
     pub existed: bool,
-    /// What is left of its leaf.
+    /// How full its leaf is now.
     pub leaf_fill: LeafFill,
 }
 
 impl Tree {
-    /// Removes the record of `key`. A key without one changes nothing, the marks included.
+    /// Removes the record of `key`. Without such a record nothing changes, not even the marks.
     ///
     /// # Errors
-    /// [`pando_pool::Restart`]; the record is then as it was.
+    /// [`pando_pool::Restart`]; the record is unchanged then.
     pub fn try_remove(
         &self,
         pool: &Pool,
@@ -91,8 +93,9 @@ impl Tree {
     }
 }
 
-/// What to say of an underfull leaf that was `before` and is `left`. Each eighth of the page that
-/// it falls below is told once, or every removal from a leaf with full neighbours would be.
+/// Returns what to report of an underfull leaf that was `before` and is now `left`. Falling below
+/// each eighth of the page is reported once; otherwise every removal from a leaf with full
+/// neighbours would be reported.
 #[cold]
 fn fill_below(before: &FrameNode<'_>, left: &FrameNode<'_>) -> LeafFill {
     let eighths = |used_bytes: usize| used_bytes / left.words().len();

@@ -1,9 +1,10 @@
-//! Taking an empty leaf out of its tree.
+//! Removing an empty leaf from its tree.
 //!
-//! The lowest ancestor with two children or more, the *ancestor*, loses the child that leads to the
-//! leaf, with all inner nodes between. The range goes to the left neighbour below the ancestor, or
-//! to the right one for the first child; its leaf next to the range is latched too and inherits the
-//! marks: whoever asks it later learns that something was there. Readers that had passed the
+//! The lowest ancestor with at least two children, the *branching ancestor*, loses the child that
+//! leads to the leaf, together with all inner nodes between. The key range goes to the left
+//! neighbour below the ancestor, or to the right one for the first child. The leaf of that
+//! neighbour next to the range, the *absorbing leaf*, is latched too and inherits the marks, so
+//! that later readers of the range learn that something was there. Readers that had passed the
 //! ancestor find the version of a freed page changed.
 
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
@@ -19,14 +20,14 @@ use crate::postcondition::assert_inherits;
 use crate::tree::{Tree, counted, free, marks_of, opened, stamp};
 use crate::word::{Store, load};
 
-/// Exclusive latches of the pages between a ancestor and its leaf, and of the leaf.
+/// Exclusive latches of the pages between an ancestor and its leaf, and of the leaf.
 pub(crate) struct Chain<'p> {
     latches: [Option<Exclusive<'p>>; LEVEL_MAX as usize + 1],
 }
 
 impl<'p> Chain<'p> {
-    /// Latches all nodes of `path` below `depth`, and the leaf, and makes them ready to be freed:
-    /// a running checkpoint has what it needs of them.
+    /// Latches all nodes of `path` below `depth` and the leaf, and makes sure that a running
+    /// checkpoint gets their images before they are freed.
     pub(crate) fn latch(
         path: &Path<'p>,
         depth: usize,
@@ -41,7 +42,8 @@ impl<'p> Chain<'p> {
         Ok(Self { latches })
     }
 
-    /// Frees them; how many they were: none if what was lost attaches in the ancestor itself.
+    /// Frees the pages and returns their number: 0 if the lost page is a child of the ancestor
+    /// itself.
     pub(crate) fn free(self, pool: &Pool, token: &ApplyToken<'_>) -> u32 {
         let mut count = 0;
         for latch in self.latches.into_iter().flatten() {
@@ -55,8 +57,8 @@ impl<'p> Chain<'p> {
 }
 
 impl Tree {
-    /// Takes the leaf that covers `key` out of the tree if it is empty and not the root. False if
-    /// it is not, or no longer.
+    /// Removes the leaf that covers `key` from the tree if it is empty and not the root. Returns
+    /// false if it is not, or no longer.
     ///
     /// # Errors
     /// [`Restart`]; nothing has changed then.
@@ -87,13 +89,13 @@ impl Tree {
             return Ok(false);
         }
         let Some((depth, ancestor)) = path.branching_ancestor() else {
-            // Every node has one child: the root takes the leaf's place.
+            // Every node has one child: the root replaces the leaf.
             while self.collapse_root(pool, token)? {}
             return Ok(true);
         };
         self.give_range_away(pool, token, marks, &path, (depth, ancestor), leaf)?;
         if depth == 0 {
-            // The tree is whole either way; a root with one child costs one step, no more.
+            // The tree is intact either way. A root with one child only costs one more step.
             while let Ok(true) = self.collapse_root(pool, token) {}
         }
         Ok(true)
@@ -110,7 +112,7 @@ impl Tree {
     ) -> Attempt<()> {
         let absorber = self.absorbing_leaf(pool, &ancestor)?;
         let mut ancestor_latch = ancestor.node.upgrade()?;
-        // Latches are only ever tried, so their order cannot matter to a deadlock.
+        // Latches are only ever tried, so no order of them can deadlock.
         let (chain, mut absorber_latch) = if ancestor.index == 0 {
             let chain = Chain::latch(path, depth + 1, leaf, token)?;
             (chain, absorber.upgrade()?)
@@ -131,14 +133,14 @@ impl Tree {
             "a leaf with records is taken out"
         );
         let left = opened(&ancestor_latch).count();
-        assert!(left > 0, "a ancestor without children");
-        assert_eq!(left + 1, ancestor.count, "a ancestor loses one child");
+        assert!(left > 0, "an ancestor without children");
+        assert_eq!(left + 1, ancestor.count, "an ancestor loses one child");
         let count = chain.free(pool, token);
         assert!(count > 0, "the leaf itself is taken out");
         Ok(())
     }
 
-    /// The leaf that will cover the range of the child that the ancestor loses.
+    /// Finds the leaf that will cover the range of the child that the ancestor loses.
     fn absorbing_leaf<'p>(&self, pool: &'p Pool, ancestor: &Step<'p>) -> Attempt<Optimistic<'p>> {
         let node = Node::open(ancestor.node.words().slice());
         let leftwards = ancestor.index > 0;
@@ -158,8 +160,8 @@ impl Tree {
         })
     }
 
-    /// Moves the content of the root's only child into the root and frees the child. False when
-    /// the root has more children or the child is not in memory.
+    /// Moves the content of the root's only child into the root and frees the child. Returns false
+    /// when the root does not have exactly one child, or the child is not in memory.
     pub(crate) fn collapse_root(&self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<bool> {
         let root = pool.optimistic(self.root, 0)?;
         let node = Node::open(root.words().slice());

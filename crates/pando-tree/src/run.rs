@@ -1,8 +1,9 @@
-//! Records that come in order, put into one leaf under one latch.
+//! Sorted records that are put into one leaf under one latch.
 //!
-//! The leaf is that of the last insertion, as its finger remembers it: the latch is taken at the
-//! version that the finger saw, so the leaf covers what it covered. What does not belong there, or
-//! needs more than free words of the leaf, ends the run and is put by an insertion of its own.
+//! The leaf is that of the last insertion, as its finger remembers it. The latch is taken at the
+//! version that the finger saw, so the leaf still covers the same keys. A record that does not
+//! belong there, or needs more than the free words of the leaf, ends the run, and the caller
+//! inserts it by itself.
 
 use pando_pool::{ApplyToken, Marks, Pool};
 
@@ -16,21 +17,22 @@ use crate::scratch::Scratch;
 use crate::tree::{Tree, stamp};
 use crate::word::{Store, Word};
 
-/// What a run has put.
+/// What a run has put into the leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Run {
-    /// Records.
+    /// Number of records.
     pub records: usize,
-    /// Those whose keys did not exist.
+    /// Number of records whose keys did not exist.
     pub new: usize,
 }
 
 impl Tree {
-    /// Puts the first of `entries`, whose keys ascend, as far as they go into the leaf of the last
-    /// insertion of `scratch` without a split and replace nothing but values that lie there. None,
-    /// if anything is in the way: then nothing has changed, and [`Tree::try_insert`] finds out.
+    /// Puts the first of `entries`, whose keys ascend, into the leaf of the last insertion of
+    /// `scratch`, as far as they fit without a split and replace only values that lie in the leaf.
+    /// Puts no record if anything is in the way: then nothing has changed, and the caller uses
+    /// [`Tree::try_insert`].
     ///
-    /// The lengths of keys and values are those that [`Tree::try_insert`] takes.
+    /// Keys and values have lengths that [`Tree::try_insert`] accepts.
     pub fn put_run<'e>(
         &self,
         pool: &Pool,
@@ -43,7 +45,7 @@ impl Tree {
         let mut run = Run::default();
         let mut entries =
             entries.take_while(|(key, value)| is_inline(pool.page_size(), key.len(), value.len()));
-        // Where writers meet, each of them counts and parts the leaf.
+        // After contention, single insertions count it and cut the leaf.
         if !work.nearby.is_likely || work.lost.is_some() {
             return run;
         }
@@ -80,7 +82,7 @@ impl Tree {
             debug_assert!(record.key < key, "keys that do not ascend");
             let node = Node::open(Store::words(&page));
             let count = node.count();
-            // Behind what was the last one there is nothing to search.
+            // After the last entry there is nothing to search.
             spot = match spot.index + 1 == count {
                 true => Spot {
                     index: count,
@@ -102,7 +104,7 @@ impl Tree {
     }
 }
 
-/// True if the record fits in place, and takes the place of nothing that lies elsewhere.
+/// Returns whether the record fits in place, and replaces no value that lies outside the leaf.
 fn is_put_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
     if spot.exact {
         let slot = node.slot(spot.index);

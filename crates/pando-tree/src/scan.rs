@@ -1,9 +1,9 @@
-//! Scans, leaf by leaf: one leaf is copied at a time, with the bound to continue
-//! with (decision 002).
+//! Scans, leaf by leaf: each step copies one leaf, and the bound at which to continue (decision
+//! 002).
 //!
-//! The bound comes from the separators above the leaf, and all nodes on the way are validated once
-//! more behind the copy, so leaf and bound are of one state; a leaf that is split, emptied or
-//! taken out between two steps moves records to where the next step looks for them.
+//! The bound comes from the separators above the leaf. All nodes on the path are validated once
+//! more after the copy, so leaf and bound are from one state. If a leaf is split, emptied or
+//! removed between two steps, its records move to where the next step looks for them.
 
 use std::ops::Bound;
 
@@ -15,7 +15,8 @@ use crate::node::view::Node;
 use crate::overflow::OverflowHeader;
 use crate::tree::{FrameNode, Tree, damaged};
 
-/// A step ends early behind so many bytes: keys are copied whole, however long their prefix.
+/// A step ends early after this many bytes, since keys are copied whole, however long their prefix
+/// is.
 const COPY_BYTES_MAX: usize = 1 << 20;
 
 /// Where a step starts: the first key for a forward scan, the last for a backward one.
@@ -24,9 +25,9 @@ pub type ScanBound<'a> = Bound<&'a [u8]>;
 /// Which way a scan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To greater keys.
+    /// Towards greater keys.
     Forward,
-    /// To smaller keys.
+    /// Towards smaller keys.
     Backward,
 }
 
@@ -35,7 +36,7 @@ pub enum Direction {
 pub enum ScanValue<'a> {
     /// The value itself.
     Inline(&'a [u8]),
-    /// A value in overflow pages or chunks, to be read with [`Tree::try_get`].
+    /// The value lies in overflow pages or chunks: [`Tree::try_get`] reads it.
     Long,
 }
 
@@ -55,7 +56,7 @@ enum Next {
     Behind,
 }
 
-/// What a step copied: records in scan order, and how to go on. Buffers are reused.
+/// What a step copied: records in scan order, and where to continue. Buffers are reused.
 #[derive(Debug)]
 pub struct LeafCopy {
     bytes: Vec<u8>,
@@ -74,7 +75,7 @@ impl Default for LeafCopy {
 }
 
 impl LeafCopy {
-    /// Pins nothing.
+    /// Makes an empty copy.
     pub fn new() -> Self {
         Self {
             bytes: Vec::new(),
@@ -87,20 +88,20 @@ impl LeafCopy {
         }
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// True when the step found no records; the scan may still go on.
+    /// Returns whether the step found no records. The scan may still continue.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Record `index` in scan order.
+    /// Returns record `index` in scan order.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `index` is not below [`LeafCopy::len`].
     pub fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
         let record = &self.records[index];
         let value = match record.is_long {
@@ -110,12 +111,12 @@ impl LeafCopy {
         (&self.bytes[record.key_start..record.key_end], value)
     }
 
-    /// The records in scan order.
+    /// Returns the records in scan order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], ScanValue<'_>)> + '_ {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Where the next step starts; `None` at the end of the tree.
+    /// Returns the bound at which the next step starts, `None` at the end of the tree.
     pub fn next_bound(&self) -> Option<ScanBound<'_>> {
         match self.next {
             Next::Nothing => None,
@@ -124,17 +125,17 @@ impl LeafCopy {
         }
     }
 
-    /// The leaf that was copied.
+    /// Returns the leaf that was copied.
     pub fn leaf(&self) -> PageId {
         self.leaf
     }
 
-    /// Newest batch that changed the leaf.
+    /// Returns the LSN of the newest batch that changed the leaf.
     pub fn lsn_max(&self) -> Lsn {
         self.lsn_max
     }
 
-    /// Both.
+    /// Returns both marks of the leaf.
     pub fn marks(&self) -> Marks {
         Marks {
             lsn: self.lsn_max,
@@ -142,7 +143,7 @@ impl LeafCopy {
         }
     }
 
-    /// Newest batch of several leaves that changed it.
+    /// Returns the LSN of the newest batch of two or more writes that changed the leaf.
     pub fn multi_lsn(&self) -> Lsn {
         self.multi_lsn
     }
@@ -154,8 +155,8 @@ impl LeafCopy {
         self.next = Next::Nothing;
     }
 
-    /// True if the records are in scan order, on the far side of `bound`, and the next step starts
-    /// behind all of them.
+    /// Returns whether the records are in scan order and beyond `bound`, and the next step starts
+    /// after all of them.
     fn goes_on_from(&self, bound: ScanBound<'_>, direction: Direction) -> bool {
         let ascends = |one: &[u8], next: &[u8]| match direction {
             Direction::Forward => one < next,
@@ -169,7 +170,7 @@ impl LeafCopy {
         };
         let goes_on = match self.next {
             Next::Nothing => true,
-            // Where it starts forwards is in no record that was copied.
+            // A forward step starts at a key that is in no copied record.
             Next::From => {
                 is_beyond(&self.next_key) && keys().all(|key| ascends(key, &self.next_key))
             }
@@ -178,7 +179,7 @@ impl LeafCopy {
         goes_on && keys().all(is_beyond) && keys().is_sorted_by(|one, next| ascends(one, next))
     }
 
-    /// Copies entry `index`; `None` when the node is torn.
+    /// Copies entry `index`. Returns `None` when the node is torn.
     fn push(&mut self, node: &FrameNode<'_>, index: usize) -> Option<()> {
         let slot = node.slot(index);
         let key_start = self.bytes.len();
@@ -190,14 +191,14 @@ impl LeafCopy {
             (suffix_start + slot.suffix_bytes(), value_at, end)
         } else {
             if slot.is_overflow() {
-                // A torn one is noticed here, not by whoever reads it.
+                // A torn header is noticed here, not by the reader of the value.
                 OverflowHeader::read(node, slot)?;
             }
             node.append_suffix(slot, &mut self.bytes);
             let end = self.bytes.len();
             (end, end, end)
         };
-        // A torn length, read twice.
+        // Fails for a torn length, which was read twice.
         (key_end <= value_start && end <= self.bytes.len()).then_some(())?;
         self.records.push(Copied {
             key_start,
@@ -209,7 +210,7 @@ impl LeafCopy {
         Some(())
     }
 
-    /// Copies the entries that `indices` lists until the step is long enough.
+    /// Copies the entries of `indices` until the step is long enough.
     fn fill(
         &mut self,
         node: &FrameNode<'_>,
@@ -231,7 +232,7 @@ impl LeafCopy {
 }
 
 impl Tree {
-    /// Replaces `page` by the records of one leaf on the far side of `bound`.
+    /// Replaces `page` by the records of one leaf beyond `bound`, in `direction`.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `page` holds then has no meaning.
@@ -285,31 +286,31 @@ impl Tree {
             return damaged(&leaf, "describes no overflow pages");
         }
         leaf.validate()?;
-        // A neighbour that was taken out meanwhile would have moved the bound.
+        // The removal of a neighbour meanwhile would have moved the bound.
         path.steps().try_for_each(|step| step.node.validate())?;
         debug_assert!(page.goes_on_from(bound, direction), "a scan that goes back");
         Ok(())
     }
 }
 
-/// Which leaves [`Tree::try_list_ahead`] lists.
+/// Selects the leaves that [`Tree::try_list_ahead`] lists.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead<'a> {
-    /// Where the scan goes on: in the leaf before the first that is listed.
+    /// Where the scan continues. The listed leaves come after the leaf of this bound.
     pub from: ScanBound<'a>,
-    /// Where it ends.
+    /// Where the scan ends.
     pub until: ScanBound<'a>,
-    /// Which way it goes.
+    /// Direction of the scan.
     pub direction: Direction,
-    /// Leaves to pass over.
+    /// Number of leaves to skip.
     pub skip: usize,
-    /// Leaves to look at behind these.
+    /// Maximum number of leaves to check after these.
     pub most: usize,
 }
 
 impl Tree {
-    /// Adds the leaves that a scan comes to next, as far as they have the same parent and are not
-    /// in memory, to `pages`. Returns how many were looked at. What it adds is a hint.
+    /// Appends to `pages` the leaves that a scan will read next, if they have the same parent and
+    /// are not in memory. Returns the number of leaves that were checked. The list is only a hint.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what was added then has no meaning.
@@ -368,7 +369,7 @@ fn child_towards(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Directio
     }
 }
 
-/// Forward: the first entry to copy; backward: the one behind the last.
+/// Returns the first entry to copy for a forward scan, the one after the last for a backward scan.
 fn edge_in_leaf(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
     let forward = direction == Direction::Forward;
     let (key, beyond_equal) = match bound {

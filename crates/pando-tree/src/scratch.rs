@@ -1,4 +1,4 @@
-//! What a change keeps from one attempt to the next: buffers, and pages that must not leak.
+//! State that a change keeps from one attempt to the next: buffers, and pages that must not leak.
 
 use pando_format::PageId;
 use pando_pool::{ApplyToken, Attempt, Pool, Restart};
@@ -8,34 +8,36 @@ use crate::node::list::RecordList;
 use crate::overflow::StagedPages;
 use crate::value::ValueReader;
 
-/// Working memory of changes to the trees of one pool; one for each thread that makes them, reused
-/// for any number.
+/// Working memory of changes to the trees of one pool. Each thread that makes changes has one, and
+/// reuses it for any number of changes.
 ///
-/// A change that is given up after an `Err` needs [`Scratch::abandon`], and every apply section
-/// ends with [`Scratch::try_finish`]: pages written or freed half-way belong to that section.
+/// A caller that gives up a change after an `Err` calls [`Scratch::abandon`]. Every apply section
+/// ends with [`Scratch::try_finish`], because pages that were written, or are still to be freed,
+/// belong to that section.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) work: Work,
     pub(crate) staged: StagedPages,
     pub(crate) old: OldValue,
     pub(crate) pending_frees: Vec<PageId>,
-    /// Values, or parts of trees, that were given up since nobody could read which pages they have.
+    /// Number of values, or parts of trees, that were leaked because the list of their pages was
+    /// unreadable.
     pub(crate) leaks: u64,
 }
 
-/// What the value that an attempt would replace or remove is made of.
+/// The pages and chunks of the value that an attempt would replace or remove.
 #[derive(Debug, Default)]
 pub(crate) struct OldValue {
     /// Its overflow pages.
     pub(crate) to_free: Vec<PageId>,
-    /// Its list of chunks; empty when it has none.
+    /// Its blob reference, which lists its chunks; empty when it has none.
     pub(crate) list: Vec<u8>,
     pub(crate) reader: ValueReader,
-    /// Pages of it that cannot be read, and that the change does without.
+    /// Pages of it that are unreadable, and that the change does without.
     pub(crate) lost: Vec<PageId>,
-    /// The one that the last attempt has met.
+    /// The unreadable page at which the last attempt failed.
     blamed: Option<PageId>,
-    /// It has pages or chunks that are not known.
+    /// The value has pages or chunks that are not known.
     is_leaking: bool,
 }
 
@@ -47,7 +49,8 @@ impl OldValue {
         self.is_leaking = false;
     }
 
-    /// What `read` made of a part of the value: `Ok(None)` if the change does without.
+    /// Passes on the result of reading a part of the value: `Ok(None)` if the change does without
+    /// it.
     pub(crate) fn is_known<T>(&mut self, read: Attempt<T>) -> Attempt<Option<T>> {
         match read {
             Ok(part) => Ok(Some(part)),
@@ -74,29 +77,29 @@ pub(crate) struct Work {
     pub(crate) alone: RecordList,
     /// Entries of the right one of two nodes that are merged.
     pub(crate) right: RecordList,
-    /// Entries of its parent.
+    /// Entries of the parent of the node that changes.
     pub(crate) parent_list: RecordList,
-    /// What will tell the halves of a split apart.
+    /// The key that will separate the halves of a split.
     pub(crate) separator: Vec<u8>,
     /// The separator for which its parent had no room.
     pub(crate) pending: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) nearby: Nearby,
-    /// The leaf that somebody else changed before the change under way could.
+    /// The leaf that another thread changed before the current change could.
     pub(crate) lost: Option<PageId>,
 }
 
-/// Where the last insertion ended, and whether the next one is likely to be there, too: random
-/// ones do not pay for a look.
+/// The leaf of the last insertion, and whether the next one is likely to go there, too. So random
+/// insertions do not pay for checking the finger.
 #[derive(Debug, Default)]
 pub(crate) struct Nearby {
     pub(crate) finger: Finger,
-    /// The last descent led to the leaf of the finger, or to one that was split off from it.
+    /// The last descent led to the leaf of the finger, or to a leaf that was split off from it.
     pub(crate) is_likely: bool,
 }
 
 impl Nearby {
-    /// A descent has led to `leaf`.
+    /// Notes that a descent has led to `leaf`.
     pub(crate) fn came_to(&mut self, leaf: PageId) {
         let known = self.finger.page();
         if known != PageId::NONE {
@@ -106,23 +109,23 @@ impl Nearby {
 }
 
 impl Scratch {
-    /// Empty buffers.
+    /// Makes empty buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// True when an apply section may end: nothing written or freed half-way.
+    /// Returns whether an apply section may end: no page is staged or still to be freed.
     pub fn is_finished(&self) -> bool {
         self.pending_frees.is_empty() && self.staged.header().is_empty()
     }
 
-    /// Forgets where the last insertion was: the next one may be made to another pool.
+    /// Forgets the leaf of the last insertion, so that the next one may go to another pool.
     pub fn forget_leaf(&mut self) {
         self.work.nearby = Nearby::default();
     }
 
-    /// The next insertion goes to the leaf of `finger`, if that is as it was seen then. Otherwise,
-    /// and if it is none, what the last insertion has left says as much.
+    /// Makes the next insertion try the leaf of `finger`. Keeps the finger of the last insertion if
+    /// that is as new, or if `finger` is out of date or none.
     pub fn expect(&mut self, pool: &Pool, finger: &Finger) {
         let nearby = &mut self.work.nearby;
         if finger.page() == PageId::NONE {
@@ -135,14 +138,15 @@ impl Scratch {
         nearby.is_likely |= is_known || nearby.finger == *finger;
     }
 
-    /// The list of the chunks of the value that the last change has replaced or removed; empty
-    /// when it had none. Nothing names these chunks any more: they are the caller's to free.
+    /// Takes the blob reference of the value that the last change has replaced or removed; empty
+    /// when the value had no chunks. Nothing names these chunks any longer, and the caller frees
+    /// them.
     pub fn take_blob_ref(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.old.list)
     }
 
-    /// True if the change can do without `page`, which cannot be read: it is a part of the value
-    /// that is replaced or removed. What only that page names is leaked then.
+    /// Returns whether the change can do without the unreadable `page`, because it is a part of the
+    /// value that is replaced or removed. Pages that only `page` names are leaked then.
     #[must_use]
     pub fn do_without(&mut self, page: PageId) -> bool {
         let is_new = self.old.blamed == Some(page) && !self.old.lost.contains(&page);
@@ -152,34 +156,34 @@ impl Scratch {
         is_new
     }
 
-    /// How often something was leaked since the last call.
+    /// Returns the number of leaks since the last call.
     pub fn take_leaks(&mut self) -> u64 {
         std::mem::take(&mut self.leaks)
     }
 
-    /// The change of a value has ended.
+    /// Ends the change of a value, and counts its leak.
     pub(crate) fn end_old(&mut self) {
         self.leaks += u64::from(self.old.is_leaking);
         self.old.is_leaking = false;
         self.old.lost.clear();
     }
 
-    /// The to be freed pages are named by nothing any more.
+    /// Frees the old value's pages, which nothing names any longer.
     pub(crate) fn free_old(&mut self, pool: &Pool, token: &ApplyToken<'_>) {
         self.end_old();
         self.pending_frees.append(&mut self.old.to_free);
-        // What has to wait is freed by the caller's try_finish.
+        // The caller's try_finish frees what has to wait.
         let _later = self.try_finish(pool, token);
     }
 
-    /// Frees what earlier changes of this apply section left over.
+    /// Frees the pages that earlier changes of this apply section could not free.
     ///
     /// # Errors
-    /// As [`Pool::free_unread`]; what is left is kept for the next call.
+    /// As [`Pool::free_unread`]. The remaining pages are kept for the next call.
     pub fn try_finish(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
             match pool.free_unread(token, *page) {
-                // It is no page any more: whatever named it was damaged.
+                // The id belongs to no page: the page that named it was damaged.
                 Err(Restart::Damaged(..)) => self.leaks += 1,
                 freed => freed?,
             }
@@ -191,7 +195,7 @@ impl Scratch {
     /// Frees the overflow pages of an insertion that is not tried again.
     ///
     /// # Errors
-    /// As [`Scratch::try_finish`], which then has to be called again.
+    /// As [`Scratch::try_finish`], which the caller then calls again.
     pub fn abandon(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         self.old.clear();
         self.old.lost.clear();

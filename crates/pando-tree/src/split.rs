@@ -1,8 +1,9 @@
-//! Splits: of a leaf for a new record, of an inner node for a new separator, of the root.
+//! Splits of a leaf for a new record, of an inner node for a new separator, and of the root.
 //!
-//! The left side stays in its page, so marks and child words of what is not moved stay too. The
-//! root keeps its page id: both sides move to new pages and the root becomes their parent. A
-//! parent without room is split first, by itself, and the insertion looks again.
+//! The left side stays in its page, and so do the marks and the child words of entries that are not
+//! moved. The root keeps its page id: both sides move to new pages, and the root becomes their
+//! parent. A parent without room is split first, as a change of its own, and the insertion starts
+//! over.
 
 use pando_format::page::PageKind;
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
@@ -23,7 +24,7 @@ use crate::word::Store;
 /// A parent and the index of the child that is split.
 pub(crate) type ParentStep<'p> = (Optimistic<'p>, usize);
 
-/// What a split was for.
+/// A leaf to split, and the record for which it is split.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeafSplit<'a, 'p> {
     pub(crate) leaf: Optimistic<'p>,
@@ -31,7 +32,7 @@ pub(crate) struct LeafSplit<'a, 'p> {
     pub(crate) fit: Fit,
     pub(crate) spot: Spot,
     pub(crate) record: &'a Record<'a>,
-    /// The record goes where those before it went.
+    /// The course of a run of insertions that the record continues.
     pub(crate) course: Option<Course>,
 }
 
@@ -41,7 +42,7 @@ struct Side<'a> {
     list: &'a RecordList,
     from: usize,
     to: usize,
-    /// So many bytes of the keys go to the prefix at most.
+    /// Maximum length of the prefix in bytes.
     prefix_bytes_max: usize,
 }
 
@@ -80,18 +81,18 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A split that has been decided on.
+/// A split that has been decided.
 #[derive(Debug, Clone, Copy)]
 struct Plan<'a, 'p> {
     node: Optimistic<'p>,
     parent: Option<ParentStep<'p>>,
-    /// None: it stays as it is.
+    /// None if the left side stays as it is.
     left: Option<Side<'a>>,
     right: Side<'a>,
-    /// Of both sides together.
+    /// Number of entries of both sides together.
     entries: usize,
     separator: &'a [u8],
-    /// Of the change; only for leaves.
+    /// Marks of the change; only for leaves.
     marks: Option<Marks>,
 }
 
@@ -152,8 +153,8 @@ impl Tree {
         self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
-    /// Begins a leaf with `record` behind `leaf`, which is the last one below `parent`, full, and
-    /// stays as it is: keys that come in order are moved nowhere.
+    /// Begins a leaf with `record` after `leaf`, which is full, the last one below `parent`, and
+    /// stays as it is. So keys that arrive in order are never moved.
     pub(crate) fn begin_leaf(
         &self,
         pool: &Pool,
@@ -168,8 +169,8 @@ impl Tree {
         text::separate(&work.key, record.key, &mut work.separator);
         work.alone.load_one(record, false, pool.page_size().words());
         let right = Side {
-            // Those that follow will share what these shared: nothing has to be written again for
-            // a prefix that gets shorter.
+            // The following keys probably share the prefix of these, so the leaf need not be
+            // written again with a shorter prefix.
             prefix_bytes_max: node.prefix_bytes(),
             ..Side::all(&work.alone)
         };
@@ -185,8 +186,8 @@ impl Tree {
         self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
-    /// Splits the leaf of `key` in front of entry `index`, for whose sides writers fight. It is not
-    /// needed, so that it is left out if anything is in the way.
+    /// Splits the leaf of `key` before entry `index`, because writers contend for both sides. The
+    /// split is optional: it is skipped if anything is in the way.
     #[cold]
     pub(crate) fn part(
         &self,
@@ -217,7 +218,7 @@ impl Tree {
         })?;
         let list = &mut work.list;
         let is_whole = list.load(&Node::open(leaf.words().slice()));
-        // A torn list would be cut in a place that makes no sense.
+        // A torn list would be cut at a meaningless place.
         leaf.validate()?;
         let Some(cut) = is_whole.then(|| cut::in_front_of(list, index)).flatten() else {
             return Ok(());
@@ -233,7 +234,7 @@ impl Tree {
             separator: &work.separator,
             marks: Some(marks),
         };
-        // A parent without room is left as it is.
+        // If the parent has no room, nothing is split.
         let end = self.carry_out(pool, token, &plan, &mut work.parent_list)?;
         if end == SplitEnd::Done {
             work.nearby = Nearby::default();
@@ -282,7 +283,7 @@ impl Tree {
         let list = &work.list;
         let index = node.child_for(key);
         let cut = if !node.shares_prefix(key) {
-            // The separator will need a node with another prefix.
+            // The separator needs a node with another prefix.
             let at_end = index + 1 == node.count();
             Some(if at_end { index } else { 1 })
         } else {
@@ -430,7 +431,7 @@ fn kind_of(node: &crate::tree::FrameNode<'_>) -> PageKind {
     }
 }
 
-/// Fills a new page, which is dirty in this apply section already, and lets it inherit the marks.
+/// Fills a new page, which is already dirty in this apply section, and lets it inherit the marks.
 fn write_side(
     latch: &mut Exclusive<'_>,
     token: &ApplyToken<'_>,

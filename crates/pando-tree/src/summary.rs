@@ -1,4 +1,4 @@
-//! What a node holds, for `verify` and `stat`.
+//! Summaries of nodes, for `verify` and `stat`.
 
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, TreeId};
@@ -9,7 +9,7 @@ use crate::node::view::Node;
 use crate::overflow::{OverflowHeader, collect_ids};
 use crate::tree::{Tree, counted, damaged};
 
-/// A leaf or inner node, copied out.
+/// A copy of the content of a leaf or inner node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSummary {
     /// The page.
@@ -22,21 +22,23 @@ pub struct NodeSummary {
     pub tree: TreeId,
     /// Number of entries.
     pub records: usize,
-    /// Their whole keys; the first of an inner node is empty and stands for everything smaller.
+    /// The whole keys of the entries. The first key of an inner node is empty and stands for
+    /// everything smaller.
     pub keys: Vec<Vec<u8>>,
     /// Children of an inner node, one for each key.
     pub children: Vec<PageId>,
-    /// Values, and lists of chunks, in overflow pages.
+    /// Values and blob references in overflow pages.
     pub overflow: Vec<OverflowRef>,
-    /// Entries whose values lie in chunks: [`Tree::try_get`] copies the list.
+    /// Indexes of the entries whose values lie in chunks: [`Tree::try_get`] copies their blob
+    /// references.
     pub chunked: Vec<usize>,
-    /// Bytes of header, slots, prefix and records.
+    /// Bytes used by header, slots, prefix and records.
     pub used_bytes: usize,
-    /// Bytes of keys that are not stored since all keys of the node share them.
+    /// Bytes of keys that the common prefix saves.
     pub prefix_saved_bytes: usize,
-    /// Newest batch that changed the page.
+    /// LSN of the newest batch that changed the page.
     pub lsn_max: Lsn,
-    /// Newest batch of several leaves that changed it.
+    /// LSN of the newest batch of two or more writes that changed it.
     pub multi_lsn: Lsn,
 }
 
@@ -47,12 +49,12 @@ pub struct OverflowRef {
 }
 
 impl OverflowRef {
-    /// Bytes of the value.
+    /// Returns the length of the value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.header.value_bytes
     }
 
-    /// Index pages, if it has any.
+    /// Returns the index pages, if the value has any.
     pub fn index_pages(&self) -> &[PageId] {
         if self.header.is_indexed() {
             self.header.ids()
@@ -63,10 +65,10 @@ impl OverflowRef {
 }
 
 impl Tree {
-    /// Copies out what the node in `page` holds, and checks its structure.
+    /// Copies the content of the node in `page`, and checks its structure.
     ///
     /// # Errors
-    /// [`pando_pool::Restart`]; `Damaged` when it is not a sound node of this tree.
+    /// [`pando_pool::Restart`]; `Damaged` when it is not a valid node of this tree.
     pub fn try_summary(&self, pool: &Pool, page: PageId) -> Attempt<NodeSummary> {
         counted(pool, self.summary(pool, page))
     }
@@ -120,8 +122,8 @@ impl Tree {
         Ok(summary)
     }
 
-    /// Ids of all pages of a value, index pages included. Without the leaf's version: the caller
-    /// keeps the tree from changing, or asks for the summary again afterwards.
+    /// Returns the ids of all pages of a value, including index pages. Does not validate the leaf:
+    /// the caller prevents changes of the tree, or reads the summary again afterwards.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].

@@ -1,8 +1,8 @@
-//! What can happen between two steps of a reader: each trap at every step, one at a time.
+//! Interference between two steps of a reader: each trap at every step, one at a time.
 //!
-//! A reader comes by its nodes through an [`Access`]; the one of these tests does something to
-//! the tree just before or just after a node is looked up. The reader may answer as of before or
-//! after it, or start again; it never finds damage, and never panics.
+//! A reader accesses its nodes through an [`Access`]. The one of these tests changes the tree just
+//! before or just after a node is looked up. The reader may answer with the state before or after
+//! the change, or start again; it never finds damage, and never panics.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -41,7 +41,7 @@ const LEVELS: usize = 2;
 /// A long value: three overflow pages.
 const LONG: usize = 9000;
 
-/// Goes into the gate of `pool`, which nobody closes.
+/// Enters the gate of `pool`, which nobody closes.
 fn enter(pool: &Pool) -> GateGuard<'_> {
     pool.gate().try_enter().unwrap()
 }
@@ -152,7 +152,7 @@ impl Rig {
         }
     }
 
-    /// Overflow pages take all ids that are free, so the one of `page` is used by one of them.
+    /// Overflow pages take all free ids, so one of them reuses that of `page`.
     fn use_as_overflow(&self, page: PageId) {
         let mut number = 0_u32;
         while !self.is_overflow(page) {
@@ -169,7 +169,7 @@ impl Rig {
     }
 }
 
-/// Does `what` around the look-up number `at`, counted from 0.
+/// Does `what` before or after the look-up number `at`, counted from 0.
 struct Meddling<F> {
     at: usize,
     before: bool,
@@ -203,7 +203,7 @@ impl<'p, F: FnMut(PageId)> Access<'p> for Meddling<F> {
     }
 }
 
-/// Reads `wanted` with `what` done around each step; the answer must be one of the two.
+/// Reads `wanted` with `what` done around each step. The answer must be one of the two.
 fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
     let mut restarts = 0;
     for at in 0..LEVELS {
@@ -295,7 +295,7 @@ fn a_root_that_becomes_a_leaf_is_not_taken_for_an_inner_node() {
 fn a_root_whose_content_is_moved_is_read_as_it_was_or_is() {
     let expected = value(390);
     check(&key(390), [Some(&expected), Some(&expected)], |rig| {
-        // A split of each leaf, so that the root's separators are put in order anew.
+        // Splits each leaf, so that the root's separators are laid out anew.
         for number in 0..KEYS {
             let mut close = key(number);
             close.push(b'!');
@@ -352,13 +352,13 @@ fn a_value_that_is_replaced_while_it_is_read_is_one_of_the_two() {
     });
 }
 
-/// Words as a torn read may show them: anything at all, or a sound page with some words changed.
+/// Words as a torn read may show them: arbitrary ones, or a valid page with some words changed.
 fn torn(sound: &[u64], random: &mut Rng) -> Vec<u64> {
     let mut words = sound.to_vec();
     match random.usize(..4) {
         0 => words.iter_mut().for_each(|word| *word = random.u64(..)),
         1 => {
-            // The header is sound, so that everything behind it is used.
+            // The header is valid, so that everything after it is used.
             words[8..]
                 .iter_mut()
                 .for_each(|word| *word = random.u64(..));

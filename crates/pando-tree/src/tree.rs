@@ -1,4 +1,4 @@
-//! The tree: its identity, how it begins, and what every operation does to a page of it.
+//! The tree: its identity, its creation, and what every operation does to its pages.
 
 use pando_format::page::PageKind;
 use pando_format::{Lsn, PageId, TreeId};
@@ -9,20 +9,20 @@ use pando_sync::atomic::AtomicU64;
 use crate::node::view::{self, LEVEL_MAX, Node};
 use crate::word::Store;
 
-/// A node of a frame.
+/// A node in a frame.
 pub(crate) type FrameNode<'p> = Node<'p, AtomicU64>;
 
 /// A B+tree. The root keeps its page id for the life of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tree {
-    /// Its name; every page of the tree carries it.
+    /// Id of the tree, which every page of it carries.
     pub id: TreeId,
-    /// Its root.
+    /// Page id of the root.
     pub root: PageId,
 }
 
 impl Tree {
-    /// Makes a tree that is an empty leaf.
+    /// Creates a tree that consists of an empty leaf.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -41,7 +41,8 @@ impl Tree {
         })
     }
 
-    /// The node at `here`, of this tree and of `level` if that is known.
+    /// Returns the node at `here`, and checks that it belongs to this tree and, if `level` is
+    /// known, to that level.
     #[inline]
     pub(crate) fn node_at<'p>(
         &self,
@@ -63,7 +64,7 @@ impl Tree {
         Ok(node)
     }
 
-    /// True when the header says that `node` is a node of this tree.
+    /// Returns whether `node` is a node of this tree, by its header.
     #[inline]
     fn owns(&self, node: &FrameNode<'_>) -> bool {
         let level = node.level();
@@ -76,7 +77,7 @@ impl Tree {
     }
 }
 
-/// Counts a conflict.
+/// Counts a conflict in the statistics.
 #[inline]
 pub(crate) fn counted<T>(pool: &Pool, attempt: Attempt<T>) -> Attempt<T> {
     if matches!(attempt, Err(Restart::Conflict)) {
@@ -85,13 +86,13 @@ pub(crate) fn counted<T>(pool: &Pool, attempt: Attempt<T>) -> Attempt<T> {
     attempt
 }
 
-/// The reason why `node` cannot be used: it changed meanwhile, or it is damaged.
+/// Returns why `node` cannot be used: it changed meanwhile, or it is damaged.
 pub(crate) fn damaged<T>(node: &Optimistic<'_>, what: &'static str) -> Attempt<T> {
     node.validate()?;
     Err(Restart::Damaged(node.page(), what))
 }
 
-/// A new page of `tree`, ready to be written.
+/// Allocates a page of `tree`, ready to be written.
 pub(crate) fn allocate<'p>(
     pool: &'p Pool,
     token: &ApplyToken<'_>,
@@ -116,18 +117,18 @@ pub(crate) fn allocate<'p>(
     Ok(latch)
 }
 
-/// Frees a page of the tree that nothing names any more.
+/// Frees a page of the tree that nothing names any longer.
 pub(crate) fn free(latch: Exclusive<'_>, token: &ApplyToken<'_>) {
     latch.unwire();
     latch.free(token);
 }
 
-/// The node of a page that is latched.
+/// Returns the node of a latched page.
 pub(crate) fn opened<'a>(latch: &'a Exclusive<'_>) -> FrameNode<'a> {
     Node::open(latch.words().slice())
 }
 
-/// Stamps a leaf that a change touches.
+/// Raises the marks of a leaf that a change touches.
 pub(crate) fn stamp<P: Store + ?Sized>(page: &mut P, marks: Marks) {
     debug_assert!(
         Node::open(page.words()).is_leaf(),
@@ -136,7 +137,7 @@ pub(crate) fn stamp<P: Store + ?Sized>(page: &mut P, marks: Marks) {
     view::raise_marks(page, marks.lsn, marks.multi_lsn);
 }
 
-/// Both marks of a leaf, so that another one can inherit them.
+/// Returns both marks of a leaf, so that another leaf can inherit them.
 pub(crate) fn marks_of(node: &FrameNode<'_>) -> (Lsn, Lsn) {
     (node.lsn_max(), node.multi_lsn())
 }

@@ -1,7 +1,7 @@
-//! Reading a value in overflow pages, piece by piece, over restarts.
+//! Reading a value in overflow pages, piece by piece, across restarts.
 //!
-//! What was copied counts as long as the leaf is unchanged: same page, frame and version, same
-//! overflow header. The leaf is validated last.
+//! The parts that were copied stay valid as long as the leaf is unchanged: same page, frame and
+//! version, same overflow header. The leaf is validated last.
 
 use pando_format::page::{HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, TreeId};
@@ -12,14 +12,14 @@ use crate::node::view::Node;
 use crate::overflow::{OverflowHeader, payload_bytes_max, read_index};
 use crate::word::load;
 
-/// Most pages that are asked for at once.
+/// Maximum number of pages that are requested at once.
 const WANTED_MAX: usize = 64;
 
-/// Progress and buffers of one read at a time; reused for any number of reads.
+/// Progress and buffers of one read at a time, reused for any number of reads.
 #[derive(Debug, Default)]
 pub struct ValueReader {
     /// After a fault: pages to fetch before the next attempt, the faulting one first. Empty when
-    /// only that one is known.
+    /// only the faulting page is known.
     pub wanted: Vec<PageId>,
     source: Option<Source>,
     ids: Vec<PageId>,
@@ -27,7 +27,7 @@ pub struct ValueReader {
     buffer: Vec<u8>,
 }
 
-/// Which value progress was made on.
+/// Identifies the value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Source {
     leaf: PageId,
@@ -37,12 +37,12 @@ struct Source {
 }
 
 impl ValueReader {
-    /// A reader without buffers.
+    /// Makes a reader without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces `out` by the value that `overflow header`, read from `leaf`, stands for.
+    /// Replaces `out` by the value that `header`, read from `leaf`, describes.
     pub(crate) fn read(
         &mut self,
         pool: &Pool,
@@ -55,7 +55,7 @@ impl ValueReader {
         let result = self
             .read_ids(pool, tree, header)
             .and_then(|()| self.copy_pages(pool, tree, header));
-        // Whatever went wrong counts only if the leaf still names these pages.
+        // An error counts only if the leaf still names these pages.
         leaf.validate()?;
         result?;
         debug_assert_eq!(

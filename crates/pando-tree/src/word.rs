@@ -1,22 +1,23 @@
-//! Words of a page, wherever they lie: frames (relaxed atomics), private copies, images.
+//! Words of a page, in frames (relaxed atomics), private copies and images alike.
 //!
-//! Code over [`Word`] slices is total: an index out of range reads 0, so that torn content of a
-//! page under an optimistic latch can neither panic nor run away. Nothing here validates a version.
+//! Code over [`Word`] slices is total: an index out of range reads 0, so torn content of a page
+//! that is read optimistically can neither cause a panic nor an endless loop. Nothing here
+//! validates a version.
 
 use pando_pool::PageMut;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
 /// One 64-bit word that can be read.
 pub trait Word {
-    /// Its value.
+    /// Returns its value.
     fn get(&self) -> u64;
 }
 
 impl Word for AtomicU64 {
     #[inline]
     fn get(&self) -> u64 {
-        // Relaxed: counts only after Optimistic::validate, whose fence(Acquire) pairs with the
-        // Release of the version in Exclusive's drop; under an exclusive latch nobody else writes.
+        // Relaxed: under an exclusive latch nobody else writes. Otherwise the value counts only
+        // after Optimistic::validate; see the ordering argument of `pando_pool::latch`.
         self.load(Ordering::Relaxed)
     }
 }
@@ -35,7 +36,7 @@ impl Word for [u8; 8] {
     }
 }
 
-/// The word at `index`, 0 outside the slice.
+/// Returns the word at `index`, 0 outside the slice.
 #[inline]
 pub fn load<W: Word>(words: &[W], index: usize) -> u64 {
     words.get(index).map_or(0, Word::get)
@@ -43,11 +44,11 @@ pub fn load<W: Word>(words: &[W], index: usize) -> u64 {
 
 /// A page that may be changed.
 pub trait Store {
-    /// What its words are.
+    /// Type of its words.
     type Word: Word;
-    /// The words as they are now.
+    /// Returns the present words.
     fn words(&self) -> &[Self::Word];
-    /// Replaces a word.
+    /// Replaces the word at `index`.
     fn store(&mut self, index: usize, value: u64);
 }
 

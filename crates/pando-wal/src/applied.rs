@@ -1,7 +1,7 @@
-//! How far batches are applied to the tree without a gap.
+//! Tracks up to which LSN batches are applied to the tree without a gap.
 //!
-//! LSNs enter the queue in order, under the tail's lock; they are marked in any order. `applied` is
-//! the LSN at or below which every batch is marked; it only grows.
+//! LSNs enter the queue in order, under the tail's lock, and are marked in any order. `applied` is
+//! the LSN at or below which every batch is marked. It only grows.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -16,12 +16,13 @@ struct Entry {
     marked: bool,
 }
 
-/// See the module. Whoever looks for waiters only reads their line.
+/// See the module. A thread that checks for waiters only reads their cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Applied {
+    /// Written under `queue`, read without it.
     applied: AtomicU64,
-    /// Reserved and not yet at or below `applied`, in order.
+    /// LSNs that were reserved and are above `applied`, in order.
     queue: Mutex<VecDeque<Entry>>,
     waiters: SequenceWaiters,
 }
@@ -35,7 +36,7 @@ impl Applied {
         }
     }
 
-    /// Enters `lsn`, larger than all before. Called under the tail's lock.
+    /// Enters `lsn`, which is greater than all earlier ones. The caller holds the tail's lock.
     pub(crate) fn reserve_in_order(&self, lsn: Lsn) {
         let mut queue = self.queue.lock();
         debug_assert!(queue.back().is_none_or(|entry| entry.lsn < lsn.0));
@@ -45,10 +46,10 @@ impl Applied {
         });
     }
 
-    /// The batch of `lsn` is in the tree.
+    /// Marks the batch of `lsn` as applied to the tree.
     ///
     /// # Panics
-    /// When it was not reserved or is marked already.
+    /// When `lsn` was not reserved or is marked already.
     pub(crate) fn mark(&self, lsn: Lsn) {
         let mut queue = self.queue.lock();
         let place = queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0));
@@ -63,24 +64,24 @@ impl Applied {
         let Some(reached) = reached else {
             return;
         };
-        // Relaxed: written under the lock that is held.
+        // Relaxed: only written under the lock, which this thread holds.
         let before = self.applied.load(Ordering::Relaxed);
         debug_assert!(before < reached, "applied only grows");
         debug_assert!(queue.front().is_none_or(|next| next.lsn > reached));
-        // Release: pairs with the Acquire in applied. Under the lock, so that it only grows.
+        // Release: pairs with the Acquire in applied. Stored under the lock, so that it only grows.
         self.applied.store(reached, Ordering::Release);
         drop(queue);
         self.waiters.notify(reached);
     }
 
-    /// Every batch at or below it is in the tree.
+    /// Returns the LSN at or below which every batch is applied to the tree.
     #[inline]
     pub(crate) fn applied(&self) -> Lsn {
-        // Acquire: pairs with the Release in mark: what was applied is seen.
+        // Acquire: pairs with the Release in mark, so the caller sees the changes of these batches.
         Lsn(self.applied.load(Ordering::Acquire))
     }
 
-    /// True if `applied` has reached `lsn`; otherwise `waker` is woken when it has.
+    /// Returns true if `applied` has reached `lsn`. Otherwise `waker` is woken when it does.
     pub(crate) fn request(&self, lsn: Lsn, waker: &Waker) -> bool {
         if self.applied() >= lsn {
             return true;
@@ -89,7 +90,7 @@ impl Applied {
         self.applied() >= lsn
     }
 
-    /// Wakes everybody: the log is poisoned.
+    /// Wakes all waiters, because the log is poisoned.
     pub(crate) fn wake_all(&self) {
         self.waiters.notify(u64::MAX);
     }

@@ -1,7 +1,8 @@
-//! Records that wait for a flush: bytes for the device, in runs that are contiguous in one file.
+//! Buffers of records that wait for a flush: bytes for the device, in runs that are contiguous in
+//! one file.
 //!
-//! A run begins at a sector both in the buffer and in its file. The buffer is larger than the
-//! records it may hold by what segment headers and padding can need, so that a reserved record
+//! A run begins at a sector boundary both in the buffer and in its file. The buffer has additional
+//! room for all segment headers and padding that its records can need, so that a reserved record
 //! always fits.
 
 use std::mem::offset_of;
@@ -12,8 +13,8 @@ use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::segments::SECTOR_BYTES_MIN;
 
-/// Where the bytes of the buffer go that follow `start`, up to the next run: to the file in `slot`,
-/// from `offset` on.
+/// The start of a run: the bytes of the buffer from `start` to the next run go to the file in
+/// `slot`, from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RunStart {
     slot: usize,
@@ -21,7 +22,7 @@ struct RunStart {
     start: usize,
 }
 
-/// Bytes of the buffer, for the file in `slot` from `offset` on.
+/// A run: bytes of the buffer for the file in `slot`, from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run<'a> {
     pub(crate) slot: usize,
@@ -29,26 +30,27 @@ pub(crate) struct Run<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// One of the two buffers of a log. Filled under the tail's lock, written by the leader.
+/// One of the two buffers of a log. Appends fill it under the tail's lock, and the leader writes it
+/// to the device.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LogBuffer {
     used: usize,
-    /// Records in it, padding not counted.
+    /// Number of records in it, without padding.
     pub(crate) records: u64,
-    /// Their bytes: what the buffer's budget counts.
+    /// Sum of their bytes, which the buffer's budget counts.
     pub(crate) record_bytes: u64,
-    // What follows is not written by an append.
+    // An append does not write the following fields.
     bytes: IoBuf,
     runs: Vec<RunStart>,
-    /// LSN of the newest record; set when it is taken for a flush.
+    /// LSN of the newest record. Set when the buffer is taken for a flush.
     pub(crate) newest: Lsn,
-    /// Position behind the padding that ends it; set when it is taken for a flush.
+    /// Position after the padding at its end. Set when the buffer is taken for a flush.
     pub(crate) end: u64,
 }
 
 impl LogBuffer {
-    /// Bytes from its start on that each append writes.
+    /// Length of the first part of the struct, which each append writes.
     pub(crate) const WRITTEN_BYTES: usize = offset_of!(Self, bytes);
 
     pub(crate) fn new(capacity: usize) -> Self {
@@ -74,7 +76,7 @@ impl LogBuffer {
         self.record_bytes = 0;
     }
 
-    /// Later bytes go to the file in `slot`, from `offset`.
+    /// Begins a run: later bytes go to the file in `slot`, from `offset` on.
     pub(crate) fn begin_run(&mut self, slot: usize, offset: u64) {
         assert!(
             self.used.is_multiple_of(SECTOR_BYTES_MIN),
@@ -87,7 +89,7 @@ impl LogBuffer {
         });
     }
 
-    /// The next `count` bytes, to be written by the caller.
+    /// Returns the next `count` bytes, which the caller writes.
     pub(crate) fn extend(&mut self, count: usize) -> &mut [u8] {
         let start = self.used;
         self.used += count;
@@ -95,13 +97,13 @@ impl LogBuffer {
         &mut self.bytes[start..self.used]
     }
 
-    /// A segment's header, at the start of a run.
+    /// Appends a segment's header, at the start of a run.
     pub(crate) fn push_segment_header(&mut self, header: &SegmentHeader) {
         assert_eq!(self.run_end(), Some(0), "a header begins its segment");
         header.encode_into(self.extend(SEGMENT_HEADER_BYTES));
     }
 
-    /// Where the open run ends in its file; `None` without one.
+    /// Returns the offset in its file at which the open run ends, `None` without a run.
     pub(crate) fn run_end(&self) -> Option<u64> {
         let run = self.runs.last()?;
         Some(run.offset + (self.used - run.start) as u64)

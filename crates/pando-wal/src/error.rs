@@ -1,4 +1,4 @@
-//! What can go wrong with the log, with the position where it did.
+//! Errors of the log, with the position where they occurred.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use pando_format::Lsn;
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why the log refused.
+/// An error of the log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device failed. From a write or a sync: the log is poisoned.
+    /// The device failed. If a write or a sync failed, the log is poisoned.
     Device(pando_device::Error),
-    /// What lies in the log cannot be what was written there.
+    /// The content of the log differs from what was written.
     Corrupt {
         /// Where replay stopped.
         position: Lsn,
@@ -22,29 +22,29 @@ pub enum Error {
     },
     /// The batch does not fit into the log.
     TooLarge {
-        /// Bytes of its payload.
+        /// Length of its payload in bytes.
         bytes: usize,
-        /// Most bytes of a payload.
+        /// Maximum length of a payload in bytes.
         bytes_max: usize,
     },
-    /// The log waits for space on the device; nothing new is accepted until it has some.
+    /// The log waits for space on the device, and accepts nothing new until there is some.
     Full,
     /// The options contradict each other.
     Options {
-        /// Which, and why.
+        /// Which options, and why.
         what: String,
     },
-    /// A thread panicked while it wrote the log, or the engine gave it up.
+    /// A thread panicked while it wrote the log, or the engine gave the log up.
     Abandoned,
 }
 
 impl Error {
-    /// Stored bytes are damaged.
+    /// Returns whether stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt { .. })
     }
 
-    /// No space is left; the operation may succeed later.
+    /// Returns whether the device has no space left; the operation may succeed later.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Full => true,

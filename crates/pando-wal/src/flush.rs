@@ -1,8 +1,8 @@
-//! Writing the log out: the flush that a leader does, and the thread that leads for those that
-//! cannot block.
+//! Flushes: how a leader writes the log, and the log thread, which leads for callers that cannot
+//! block.
 //!
-//! A flush swaps the buffers under the tail's lock and writes without it; files are synced before
-//! anything is called durable. A failure, a panic too, poisons the log.
+//! A flush swaps the buffers under the tail's lock and writes without it. Files are synced before a
+//! record counts as durable. A failure, or a panic, poisons the log.
 
 use pando_device::{Device, File};
 use pando_format::Lsn;
@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::group::Role;
 use crate::log::Log;
 
-/// Between two tries of a write that found the device full.
+/// Pause between two tries of a write that found the device full.
 const FULL_RETRY: time::Duration = time::Duration::from_millis(20);
 
 impl<D: Device> Log<D> {
-    /// The body of the log thread: flushes for event loops, when the buffer is half full, and every
+    /// Runs the log thread: flushes for event loops, when the buffer is half full, and every
     /// `interval`. Returns after [`Log::stop`], or when the log is poisoned.
     pub fn run_flusher(&self, interval: Option<time::Duration>) {
         let mut flushed = time::now();
@@ -31,7 +31,7 @@ impl<D: Device> Log<D> {
             }
             let requested = self.requested();
             if requested > self.durable() {
-                // A failure has poisoned the log, which ends the loop.
+                // A failure poisons the log, which ends the loop.
                 let _ = self.wait(requested, Role::Background);
                 continue;
             }
@@ -48,18 +48,19 @@ impl<D: Device> Log<D> {
     }
 
     fn requested(&self) -> Lsn {
-        // Relaxed: ordered by the fences of the wait list. The record was appended before.
+        // Relaxed: the fences of the wait list order it. The record was appended before.
         Lsn(self.requested.load(Ordering::Relaxed)).min(self.reserved_end())
     }
 
-    /// Ends [`Log::run_flusher`]. Flushes nothing: see [`Log::flush_now`].
+    /// Makes [`Log::run_flusher`] return. Does not flush: see [`Log::flush_now`].
     pub fn stop(&self) {
         // Release: pairs with the Acquire in run_flusher and write_run.
         self.stopping.store(true, Ordering::Release);
         self.flusher.notify_all();
     }
 
-    /// One flush. Only the leader calls this. `None`: the log is poisoned.
+    /// Does one flush and returns the LSN that is durable then, `None` if the log is poisoned. Only
+    /// the leader calls this.
     pub(crate) fn flush(&self) -> Option<Lsn> {
         let mut unwinding = PoisonOnUnwind {
             log: self,
@@ -99,7 +100,7 @@ impl<D: Device> Log<D> {
         self.statistics.tick(Ticker::LogFlushes, 1);
         self.statistics.tick(Ticker::LogFlushedRecords, records);
         self.shared.tail.lock().give_back(buffer);
-        // Those that were refused while the device was full may try again.
+        // Callers that were refused while the device was full may try again.
         self.shared.space.notify_all();
         Some(newest)
     }
@@ -117,10 +118,11 @@ impl<D: Device> Log<D> {
         Ok(())
     }
 
-    /// From `unix_ms` on, milliseconds since 1970, a write that finds the device full fails, and
-    /// poisons the log: who closes it does not wait for room for ever.
+    /// Sets a deadline in milliseconds since 1970, 0 for none. From then on a write that finds the
+    /// device full fails and poisons the log, so that closing the store does not wait for space for
+    /// ever.
     pub fn set_disk_full_deadline(&self, unix_ms: u64) {
-        // Relaxed: a write that waits looks again and again.
+        // Relaxed: a waiting write reads it again and again.
         self.disk_full_deadline.store(unix_ms, Ordering::Relaxed);
     }
 
@@ -130,7 +132,7 @@ impl<D: Device> Log<D> {
         !self.stopping.load(Ordering::Acquire) && (until == 0 || time::unix_ms() < until)
     }
 
-    /// Writes, and tries again while the device is full: until then nothing new is accepted.
+    /// Writes, and tries again while the device is full. Meanwhile the log accepts nothing new.
     fn write_run(&self, file: &D::File, bytes: &[u8], offset: u64) -> Result<()> {
         loop {
             let written = file.write_at(bytes, offset);
@@ -145,7 +147,7 @@ impl<D: Device> Log<D> {
     }
 }
 
-/// Tells all that wait when the leader panics.
+/// Poisons the log when the leader panics, and so wakes all waiters.
 struct PoisonOnUnwind<'a, D: Device> {
     log: &'a Log<D>,
     armed: bool,

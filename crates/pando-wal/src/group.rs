@@ -1,4 +1,4 @@
-//! Group commit: one flush in flight, led by one of those that wait for it.
+//! Group commit: at most one flush is in flight, and one of its waiters leads it.
 //!
 //! # Protocol
 //!
@@ -9,18 +9,19 @@
 //!                             +-----------------------------> failed, for ever
 //! ```
 //!
-//! Whoever finds no flush in flight leads. The leader *gathers*: it yields until as many committers
-//! have joined as were active lately (batch size decides, not flush speed), at most
-//! [`GATHER_YIELDS`] times and for at most [`GATHER_MAX`] committers. A committer that is alone
-//! never yields. Who waits yields for about one flush time when many are active, since a sleeper
-//! costs two system calls; otherwise it sleeps at once.
+//! A waiter that finds no flush in flight leads. The leader *gathers*: it yields until as many
+//! committers have joined as were active lately (the size of the batch decides, not the speed of
+//! flushes), at most [`GATHER_YIELDS`] times and for at most [`GATHER_MAX`] committers. A lone
+//! committer never yields. The other waiters yield for about the time of one flush if many are
+//! active, since a sleep costs two system calls; otherwise they sleep at once.
 //!
 //! # No lost wake-up
 //!
-//! A sleeper registers, fences, then looks at `durable`, `failed` and `flushing`. The end of a
-//! flush changes these, fences, then looks at the list ([`Sleepers::wake`]). So either the sleeper
-//! sees that it is finished or may lead, or it is seen. Every end of a turn wakes one sleeper that
-//! may lead, whether the turn has flushed or not: the duty to flush is handed on, never dropped.
+//! A sleeper registers, fences, and then reads `durable`, `failed` and `flushing`. The end of a
+//! flush changes these, fences, and then reads the list ([`Sleepers::wake`]). So either the sleeper
+//! sees that it is finished or may lead, or the end of the flush sees the sleeper. Every end of a
+//! turn wakes one sleeper that may lead, whether the turn has flushed or not: the duty to flush is
+//! passed on, never dropped.
 
 use std::task::Waker;
 
@@ -31,22 +32,22 @@ use pando_sync::{thread, time};
 use crate::parking::Parking;
 use crate::sleepers::Sleepers;
 
-/// Most yields of a leader that gathers.
+/// Maximum number of yields of a leader that gathers.
 const GATHER_YIELDS: usize = if cfg!(any(pando_loom, pando_shuttle)) {
     1
 } else {
     16
 };
-/// Most committers that a leader waits for.
+/// Maximum number of committers that a leader waits for.
 const GATHER_MAX: usize = 24;
-/// With more active committers than this, waiting begins with yields.
+/// With more active committers than this, waiters yield before they sleep.
 const ACTIVE_FEW: usize = 4;
 
-/// A poisoned group: nothing becomes durable any more.
+/// The group is poisoned: nothing becomes durable from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed;
 
-/// Whether a waiter is a committer, whom leaders expect to come back.
+/// Tells whether a waiter is a committer, which leaders expect to return with another commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Committer,
@@ -58,23 +59,25 @@ pub(crate) enum Role {
 pub(crate) struct Group {
     /// LSN up to which everything is durable. Written only by the leader.
     durable: AtomicU64,
-    /// LSN up to which the flush in flight goes. Written only by the leader.
+    /// Last LSN of the flush in flight. Written only by the leader.
     in_flight: AtomicU64,
+    /// A leader has the turn. Set by [`Group::try_lead`], cleared by the end of the turn.
     flushing: AtomicBool,
+    /// Set once and never cleared.
     failed: AtomicBool,
-    /// Committers that wait for the flush after the one in flight.
+    /// Number of committers that wait for the flush after the one in flight.
     joined: AtomicUsize,
-    /// Committers active lately: those of the last batch and those that joined while it was
-    /// flushed.
+    /// Number of recently active committers: those of the last batch, and those that joined while
+    /// it was flushed. Written only by the leader.
     expected: AtomicUsize,
-    /// Committers of the flush in flight. Written only by the leader.
+    /// Number of committers of the flush in flight. Written only by the leader.
     batch: AtomicUsize,
-    /// Duration of the last flush.
+    /// Duration of the last flush, in nanoseconds. Written only by the leader.
     flush_ns: AtomicU64,
     sleepers: Sleepers,
 }
 
-/// The right to flush. Its end, by a panic too, hands the duty on.
+/// The right to flush. Its end, also by a panic, passes the duty on.
 struct Turn<'a> {
     group: &'a Group,
     completed: bool,
@@ -107,31 +110,31 @@ impl Group {
         }
     }
 
-    /// Everything up to here survives a crash.
+    /// Returns the LSN up to which everything survives a crash.
     #[inline]
     pub(crate) fn durable(&self) -> Lsn {
         // Acquire: pairs with the Release in lead.
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// True once a flush has failed.
+    /// Returns whether a flush has failed.
     #[inline]
     pub(crate) fn failed(&self) -> bool {
-        // Acquire: pairs with the Release in fail: its reason is seen.
+        // Acquire: pairs with the Release in fail, so the caller sees the reason of the failure.
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Nothing becomes durable any more; all that wait learn it.
+    /// Poisons the group: nothing becomes durable from now on. Wakes all waiters.
     pub(crate) fn fail(&self) {
         // Release: pairs with the Acquire in failed.
         self.failed.store(true, Ordering::Release);
         self.sleepers.wake(Lsn(u64::MAX));
     }
 
-    /// The leader has closed the batch that ends at `newest`. Who joins from now on waits for the
-    /// next one.
+    /// Closes the batch that ends at `newest`. Committers that join from now on wait for the next
+    /// one. Only the leader calls this.
     pub(crate) fn batch_closed(&self, newest: Lsn) {
-        // Relaxed: only leaders write it, and each has seen the one before.
+        // Relaxed: only leaders write it, and each leader has seen the writes of the previous one.
         assert!(self.flushing.load(Ordering::Relaxed), "only a leader does");
         assert!(
             self.durable() <= newest,
@@ -143,7 +146,7 @@ impl Group {
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Waits until `target` is durable, flushing with `flush` when nobody does. `flush` calls
+    /// Blocks until `target` is durable. Flushes with `flush` when nobody else does. `flush` calls
     /// [`Group::batch_closed`] and returns the LSN that is durable, or `None` on failure.
     pub(crate) fn wait(
         &self,
@@ -177,8 +180,8 @@ impl Group {
         }
     }
 
-    /// True if `target` is durable; otherwise `waker` is woken when it is. The caller sees to it
-    /// that somebody leads.
+    /// Returns true if `target` is durable. Otherwise `waker` is woken when it is. The caller makes
+    /// sure that some thread leads.
     pub(crate) fn request(&self, target: Lsn, waker: &Waker) -> Result<bool, Failed> {
         if self.durable() >= target {
             return Ok(true);
@@ -195,7 +198,8 @@ impl Group {
         Ok(false)
     }
 
-    /// Runs `work` while nobody flushes. `None` once a flush has failed.
+    /// Blocks until no flush is in flight, and runs `work` while nobody flushes. Returns `None`
+    /// once a flush has failed.
     #[cfg(not(pando_loom))]
     pub(crate) fn while_leading<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         loop {
@@ -218,7 +222,8 @@ impl Group {
         }
     }
 
-    /// Until when a committer yields rather than sleeps.
+    /// Returns the time until which a committer yields instead of sleeping, `None` if it sleeps at
+    /// once.
     fn yield_until(&self) -> Option<time::Instant> {
         // Relaxed: figures of the last flush, nothing depends on them.
         if self.expected.load(Ordering::Relaxed) <= ACTIVE_FEW {
@@ -229,7 +234,7 @@ impl Group {
     }
 
     fn try_lead(&self) -> Option<Turn<'_>> {
-        // Relaxed: only a hint that spares waiters the exclusive access below.
+        // Relaxed: only a hint that saves waiters the exclusive access below.
         if self.flushing.load(Ordering::Relaxed) {
             return None;
         }

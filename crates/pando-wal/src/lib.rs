@@ -1,17 +1,17 @@
 //! The log: framing in segments, reservations, group commit, recycling, replay.
 //!
 //! A commit takes a [`LogReservation`] first, where waiting is allowed; [`Log::append`] then copies
-//! its record into a buffer under one short lock and never waits. Whoever needs durability calls
-//! [`Log::wait_durable`] (a thread: it may lead a flush for its neighbours) or
-//! [`Log::request_durable`] (an event loop: the log thread in [`Log::run_flusher`] leads for it).
-//! [`replay()`] reads what a crash left.
+//! its record into a buffer under one short lock and never waits. To wait for durability, a thread
+//! calls [`Log::wait_durable`], where it may lead a flush for others, and an event loop calls
+//! [`Log::request_durable`], for which the log thread in [`Log::run_flusher`] leads. [`replay()`]
+//! reads the log after a crash.
 //!
-//! Invariants: one flush is in flight; an acknowledged sector is never rewritten; after a failed
-//! write or sync nothing is acknowledged again; the durable LSN, the reserved end and the applied
-//! LSN only grow. What a record says is the business of `pando_format::log`; which pages it changes
-//! is nobody's business here.
+//! Invariants: at most one flush is in flight; an acknowledged sector is never rewritten; after a
+//! failed write or sync nothing is acknowledged again; the durable LSN, the reserved end and the
+//! applied LSN only grow. `pando_format::log` defines the content of records. This crate does not
+//! know which pages they change.
 //!
-//! Lock order: tail, then applied queue; the lists of waiters and the table of files are leaves.
+//! Lock order: tail, then applied queue; the wait lists and the table of files are leaves.
 //!
 //! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`reservation`], `group`,
 //! `sleepers`, `parking`, `applied`, `segments`, `unused`, `trim`, `probe`, [`mod@replay`],
@@ -29,7 +29,7 @@ mod group_model;
 mod parking;
 mod sleepers;
 
-// Loom models the wake-up protocol of `group` alone: what needs a device is left out there.
+// Loom models the wake-up protocol of `group` alone: modules that need a device are left out there.
 #[cfg(not(pando_loom))]
 mod applied;
 #[cfg(not(pando_loom))]

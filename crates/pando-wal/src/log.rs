@@ -1,7 +1,7 @@
-//! The log itself: ties tail, files, group commit and applied order together.
+//! The log itself, which connects tail, files, group commit and the applied order.
 //!
-//! An append copies under the tail's lock and returns; flushes are in `flush`. What
-//! [`Log::append`] may not do: wait for the device, for space, or for another committer.
+//! An append copies its record under the tail's lock and returns; flushes are in `flush`.
+//! [`Log::append`] never waits for the device, for space, or for another committer.
 
 use std::task::Waker;
 
@@ -29,16 +29,17 @@ pub struct Log<D: Device> {
     pub(crate) shared: CachePadded<SharedTail>,
     pub(crate) group: Group,
     order: CachePadded<Order>,
-    /// Up to where the log thread shall flush.
+    /// LSN up to which the log thread is to flush. Only grows.
     pub(crate) requested: AtomicU64,
-    /// Where the log thread waits for work.
+    /// The log thread waits here for work.
     pub(crate) flusher: WaitList,
+    /// Set by [`Log::stop`] and never cleared.
     pub(crate) stopping: AtomicBool,
-    /// A write waits for space on the device.
+    /// A write is waiting for space on the device. Written by the leader.
     pub(crate) full: AtomicBool,
-    /// When such a write waits no longer, in milliseconds since 1970; 0: never.
+    /// Time at which such a write stops waiting, in milliseconds since 1970; 0 for never.
     pub(crate) disk_full_deadline: AtomicU64,
-    /// Why the log is poisoned: the first reason stays.
+    /// Why the log is poisoned. The first reason stays.
     failure: Mutex<Option<Error>>,
     pub(crate) statistics: Arc<Statistics>,
 }
@@ -46,25 +47,26 @@ pub struct Log<D: Device> {
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Once its record is durable: somebody waits for that.
+    /// Once its record is durable: the commit waits for that.
     WhenDurable,
     /// At once.
     AtOnce,
 }
 
-/// How far the log is, at one look.
+/// How far the log is, as returned by [`Log::position`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The newest record that was known; not older than `awaited`.
+    /// LSN of the newest record.
     pub reserved: Lsn,
-    /// The newest record that somebody waits for.
+    /// LSN of the newest record that a commit waits for. May be newer than `reserved`, since it is
+    /// read after it.
     pub awaited: Lsn,
-    /// Up to here everything is durable; looked at last.
+    /// LSN up to which everything is durable. Read last.
     pub durable: Lsn,
 }
 
 impl Position {
-    /// Nobody waits for a record up to here.
+    /// Returns an LSN up to which no commit waits for a record.
     pub fn settled(&self) -> Lsn {
         match self.awaited <= self.durable {
             true => self.durable.max(self.reserved),
@@ -73,25 +75,25 @@ impl Position {
     }
 }
 
-/// What each append and each batch that is applied write: on one line of its own.
+/// What each append and each applied batch writes, on a cache line of its own.
 #[derive(Debug)]
 #[repr(C)]
 struct Order {
     /// LSN of the newest record. Written under the tail's lock.
     reserved: AtomicU64,
-    /// LSN of the newest record that somebody waits for. Written under the tail's lock, before
+    /// LSN of the newest record that a commit waits for. Written under the tail's lock, before
     /// `reserved`.
     awaited: AtomicU64,
     applied: Applied,
 }
 
 impl<D: Device> Log<D> {
-    /// Opens the log for a new life that begins at `options.start`. Everything before is dead:
-    /// the checkpoint of generation `options.incarnation` is durable. Blocks until two segments
-    /// are ready; [`Log::prepare_segments`] makes the others.
+    /// Opens the log for a new life that begins at `options.start`. Everything before is dead,
+    /// because the checkpoint of generation `options.incarnation` is durable. Blocks until two
+    /// segments are ready; [`Log::prepare_segments`] makes the others.
     ///
     /// # Errors
-    /// [`Error::Options`], or what the device reports; the log on the device is still usable.
+    /// [`Error::Options`], or errors of the device. The log on the device is still usable then.
     pub fn open(device: D, options: LogOptions, statistics: Arc<Statistics>) -> Result<Self> {
         options.check()?;
         let segments = Segments::open(device, options)?;
@@ -119,21 +121,21 @@ impl<D: Device> Log<D> {
         })
     }
 
-    /// The settings it was opened with.
+    /// Returns the options that the log was opened with.
     pub fn options(&self) -> &LogOptions {
         &self.options
     }
 
-    /// True if flushes go past the page cache.
+    /// Returns whether flushes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.segments.is_direct()
     }
 
-    /// Makes missing segment files, for as long as that takes; a background thread calls it after
-    /// open, and again after an error. Returns how many it made.
+    /// Makes all missing segment files, and blocks for as long as that takes. A background thread
+    /// calls it after open, and again after an error. Returns the number of files that it made.
     ///
     /// # Errors
-    /// What the device reports. The log is not poisoned: its budget stays what it is.
+    /// Errors of the device. They do not poison the log: its budget stays as it is.
     pub fn prepare_segments(&self) -> Result<usize> {
         let mut made = 0;
         while let Some(slot) = self.segments.prepare_next()? {
@@ -144,16 +146,18 @@ impl<D: Device> Log<D> {
         Ok(made)
     }
 
-    /// Most bytes of a payload.
+    /// Returns the maximum length of a payload in bytes.
     pub fn max_batch_bytes(&self) -> usize {
         self.options.max_batch_bytes()
     }
 
-    /// Reserves room for a record with `payload` bytes, in buffer and file; `None` when there is
-    /// none now: register in [`Log::space_waiters`], try again, then wait. Never blocks.
+    /// Reserves room for a record with a payload of `payload` bytes, in buffer and file. Returns
+    /// `None` when there is no room now: the caller registers in [`Log::space_waiters`], tries
+    /// again, and then waits. Never blocks.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Full`] while the device has no space; why the log is poisoned.
+    /// [`Error::TooLarge`]; [`Error::Full`] while the device has no space; the reason why the log
+    /// is poisoned.
     pub fn try_reserve(&self, payload: usize) -> Result<Option<LogReservation<'_>>> {
         let bytes_max = self.max_batch_bytes();
         if payload > bytes_max {
@@ -165,7 +169,7 @@ impl<D: Device> Log<D> {
         if let Some(error) = self.poisoned() {
             return Err(error);
         }
-        // Relaxed: a late look lets one more batch in, which waits like those before it.
+        // Relaxed: an outdated value admits one more batch, which waits like those before it.
         if self.full.load(Ordering::Relaxed) {
             return Err(Error::Full);
         }
@@ -181,23 +185,24 @@ impl<D: Device> Log<D> {
         }
     }
 
-    /// True if the files have room for a record with `payload` bytes: what [`Log::try_reserve`] may
-    /// lack then is room in the buffer, which the next flush makes, and no truncation is needed.
+    /// Returns whether the files have room for a record with a payload of `payload` bytes. If so,
+    /// [`Log::try_reserve`] can lack only room in the buffer, which the next flush makes; no
+    /// truncation is needed.
     pub fn file_has_room(&self, payload: usize) -> bool {
         self.shared.tail.lock().file_has_room(record_bytes(payload))
     }
 
-    /// Those that wait for [`Log::try_reserve`] to succeed.
+    /// Returns the wait list of callers that wait for [`Log::try_reserve`] to succeed.
     pub fn space_waiters(&self) -> &WaitList {
         &self.shared.space
     }
 
-    /// Appends a record against `reservation` and enters it in the order of [`Log::mark_applied`].
-    /// Waits for nothing but a short lock. `acknowledge`: whether its commit is going to wait for
-    /// it.
+    /// Appends a record against `reservation`, enters it in the order of [`Log::mark_applied`], and
+    /// returns its LSN. Takes only a short lock and never waits otherwise. `acknowledge` tells
+    /// whether the commit will wait for the record.
     ///
     /// # Panics
-    /// When `reservation` is of another log or pays for less, or for padding.
+    /// When `reservation` belongs to another log or is too small, or `kind` is padding.
     pub fn append(
         &self,
         reservation: LogReservation<'_>,
@@ -218,14 +223,16 @@ impl<D: Device> Log<D> {
         let lsn = tail.append(kind, 0, payload, payload_crc);
         self.order.applied.reserve_in_order(lsn);
         if acknowledge == Acknowledge::WhenDurable {
-            // Relaxed: who sees the store below, or a change of the batch, sees this one.
+            // Relaxed: a thread that sees the store below, or a change of the batch, sees this one,
+            // too.
             self.order.awaited.store(lsn.0, Ordering::Relaxed);
         }
-        // Relaxed: written under the lock that is held.
+        // Relaxed: only written under the lock, which this thread holds.
         let newest_before = self.order.reserved.load(Ordering::Relaxed);
         debug_assert!(newest_before < lsn.0, "the reserved end only grows");
         debug_assert!(self.order.awaited.load(Ordering::Relaxed) <= lsn.0);
-        // Release: pairs with the Acquire in reserved_end. Under the lock, so that it only grows.
+        // Release: pairs with the Acquire in reserved_end. Stored under the lock, so that it only
+        // grows.
         self.order.reserved.store(lsn.0, Ordering::Release);
         let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
         drop(tail);
@@ -237,18 +244,18 @@ impl<D: Device> Log<D> {
         lsn
     }
 
-    /// LSN of the newest record; where the log began when there is none.
+    /// Returns the LSN of the newest record, or the start of the log when there is none.
     #[inline]
     pub fn reserved_end(&self) -> Lsn {
         // Acquire: pairs with the Release in append.
         Lsn(self.order.reserved.load(Ordering::Acquire))
     }
 
-    /// How far the log is. Not of one moment, but in this order: what is awaited of all that was
-    /// reserved, then what is durable.
+    /// Returns how far the log is. The values are not from one moment, but read in this order: the
+    /// reserved end, the newest awaited record, the durable LSN.
     pub fn position(&self) -> Position {
         let reserved = self.reserved_end();
-        // Relaxed: the Acquire before it orders it; a newer one does no harm.
+        // Relaxed: the Acquire before it orders this load, and a newer value does no harm.
         let awaited = Lsn(self.order.awaited.load(Ordering::Relaxed));
         let durable = self.durable();
         debug_assert!(
@@ -262,16 +269,16 @@ impl<D: Device> Log<D> {
         }
     }
 
-    /// Every record up to here survives a crash.
+    /// Returns the LSN up to which every record survives a crash.
     #[inline]
     pub fn durable(&self) -> Lsn {
         self.group.durable()
     }
 
-    /// Blocks until the record of `lsn` is durable; may flush for others.
+    /// Blocks until the record of `lsn` is durable. May flush for others, too.
     ///
     /// # Errors
-    /// Why the log is poisoned: nobody knows whether the record will survive.
+    /// The reason why the log is poisoned. It is unknown then whether the record survives.
     ///
     /// # Panics
     /// When `lsn` was not appended.
@@ -293,9 +300,10 @@ impl<D: Device> Log<D> {
         self.wait(self.reserved_end(), Role::Background)
     }
 
-    /// True if the record of `lsn` is durable. Otherwise the log thread flushes, and `waker` is
-    /// woken when it is, or when the log is poisoned; a waker that asks for several is woken for
-    /// the least, and asks again. Never blocks.
+    /// Returns true if the record of `lsn` is durable. Otherwise the log thread flushes, and
+    /// `waker` is woken when the record is durable or the log is poisoned. A waker that was passed
+    /// for several LSNs is woken for the smallest, and its owner asks again for the others. Never
+    /// blocks.
     ///
     /// # Errors
     /// As [`Log::wait_durable`].
@@ -314,12 +322,12 @@ impl<D: Device> Log<D> {
 
     /// Asks the log thread to flush up to `lsn`. Never blocks.
     pub(crate) fn request_flush(&self, lsn: Lsn) {
-        // Relaxed: the fence in notify_all orders it before the look for the log thread.
+        // Relaxed: the fence in notify_all orders it before the check whether the log thread waits.
         self.requested.fetch_max(lsn.0, Ordering::Relaxed);
         self.flusher.notify_all();
     }
 
-    /// Why nothing becomes durable any more.
+    /// Returns the reason why the log is poisoned, None if it is not.
     pub fn poisoned(&self) -> Option<Error> {
         if !self.group.failed() {
             return None;
@@ -332,7 +340,8 @@ impl<D: Device> Log<D> {
         self.poisoned().unwrap_or(Error::Abandoned)
     }
 
-    /// Refuses everything from now on and wakes all that wait. The first reason stays.
+    /// Poisons the log: refuses everything from now on, and wakes all waiters. The first reason
+    /// stays.
     pub fn poison(&self, reason: Error) {
         self.failure.lock().get_or_insert(reason);
         self.group.fail();
@@ -340,47 +349,47 @@ impl<D: Device> Log<D> {
         self.flusher.notify_all();
     }
 
-    /// Wakes all that wait for space or for batches to be applied: for an owner that has a reason
-    /// of its own why that will not come.
+    /// Wakes all waiters for space, or for batches to be applied. An owner that has failed for a
+    /// reason of its own calls it, since their waiting would not end.
     pub fn wake_waiters(&self) {
         self.order.applied.wake_all();
         self.shared.space.notify_all();
     }
 
-    /// True while a write waits for space on the device.
+    /// Returns whether a write is waiting for space on the device.
     pub fn is_full(&self) -> bool {
         // Relaxed: a hint.
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Recycles segments below `lsn`. The checkpoint that makes them needless is durable.
+    /// Recycles segments below `lsn`. The checkpoint that makes them unnecessary is durable.
     pub fn truncate_below(&self, lsn: Lsn) {
         assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         self.shared.tail.lock().truncate_below(lsn);
         self.shared.space.notify_all();
     }
 
-    /// Bytes of the log that a checkpoint would free.
+    /// Returns the number of bytes of the log that a checkpoint would free.
     pub fn used_bytes(&self) -> u64 {
         self.shared.tail.lock().used_bytes()
     }
 
-    /// Bytes of all segments that are ready.
+    /// Returns the number of bytes of all segments that are ready.
     pub fn capacity_bytes(&self) -> u64 {
         self.segments.ready().len() as u64 * u64::from(self.options.segment_bytes)
     }
 
-    /// Bytes reserved and not appended: 0 when all is idle.
+    /// Returns the number of bytes that are reserved and not appended: 0 when the store is idle.
     pub fn reserved_bytes(&self) -> u64 {
         self.shared.tail.lock().reserved_bytes()
     }
 
-    /// The batch of `lsn` is in the tree. Once for each append, in any order.
+    /// Marks the batch of `lsn` as applied to the tree. Called once for each append, in any order.
     pub fn mark_applied(&self, lsn: Lsn) {
         self.order.applied.mark(lsn);
     }
 
-    /// Every batch at or below it is in the tree.
+    /// Returns the LSN at or below which every batch is applied to the tree.
     #[inline]
     pub fn applied(&self) -> Lsn {
         let applied = self.order.applied.applied();
@@ -394,7 +403,7 @@ impl<D: Device> Log<D> {
     /// Blocks until [`Log::applied`] has reached `lsn`.
     ///
     /// # Errors
-    /// Why the log is poisoned, if it has not.
+    /// The reason why the log is poisoned, if [`Log::applied`] has not reached `lsn`.
     pub fn wait_applied(&self, lsn: Lsn) -> Result<()> {
         let waker = thread_waker();
         while !self.request_applied(lsn, &waker)? {
@@ -403,11 +412,11 @@ impl<D: Device> Log<D> {
         Ok(())
     }
 
-    /// True if [`Log::applied`] has reached `lsn`; otherwise `waker` is woken when it has, or when
-    /// the log is poisoned.
+    /// Returns true if [`Log::applied`] has reached `lsn`. Otherwise `waker` is woken when it does,
+    /// or when the log is poisoned.
     ///
     /// # Errors
-    /// Why the log is poisoned, if it has not.
+    /// The reason why the log is poisoned, if [`Log::applied`] has not reached `lsn`.
     pub fn request_applied(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
         if self.order.applied.request(lsn, waker) {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Settings of a log, and the sizes that follow from them.
+//! Options of a log, and the sizes that follow from them.
 //!
 //! | size            | meaning                                                                   |
 //! |-----------------|---------------------------------------------------------------------------|
@@ -11,54 +11,54 @@ use pando_format::log::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
 
 use crate::error::{Error, Result};
 
-/// With one to write and one to recycle, a checkpoint always makes room.
+/// With one segment to write and one to recycle, a checkpoint always makes room.
 pub(crate) const SEGMENTS_MIN: usize = 2;
-/// Least bytes of a log buffer.
+/// Minimum size of a log buffer in bytes.
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
-/// What a buffer never gives to a record: its header, and padding to a sector.
+/// Bytes of a buffer that a payload cannot use: the record's header, and padding to a sector.
 const BUFFER_OVERHEAD: usize = 8192;
-/// What a segment can never give to one of two records of the largest size.
+/// Bytes of a segment that two records of the largest size cannot use.
 const SEGMENT_OVERHEAD: usize = 3 * SEGMENT_HEADER_BYTES;
 
 /// How a flush reaches the device. Every flush ends with a sync of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlushMethod {
-    /// Whichever is quicker at open.
+    /// The method that is faster, measured at open.
     #[default]
     Auto,
-    /// Past the page cache where the file system can.
+    /// Bypasses the page cache where the file system can.
     Direct,
-    /// Through the page cache.
+    /// Writes through the page cache.
     Buffered,
 }
 
-/// Settings of a log.
+/// Options of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Bytes of a segment: a power of two, at least [`SEGMENT_BYTES_MIN`].
+    /// Size of a segment in bytes: a power of two, at least [`SEGMENT_BYTES_MIN`].
     pub segment_bytes: u32,
-    /// Most segments, at least 2.
+    /// Maximum number of segments, at least 2.
     pub segments: u32,
-    /// Most bytes of records that wait for a flush, at least [`BUFFER_BYTES_MIN`].
+    /// Maximum number of bytes of records that wait for a flush, at least [`BUFFER_BYTES_MIN`].
     pub buffer_bytes: usize,
     /// Identity of the store.
     pub identity: [u8; 16],
-    /// This life of the log: the generation of the checkpoint that ended recovery, durable before
-    /// the log is opened.
+    /// Number of this life of the log: the generation of the checkpoint that ended recovery, which
+    /// was durable before the log is opened.
     pub incarnation: u64,
-    /// What all records of this life carry and nobody knows who writes values: 48 bits. Who reads
-    /// the log has the same in [`crate::ReplayOptions`].
+    /// A secret of 48 bits that all records of this life carry, and that writers of values do not
+    /// know. [`crate::ReplayOptions`] has the same.
     pub signature: u64,
-    /// Where this life begins: a multiple of the segment size behind everything that any earlier
-    /// life wrote ([`crate::ReplayEnd::restart`]); nothing before it is needed any more.
+    /// Start of this life: a multiple of the segment size after everything that any earlier life
+    /// wrote ([`crate::ReplayEnd::restart`]). Nothing before it is needed any longer.
     pub start: Lsn,
     /// How a flush reaches the device.
     pub flush_method: FlushMethod,
 }
 
 impl LogOptions {
-    /// Most bytes of the payload of a batch: what an empty buffer holds, or a little less than half
-    /// of a segment.
+    /// Returns the maximum length of a batch's payload in bytes: what an empty buffer holds, or a
+    /// little less than half of a segment, whichever is less.
     pub fn max_batch_bytes(&self) -> usize {
         let of_buffer = self.buffer_bytes - BUFFER_OVERHEAD;
         let of_segment = self.segment_bytes as usize / 2 - SEGMENT_OVERHEAD;

@@ -1,9 +1,9 @@
-//! How a committer sleeps: the thread's own parking, or a flag under loom, whose `unpark` would
-//! also end a wait for a lock or for the end of a thread.
+//! How a committer sleeps: by the thread's own parking, or by a flag under loom, where `unpark`
+//! would also end a wait for a lock or a join.
 
 use std::task::Waker;
 
-/// A sleeper's bed for one wait.
+/// The state of one wait of a sleeper.
 #[cfg(not(pando_loom))]
 #[derive(Debug)]
 pub(crate) struct Parking {
@@ -18,7 +18,7 @@ impl Parking {
         }
     }
 
-    /// Ends a [`Parking::park`], the running one or the next.
+    /// Returns the waker that ends a [`Parking::park`], the running one or the next.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -29,7 +29,7 @@ impl Parking {
     }
 }
 
-/// The same for models.
+/// The same for loom models.
 #[cfg(pando_loom)]
 #[derive(Debug)]
 pub(crate) struct Parking {

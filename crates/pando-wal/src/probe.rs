@@ -1,9 +1,9 @@
-//! Which flush method is quicker here: drives and file systems differ by 2 to 10 times.
+//! Measures which flush method is faster: drives and file systems differ by 2 to 10 times.
 //!
-//! Both ways take turns at overwriting a place of their own in a prepared file that no life uses
-//! yet (a page that is cached slows the direct write to it); the least time of each counts, since
-//! disturbances only add. Devices that have no direct files (those
-//! of tests among them) are not measured, so that their runs stay the same.
+//! Both methods take turns at overwriting a place of their own in a prepared file that no life uses
+//! yet (a cached page slows down direct writes to it). The minimum time of each counts, since
+//! disturbances only add time. Devices without direct files (those of tests among them) are not
+//! measured, so that their runs are reproducible.
 
 use pando_device::{Device, File, IoBuf, OpenOptions};
 use pando_format::log::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES};
@@ -13,10 +13,10 @@ use crate::error::Result;
 use crate::options::FlushMethod;
 
 const ROUNDS: usize = 12;
-/// Distance of the two places.
+/// Distance between the two places in bytes.
 const APART_BYTES: u64 = 32 << 10;
 
-/// Measures on the file `name`, whose content behind the header is dead.
+/// Measures both methods on the file `name`, whose content after the header is dead.
 pub(crate) fn quicker<D: Device>(device: &D, name: &str) -> Result<FlushMethod> {
     let direct = device.open(name, OpenOptions::write().direct())?;
     if !direct.is_direct() {
@@ -29,7 +29,7 @@ pub(crate) fn quicker<D: Device>(device: &D, name: &str) -> Result<FlushMethod> 
         direct_least = direct_least.min(flush_time(&direct, 0)?);
         buffered_least = buffered_least.min(flush_time(&buffered, APART_BYTES)?);
     }
-    // Direct unless it is clearly slower: it leaves the page cache to the data.
+    // Direct unless it is clearly slower, since it leaves the page cache to the data.
     if direct_least <= buffered_least + buffered_least / 8 {
         Ok(FlushMethod::Direct)
     } else {

@@ -1,12 +1,13 @@
-//! Reads what a crash left of the log: every batch behind a checkpoint, in order, up to the end.
+//! Replay: reads the log after a crash, every batch after a checkpoint, in order, up to the end.
 //!
-//! The end is the first position without a valid record of this life. That is how a torn tail
-//! looks, and lost or rotten records look the same; so the rest of this life's segments is searched
-//! for a valid record which knew that the end was already durable when it was reserved. One that
-//! did proves that an acknowledged record is gone: damage, never silently the end.
+//! The end is the first position without a valid record of this life. A torn tail looks like that,
+//! and so do lost or damaged records. Therefore replay searches the rest of this life's segments
+//! for a valid record which says that the end was already durable when that record was reserved.
+//! Such a record proves that an acknowledged record is gone. That is reported as damage, and never
+//! silently taken for the end.
 //!
-//! That search meets bytes of values, which may look like any record. So it believes those alone
-//! that carry the signature of this life, which whoever writes values does not know.
+//! The search also meets the bytes of values, which may look like any record. So it accepts only
+//! records with the signature of this life, which writers of values do not know.
 
 use std::collections::BTreeMap;
 
@@ -24,41 +25,40 @@ const RECORD_HEADER: u64 = RECORD_HEADER_BYTES as u64;
 /// Offset of the incarnation in a record's header.
 const INCARNATION_OFFSET: usize = 24;
 
-/// Which log to read, and from where. All but `identity` are in the superblock.
+/// Which log to read, and from where. The superblock has all of them except `identity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub segment_bytes: u32,
     /// Identity of the store.
     pub identity: [u8; 16],
     /// The life of the log to read.
     pub incarnation: u64,
-    /// What its records carry.
+    /// The signature that its records carry.
     pub signature: u64,
-    /// The checkpoint's LSN: the LSN of a record, or where the life began.
+    /// The LSN of the checkpoint: the LSN of a record, or the start of the life.
     pub from: Lsn,
 }
 
-/// What replay has found.
+/// Result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayEnd {
-    /// LSN of the last record; `from` when there is none.
+    /// LSN of the last record, `from` if there is none.
     pub end: Lsn,
-    /// Where the next life begins: the checkpoint that ends recovery has this LSN, and
-    /// [`crate::LogOptions::start`] is it. Nothing of an earlier life lies at or behind it.
+    /// Start of the next life: the LSN of the checkpoint that ends recovery, and the next
+    /// [`crate::LogOptions::start`]. Nothing of an earlier life lies at or after it.
     pub restart: Lsn,
-    /// Batches delivered.
+    /// Number of batches delivered.
     pub records: u64,
-    /// Bytes of their payloads.
+    /// Sum of their payloads in bytes.
     pub bytes: u64,
 }
 
-/// Calls `apply` with LSN and payload of each batch behind `options.from`, in order. Writes
-/// nothing.
+/// Calls `apply` with LSN and payload of each batch after `options.from`, in order. Writes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when an acknowledged record is gone, [`Error::Device`], or what `apply`
-/// returns.
+/// [`Error::Corrupt`] when an acknowledged record is gone, [`Error::Device`], or the error of
+/// `apply`.
 pub fn replay<D: Device, E: From<Error>>(
     device: &D,
     options: &ReplayOptions,
@@ -93,7 +93,7 @@ pub fn replay<D: Device, E: From<Error>>(
         }
         assert!(header.lsn.0 > position, "each record ends behind its place");
         position = header.lsn.0;
-        // A life that an older program has begun has no signature.
+        // Lives that older versions have begun have no signature.
         directory.is_signed &= header.signature != 0;
     }
     directory.search_behind(position)?;
@@ -109,9 +109,9 @@ pub fn replay<D: Device, E: From<Error>>(
 struct Directory<F> {
     options: ReplayOptions,
     segments: BTreeMap<u64, Window<F>>,
-    /// All records that were read were signed.
+    /// All records read so far had a signature.
     is_signed: bool,
-    /// The first segment that no life has begun.
+    /// Number of the first segment that no life has begun.
     unused: u64,
 }
 
@@ -138,7 +138,7 @@ impl<F: File> Directory<F> {
                 let what = format!("{name} has segments of {} bytes", header.segment_bytes);
                 return Err(directory.damage(options.from.0, what));
             }
-            // Positions behind the segment must be numbers, too.
+            // Positions after the segment must not overflow either.
             if number >= u64::MAX / directory.segment_bytes() - 1 {
                 let what = format!("{name} claims to be segment {number}");
                 return Err(directory.damage(options.from.0, what));
@@ -167,7 +167,8 @@ impl<F: File> Directory<F> {
         u64::from(self.options.segment_bytes)
     }
 
-    /// Where the record at or behind `position` begins: not in a header, nor where no record fits.
+    /// Returns the first position at or after `position` where a record can begin: not in a segment
+    /// header, and not where no record fits.
     fn record_place(&self, position: u64) -> u64 {
         let size = self.segment_bytes();
         let offset = position % size;
@@ -180,7 +181,7 @@ impl<F: File> Directory<F> {
         }
     }
 
-    /// The valid record at `position`, if there is one.
+    /// Returns the valid record at `position`, if there is one.
     fn record_at(&mut self, position: u64) -> Result<Option<(RecordHeader, &[u8])>, Error> {
         let size = self.segment_bytes();
         let (number, offset) = (position / size, position % size);
@@ -205,7 +206,7 @@ impl<F: File> Directory<F> {
         Ok(Some((header, &bytes[RECORD_HEADER_BYTES..])))
     }
 
-    /// Fails if a valid record behind `position` claims that something there was durable.
+    /// Fails if a valid record after `position` says that a record at `position` was durable.
     fn search_behind(&mut self, position: u64) -> Result<(), Error> {
         let size = self.segment_bytes();
         let first = position / size;
@@ -236,8 +237,8 @@ impl<F: File> Directory<F> {
         Ok(())
     }
 
-    /// The first place from `position` on, in segment `number`, that could be a record of this
-    /// life.
+    /// Returns the first place at or after `position` in segment `number` that could be a record of
+    /// this life.
     fn candidate(&mut self, number: u64, mut position: u64) -> Result<Option<u64>, Error> {
         let size = self.segment_bytes();
         let incarnation = self.options.incarnation;
@@ -268,11 +269,11 @@ impl<F: File> Directory<F> {
     }
 }
 
-/// A file that is read in pieces.
+/// A file that is read in windows.
 struct Window<F> {
     file: F,
     len: u64,
-    /// Bytes of the file from `offset`.
+    /// Bytes of the file from `offset` on.
     bytes: Vec<u8>,
     offset: u64,
 }
@@ -288,13 +289,14 @@ impl<F: File> Window<F> {
         })
     }
 
-    /// `count` bytes from `offset`; `None` where the file is shorter.
+    /// Returns `count` bytes from `offset` on, `None` if the file is shorter.
     fn bytes(&mut self, offset: u64, count: usize) -> Result<Option<&[u8]>, Error> {
         let loaded = self.loaded(offset, count)?;
         Ok(loaded.map(|bytes| &bytes[..count]))
     }
 
-    /// At least `least` bytes from `offset`, and whatever is in memory behind them.
+    /// Returns at least `least` bytes from `offset` on, with all bytes after them that are in
+    /// memory.
     fn loaded(&mut self, offset: u64, least: usize) -> Result<Option<&[u8]>, Error> {
         let end = offset + least as u64;
         if end > self.len {

@@ -1,4 +1,4 @@
-//! A reservation of room in the log, taken where waiting is allowed and spent where it is not.
+//! Reservations of room in the log, taken where waiting is allowed and spent where it is not.
 
 use std::fmt;
 
@@ -6,39 +6,41 @@ use pando_sync::{Mutex, WaitList};
 
 use crate::tail::Tail;
 
-/// The tail behind its lock, and those that wait for room in it.
+/// The tail with its lock, and the wait list for room in it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SharedTail {
     pub(crate) tail: Mutex<Tail>,
+    /// Wakers that wait for [`crate::Log::try_reserve`] to succeed.
     pub(crate) space: WaitList,
 }
 
-/// Room for one record in buffer and file. Given back when dropped.
+/// Room for one record in buffer and file, given back on drop.
 pub struct LogReservation<'a> {
     shared: &'a SharedTail,
-    /// Bytes of the record; 0 when spent.
+    /// Length of the record in bytes, 0 when spent.
     record: u64,
 }
 
 impl<'a> LogReservation<'a> {
-    /// The caller has reserved `record` bytes.
+    /// Makes the reservation of `record` bytes, which the caller has taken from the tail.
     pub(crate) fn new(shared: &'a SharedTail, record: u64) -> Self {
         debug_assert!(record > 0, "0 stands for a reservation that is spent");
         Self { shared, record }
     }
 
-    /// Largest record that it pays for, in bytes of the log.
+    /// Returns the length in bytes, header included, of the largest record that it covers.
     pub fn record_bytes(&self) -> u64 {
         self.record
     }
 
-    /// True if it belongs to the log with this tail.
+    /// Returns whether it belongs to the log with this tail.
     pub(crate) fn is_of(&self, shared: &SharedTail) -> bool {
         std::ptr::eq(self.shared, shared)
     }
 
-    /// The caller releases the bytes in its own apply section under the lock.
+    /// Spends the reservation and returns its bytes. The caller releases them in its own critical
+    /// section under the tail's lock.
     pub(crate) fn spend(mut self) -> u64 {
         std::mem::take(&mut self.record)
     }

@@ -1,8 +1,8 @@
-//! The files of the log: opened, prepared, looked up by slot. The only place that names them.
+//! The files of the log: opening, preparing, look-up by slot. Only this module knows their names.
 //!
 //! A file is prepared before its first use: allocated, written with real bytes and synced, so that
-//! a flush is an overwrite that changes no metadata. Its header comes last, so that a file whose
-//! preparation was cut short is prepared again.
+//! a flush overwrites bytes and changes no metadata. Its header is written last, so that a file
+//! whose preparation was interrupted is prepared again.
 
 use pando_device::{Create, Device, File, IoBuf, OpenOptions};
 use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -14,15 +14,15 @@ use crate::probe;
 
 const DIRECTORY: &str = "log/";
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
-/// A flush is a multiple of this at least.
+/// Minimum sector size in bytes: every flush is a multiple of it.
 pub(crate) const SECTOR_BYTES_MIN: usize = 512;
 
-/// Name of the file in `slot`.
+/// Returns the name of the file in `slot`.
 fn name_of(slot: usize) -> String {
     format!("{DIRECTORY}{slot:016x}")
 }
 
-/// All files of the log with their slots; others in the directory are left alone.
+/// Lists all files of the log with their slots. Other files in the directory are ignored.
 pub(crate) fn list<D: Device>(device: &D) -> Result<Vec<(usize, String)>> {
     let slot_of = |name: &String| {
         let digits = name.strip_prefix(DIRECTORY)?;
@@ -36,7 +36,7 @@ pub(crate) fn list<D: Device>(device: &D) -> Result<Vec<(usize, String)>> {
         .collect())
 }
 
-/// Reads a file's header; `None` when it has none that is whole.
+/// Reads a file's header. Returns `None` when it has no valid one.
 pub(crate) fn read_header<F: File>(file: &F) -> Result<Option<SegmentHeader>> {
     if file.len()? < SEGMENT_HEADER_BYTES as u64 {
         return Ok(None);
@@ -51,15 +51,15 @@ pub(crate) fn read_header<F: File>(file: &F) -> Result<Option<SegmentHeader>> {
 pub(crate) struct Segments<D: Device> {
     device: D,
     options: LogOptions,
-    /// By slot; `None`: not prepared.
+    /// Files by slot, `None` for a file that is not prepared.
     files: Mutex<Vec<Option<D::File>>>,
-    /// Held while files are made. Never taken by appends or flushes.
+    /// Held while a file is made. Appends and flushes never take it.
     preparing: Mutex<()>,
 }
 
 impl<D: Device> Segments<D> {
-    /// Opens the files that are ready, and removes those beyond `options.segments` that it can. At
-    /// least [`SEGMENTS_MIN`] are ready on return.
+    /// Opens the files that are ready, and tries to remove files beyond `options.segments`. At
+    /// least [`SEGMENTS_MIN`] files are ready on return.
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
         let mut files: Vec<Option<D::File>> = Vec::new();
         files.resize_with(options.segments as usize, || None);
@@ -71,7 +71,8 @@ impl<D: Device> Segments<D> {
         };
         for (slot, name) in list(&segments.device)? {
             if slot >= options.segments as usize {
-                // What stays, or comes back, has dead records only: the next opening tries again.
+                // A file that stays, or comes back after a crash, has only dead records. The next
+                // opening tries again.
                 let _ = segments.device.remove(&name);
             } else if let Some(file) = segments.open_ready(&name)? {
                 segments.files.lock()[slot] = Some(file);
@@ -86,7 +87,7 @@ impl<D: Device> Segments<D> {
         Ok(segments)
     }
 
-    /// Settles the flush method, and opens what is open again if it is another one.
+    /// Chooses the flush method, and opens files again if they were opened for another one.
     fn choose_method(&mut self) -> Result<()> {
         let ready = self.ready();
         let first = ready.first().expect("some segments are ready");
@@ -96,7 +97,7 @@ impl<D: Device> Segments<D> {
         if method == FlushMethod::Buffered {
             for slot in ready {
                 let file = self.device.open(&name_of(slot), self.open_options())?;
-                // What was open is closed behind the lock.
+                // The old file is closed after the lock is released.
                 let _before = self.files.lock()[slot].replace(file);
             }
         }
@@ -120,7 +121,7 @@ impl<D: Device> Segments<D> {
         Ok((whole && ours).then_some(file))
     }
 
-    /// Slots whose files are prepared.
+    /// Returns the slots whose files are prepared.
     pub(crate) fn ready(&self) -> Vec<usize> {
         let files = self.files.lock();
         let ready = files.iter().enumerate();
@@ -129,8 +130,8 @@ impl<D: Device> Segments<D> {
             .collect()
     }
 
-    /// Makes the file of the first slot that has none; `None` when all have one. Blocks for as long
-    /// as writing a segment takes.
+    /// Makes the file of the first slot without one, and returns the slot; `None` when all have
+    /// one. Blocks for as long as writing a segment takes.
     pub(crate) fn prepare_next(&self) -> Result<Option<usize>> {
         let _one_at_a_time = self.preparing.lock();
         let missing = self.files.lock().iter().position(Option::is_none);
@@ -145,7 +146,7 @@ impl<D: Device> Segments<D> {
                 Ok(Some(slot))
             }
             Err(error) => {
-                // What was allocated is given back; the first error is the one that matters.
+                // Gives back the allocated space. Only the first error matters.
                 let _ = self.device.remove(&name);
                 Err(error)
             }
@@ -184,14 +185,14 @@ impl<D: Device> Segments<D> {
         Ok(file)
     }
 
-    /// The prepared file in `slot`.
+    /// Returns the prepared file in `slot`.
     pub(crate) fn file(&self, slot: usize) -> D::File {
         let files = self.files.lock();
         let file = files.get(slot).and_then(Clone::clone);
         file.expect("a slot is used after its file is prepared")
     }
 
-    /// Bytes that each flush must be a multiple of.
+    /// Returns the size in bytes that each flush must be a multiple of.
     pub(crate) fn sector(&self) -> Result<u64> {
         let slot = *self.ready().first().expect("some segments are ready");
         let alignment = self.file(slot).alignment().max(SECTOR_BYTES_MIN);
@@ -203,7 +204,7 @@ impl<D: Device> Segments<D> {
         Ok(alignment as u64)
     }
 
-    /// True if flushes go past the page cache.
+    /// Returns whether flushes bypass the page cache.
     pub(crate) fn is_direct(&self) -> bool {
         self.ready()
             .first()

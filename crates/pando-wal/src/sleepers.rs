@@ -1,9 +1,9 @@
-//! Those that sleep until a flush has covered their LSN.
+//! Sleepers: waiters that sleep until a flush has covered their LSN.
 //!
-//! The ordering argument is that of `pando_sync::waiting`: who sleeps registers, fences, looks
-//! again; who ends a flush changes the state, fences, reads the count. A thread that may lead is
-//! woken alone and first when the flush did not cover it, so that the next flush begins while the
-//! finished ones are still being woken.
+//! The ordering argument is that of `pando_sync::waiting`: a sleeper registers, fences, and reads
+//! the state again; the end of a flush changes the state, fences, and reads the count. If a thread
+//! that may lead was not covered by the flush, it is woken first and alone, so that the next flush
+//! begins while the finished sleepers are still being woken.
 
 use std::task::Waker;
 
@@ -14,7 +14,7 @@ use pando_sync::{Mutex, Rank};
 #[derive(Debug)]
 struct Sleeper {
     target: Lsn,
-    /// A blocking thread, that flushes itself once it is woken.
+    /// The sleeper is a blocking thread that can flush once it is woken.
     can_lead: bool,
     waker: Waker,
 }
@@ -22,7 +22,7 @@ struct Sleeper {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
-    /// Length of `list`, readable without the lock.
+    /// Length of `list`. Written under its lock, read without it.
     count: AtomicUsize,
     list: Mutex<Vec<Sleeper>>,
 }
@@ -35,8 +35,8 @@ impl Sleepers {
         }
     }
 
-    /// Adds `waker`, or lowers its target. The caller looks at the state after this returns. True
-    /// if it was added.
+    /// Adds `waker`, or lowers its target if it is registered. Returns true if it was added. The
+    /// caller reads the state after this returns.
     pub(crate) fn register(&self, target: Lsn, can_lead: bool, waker: &Waker) -> bool {
         let mut list = self.list.lock();
         let before = list.len();
@@ -60,8 +60,8 @@ impl Sleepers {
         added
     }
 
-    /// Wakes a next leader, then those whose target is at most `reached`. The caller has published
-    /// both the new state and that no flush is in flight.
+    /// Wakes a next leader, and then all sleepers whose target is at most `reached`. The caller has
+    /// published the new state, and that no flush is in flight.
     pub(crate) fn wake(&self, reached: Lsn) {
         // SeqCst: pairs with the fence in register.
         fence(Ordering::SeqCst);

@@ -1,19 +1,19 @@
-//! The end of the log in memory: where the next record goes, and what may still be reserved.
+//! The end of the log in memory: the position of the next record, and the room for reservations.
 //!
-//! Everything here is guarded by one lock that is held for a copy at most. Space is reservation: a
-//! record is appended only against a reservation, and reservations are given only while all of them
-//! fit.
+//! One lock guards everything here, and it is held for at most one copy. A record is appended only
+//! against a reservation, and reservations are given only while all of them fit.
 //!
 //! # Why reserved records always fit
 //!
-//! *Buffer*: records in the active buffer plus reservations stay within `buffer_bytes`; the buffer
-//! is larger by [`buffer_capacity`]'s share for headers and padding.
+//! *Buffer*: records in the active buffer and reservations together stay within `buffer_bytes`. The
+//! buffer itself is larger, by the share of [`buffer_capacity`] for headers and padding.
 //!
-//! *File*: a reservation is charged its record and the padding of a flush of its own. A segment is
-//! left when the next record does not fit, so it wastes less than the largest charge. Records that
-//! did not fit in the current and `n` free segments would have left `n` of them and overflowed the
-//! last; so they do fit while their charges sum up to at most the room in all of them, less `n`
-//! times the largest charge, less one flush's padding for what is already in the buffer.
+//! *File*: a reservation is charged its record and the padding of a flush of its own. The log
+//! leaves a segment when the next record does not fit, so it wastes less than the largest charge.
+//! Records that did not fit in the current and `n` free segments would have left `n` of them and
+//! overflowed the last. So they do fit while the sum of their charges is at most the room in all of
+//! them, less `n` times the largest charge, less one flush's padding for what is already in the
+//! buffer.
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -42,11 +42,11 @@ struct LiveSegment {
 #[derive(Debug, Clone, Copy)]
 struct FreeSegment {
     slot: usize,
-    /// Where the segment ended that it held; 0 when this life has not used it.
+    /// Position at which the segment that it held ended, 0 when this life has not used the file.
     held_until: u64,
 }
 
-/// Why a reservation is not given now.
+/// Why there is no room for a reservation now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// A flush makes room.
@@ -55,39 +55,41 @@ pub(crate) enum NoRoom {
     File,
 }
 
-/// See the module. Guarded by `SharedTail::tail`. What each append writes lies behind the lock's
-/// word and on its cache line, which moves from core to core once, not once for each of three.
+/// See the module. Guarded by `SharedTail::tail`. The fields that each append writes come right
+/// after the lock's word and are on its cache line, so that one cache line moves between cores for
+/// an append instead of three.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tail {
-    /// Where the next record goes, unless it opens a segment.
+    /// Position of the next record, unless it opens a segment.
     position: u64,
     newest: Lsn,
-    /// Records reserved, in bytes of the buffer.
+    /// Reserved bytes of records in the buffer.
     reserved_bytes: u64,
-    /// The same, with a flush's padding each.
+    /// The same, with the padding of one flush for each record.
     reserved_charge: u64,
     active: LogBuffer,
     options: LogOptions,
-    /// Bytes that a flush is padded to.
+    /// Size in bytes of a sector, to which flushes are padded.
     sector: u64,
     /// The other buffer, unless a flush is in flight.
     spare: Option<LogBuffer>,
-    /// End of the current segment; equal to `position` when there is none.
+    /// End of the current segment. Equal to `position` when there is none.
     segment_end: u64,
     current_slot: usize,
-    /// Oldest first.
+    /// Segments in use, oldest first.
     live: VecDeque<LiveSegment>,
     free: VecDeque<FreeSegment>,
     durable_position: u64,
     truncated_below: u64,
 }
 
-/// A lock's word takes eight bytes of the line.
+/// The lock's word takes eight bytes of the line.
 const _: () = assert!(8 + offset_of!(Tail, active) + LogBuffer::WRITTEN_BYTES <= 64);
 
-/// Bytes of a buffer for `options.buffer_bytes` of records: a segment left costs its padding, the
-/// next one its header, and between two of those lies half a segment of records at least.
+/// Returns the size of a buffer for `options.buffer_bytes` bytes of records: leaving a segment
+/// costs its padding, the next one costs its header, and between two such switches lies at least
+/// half a segment of records.
 pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
     let switches = options.buffer_bytes / (options.segment_bytes as usize / 2) + 2;
     let padding = 2 * (sector as usize + RECORD_HEADER_BYTES);
@@ -133,7 +135,7 @@ impl Tail {
         u64::from(self.options.segment_bytes)
     }
 
-    /// Most bytes that end a flush behind its last record.
+    /// Returns the maximum number of padding bytes after the last record of a flush.
     fn padding_max(&self) -> u64 {
         self.sector + HEADER
     }
@@ -142,7 +144,7 @@ impl Tail {
         record + self.padding_max()
     }
 
-    /// Bytes of files that reservations may claim in all.
+    /// Returns the number of bytes of files that all reservations together may claim.
     fn claimable(&self) -> u64 {
         let largest = self.charge(record_bytes(self.options.max_batch_bytes()));
         let of_current = self.segment_end - self.position;
@@ -150,7 +152,7 @@ impl Tail {
         (of_current + self.free.len() as u64 * of_free).saturating_sub(self.padding_max())
     }
 
-    /// Reserves room for a record of `record` bytes.
+    /// Reserves room for a record of `record` bytes, header included.
     pub(crate) fn try_reserve(&mut self, record: u64) -> Result<(), NoRoom> {
         let buffered = self.active.record_bytes + self.reserved_bytes + record;
         if buffered > self.options.buffer_bytes as u64 {
@@ -164,12 +166,13 @@ impl Tail {
         Ok(())
     }
 
-    /// True if the files have room for a record of `record` bytes, whatever the buffer has.
+    /// Returns whether the files have room for a record of `record` bytes, independently of the
+    /// buffer.
     pub(crate) fn file_has_room(&self, record: u64) -> bool {
         self.reserved_charge + self.charge(record) <= self.claimable()
     }
 
-    /// Takes a reservation back.
+    /// Takes back a reservation of `record` bytes.
     pub(crate) fn release(&mut self, record: u64) {
         let charge = self.charge(record);
         assert!(self.reserved_bytes >= record, "reservations sum up");
@@ -178,7 +181,7 @@ impl Tail {
         self.reserved_charge -= charge;
     }
 
-    /// Copies a record in, against a reservation of at least `record` bytes.
+    /// Copies a record into the buffer, against a reservation of at least `record` bytes.
     pub(crate) fn append(
         &mut self,
         kind: RecordKind,
@@ -219,7 +222,7 @@ impl Tail {
         lsn
     }
 
-    /// A fresh buffer goes on where the last flush ended, in the same file.
+    /// Makes a fresh buffer continue where the last flush ended, in the same file.
     fn continue_run(&mut self) {
         let offset = self.position % self.segment_bytes();
         match self.active.run_end() {
@@ -231,7 +234,7 @@ impl Tail {
         }
     }
 
-    /// Leaves the current segment, whose rest becomes padding, and opens the next.
+    /// Leaves the current segment, whose rest becomes padding, and opens the next one.
     fn next_segment(&mut self) {
         let rest = self.segment_end - self.position;
         if rest >= HEADER {
@@ -242,7 +245,8 @@ impl Tail {
             } else {
                 rest_of_sector + self.sector
             };
-            // At most the rest: the segment ends at a sector, and a header fits before its end.
+            // At most the rest, since the segment ends at a sector and a header fits before its
+            // end.
             self.push_padding(rest, stored.min(rest));
         } else if !self.active.is_empty() {
             self.active.extend(rest as usize).fill(0);
@@ -277,7 +281,7 @@ impl Tail {
         self.segment_end += self.segment_bytes();
     }
 
-    /// A padding record of `bytes`, of which the first `stored` go to the device.
+    /// Appends a padding record of `bytes` bytes, of which the first `stored` go to the device.
     fn push_padding(&mut self, bytes: u64, stored: u64) {
         let header = RecordHeader {
             length: (bytes - HEADER) as u32,
@@ -296,7 +300,7 @@ impl Tail {
         self.position += bytes;
     }
 
-    /// Fills the sector up, so that the next flush does not rewrite it.
+    /// Pads to the end of the sector, so that the next flush does not rewrite it.
     fn pad(&mut self) {
         let rest = self.position.next_multiple_of(self.sector) - self.position;
         if rest == 0 {
@@ -312,7 +316,7 @@ impl Tail {
         }
     }
 
-    /// Takes what is to be flushed; `None` when there is nothing. Only the leader calls this.
+    /// Takes the buffer to flush, `None` when it is empty. Only the leader calls this.
     pub(crate) fn take(&mut self) -> Option<LogBuffer> {
         if self.active.is_empty() {
             return None;
@@ -326,7 +330,8 @@ impl Tail {
         Some(std::mem::replace(&mut self.active, next))
     }
 
-    /// A flush writes whole sectors of live segments, from where the last one ended to `position`.
+    /// Checks that a flush writes whole sectors of live segments, from the end of the last flush to
+    /// `position`.
     fn check_runs(&self) {
         let size = self.segment_bytes();
         let mut begin = self.durable_position;
@@ -344,7 +349,7 @@ impl Tail {
         assert_eq!(end, self.position, "nothing is left for the next flush");
     }
 
-    /// The flush of `buffer` is durable.
+    /// Takes `buffer` back, whose flush is durable.
     pub(crate) fn give_back(&mut self, buffer: LogBuffer) {
         assert!(self.durable_position < buffer.end, "durable only grows");
         assert!(
@@ -382,14 +387,13 @@ impl Tail {
         );
     }
 
-    /// What of the files no record needs that is behind the last truncation, or that will be
-    /// written before the next flush begins.
+    /// Returns the parts of files that neither the records after the last truncation need, nor the
+    /// records that will be written before the next flush begins.
     pub(crate) fn unused(&self) -> Vec<Unused> {
         let size = self.segment_bytes();
         let of_slot = |slot: usize, used| outside(used, size).map(|range| (slot, range));
         let free = self.free.iter().flat_map(|free| of_slot(free.slot, 0..0));
-        // Of a segment that a record has left behind, and of the current one: from the truncation
-        // to the end of the records.
+        // Of each live segment, the used part is from the truncation to the end of the records.
         let live = self.live.iter().flat_map(|segment| {
             let start = segment.number * size;
             let within = |position: u64| position.clamp(start, start + size) - start;
@@ -401,7 +405,7 @@ impl Tail {
         free.chain(live).collect()
     }
 
-    /// A prepared segment joins the budget.
+    /// Adds a prepared segment to the budget.
     pub(crate) fn add_slot(&mut self, slot: usize) {
         let known = self.free.iter().any(|free| free.slot == slot)
             || self.live.iter().any(|live| live.slot == slot);
@@ -409,22 +413,22 @@ impl Tail {
         self.free.push_back(FreeSegment::unused(slot));
     }
 
-    /// LSN of the newest record.
+    /// Returns the LSN of the newest record.
     pub(crate) fn newest(&self) -> Lsn {
         self.newest
     }
 
-    /// Bytes that wait for a flush.
+    /// Returns the number of bytes of records that wait for a flush.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         self.active.record_bytes
     }
 
-    /// Bytes of the log that a checkpoint would free.
+    /// Returns the number of bytes of the log that a checkpoint would free.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.position - self.truncated_below
     }
 
-    /// Reserved bytes of records: 0 when all is idle.
+    /// Returns the reserved bytes of records: 0 when the store is idle.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
     }
@@ -436,10 +440,11 @@ mod tests {
     use pando_format::bytes::u32_at;
 
     const SECTOR: u64 = 512;
-    /// The byte of a padding record's kind.
+    /// The kind byte of a padding record.
     const PADDING: u8 = 2;
 
-    /// Walks over what a flush writes: what belongs to no record's payload is zeros.
+    /// Walks over the bytes that a flush writes, and checks that all bytes outside payloads are
+    /// zeros.
     fn check_padding(buffer: &LogBuffer, segment_bytes: u64) -> u64 {
         let mut padding = 0;
         for run in buffer.runs() {

@@ -1,10 +1,10 @@
-//! Giving the space of log files back that holds nothing: free segments, and of the current one
-//! what lies before the last checkpoint and behind the newest record.
+//! Trimming: gives back the space of log files that nothing needs: free segments, and in live
+//! segments what lies before the last checkpoint or after the newest record.
 //!
-//! The files keep their names, lengths and headers; what is given back reads as zeros. The next
-//! flush to reach such a place allocates it again: it is slower than one over prepared bytes, and a
-//! full disk shows there, where a flush waits for room. Only the leader of flushes writes to
-//! segments, so this is done by who leads.
+//! The files keep their names, lengths and headers, and the trimmed parts read as zeros. The next
+//! flush that reaches such a place allocates it again, so it is slower than one over prepared
+//! bytes, and on a full disk it waits for room. Only the leader of flushes writes to segments, so
+//! only a leader trims.
 
 use pando_device::{Device, File};
 
@@ -12,11 +12,12 @@ use crate::error::Result;
 use crate::log::Log;
 
 impl<D: Device> Log<D> {
-    /// Gives back what no record behind the last [`Log::truncate_below`] needs. Returns how many
-    /// bytes that were, at most; 0 where the file system cannot. Blocks flushes meanwhile.
+    /// Gives back the space that no record after the last [`Log::truncate_below`] needs. Returns an
+    /// upper bound of the number of bytes, 0 if the file system cannot do it. Blocks flushes
+    /// meanwhile.
     ///
     /// # Errors
-    /// What the device reports. The log is not poisoned; why it is, if it is.
+    /// Errors of the device, which do not poison the log, or the reason why the log is poisoned.
     pub fn trim(&self) -> Result<u64> {
         let trimmed = self.group.while_leading(|| self.trim_leading());
         match trimmed {

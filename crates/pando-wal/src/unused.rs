@@ -1,17 +1,17 @@
-//! Which parts of a segment no record needs.
+//! The parts of a segment that no record needs.
 
 use std::ops::Range;
 
 use pando_format::log::SEGMENT_HEADER_BYTES;
 
-/// What is given back begins and ends at a multiple of this.
+/// Trimmed parts begin and end at multiples of this number of bytes.
 const GRAIN: u64 = 4096;
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
-/// A part of a segment that no record needs, by slot.
+/// Slot of a file, and a part of it that no record needs.
 pub(crate) type Unused = (usize, Range<u64>);
 
-/// The parts of a segment of `segment_bytes` that nothing needs: all of it but `used`.
+/// Returns the parts of a segment of `segment_bytes` bytes outside `used`, without the header.
 pub(crate) fn outside(used: Range<u64>, segment_bytes: u64) -> [Range<u64>; 2] {
     let start = used.start / GRAIN * GRAIN;
     let end = used

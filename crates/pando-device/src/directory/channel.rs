@@ -1,4 +1,4 @@
-//! A channel of whichever kind serves.
+//! The channel of a directory, of the kind of its back end.
 
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
@@ -16,16 +16,16 @@ use crate::uring::UringChannel;
 /// Requests in flight to files of a directory.
 #[derive(Debug)]
 pub enum DirectoryChannel {
-    /// Through a ring.
+    /// Through an io_uring ring.
     Uring(Box<UringChannel>),
-    /// Through a context.
+    /// Through a libaio context.
     Libaio(LibaioChannel),
     /// Through the device's threads.
     Pread(PreadChannel),
 }
 
 impl DirectoryChannel {
-    /// What serves this channel.
+    /// Returns the back end that serves this channel.
     pub fn backend(&self) -> Backend {
         match self {
             Self::Uring(_) => Backend::Uring,

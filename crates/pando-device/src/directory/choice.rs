@@ -1,8 +1,9 @@
-//! Which back end serves the channels of a directory, and why not another one.
+//! The choice of the back end that serves the channels of a directory, and the reasons against the
+//! others.
 //!
-//! The order is uring, libaio, pread; whoever asks for one begins with it. What fails when the
-//! device is opened, or when a channel is made, is passed over, and the reason is kept for those
-//! who report. Whoever insists on one gets an error instead.
+//! The order is uring, libaio, pread. A caller that asks for one begins with it. A back end that
+//! fails when the device is opened, or when a channel is made, is passed over, and the reason is
+//! kept for reports. A caller that requires one back end gets an error instead.
 
 use std::fmt;
 
@@ -20,10 +21,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them, the best first.
+    /// All back ends, the best first.
     pub const ALL: [Self; 3] = [Self::Uring, Self::Libaio, Self::Pread];
 
-    /// As in options and reports.
+    /// Returns the name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uring => "uring",
@@ -32,12 +33,12 @@ impl Backend {
         }
     }
 
-    /// The back end called `name`.
+    /// Returns the back end called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// This one and those that follow when it cannot be had.
+    /// Returns this back end and those that are tried after it.
     pub(super) fn and_next(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().skip_while(move |next| *next != self)
     }
@@ -49,12 +50,12 @@ impl fmt::Display for Backend {
     }
 }
 
-/// A back end that was wanted first and does not serve.
+/// A back end that was tried before the one in use, and failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Which.
+    /// The back end.
     pub backend: Backend,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -64,18 +65,19 @@ impl fmt::Display for PassedOver {
     }
 }
 
-/// What serves, and what was passed over for it.
+/// The back end in use, and those that were passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendChoice {
-    /// What new channels are tried with first.
+    /// The back end that is tried first for new channels.
     pub used: Backend,
-    /// In the order of their trial; a channel that had to do with less is here, too.
+    /// Back ends in the order in which they were tried, also those that failed only for some
+    /// channel.
     pub passed_over: Vec<PassedOver>,
-    /// What else works with less than it could, and why, for people.
+    /// Other things that work less well than they could, with the reasons, for people.
     pub notes: Vec<String>,
 }
 
-/// The choice of a device, which its channels may have to add to.
+/// The choice of a device, to which its channels may add.
 #[derive(Debug)]
 pub(crate) struct Notes(Mutex<BackendChoice>);
 
@@ -103,7 +105,7 @@ impl Notes {
         self.0.lock().used = used;
     }
 
-    /// Keeps the reason why `backend` does not serve; the first one of each.
+    /// Stores the reason why `backend` is not used. Only the first reason of each back end is kept.
     pub(super) fn pass_over(&self, backend: Backend, reason: String) {
         let mut choice = self.0.lock();
         if choice
@@ -115,7 +117,7 @@ impl Notes {
         }
     }
 
-    /// Keeps a note, once.
+    /// Adds a note, unless it is there already.
     pub(crate) fn add(&self, note: String) {
         let mut choice = self.0.lock();
         if !choice.notes.contains(&note) {

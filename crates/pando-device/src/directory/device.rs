@@ -1,6 +1,6 @@
 //! A directory of files, locked against other processes.
 //!
-//! The lock is held until the last handle of the device, of a channel and of a file has gone.
+//! The lock is held until the last handle of the device, of a channel and of a file is dropped.
 
 use std::fs;
 use std::io;
@@ -22,20 +22,20 @@ use crate::name;
 use crate::pread::Pool;
 use crate::uring::UringChannel;
 
-/// Threads that serve channels, unless said otherwise.
+/// Default number of threads that serve channels.
 pub const COMPLETION_THREADS_DEFAULT: usize = 8;
 
-/// How a directory is opened.
+/// Options for opening a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryOptions {
-    /// Nothing is made or changed, so that a directory without write permission works, and any
-    /// number of readers share the directory.
+    /// Open only for reading: nothing is made or changed, so that a directory without write
+    /// permission works, and any number of readers can share it.
     pub read_only: bool,
-    /// What serves the channels; `None` for the best that works here.
+    /// The back end of the channels, `None` for the best that works here.
     pub backend: Option<Backend>,
-    /// No other back end in its place.
+    /// Fail instead of using another back end.
     pub strict: bool,
-    /// Threads that serve channels where no better back end does; at least 1.
+    /// Maximum number of threads that serve channels where no better back end works, at least 1.
     pub completion_threads: usize,
 }
 
@@ -69,8 +69,8 @@ struct Inner {
 }
 
 impl DirectoryDevice {
-    /// Opens the directory `path`, whose channels are served by at most `completion_threads`
-    /// threads: what works everywhere. Otherwise as [`DirectoryDevice::open_with`].
+    /// Opens the directory `path` with channels that are served by at most `completion_threads`
+    /// threads, which works everywhere. Otherwise like [`DirectoryDevice::open_with`].
     ///
     /// # Errors
     /// As [`DirectoryDevice::open_with`].
@@ -88,17 +88,18 @@ impl DirectoryDevice {
         Self::open_with(path, options)
     }
 
-    /// Opens the directory `path`, which is made when it is absent and may be, and locks it.
+    /// Opens and locks the directory `path`. Makes it if it is absent and `options` allow that.
     ///
     /// # Errors
-    /// `InUse` when it is open for writing elsewhere, or for reading and is wanted for writing;
-    /// what is insisted on and not to be had.
+    /// `InUse` when it is open for writing elsewhere, or is open for reading and is to be opened
+    /// for writing; `Unavailable` for a required back end that does not work; errors of the file
+    /// system.
     pub fn open_with(path: impl AsRef<Path>, options: DirectoryOptions) -> Result<Self> {
         let path = path.as_ref();
         if !options.read_only {
             make_durable_directory(path)?;
         }
-        // Absolute, so that a change of the working directory changes nothing.
+        // Absolute, so that a change of the working directory has no effect.
         let directory = fs::canonicalize(path)
             .map_err(|error| Error::from_io("open", &path.to_string_lossy(), error))?;
         let lock = DirectoryLock::take(&directory, options.read_only)?;
@@ -124,7 +125,7 @@ impl DirectoryDevice {
         Ok(device)
     }
 
-    /// Settles what new channels are tried with.
+    /// Chooses the back end that is tried first for new channels.
     fn choose(&self, wanted: Option<Backend>, probe: &Probe) -> Result<()> {
         let inner = &self.inner;
         for backend in wanted.unwrap_or(Backend::Uring).and_next() {
@@ -140,7 +141,8 @@ impl DirectoryDevice {
         panic!("nothing is held against pread");
     }
 
-    /// Why `backend` is not to serve, if there is a reason. Who is wanted by name must only work.
+    /// Returns the reason against `backend`, if there is one. A back end that was asked for by name
+    /// only has to work.
     fn objection(&self, backend: Backend, is_wanted: bool, probe: &Probe) -> Option<String> {
         match backend {
             Backend::Pread => return None,
@@ -175,18 +177,18 @@ impl DirectoryDevice {
         })
     }
 
-    /// What serves new channels, and what was passed over up to now.
+    /// Returns the back end of new channels, and those that were passed over so far.
     pub fn choice(&self) -> BackendChoice {
         self.inner.notes.choice()
     }
 
-    /// Whether files of this directory can go past the page cache, as found out when it was
-    /// opened. Of a directory that is only read, each file tells.
+    /// Returns whether files of this directory can bypass the page cache, as measured when it was
+    /// opened. For a read-only directory, each file tells.
     pub fn direct(&self) -> &DirectIo {
         &self.inner.direct
     }
 
-    /// Where the files are.
+    /// Returns the path of the directory.
     pub fn directory(&self) -> &Path {
         &self.inner.directory
     }
@@ -207,7 +209,7 @@ fn sync_path(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// Makes `path` and what is missing above it, each durable in its parent.
+/// Makes `path` and its missing parents, and makes each durable in its parent.
 fn make_durable_directory(path: &Path) -> Result<()> {
     let fail = |error| Error::from_io("make", &path.to_string_lossy(), error);
     let missing: Vec<&Path> = path
@@ -225,7 +227,7 @@ fn make_durable_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Calls `found` with the name of each entry and whether it is a directory.
+/// Calls `found` with the name of each entry, and whether the entry is a directory.
 fn read_directory(path: &Path, mut found: impl FnMut(String, bool)) -> Result<()> {
     let fail = |error| Error::from_io("list", &path.to_string_lossy(), error);
     for entry in fs::read_dir(path).map_err(fail)? {

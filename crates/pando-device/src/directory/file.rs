@@ -1,7 +1,7 @@
 //! An open file of a directory.
 //!
-//! The descriptor is shared by all clones and threads; every call names its offset. A file keeps
-//! the lock of its directory, so that nobody else opens the directory while it can be written.
+//! All clones and threads share the descriptor, and every call passes its offset. A file keeps the
+//! lock of its directory, so that nobody else opens the directory while the file can be written.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -18,9 +18,9 @@ use crate::device::{Create, File, OpenOptions};
 use crate::error::{Error, Result};
 use crate::fork::ForkGuard;
 
-/// Bytes of one write of zeros where `fallocate` is missing.
+/// Size in bytes of one write of zeros where `fallocate` is missing.
 const ZEROS_BYTES: usize = 1 << 18;
-/// A descriptor that says "try again" this often without progress is broken.
+/// A descriptor that returns "try again" this often without progress is considered broken.
 pub(crate) const RETRIES_MAX: u32 = 1000;
 
 /// An open file of a directory.
@@ -42,7 +42,8 @@ struct Inner {
 }
 
 impl DirectoryFile {
-    /// Opens `path`, which the device calls `name`. Buffered where the file system refuses direct.
+    /// Opens `path`, which the device calls `name`. Buffered if the file system refuses direct
+    /// files.
     pub(super) fn open(
         path: &Path,
         name: &str,
@@ -68,8 +69,8 @@ impl DirectoryFile {
             return Err(fail(io::ErrorKind::InvalidInput.into()));
         }
         if options.create != Create::Never && known.len() == 0 {
-            // What was allocated can be written on a full disk only if it is written where it is.
-            // A file system that will not do so refuses such writes later, and says so then.
+            // Allocated blocks can be written on a full disk only if they are written in place. A
+            // file system that does not do that refuses such writes later, and reports it then.
             let _ = system::write_in_place(&file);
         }
         let mut alignment = 1;
@@ -92,7 +93,7 @@ impl DirectoryFile {
         })
     }
 
-    /// True if both are handles of one opening.
+    /// Returns whether both are handles of one opening.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -101,12 +102,12 @@ impl DirectoryFile {
         self.inner.file.as_raw_fd()
     }
 
-    /// An error of the operating system with this file's name.
+    /// Makes an error of the operating system with this file's name.
     pub(crate) fn error(&self, operation: &'static str, source: io::Error) -> Error {
         Error::from_io(operation, &self.inner.name, source)
     }
 
-    /// The file ends before the bytes that were asked for.
+    /// Makes the error for a file that ends before the requested bytes.
     pub(crate) fn short_read(&self, offset: u64, wanted: usize, got: usize) -> Error {
         Error::ShortRead {
             name: self.inner.name.clone(),
@@ -116,19 +117,20 @@ impl DirectoryFile {
         }
     }
 
-    /// Of `done` bytes of a request, those that end at an aligned place: it goes on from there.
+    /// Returns how many of the `done` bytes of a request end at an aligned place, where it
+    /// continues.
     pub(crate) fn aligned_part(&self, done: usize) -> usize {
         done - done % self.inner.alignment
     }
 
-    /// What is wrong with a request, before anybody looks at its bytes.
+    /// Checks a request before its bytes are accessed.
     pub(crate) fn check_request(&self, write: bool, bytes: &[u8], offset: u64) -> Result<()> {
         if write {
             self.check_writable("write")?;
         } else {
             self.inner.fork.check()?;
         }
-        // Beyond, numbers mean other things to the kernel: where a descriptor stands.
+        // The kernel gives greater numbers another meaning: the position of the descriptor.
         if i64::try_from(offset.saturating_add(bytes.len() as u64)).is_err() {
             let operation = if write { "write" } else { "read" };
             return Err(self.error(operation, io::ErrorKind::InvalidInput.into()));
@@ -136,7 +138,8 @@ impl DirectoryFile {
         self.check_aligned(bytes, offset)
     }
 
-    /// Also refuses the children of the process that opened the file.
+    /// Checks that the file is open for writing. Also refuses children of the process that opened
+    /// the file.
     fn check_writable(&self, operation: &'static str) -> Result<()> {
         self.inner.fork.check()?;
         if self.inner.writable {
@@ -162,9 +165,9 @@ impl DirectoryFile {
         })
     }
 
-    /// Calls `part` with what is done until that is `len`; `part` returns how many bytes came in
-    /// addition. Returns early what is done when nothing comes any more. Of a direct file a piece
-    /// that ends unaligned is tried again from the last aligned place.
+    /// Calls `part` with the number of bytes done until that is `len`; `part` returns the number of
+    /// further bytes. Returns the bytes done, fewer than `len` when no more bytes come. For a
+    /// direct file, a piece that ends unaligned is tried again from the last aligned place.
     fn complete(
         &self,
         len: usize,
@@ -209,7 +212,7 @@ impl DirectoryFile {
         }
     }
 
-    /// Extends the file to `end` by real zeros.
+    /// Extends the file to `end` by writing zeros.
     fn write_zeros(&self, end: u64) -> Result<()> {
         let zeros = IoBuf::new(ZEROS_BYTES);
         let mut position = self.len()?;
@@ -331,7 +334,7 @@ impl File for DirectoryFile {
     }
 }
 
-/// The part that holds byte `position` of all parts together, and the position in it.
+/// Returns the part with byte `position` of all parts together, and the position in it.
 fn locate(parts: &[&[u8]], position: usize) -> (usize, usize) {
     let mut before = 0;
     for (index, part) in parts.iter().enumerate() {

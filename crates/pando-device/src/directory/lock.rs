@@ -1,7 +1,7 @@
 //! The lock of a directory against other processes and other devices of this one.
 //!
-//! An advisory lock of the operating system on the file `LOCK`: it ends with the process, however
-//! that ends, so a crash leaves nothing behind that blocks.
+//! It is an advisory lock of the operating system on the file `LOCK`, which ends with the process
+//! in every case, so a crash leaves no lock.
 
 use std::fs;
 use std::io;
@@ -10,15 +10,15 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::name;
 
-/// The lock of a directory; dropping it releases it.
+/// The lock of a directory, released on drop.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
-    /// Absent when a directory is read that was never opened for writing.
+    /// None for a read-only directory that was never opened for writing.
     _file: Option<fs::File>,
 }
 
 impl DirectoryLock {
-    /// Locks `directory`: shared with other readers, or alone.
+    /// Locks `directory`, shared with other readers or exclusively.
     pub(super) fn take(directory: &Path, read_only: bool) -> Result<Self> {
         let path = directory.join(name::LOCK);
         let fail = |error| Error::from_io("lock", &path.to_string_lossy(), error);
@@ -29,7 +29,7 @@ impl DirectoryLock {
         }
         let file = match how.open(&path) {
             Ok(file) => file,
-            // Nobody has it open for writing, or there would be a lock file.
+            // Without a lock file, nobody has the directory open for writing.
             Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { _file: None });
             }

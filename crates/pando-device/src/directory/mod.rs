@@ -1,7 +1,7 @@
 //! Files of a directory of the file system, and channels to them of three kinds.
 //!
-//! Opening, locking, alignment and blocking calls are the same whatever serves the channels: one
-//! descriptor for each opening, shared by all.
+//! Opening, locking, alignment and blocking calls are the same for all back ends of channels: there
+//! is one descriptor for each opening, which all share.
 //!
 //! Reading order: [`device`], [`choice`], `probe`, `lock`, [`mod@file`], [`channel`], `system`.
 

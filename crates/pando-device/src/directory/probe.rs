@@ -1,7 +1,7 @@
-//! What the file system of a directory can do, found out before its first file exists.
+//! The probe: finds out what the file system of a directory can do, before its first file exists.
 //!
-//! A file of no lasting name is made, written and read in the ways that will be used. Nothing that
-//! goes wrong here is an error: it means less is possible, and says why.
+//! It makes a temporary file, and writes and reads it in the ways that will be used. Failures here
+//! are not errors: they mean that less is possible, and give the reason.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use std::process;
 use super::system;
 use crate::buffer::{IO_ALIGNMENT, IoBuf};
 
-/// What direct files are aligned to where the file system does not say.
+/// Alignment of direct files in bytes where the file system does not report it.
 const DIRECT_ALIGNMENT_DEFAULT: usize = 4096;
 
-/// Whether files can go past the page cache.
+/// Tells whether files can bypass the page cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DirectIo {
-    /// They can, with requests that are multiples of this many bytes.
+    /// They can, with requests aligned to this many bytes.
     Aligned(usize),
     /// They cannot, for this reason.
     Refused(String),
 }
 
 impl DirectIo {
-    /// The alignment, where there is one.
+    /// Returns the alignment, if they can.
     pub fn alignment(&self) -> Option<usize> {
         match self {
             Self::Aligned(bytes) => Some(*bytes),
@@ -34,16 +34,17 @@ impl DirectIo {
     }
 }
 
-/// What was found out.
+/// Result of the probe.
 #[derive(Debug)]
 pub(super) struct Probe {
     pub(super) direct: DirectIo,
-    /// Why a read through a ring would go to a worker thread, if it would.
+    /// Why a read through a ring would go to a worker thread, if that is the case.
     pub(super) ring_hands_over: Option<String>,
 }
 
 impl Probe {
-    /// Nothing is made where nothing may be changed, and nothing is known.
+    /// Returns the result for a read-only directory, where nothing may be made and nothing is
+    /// known.
     pub(super) fn of_a_reader() -> Self {
         let why = "a directory that is only read is not tried".to_owned();
         Self {
@@ -53,10 +54,11 @@ impl Probe {
     }
 }
 
-/// A second descriptor of an existing file, past the page cache, and its alignment.
+/// Opens a second descriptor of an existing file that bypasses the page cache. Also returns its
+/// alignment.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub(super) fn open_direct(path: &Path, write: bool) -> Result<(fs::File, usize), String> {
     let file = fs::OpenOptions::new()
         .read(true)
@@ -75,17 +77,17 @@ pub(super) fn open_direct(path: &Path, write: bool) -> Result<(fs::File, usize),
     }
 }
 
-/// A file that is removed when the value goes.
+/// A file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays behind has a name that nobody lists.
+        // If the file remains, no listing shows its name.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Looks at the file system of `directory`, where files can be made.
+/// Probes the file system of `directory`, where files can be made.
 pub(super) fn look(directory: &Path) -> Probe {
     let path = directory.join(format!(".probe-{}", process::id()));
     let made = fs::OpenOptions::new()
@@ -109,7 +111,7 @@ pub(super) fn look(directory: &Path) -> Probe {
         Ok((file, alignment)) => (file, DirectIo::Aligned(alignment)),
         Err(why) => (buffered, DirectIo::Refused(why)),
     };
-    // A full disk leaves an empty file, which answers, too.
+    // On a full disk the file is empty, which is sufficient, too.
     let _ = file.write_all_at(&IoBuf::new(IO_ALIGNMENT), 0);
     let ring_hands_over = match system::read_without_waiting(&file, &mut IoBuf::new(IO_ALIGNMENT)) {
         Ok(_) => None,

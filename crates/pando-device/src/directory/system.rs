@@ -1,6 +1,6 @@
-//! The system calls that std does not offer, as safe functions over borrowed descriptors.
+//! System calls that std does not offer, as safe functions over borrowed descriptors.
 //!
-//! Nothing here retries or interprets: one call, one result.
+//! They do not retry or interpret: each makes one call and returns its result.
 
 #![expect(unsafe_code, reason = "system calls through libc")]
 
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most parts of one vectored write that Linux takes.
+/// Maximum number of parts of one vectored write on Linux.
 pub(super) const VECTOR_PARTS_MAX: usize = 1024;
 
 fn offset_of(value: u64) -> io::Result<libc::off_t> {
@@ -48,8 +48,8 @@ pub(super) fn write_vectored_at(
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// `preadv2` with `RWF_NOWAIT`: how a ring tries a read first. `WouldBlock` when the bytes are not
-/// at hand; another error when the file cannot be read so.
+/// `preadv2` with `RWF_NOWAIT`, which is how a ring first tries a read. `WouldBlock` when the bytes
+/// are not cached, another error when the file cannot be read in this way.
 pub(super) fn read_without_waiting(file: &fs::File, buffer: &mut [u8]) -> io::Result<usize> {
     let part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -78,15 +78,15 @@ pub(super) fn punch(file: &fs::File, offset: u64, len: u64) -> io::Result<()> {
 /// `FS_NOCOW_FL`: from linux/fs.h, which libc has in part.
 const NO_COPY_ON_WRITE: libc::c_uint = 0x0080_0000;
 
-/// Asks a file system that else writes each block anew (btrfs) to write those of `file`, which is
-/// empty, where they are. Elsewhere there is nothing to ask for.
+/// Asks a copy-on-write file system (btrfs) to write the blocks of `file`, which is empty, in
+/// place. Does nothing on other file systems.
 pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
     let mut answer = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the descriptor is open and `answer` has room for a statfs.
     check(unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) })?;
     // SAFETY: all zeros is a valid statfs, and the call has filled it.
     let answer = unsafe { answer.assume_init() };
-    // What libc calls the two differs between targets.
+    // The types of the two differ between targets.
     if answer.f_type as u32 != libc::BTRFS_SUPER_MAGIC as u32 {
         return Ok(());
     }
@@ -98,7 +98,7 @@ pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) })
 }
 
-/// What direct I/O on `file` must be aligned to, if the file system says so (`statx`).
+/// Returns the alignment of direct I/O on `file` in bytes, if the file system reports it (`statx`).
 pub(super) fn direct_alignment(file: &fs::File) -> Option<usize> {
     let mut answer = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is a C string, `answer` has room for a statx, and the descriptor is open.
@@ -121,7 +121,8 @@ pub(super) fn direct_alignment(file: &fs::File) -> Option<usize> {
     usize::try_from(alignment).ok().filter(|bytes| *bytes != 0)
 }
 
-/// Bytes that an unprivileged process can still write to the file system of `directory`.
+/// Returns the number of bytes that an unprivileged process can still write to the file system of
+/// `directory`.
 pub(super) fn free_bytes(directory: &Path) -> io::Result<u64> {
     let path = CString::new(directory.as_os_str().as_bytes())
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;

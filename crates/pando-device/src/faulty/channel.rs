@@ -1,8 +1,9 @@
-//! Requests in flight of a faulty directory: they end in an order that a seed decides.
+//! Requests in flight of a faulty directory, which complete in an order that a seed decides.
 //!
-//! A read or write happens when it is submitted, or not before it is reaped: a user that lets a
-//! write meet a read in flight sees either. Every reap may hold some back; it wakes the loop for
-//! them. Of a channel that is dropped, the writes that have not happened never do.
+//! A read or write takes effect either when it is submitted or when it is reaped, so a caller with
+//! a write and an overlapping read in flight may see either result. Every reap may hold some
+//! requests back, and wakes the loop for them. Writes of a dropped channel that have not taken
+//! effect never do.
 
 use std::task::Waker;
 
@@ -155,7 +156,7 @@ impl Channel for FaultyChannel {
         self.flights.len()
     }
 
-    /// Wakes nobody: no wait of this channel blocks.
+    /// Returns a waker without effect, since no wait of this channel blocks.
     fn waker(&mut self) -> Waker {
         Waker::noop().clone()
     }

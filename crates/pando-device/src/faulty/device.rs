@@ -1,4 +1,4 @@
-//! The device, and the levers of those who test with it.
+//! The device, and its controls for tests.
 
 use super::channel::FaultyChannel;
 use super::directory::Directory;
@@ -18,7 +18,7 @@ pub struct FaultyDevice {
 }
 
 impl FaultyDevice {
-    /// An empty directory; `seed` decides everything that is random.
+    /// Makes an empty directory. `seed` decides everything that is random.
     pub fn new(seed: u64) -> Self {
         Self::from_state(State::new(seed))
     }
@@ -29,17 +29,17 @@ impl FaultyDevice {
         }
     }
 
-    /// How many syncs, of files and of the directory, have begun.
+    /// Returns the number of syncs, of files and of the directory, that have begun.
     pub fn sync_points(&self) -> u64 {
         self.directory.lock().syncs
     }
 
-    /// How many writes have begun.
+    /// Returns the number of writes that have begun.
     pub fn writes(&self) -> u64 {
         self.directory.lock().writes
     }
 
-    /// How many operations were struck by a plan.
+    /// Returns the number of operations that a plan has struck.
     pub fn faults_struck(&self) -> u64 {
         self.directory.lock().plans.struck
     }
@@ -50,8 +50,8 @@ impl FaultyDevice {
         self.directory.lock().crash_at_sync = Some(n);
     }
 
-    /// How many operations that may change something have begun: all but reads and the making of
-    /// channels.
+    /// Returns the number of operations that have begun and may change something: all except reads
+    /// and making channels.
     pub fn changes(&self) -> u64 {
         self.directory.lock().changes
     }
@@ -62,37 +62,39 @@ impl FaultyDevice {
         self.directory.lock().crash_at_change = Some(n);
     }
 
-    /// Crashes when `n` writes since the device was made have been done. The last of them ends with
-    /// `Crashed` and may survive, as any write that was not synced.
+    /// Crashes when `n` writes were done since the device was made. The last of them ends with
+    /// `Crashed`, and may survive like any write that was not synced.
     pub fn crash_after_writes(&self, n: u64) {
         self.directory.lock().crash_after_writes = Some(n);
     }
 
-    /// Crashes: every operation from here on fails with `Crashed`.
+    /// Crashes: every operation from now on fails with `Crashed`.
     pub fn crash_now(&self) {
         self.directory.lock().crashed = true;
     }
 
-    /// True after a crash.
+    /// Returns whether the device has crashed.
     pub fn is_crashed(&self) -> bool {
         self.directory.lock().crashed
     }
 
-    /// A new directory with what a crash at this moment leaves of this one, which stays as it is:
-    /// other seeds give other survivors. Plans do not carry over, the capacity does.
+    /// Returns a new directory with what a crash at this moment leaves of this one, which does not
+    /// change. Other seeds give other survivors. The new directory has the same capacity, but no
+    /// plans.
     pub fn after_crash(&self, seed: u64, mode: CrashMode) -> Self {
         Self::from_state(self.directory.lock().survivors(seed, mode))
     }
 
-    /// A new directory as the next process finds this one, which stays as it is: a process has
-    /// ended, after a crash or by itself, and the kernel goes on. All that was written is seen,
-    /// and no more of it is durable. `seed` decides of which files the kernel drops what it takes
-    /// for clean, a sync that failed among it. Plans do not carry over, the capacity does.
+    /// Returns a new directory as the next process finds this one, which does not change: the
+    /// process has ended, by a crash or normally, and the kernel continues. Everything that was
+    /// written is visible, and no more of it is durable than before. `seed` decides for which files
+    /// the kernel drops cached content that it considers clean, including that of a failed sync.
+    /// The new directory has the same capacity, but no plans.
     pub fn after_exit(&self, seed: u64) -> Self {
         Self::from_state(self.directory.lock().as_found(seed))
     }
 
-    /// Adds a fault to come.
+    /// Adds a planned fault.
     pub fn fail(&self, plan: FaultPlan) {
         self.directory.lock().plans.add(plan);
     }
@@ -103,12 +105,13 @@ impl FaultyDevice {
         self.fail(FaultPlan::once(Operation::Write, prefix, n, Fault::Lost));
     }
 
-    /// Forgets all faults to come (not a crash that is planned).
+    /// Removes all planned faults, but not a planned crash.
     pub fn clear_faults(&self) {
         self.directory.lock().plans.clear();
     }
 
-    /// Forgets the crashes that are planned, of plans too. False if one has happened.
+    /// Removes all planned crashes, including those of plans. Returns false if one has happened
+    /// already.
     pub fn clear_crashes(&self) -> bool {
         let mut state = self.directory.lock();
         state.crash_at_change = None;
@@ -118,18 +121,19 @@ impl FaultyDevice {
         !state.crashed
     }
 
-    /// What the lengths of all files may sum to; less than they do only stops growth.
+    /// Sets the limit of the sum of all file lengths in bytes. A limit below the present sum only
+    /// stops growth.
     pub fn set_capacity(&self, bytes: u64) {
         self.directory.lock().capacity = bytes;
     }
 
-    /// What files that are opened as direct from now on are aligned to: a power of two.
+    /// Sets the alignment in bytes, a power of two, of files that are opened as direct from now on.
     pub fn set_direct_alignment(&self, bytes: usize) {
         assert!(bytes.is_power_of_two(), "an alignment of {bytes}");
         self.directory.lock().direct_alignment = bytes;
     }
 
-    /// What the device has seen of the contexts that its readers pass.
+    /// Returns what the device has seen of the contexts that readers pass.
     pub fn contexts_seen(&self) -> ContextsSeen {
         self.directory.lock().contexts
     }
@@ -155,7 +159,8 @@ impl FaultyDevice {
         image.damage(offset, bytes);
     }
 
-    /// The content of a file as programs see it, also after a crash; empty if there is none.
+    /// Returns the content of a file as programs see it, also after a crash; empty if there is no
+    /// such file.
     pub fn snapshot_file(&self, name: &str) -> Vec<u8> {
         let mut state = self.directory.lock();
         state
@@ -163,7 +168,7 @@ impl FaultyDevice {
             .map_or_else(Vec::new, |image| image.seen().to_vec())
     }
 
-    /// The content of a file as its last sync left it; empty if there is none.
+    /// Returns the content of a file as of its last sync; empty if there is no such file.
     pub fn durable_file(&self, name: &str) -> Vec<u8> {
         let mut state = self.directory.lock();
         state

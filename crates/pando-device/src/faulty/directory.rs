@@ -1,4 +1,4 @@
-//! The directory that a device and its files share, behind one lock.
+//! The directory that a device and its files share, with one lock.
 
 use pando_sync::{Arc, Mutex, MutexGuard, Rank, thread};
 
@@ -6,7 +6,7 @@ use super::plan::{Fault, Operation};
 use super::state::State;
 use crate::error::Result;
 
-/// A handle of it.
+/// A handle of the directory.
 #[derive(Debug, Clone)]
 pub(super) struct Directory(Arc<Mutex<State>>);
 
@@ -19,7 +19,7 @@ impl Directory {
         self.0.lock()
     }
 
-    /// Lets others go on for a turn.
+    /// Releases the lock and yields to other threads once.
     fn give_way<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
         drop(state);
         thread::yield_now();
@@ -28,7 +28,7 @@ impl Directory {
         Ok(state)
     }
 
-    /// Counts an operation and calls `perform` under the lock, after the fault's delay.
+    /// Counts an operation and calls `perform` under the lock, after the delay of its fault.
     pub(super) fn operate<T>(
         &self,
         operation: Operation,

@@ -18,14 +18,14 @@ pub struct FaultyFile {
     handle: Arc<Handle>,
 }
 
-/// One opening; the last clone closes it.
+/// One opening, which the last clone closes.
 #[derive(Debug)]
 struct Handle {
     directory: Directory,
     id: u64,
     name: String,
     writable: bool,
-    /// 1, or what the device asks of direct files.
+    /// 1, or the device's alignment of direct files.
     alignment: usize,
 }
 
@@ -145,7 +145,7 @@ impl File for FaultyFile {
         })
     }
 
-    /// Looks at the context, and leaves traces in it.
+    /// Checks that the context is clean, and leaves notes in it.
     fn read_at_with(
         &self,
         buffer: &mut [u8],

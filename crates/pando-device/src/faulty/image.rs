@@ -10,17 +10,17 @@ use std::ops::Range;
 
 use super::random::Random;
 
-/// What a disk writes as a whole, in bytes.
+/// Number of bytes that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What survives of changes that were not synced.
+/// Which changes survive a crash, of those that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashMode {
-    /// Nothing.
+    /// None.
     AllLost,
-    /// Everything.
+    /// All.
     AllSurvive,
-    /// Of each sector an arbitrary prefix of its changes.
+    /// For each sector an arbitrary prefix of its changes.
     RandomSubset,
     /// The same, and a change may end within a sector.
     TornSectors,
@@ -55,7 +55,7 @@ impl Change {
         }
     }
 
-    /// The bytes whose content changes; cuts and extensions have none.
+    /// Returns the range of bytes whose content changes, empty for truncations and extensions.
     fn touched(&self) -> Range<u64> {
         match self {
             Self::Write { offset, bytes } => *offset..offset + bytes.len() as u64,
@@ -80,7 +80,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// A file that is as durable as it is seen.
+    /// Makes a file whose visible content is durable.
     pub(super) fn durable(content: Vec<u8>) -> Self {
         Self {
             durable: content.clone(),
@@ -89,12 +89,12 @@ impl Image {
         }
     }
 
-    /// What programs read.
+    /// Returns the content that programs read.
     pub(super) fn seen(&self) -> &[u8] {
         &self.seen
     }
 
-    /// What the last sync has made safe.
+    /// Returns the content that the last sync has made durable.
     pub(super) fn safe(&self) -> &[u8] {
         &self.durable
     }
@@ -126,7 +126,8 @@ impl Image {
         self.change(Change::Punch(range));
     }
 
-    /// Changes the medium itself: what is seen, what is durable, and all that can survive.
+    /// Changes the medium itself: the visible content, the durable content, and everything that can
+    /// survive.
     pub(super) fn damage(&mut self, offset: u64, bytes: &[u8]) {
         let change = Change::Write {
             offset,
@@ -155,26 +156,26 @@ impl Image {
         }
     }
 
-    /// A sync that fails: some of the changes are durable, the others are forgotten, and no later
-    /// sync will bring them back. Programs go on to see all of them.
+    /// Does a failed sync: some of the changes become durable, the others are forgotten, and no
+    /// later sync writes them. Programs continue to see all of them.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         self.durable = self.survivors(random, CrashMode::RandomSubset);
         self.changes.clear();
     }
 
-    /// The kernel drops what it takes for clean: of changes that a failed sync has forgotten,
-    /// programs see from now on what the disk has.
+    /// Drops the kernel's cached content that it considers clean: for changes that a failed sync
+    /// has forgotten, programs see the content of the disk from now on.
     pub(super) fn drop_clean(&mut self) {
         self.seen = self.prefix(self.changes.len());
     }
 
-    /// What a crash at this moment leaves.
+    /// Returns the content that a crash at this moment leaves.
     pub(super) fn survivors(&self, random: &mut Random, mode: CrashMode) -> Vec<u8> {
         let count = self.changes.len();
         match mode {
             CrashMode::AllLost => self.prefix(0),
             CrashMode::AllSurvive => self.prefix(count),
-            // Whole prefixes would be rare if every sector chose alone.
+            // If each sector chose independently, whole prefixes would be rare.
             _ => match random.below(4) {
                 0 => self.prefix(random.index(count + 1)),
                 _ => self.mixture(random, mode == CrashMode::TornSectors),
@@ -182,7 +183,7 @@ impl Image {
         }
     }
 
-    /// The first `count` changes survive.
+    /// Returns the content if the first `count` changes survive.
     fn prefix(&self, count: usize) -> Vec<u8> {
         let mut content = self.durable.clone();
         for change in &self.changes[..count] {
@@ -191,7 +192,7 @@ impl Image {
         content
     }
 
-    /// Every sector, and the length, choose for themselves.
+    /// Returns the content if each sector, and the length, choose independently.
     fn mixture(&self, random: &mut Random, torn: bool) -> Vec<u8> {
         let count = self.changes.len();
         let lengths: Vec<u64> = self
@@ -211,7 +212,8 @@ impl Image {
         let mut content = self.durable.clone();
         let longest = lengths.iter().copied().fold(0, u64::max);
         content.resize(content.len().max(longest as usize), 0);
-        // The lowest end of a lost cut: later data behind it lies in space the file never got.
+        // The lowest end of a lost truncation: later data beyond it lies in space that the file
+        // never got.
         let mut lost_cut = u64::MAX;
         for (index, change) in self.changes.iter().enumerate() {
             if let Change::Length(len) = change {
@@ -269,7 +271,8 @@ fn pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// How many of the changes each sector keeps: every second one as many as the common choice.
+/// The number of changes that each sector keeps: every second sector keeps as many as the common
+/// choice.
 struct SectorChoice {
     common: usize,
     count: usize,

@@ -1,9 +1,10 @@
-//! Files in memory that fail and crash as a seed and a list of plans decide.
+//! Files in memory whose failures and crashes a seed and a list of plans decide.
 //!
-//! For every file there is what programs see, what is durable, and the changes between the two.
-//! A crash throws away an arbitrary part of those changes, sector by sector; what remains is a new
-//! device. Names behave alike: made and removed ones are durable after `sync_directory` only.
-//! A process that ends while the kernel goes on leaves all three to the next one.
+//! Every file has the content that programs see, the durable content, and the changes between the
+//! two. A crash drops an arbitrary part of those changes, sector by sector, and the rest makes a
+//! new device. Names behave in the same way: making and removing them is durable only after
+//! `sync_directory`. A process that ends while the kernel continues leaves all three to the next
+//! one.
 //!
 //! ```text
 //! write, set_len, allocate, punch          sync                     crash
@@ -11,8 +12,8 @@
 //!   next process <---- seen content, durable content, changes: an exit
 //! ```
 //!
-//! Nothing depends on time or on the addresses of memory: one thread that does the same over the
-//! same seed meets the same faults.
+//! Nothing depends on time or on memory addresses: one thread that does the same operations with
+//! the same seed sees the same faults.
 //!
 //! Reading order: [`device`], `directory`, [`plan`], `state`, `image`, [`mod@file`], [`channel`],
 //! [`random`].

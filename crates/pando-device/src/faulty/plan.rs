@@ -1,9 +1,9 @@
-//! Which operation fails, and how.
+//! Plans: which operation fails, and how.
 //!
-//! Every plan counts the operations that it matches from the moment it is added, whether or not
-//! another plan strikes first.
+//! Every plan counts the operations that it matches since it was added, even if another plan
+//! strikes them first.
 
-/// What a plan can match.
+/// An operation that a plan can match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Opening or making a file.
@@ -55,44 +55,46 @@ pub enum Fault {
     Full,
     /// Fails with EACCES and does nothing.
     Denied,
-    /// A read finds the file to end after so many bytes; a write does so many bytes, then fails
-    /// with EIO. Other operations fail with EIO.
+    /// A read finds that the file ends after this many bytes; a write writes this many bytes and
+    /// then fails with EIO. Other operations fail with EIO.
     Short(usize),
     /// Reports success and does nothing; a lost read leaves the buffer as it is.
     Lost,
     /// A read or write goes to this offset instead.
     Misdirected(u64),
-    /// Happens after the thread has given way so many times.
+    /// Happens after the thread has yielded this many times.
     Yield(u32),
     /// The machine crashes before the operation does anything.
     Crash,
-    /// The same, while the operation is under way and others go on: when they have begun so many
-    /// changes, or none for so many turns of the thread, or with a crash that comes first.
+    /// The machine crashes while the operation is in progress and others continue: when they have
+    /// begun this many changes, or none for this many turns of the thread, or at a crash that comes
+    /// first.
     CrashLater {
-        /// Operations that may change something.
+        /// Number of operations that may change something.
         changes: u64,
-        /// How often the thread gives way meanwhile.
+        /// Number of times that the thread yields meanwhile.
         turns: u32,
     },
 }
 
-/// A fault and when it strikes.
+/// A fault, and the operations that it strikes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// What is matched.
+    /// The operation to match.
     pub operation: Operation,
-    /// Files whose name begins so; the empty prefix matches every file.
+    /// Prefix of the file's name. The empty prefix matches every file.
     pub prefix: String,
-    /// The first match that is struck, from 1.
+    /// The first match that is struck, counted from 1.
     pub nth: u64,
-    /// Every later match is struck, too.
+    /// Also strike every later match.
     pub sticky: bool,
-    /// What happens.
+    /// What happens to the operation.
     pub fault: Fault,
 }
 
 impl FaultPlan {
-    /// Strikes the `nth` (from 1) `operation` on files whose name begins with `prefix`, once.
+    /// Makes a plan that strikes the `nth` (from 1) `operation` on files whose name begins with
+    /// `prefix`, once.
     pub fn once(operation: Operation, prefix: &str, nth: u64, fault: Fault) -> Self {
         assert!(nth > 0, "operations are counted from 1");
         Self {
@@ -104,7 +106,7 @@ impl FaultPlan {
         }
     }
 
-    /// As [`FaultPlan::once`], and every later one.
+    /// Like [`FaultPlan::once`], and also strikes every later one.
     pub fn sticky(operation: Operation, prefix: &str, nth: u64, fault: Fault) -> Self {
         Self {
             sticky: true,
@@ -113,11 +115,11 @@ impl FaultPlan {
     }
 }
 
-/// Plans and how often each has matched.
+/// Plans, and the number of matches of each.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     list: Vec<(FaultPlan, u64)>,
-    /// How many operations were struck.
+    /// Number of operations that were struck.
     pub(crate) struck: u64,
 }
 
@@ -130,13 +132,13 @@ impl Plans {
         self.list.clear();
     }
 
-    /// Forgets those that crash.
+    /// Removes the plans that crash.
     pub(crate) fn clear_crashes(&mut self) {
         let crashes = |fault| matches!(fault, Fault::Crash | Fault::CrashLater { .. });
         self.list.retain(|(plan, _)| !crashes(plan.fault));
     }
 
-    /// Counts an operation and says what happens to it.
+    /// Counts an operation and returns what happens to it.
     pub(crate) fn strike(&mut self, operation: Operation, name: &str) -> Option<Fault> {
         let mut fault = None;
         for (plan, matches) in &mut self.list {

@@ -1,17 +1,18 @@
-//! A small generator of numbers (splitmix64), so that a seed means the same everywhere and in every
-//! version: seeds that have found a bug are kept. Of this device, and of what simulates with it.
+//! A small random generator (splitmix64), so that a seed gives the same numbers everywhere and in
+//! every version, because seeds that have found a bug are kept. For this device, and for
+//! simulations with it.
 
-/// The numbers that follow from a seed.
+/// A random generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of `seed`.
+    /// Makes the generator of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
@@ -20,22 +21,22 @@ impl Random {
         value ^ (value >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which is not 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.number() % limit
     }
 
-    /// As [`Random::below`], for indices.
+    /// Like [`Random::below`], for indices.
     pub fn index(&mut self, limit: usize) -> usize {
         self.below(limit as u64) as usize
     }
 
-    /// True once in `times`.
+    /// Returns true with the probability 1 / `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// Numbers of their own for a part of the run.
+    /// Makes an independent generator for a part of the run.
     #[must_use]
     pub fn part(&self, label: u64) -> Self {
         let mut part = Self(self.0 ^ label.wrapping_mul(0xd6e8_feb8_6659_fd93));

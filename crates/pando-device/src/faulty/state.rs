@@ -1,6 +1,6 @@
 //! Everything about a faulty directory, under one lock: names, files, counters, plans.
 //!
-//! Lock order: nothing is locked below this lock, and no callback runs under it.
+//! Lock order: no other lock is taken under this lock, and no callback runs under it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,17 +11,16 @@ use super::random::Random;
 use crate::device::{Create, OpenOptions};
 use crate::error::{Error, Result};
 
-/// What direct files are aligned to unless set otherwise: the faulty disk's sector, so that misuse
-/// is found.
+/// Default alignment of direct files in bytes: the faulty disk's sector, so that misuse is found.
 const DIRECT_ALIGNMENT_DEFAULT: usize = 512;
-/// What the lengths of files sum to at most, unless set otherwise.
+/// Default limit of the sum of all file lengths in bytes.
 const CAPACITY_DEFAULT: u64 = 1 << 30;
 
 /// A file that has a name, or had one and is still open or could come back after a crash.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) image: Image,
-    /// Open handles.
+    /// Number of open handles.
     handles: usize,
 }
 
@@ -40,26 +39,27 @@ pub(super) struct State {
     /// Sum of the lengths of files that have a name.
     used: u64,
     pub(super) crashed: bool,
-    /// Syncs begun.
+    /// Number of syncs that have begun.
     pub(super) syncs: u64,
-    /// Writes begun.
+    /// Number of writes that have begun.
     pub(super) writes: u64,
-    /// Operations begun that may change something: all but reads and the making of channels.
+    /// Number of operations that have begun and may change something: all except reads and making
+    /// channels.
     pub(super) changes: u64,
     pub(super) crash_at_change: Option<u64>,
     pub(super) crash_at_sync: Option<u64>,
     pub(super) crash_after_writes: Option<u64>,
     pub(super) contexts: ContextsSeen,
-    /// What direct files are aligned to.
+    /// Alignment of direct files in bytes.
     pub(super) direct_alignment: usize,
 }
 
-/// How many contexts of reads the device has looked at.
+/// Counts of the read contexts that the device has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContextsSeen {
-    /// All of them.
+    /// Number of all contexts.
     pub seen: u64,
-    /// Those that were not in their initial state.
+    /// Number of contexts that were not in their initial state.
     pub unclean: u64,
 }
 
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Counts an operation; fails it, or says what else happens to it.
+    /// Counts an operation. Returns the error with which it fails, or what else happens to it.
     pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Option<Fault>> {
         self.check_alive()?;
         if !matches!(operation, Operation::Read | Operation::Channel) {
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Ends the write that was the last one allowed.
+    /// Ends a write, and crashes if it was the last one allowed.
     pub(super) fn end_write(&mut self) -> Result<()> {
         let last = self
             .crash_after_writes
@@ -207,12 +207,12 @@ impl State {
             .expect("a file with a handle or a name stays")
     }
 
-    /// The content of an open file.
+    /// Returns the content of an open file.
     pub(super) fn image(&mut self, id: u64) -> &mut Image {
         &mut self.entry(id).image
     }
 
-    /// The content of a file by name.
+    /// Returns the content of a file by name.
     pub(super) fn image_named(&mut self, name: &str) -> Option<&mut Image> {
         let id = *self.seen.get(name)?;
         Some(self.image(id))
@@ -222,7 +222,8 @@ impl State {
         self.capacity.saturating_sub(self.used)
     }
 
-    /// Makes room for an open file to have `len` bytes, or a smaller file smaller.
+    /// Changes the used bytes for an open file that is to have `len` bytes, more or fewer than
+    /// before.
     pub(super) fn reserve(&mut self, operation: Operation, id: u64, len: u64) -> Result<()> {
         let before = self.image(id).len();
         let Some((name, _)) = self.seen.iter().find(|(_, named)| **named == id) else {
@@ -251,9 +252,9 @@ impl State {
         entry.image.fail_sync(random);
     }
 
-    /// What the next process finds, as a directory of its own: names, content and what is not
-    /// durable of them stay as they are. Of some files the kernel has dropped what it takes for
-    /// clean.
+    /// Returns what the next process finds, as a directory of its own: names, content and their
+    /// durable parts are the same. For some files the kernel has dropped cached content that it
+    /// considers clean.
     pub(super) fn as_found(&self, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut after = Self::new(random.number());
@@ -275,7 +276,7 @@ impl State {
         after
     }
 
-    /// What a crash at this moment leaves, as a directory of its own.
+    /// Returns what a crash at this moment leaves, as a directory of its own.
     pub(super) fn survivors(&self, seed: u64, mode: CrashMode) -> Self {
         let mut random = Random::new(seed);
         let mut after = Self::new(random.number());
@@ -303,7 +304,7 @@ impl State {
     }
 }
 
-/// EIO.
+/// Makes an EIO error.
 pub(super) fn io_error(operation: Operation, name: &str) -> Error {
     let source = io::Error::from_raw_os_error(libc::EIO);
     Error::from_io(operation.verb(), name, source)

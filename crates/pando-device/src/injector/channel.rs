@@ -1,7 +1,7 @@
-//! A channel whose requests fail, or end late and in another order.
+//! A channel whose requests fail, or complete late and in another order.
 //!
-//! What is struck by an error never reaches the device; what is struck otherwise does. The inner
-//! channel's tags are slots of this one.
+//! A request that is struck by an error never reaches the device; one that is struck otherwise
+//! does. The inner channel's tags are slots of this channel.
 
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
@@ -15,13 +15,13 @@ use crate::device::{Channel, Completion, REAP_MAX};
 use crate::error::Error;
 use crate::faulty::plan::{Fault, Operation};
 
-/// What is known of a request while the inner channel has it.
+/// A request while the inner channel has it.
 #[derive(Debug)]
 struct Request {
     tag: u64,
-    /// What it ends with in place of success.
+    /// The error with which it ends instead of success.
     error: Option<Error>,
-    /// Reaps that it stays behind for.
+    /// Number of reaps for which its completion is held back.
     delay: u32,
 }
 
@@ -33,10 +33,10 @@ pub struct InjectorChannel<C> {
     notify: Waker,
     slots: Vec<Option<Request>>,
     free: Vec<usize>,
-    /// Ended, and staying behind for so many reaps.
+    /// Completions that are held back, each for a number of reaps.
     late: Vec<(u32, Completion)>,
     reaped: Vec<Completion>,
-    /// `wait` has returned, so the next reap holds back fewer than all.
+    /// `wait` has returned, so the next reap must not hold back all completions.
     waited: bool,
 }
 
@@ -54,7 +54,7 @@ impl<C: Channel> InjectorChannel<C> {
         }
     }
 
-    /// Ends a request that the device does not see.
+    /// Completes a request that the device does not see.
     fn end(&mut self, tag: u64, buffer: IoBuf, result: Result<(), Error>) -> Result<(), IoBuf> {
         let completion = Completion {
             tag,
@@ -204,7 +204,7 @@ impl<C: Channel> Channel for InjectorChannel<C> {
         self.inner.waker()
     }
 
-    /// Of requests that the device does not see, or that stay behind, `notify` tells.
+    /// `notify` reports requests that the device does not see, or that are held back.
     fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.completion_fd()
     }

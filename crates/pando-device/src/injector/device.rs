@@ -1,4 +1,4 @@
-//! The device, and the levers of those who test with it.
+//! The device, and its controls for tests.
 
 use pando_sync::Arc;
 
@@ -17,8 +17,7 @@ pub struct InjectorDevice<D> {
 }
 
 impl<D: Device> InjectorDevice<D> {
-    /// Puts faults over `inner`: none as long as none are asked for; `seed` decides everything that
-    /// is random.
+    /// Wraps `inner`, initially without faults. `seed` decides everything that is random.
     pub fn new(inner: D, seed: u64) -> Self {
         Self {
             inner,
@@ -26,18 +25,18 @@ impl<D: Device> InjectorDevice<D> {
         }
     }
 
-    /// The device below.
+    /// Returns the inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Adds a fault to come. [`Operation::Channel`] counts channels as they are made;
-    /// [`Fault::Yield`] of a request keeps its completion back for so many reaps.
+    /// Adds a planned fault. [`Operation::Channel`] counts channels as they are made.
+    /// [`Fault::Yield`] of a request holds its completion back for that many reaps.
     pub fn fail(&self, plan: FaultPlan) {
         self.injector.add(plan);
     }
 
-    /// Strikes one of `once_in` operations on files whose name begins with `prefix`, by chance.
+    /// Strikes one in `once_in` operations on files whose name begins with `prefix`, at random.
     pub fn fail_by_chance(&self, operation: Operation, prefix: &str, once_in: u64, fault: Fault) {
         self.injector.add_chance(Chance {
             operation,
@@ -47,17 +46,17 @@ impl<D: Device> InjectorDevice<D> {
         });
     }
 
-    /// Completions come late and in any order from here on.
+    /// Makes completions arrive late and in any order from now on.
     pub fn reorder(&self) {
         self.injector.reorder();
     }
 
-    /// Forgets all faults to come.
+    /// Removes all planned faults.
     pub fn clear_faults(&self) {
         self.injector.clear();
     }
 
-    /// How many operations were struck.
+    /// Returns the number of operations that were struck.
     pub fn faults_struck(&self) -> u64 {
         self.injector.struck()
     }

@@ -1,4 +1,4 @@
-//! Which operations are struck, and by what.
+//! The choice of the operations that are struck, and of their faults.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::faulty::plan::{Fault, FaultPlan, Operation, Plans};
 use crate::faulty::random::Random;
 
-/// A fault that strikes by chance.
+/// A fault that strikes at random.
 #[derive(Debug)]
 pub(super) struct Chance {
     pub(super) operation: Operation,
-    /// What names of files begin with that it may strike.
+    /// Prefix of the names of files that it may strike.
     pub(super) prefix: String,
     pub(super) once_in: u64,
     pub(super) fault: Fault,
@@ -23,16 +23,16 @@ struct State {
     plans: Plans,
     chances: Vec<Chance>,
     random: Random,
-    /// Completions come late and in any order.
+    /// Completions arrive late and in any order.
     reorders: bool,
 }
 
-/// Decides what is struck; shared by device, files and channels.
+/// Decides which operations are struck. Shared by device, files and channels.
 #[derive(Debug)]
 pub(super) struct Injector(Mutex<State>);
 
 impl Injector {
-    /// Strikes nothing yet.
+    /// Makes an injector that strikes nothing yet.
     pub(super) fn new(seed: u64) -> Self {
         Self(Mutex::new(
             Rank::Leaf,
@@ -45,23 +45,23 @@ impl Injector {
         ))
     }
 
-    /// Adds a fault to come.
+    /// Adds a planned fault.
     pub(super) fn add(&self, plan: FaultPlan) {
         self.0.lock().plans.add(plan);
     }
 
-    /// Adds a fault that comes again and again.
+    /// Adds a fault that strikes repeatedly.
     pub(super) fn add_chance(&self, chance: Chance) {
         assert!(chance.once_in > 0, "once in no times");
         self.0.lock().chances.push(chance);
     }
 
-    /// Completions come late from here on.
+    /// Makes completions arrive late from now on.
     pub(super) fn reorder(&self) {
         self.0.lock().reorders = true;
     }
 
-    /// Forgets all faults to come.
+    /// Removes all planned faults.
     pub(super) fn clear(&self) {
         let mut state = self.0.lock();
         state.plans.clear();
@@ -69,12 +69,12 @@ impl Injector {
         state.reorders = false;
     }
 
-    /// How many operations were struck.
+    /// Returns the number of operations that were struck.
     pub(super) fn struck(&self) -> u64 {
         self.0.lock().plans.struck
     }
 
-    /// Counts an operation and says what happens to it.
+    /// Counts an operation and returns what happens to it.
     pub(super) fn strike(&self, operation: Operation, name: &str) -> Option<Fault> {
         let state = &mut *self.0.lock();
         let mut fault = state.plans.strike(operation, name);
@@ -88,7 +88,8 @@ impl Injector {
         fault
     }
 
-    /// As [`Injector::strike`], for an operation that either happens or fails. False: it is lost.
+    /// Like [`Injector::strike`], for an operation that either happens or fails. Returns false if
+    /// it is lost.
     pub(super) fn pass(&self, operation: Operation, name: &str) -> Result<bool> {
         match self.strike(operation, name) {
             Some(Fault::Lost) => Ok(false),
@@ -101,7 +102,7 @@ impl Injector {
         }
     }
 
-    /// For how many reaps a completion stays behind.
+    /// Returns the number of reaps for which a completion is held back.
     pub(super) fn delay(&self) -> u32 {
         let mut state = self.0.lock();
         match state.reorders {
@@ -111,12 +112,12 @@ impl Injector {
     }
 }
 
-/// Lets others go on, so many times.
+/// Yields to other threads `times` times.
 pub(super) fn give_way(times: u32) {
     (0..times).for_each(|_| pando_sync::thread::yield_now());
 }
 
-/// What an operation fails with that `fault` strikes.
+/// Returns the error of an operation that `fault` strikes.
 pub(super) fn error_of(fault: Fault, operation: Operation, name: &str) -> Error {
     let verb = operation.verb();
     let system = |code| Error::from_io(verb, name, io::Error::from_raw_os_error(code));

@@ -1,7 +1,7 @@
-//! Faults over any other device: its files are real, what goes wrong with them is planned.
+//! Faults over any other device: its files are real, and their failures are planned.
 //!
-//! Plans and operations are those of the faulty directory in memory, without its crashes: what was
-//! written is the inner device's. Completions may also come late and in another order.
+//! Plans and operations are those of the faulty directory in memory, without its crashes, since the
+//! inner device stores what was written. Completions may also arrive late and in another order.
 //!
 //! Reading order: [`device`], `faults`, [`mod@file`], [`channel`].
 

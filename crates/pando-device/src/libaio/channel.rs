@@ -1,4 +1,4 @@
-//! The channel over a context. Submission and waiting are as those of the ring.
+//! The channel over a context. Submission and waiting work like those of the ring.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ use crate::directory::DirectoryFile;
 use crate::eventfd::WakeEvent;
 use crate::fork::ForkGuard;
 
-/// Requests that are handed over together.
+/// Number of requests that are passed to the kernel together.
 const SUBMIT_AT: usize = 4;
-/// Longest wait while the kernel has not taken the waker's poll.
+/// Maximum time of a wait while the kernel has not taken the waker's poll.
 const DEAF_WAIT: Duration = Duration::from_millis(10);
-/// Where the kernel says how many requests all contexts may have together.
+/// File with the kernel's limit of the requests of all contexts together.
 const LIMIT: &str = "/proc/sys/fs/aio-max-nr";
 
 /// Requests in flight of one event loop, in a context of its own.
@@ -28,13 +28,14 @@ const LIMIT: &str = "/proc/sys/fs/aio-max-nr";
 pub struct LibaioChannel {
     context: Context,
     depth: usize,
-    /// Slots that end with an error the kernel has not seen or has not liked.
+    /// Slots that end with an error number, because the kernel has refused them or has never seen
+    /// them.
     refused: VecDeque<(u32, i32)>,
     wake: WakerArc<WakeEvent>,
     has_waker: bool,
     /// The waker's poll is in the context, or queued for it.
     is_polling: bool,
-    /// Signalled by completions once somebody asked for it.
+    /// Signalled by completions once somebody has asked for the descriptor.
     completed: WakeEvent,
     is_signalled: Cell<bool>,
     notify: Waker,
@@ -42,7 +43,7 @@ pub struct LibaioChannel {
 }
 
 impl LibaioChannel {
-    /// A channel of `options.depth` requests.
+    /// Makes a channel of `options.depth` requests.
     pub(crate) fn new(options: ChannelOptions, fork: Arc<ForkGuard>) -> io::Result<Self> {
         let depth = options.depth.max(1);
         Ok(Self {
@@ -70,7 +71,7 @@ impl LibaioChannel {
         let requests = self.context.requests();
         let slot = requests.begin(write, file, offset, buffer, tag)?.slot;
         if self.fork.is_child() {
-            // Ends at the next reap, as everything else does.
+            // Completes at the next reap, like all other requests.
             return Ok(());
         }
         if self.context.requests().piece(slot).refused {
@@ -106,7 +107,7 @@ impl LibaioChannel {
         }
     }
 
-    /// Takes answers until [`REAP_MAX`] requests have ended or there are none.
+    /// Takes answers until [`REAP_MAX`] requests have completed or no answers are left.
     fn take_answers(&mut self, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
         while count < REAP_MAX
@@ -136,7 +137,7 @@ impl LibaioChannel {
     }
 }
 
-/// Says which limit it is that a context did not fit in.
+/// Adds to an error the limit that a new context has exceeded.
 fn explain(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::EAGAIN) {
         return error;
@@ -186,7 +187,7 @@ impl Channel for LibaioChannel {
             self.context.ask(false, None);
         }
         let count = self.take_answers(completions);
-        // Short pieces go on at once.
+        // Continues short pieces at once.
         self.flush();
         if self.context.has_answers() || !self.refused.is_empty() || count == REAP_MAX {
             self.notify.wake_by_ref();
@@ -213,7 +214,7 @@ impl Channel for LibaioChannel {
             false => timeout,
         };
         self.context.ask(true, timeout);
-        // This wait has been ended by it, if there was one.
+        // If there was a wake, it has ended this wait.
         let _ = self.wake.take();
     }
 
@@ -245,7 +246,7 @@ mod tests {
         let DirectoryChannel::Libaio(mut channel) = made else {
             return;
         };
-        // A request that the kernel is never told of.
+        // A request that is never passed to the kernel.
         let requests = channel.context.requests();
         requests.begin(false, &file, 0, IoBuf::new(1), 0).unwrap();
         every_wake_ends_a_wait(&mut channel);

@@ -1,11 +1,11 @@
 //! A context of the kernel, and the requests whose buffers it may be writing to.
 //!
 //! Invariants, which make the functions of this file safe to call:
-//! - A buffer that the kernel was told of stays in its slot until the kernel's answer was taken;
-//!   destroying the context waits for all of them.
+//! - A buffer that was passed to the kernel stays in its slot until the kernel's answer was taken;
+//!   destroying the context waits for all answers.
 //! - The context has room for an entry of each slot, and one more for the poll that a waker ends.
 //!
-//! A child of a fork has no contexts: the calls fail there, and harm nobody.
+//! A forked child has no contexts: the calls fail there without harm.
 
 #![expect(
     unsafe_code,
@@ -26,14 +26,14 @@ const WRITE: u16 = 1;
 const POLL: u16 = 5;
 /// The answer is also signalled to the descriptor of the entry.
 const FLAG_SIGNAL: u32 = 1;
-/// Most answers of one call.
+/// Maximum number of answers of one call.
 const ANSWERS_MAX: usize = 64;
-/// In place of a slot: the waker's poll.
+/// Stands for the waker's poll in place of a slot.
 pub(super) const WAKER: u32 = u32::MAX;
-/// Longer than anybody waits, and short enough for the kernel.
+/// A timeout longer than any wait, and short enough for the kernel.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// What the kernel is told of a request (`struct iocb`).
+/// A request for the kernel (`struct iocb`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
@@ -54,7 +54,7 @@ struct Entry {
     signal: u32,
 }
 
-/// What the kernel answers (`struct io_event`).
+/// An answer of the kernel (`struct io_event`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Event {
@@ -71,10 +71,10 @@ const _: () = assert!(size_of::<Event>() == 32);
 pub(super) struct Context {
     id: libc::c_ulong,
     requests: ManuallyDrop<Requests>,
-    /// Entries to be handed over, and their addresses for the kernel, made anew each time.
+    /// Entries to submit, and their addresses for the kernel, which are computed for each call.
     entries: Vec<Entry>,
     addresses: Vec<*const Entry>,
-    /// Answers of the last call, and how many of them were taken.
+    /// Answers of the last call, and the number of them that were taken.
     events: Vec<Event>,
     taken: usize,
 }
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// A context for `depth` requests.
+    /// Makes a context for `depth` requests.
     pub(super) fn new(depth: usize) -> io::Result<Self> {
         let count = libc::c_long::try_from(depth + 1).unwrap_or(libc::c_long::MAX);
         let mut id: libc::c_ulong = 0;
@@ -118,7 +118,7 @@ impl Context {
         self.requests.in_flight()
     }
 
-    /// Queues what is left of the request in `slot`; its end is signalled to `signal`, too.
+    /// Queues the rest of the request in `slot`. Its completion is also signalled to `signal`.
     pub(super) fn push(&mut self, slot: u32, signal: Option<RawFd>) {
         let piece = self.requests.piece(slot);
         assert!(!piece.refused, "what is refused is not handed over");
@@ -129,7 +129,7 @@ impl Context {
             file: descriptor(piece.handle.raw_fd()),
             address: piece.address.expose_provenance() as u64,
             len: piece.len.into(),
-            // Too large a number is refused by the kernel.
+            // The kernel refuses numbers that are too large.
             offset: i64::try_from(piece.offset).unwrap_or(-1),
             flags: if signal.is_some() { FLAG_SIGNAL } else { 0 },
             signal: signal.map_or(0, descriptor),
@@ -153,11 +153,11 @@ impl Context {
         self.entries.len()
     }
 
-    /// Hands what is queued to the kernel, which may take a part. Gives those back that it refuses
-    /// for good, one at a time, with the reason.
+    /// Submits the queued entries to the kernel, which may take only some of them. Returns entries
+    /// that it refuses permanently, one at a time, with the reason.
     ///
     /// # Errors
-    /// The slot (or [`WAKER`]) of the entry that is refused.
+    /// The slot (or [`WAKER`]) of the refused entry, and the reason.
     pub(super) fn submit(&mut self) -> Result<(), (u32, io::Error)> {
         while !self.entries.is_empty() {
             self.addresses.clear();
@@ -179,7 +179,7 @@ impl Context {
                     error.raw_os_error(),
                     Some(libc::EAGAIN | libc::EINTR | libc::ENOMEM)
                 ) {
-                    // Tried again by the next call.
+                    // The next call tries again.
                     return Ok(());
                 }
                 let slot = slot_of(self.entries.remove(0).data);
@@ -190,20 +190,21 @@ impl Context {
         Ok(())
     }
 
-    /// True if there are answers that were not taken.
+    /// Returns whether there are answers that were not taken.
     pub(super) fn has_answers(&self) -> bool {
         self.taken < self.events.len()
     }
 
-    /// Takes the next answer: a slot, or [`WAKER`], and bytes or the negative of an error number.
+    /// Takes the next answer: a slot, or [`WAKER`], and a number of bytes or a negative error
+    /// number.
     pub(super) fn take(&mut self) -> Option<(u32, i64)> {
         let event = self.events.get(self.taken)?;
         self.taken += 1;
         Some((slot_of(event.data), event.result))
     }
 
-    /// Asks for answers when all were taken: waits for one if `timeout` says so, `None` without an
-    /// end.
+    /// Asks the kernel for answers when all were taken. With `wait`, blocks until there is one or
+    /// `timeout` has passed; `None` means no limit.
     pub(super) fn ask(&mut self, wait: bool, timeout: Option<Duration>) {
         if self.has_answers() {
             return;
@@ -218,7 +219,7 @@ impl Context {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
-        // SAFETY: there is room for ANSWERS_MAX events behind the start of the empty list, and the
+        // SAFETY: there is room for ANSWERS_MAX events from the start of the empty list, and the
         // time, where there is one, outlives the call.
         let count = unsafe {
             libc::syscall(
@@ -230,7 +231,7 @@ impl Context {
                 time.as_ref().map_or(ptr::null(), ptr::from_ref),
             )
         };
-        // An error is an interruption: nothing came.
+        // An error is an interruption, without answers.
         let count = usize::try_from(count).unwrap_or(0);
         assert!(count <= ANSWERS_MAX, "more answers than were asked for");
         // SAFETY: the kernel has filled the first `count` events, and the capacity is not less.
@@ -247,7 +248,7 @@ impl Drop for Context {
         // SAFETY: takes the number of our context, once. Returns when nothing is in flight in it.
         let destroyed = unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
         if destroyed == 0 {
-            // SAFETY: dropped once, here; the kernel writes to no buffer any more.
+            // SAFETY: dropped once, here; the kernel no longer writes to any buffer.
             unsafe { ManuallyDrop::drop(&mut self.requests) };
         }
     }

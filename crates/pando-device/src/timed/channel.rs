@@ -1,5 +1,5 @@
 //! A channel whose requests are timed from submission to reap. The inner channel's tags are slots
-//! of this one, which are made with it: a request allocates nothing.
+//! of this channel, which are made with it, so a request allocates nothing.
 
 use std::os::fd::BorrowedFd;
 use std::task::Waker;
@@ -49,7 +49,7 @@ impl<C: Channel> TimedChannel<C> {
         let Some(slot) = self.free.pop() else {
             return Err(buffer);
         };
-        // Before the submission, which may do all of it.
+        // Before the submission, which may do the whole request.
         let begun = time::now();
         if let Err(buffer) = submit(&mut self.inner, buffer, slot as u64) {
             self.free.push(slot);
@@ -103,7 +103,7 @@ impl<C: Channel> Channel for TimedChannel<C> {
         if reaped == 0 {
             return 0;
         }
-        // One look at the clock for all of them.
+        // Reads the clock once for all of them.
         let now = time::now();
         for completion in &mut completions[before..] {
             let slot = completion.tag as usize;

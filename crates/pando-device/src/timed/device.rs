@@ -16,17 +16,17 @@ pub struct TimedDevice<D> {
 }
 
 impl<D: Device> TimedDevice<D> {
-    /// Counts what goes to `inner` in `statistics`.
+    /// Wraps `inner`, and counts its requests in `statistics`.
     pub fn new(inner: D, statistics: Arc<Statistics>) -> Self {
         Self { inner, statistics }
     }
 
-    /// The device below.
+    /// Returns the inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Where requests are counted.
+    /// Returns the statistics in which requests are counted.
     pub fn statistics(&self) -> &Arc<Statistics> {
         &self.statistics
     }

@@ -1,4 +1,4 @@
-//! A file: each blocking read, write and sync is timed.
+//! A file whose blocking reads, writes and syncs are timed.
 
 use pando_stats::{Measure, Statistics, Ticker};
 use pando_sync::{Arc, time};
@@ -34,7 +34,7 @@ impl<F: File> TimedFile<F> {
     }
 }
 
-/// Counts a request that has ended.
+/// Counts a request that has completed.
 pub(super) fn count(statistics: &Statistics, measure: Measure, bytes: usize, is_done: bool) {
     match (is_done, measure) {
         (false, _) => statistics.tick(Ticker::DeviceErrors, 1),

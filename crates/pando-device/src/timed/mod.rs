@@ -1,8 +1,9 @@
-//! A device that counts and times what passes to the device below: bytes, errors, the time of each
-//! read, write and sync, and how many requests were in flight.
+//! A device that counts and times the requests to an inner device: bytes, errors, the time of each
+//! read, write and sync, and the number of requests in flight.
 //!
-//! A request's time is what its caller sees: from its submission to the reap that brings it back.
-//! The clock is read twice for each, some 40 ns beside the microseconds of a request.
+//! The time of a request is what its caller sees: from its submission to the reap that returns it.
+//! The clock is read twice for each request, which takes some 40 ns, compared with microseconds for
+//! a request.
 
 mod channel;
 mod device;

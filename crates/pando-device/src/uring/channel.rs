@@ -1,9 +1,9 @@
 //! The channel over a ring.
 //!
-//! Requests are handed over when four are queued (more leave the device idle between bursts) and a
-//! quarter of what the device has already, and whenever the channel is flushed, reaped or waited
-//! for. When the kernel refuses to be entered at
-//! all, what it has not taken ends with that error, and so does everything later.
+//! Requests are passed to the kernel when at least four are queued (waiting for more would leave
+//! the device idle between bursts), and at least a quarter as many as the device already has, and
+//! whenever the channel is flushed, reaped or waited for. When the kernel refuses to be entered,
+//! the requests that it has not taken end with that error, and so do all later ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,17 +20,17 @@ use crate::directory::{DirectoryFile, Notes};
 use crate::eventfd::WakeEvent;
 use crate::fork::ForkGuard;
 
-/// Requests that are handed over together, at least.
+/// Minimum number of requests that are passed to the kernel together.
 const SUBMIT_MIN: usize = 4;
-/// And at most.
+/// Maximum number of requests that are collected before they are passed to the kernel.
 const SUBMIT_MAX: usize = 32;
-/// In the list of what is queued: the waker's poll.
+/// Stands for the waker's poll in the list of queued entries.
 const POLL: u32 = u32::MAX;
 
 /// Requests in flight of one event loop, in a ring of its own.
 #[derive(Debug)]
 pub struct UringChannel {
-    /// Before `wake`, whose descriptor the ring may poll.
+    /// Declared, and so dropped, before `wake`, whose descriptor the ring may poll.
     ring: Ring,
     /// Slots that the kernel has not taken, in the order of the ring.
     queued: VecDeque<u32>,
@@ -39,7 +39,7 @@ pub struct UringChannel {
     /// Error number of a kernel that cannot be entered.
     broken: Option<i32>,
     wake: WakerArc<WakeEvent>,
-    /// Somebody has the waker.
+    /// Somebody has asked for the waker.
     has_waker: bool,
     /// The waker's poll is in the ring.
     is_polling: bool,
@@ -49,7 +49,7 @@ pub struct UringChannel {
 }
 
 impl UringChannel {
-    /// A channel of `options.depth` requests, or of as many as a ring can have.
+    /// Makes a channel of `options.depth` requests, or of as many as a ring can have.
     pub(crate) fn new(
         options: ChannelOptions,
         notes: Arc<Notes>,
@@ -83,7 +83,7 @@ impl UringChannel {
             .requests()
             .begin(write, file, offset, buffer, tag)?;
         if self.fork.is_child() {
-            // Ends at the next reap, as everything else does.
+            // Completes at the next reap, like all other requests.
             return Ok(());
         }
         if let Some(number) = begun.new_file {
@@ -96,8 +96,8 @@ impl UringChannel {
         Ok(())
     }
 
-    /// How many requests are handed over together: few while the device has little to do, more
-    /// while it has enough to stay busy.
+    /// Returns the number of requests that are passed to the kernel together: few while the device
+    /// has little to do, more while it has enough to stay busy.
     fn enough(&self) -> usize {
         let taken = self.ring.in_flight().saturating_sub(self.queued.len());
         (taken / 4).clamp(SUBMIT_MIN, SUBMIT_MAX)
@@ -112,7 +112,7 @@ impl UringChannel {
         self.queued.push_back(slot);
     }
 
-    /// Hands over what is queued and waits for `answers`.
+    /// Submits the queued requests and waits for `answers` answers.
     fn enter(&mut self, answers: usize, timeout: Option<Duration>) {
         if self.broken.is_some() {
             return;
@@ -123,7 +123,7 @@ impl UringChannel {
         self.queued.drain(..self.queued.len() - left);
         let Err(error) = result else { return };
         let code = error.raw_os_error().unwrap_or(libc::EIO);
-        // What is queued stays so and is tried again by the next call.
+        // The requests stay queued, and the next call tries again.
         let passing = [
             libc::ETIME,
             libc::EINTR,
@@ -149,7 +149,7 @@ impl UringChannel {
         }
     }
 
-    /// Takes answers until [`REAP_MAX`] requests have ended or there are none.
+    /// Takes answers until [`REAP_MAX`] requests have completed or no answers are left.
     fn take_answers(&mut self, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
         while count < REAP_MAX {
@@ -219,7 +219,7 @@ impl Channel for UringChannel {
         }
         let mut count = self.take_answers(completions);
         if !self.queued.is_empty() {
-            // Short pieces go on at once.
+            // Continues short pieces at once.
             self.enter(0, None);
             if count == 0 {
                 count = self.take_answers(completions);
@@ -242,7 +242,7 @@ impl Channel for UringChannel {
             return;
         }
         self.enter(1, timeout);
-        // This wait has been ended by it, if there was one.
+        // If there was a wake, it has ended this wait.
         let _ = self.wake.take();
     }
 
@@ -298,7 +298,7 @@ mod tests {
         let DirectoryChannel::Uring(mut channel) = made else {
             return;
         };
-        // A request that the kernel is never told of.
+        // A request that is never passed to the kernel.
         let requests = channel.ring.requests();
         requests.begin(false, &file, 0, IoBuf::new(1), 0).unwrap();
         every_wake_ends_a_wait(&mut *channel);

@@ -1,9 +1,9 @@
 //! Requests through a ring that is shared with the kernel (io_uring), one for each
 //! channel (decision 010).
 //!
-//! Whoever submits also reaps: no thread stands in between. Files get a number in the ring and
-//! buffers of [`Channel::buffers`](crate::Channel::buffers) are registered with it, which saves the
-//! kernel a look-up and the pinning of pages for every request.
+//! The thread that submits also reaps, without another thread in between. Files get a number in the
+//! ring, and buffers of [`Channel::buffers`](crate::Channel::buffers) are registered with it, which
+//! saves the kernel a look-up and the pinning of pages for every request.
 //!
 //! Reading order: [`channel`], `ring`.
 

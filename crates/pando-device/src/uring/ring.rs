@@ -1,13 +1,13 @@
 //! A ring, and the requests whose buffers the kernel may be writing to.
 //!
 //! Invariants, which make the functions of this file safe to call:
-//! - A buffer that the kernel was told of stays in its slot until the kernel's answer was taken;
-//!   a ring is dropped when all answers are there, or else its requests are never freed.
-//! - The queues have at least as many entries as there are slots, and one more for the poll that
-//!   a waker ends; each has at most one entry on its way. So neither queue is ever full.
+//! - A buffer that was passed to the kernel stays in its slot until the kernel's answer was taken.
+//!   A ring is dropped when all answers have arrived; otherwise its requests are never freed.
+//! - The queues have at least as many entries as there are slots, and one more for the poll that a
+//!   waker ends; each of them has at most one entry in a queue. So neither queue is ever full.
 //! - Registered buffers and the files of the table outlive the ring.
 //!
-//! A child of a fork shares the queues with its parent and must not come here.
+//! A forked child shares the queues with its parent and must not use this module.
 
 #![expect(
     unsafe_code,
@@ -26,19 +26,19 @@ use pando_sync::time::Duration;
 use crate::buffer::{IoBuf, Memory};
 use crate::requests::{FILES_KEPT, Piece, Requests};
 
-/// Entries that the kernel allows, less the one of the waker.
+/// Maximum number of entries that the kernel allows, less one for the waker.
 pub(super) const DEPTH_MAX: usize = (1 << 15) - 1;
-/// Pieces of memory that can be registered.
+/// Maximum number of pieces of memory that can be registered.
 const MEMORIES_MAX: usize = 8;
-/// What the answer to the waker's poll carries.
+/// The user data of the waker's poll.
 const WAKER: u64 = u64::MAX;
-/// Longer than anybody waits, and short enough for the kernel.
+/// A timeout longer than any wait, and short enough for the kernel.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// What the kernel has answered.
+/// An answer of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// To the piece of a slot: bytes, or the negative of an error number.
+    /// The answer to the piece of a slot: a number of bytes, or a negative error number.
     Piece(u32, i32),
     /// Somebody woke.
     Woken,
@@ -48,17 +48,17 @@ pub(super) enum Answer {
 pub(super) struct Ring {
     ring: ManuallyDrop<IoUring>,
     requests: ManuallyDrop<Requests>,
-    /// Requests that the kernel knows and has not answered.
+    /// Number of requests that the kernel has and has not answered.
     unanswered: usize,
-    /// Entries queued so far, of requests and polls.
+    /// Number of entries queued so far, for requests and polls.
     pushed: u64,
-    /// Which of them the newest poll is, counted from 0.
+    /// Index of the newest poll among them, counted from 0.
     poll_at: Option<u64>,
     /// Files below this number are registered under it.
     files: usize,
-    /// Registered memory, by its number. Kept: the kernel has its pages.
+    /// Registered memory by its number, kept because the kernel uses its pages.
     memories: Vec<Arc<Memory>>,
-    /// The table for them was made.
+    /// The kernel's table for them was made.
     has_memory_table: bool,
 }
 
@@ -72,12 +72,12 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring for `depth` requests, at most [`DEPTH_MAX`].
+    /// Makes a ring for `depth` requests, at most [`DEPTH_MAX`].
     pub(super) fn new(depth: usize) -> io::Result<Self> {
         assert!(depth <= DEPTH_MAX, "a ring has at most {DEPTH_MAX} slots");
         let entries = u32::try_from(depth + 1).map_or(u32::MAX, u32::next_power_of_two);
         // The kernel finishes requests when their thread enters it anyway, and does not interrupt
-        // it for that. Older kernels lack the flags, and work without.
+        // it for that. Older kernels lack the flags, and work without them.
         let made = IoUring::builder()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
@@ -127,7 +127,7 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Enters a file of the table that was not known under this number.
+    /// Registers a file of the table that is new under this number.
     pub(super) fn register_file(&mut self, number: usize) {
         if number >= self.files {
             return;
@@ -138,12 +138,12 @@ impl Ring {
             self.ring.submitter().register_files_update(number, &[fd]),
             Ok(1)
         ) {
-            // This one and those behind it are named by their descriptors.
+            // This file and those after it are passed by their descriptors.
             self.files = number as usize;
         }
     }
 
-    /// Registers the memory that `buffer` is of.
+    /// Registers the memory that `buffer` is a part of.
     pub(super) fn register_memory(&mut self, buffer: &IoBuf) -> io::Result<()> {
         let Some(memory) = buffer.memory() else {
             return Ok(());
@@ -168,7 +168,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues what is left of the request in `slot`.
+    /// Queues the rest of the request in `slot`.
     pub(super) fn push(&mut self, slot: u32) {
         let (files, memories) = (self.files, &self.memories);
         let entry = entry_of(&self.requests.piece(slot), files, memories).user_data(slot.into());
@@ -198,29 +198,29 @@ impl Ring {
         self.pushed += 1;
     }
 
-    /// Entries that the kernel has not taken yet.
+    /// Returns the number of entries that the kernel has not taken yet.
     pub(super) fn queued(&mut self) -> usize {
         self.ring.submission().len()
     }
 
-    /// Entries of requests among them.
+    /// Returns the number of entries of requests among them.
     fn queued_requests(&mut self) -> usize {
         let queued = self.queued();
         let taken = self.pushed - queued as u64;
         queued - usize::from(self.poll_at.is_some_and(|at| at >= taken))
     }
 
-    /// True if finished requests wait for a call of the kernel to be answered.
+    /// Returns whether finished requests are answered only at the next call of the kernel.
     pub(super) fn has_unfinished(&mut self) -> bool {
         self.ring.submission().taskrun()
     }
 
-    /// True if there are answers.
+    /// Returns whether there are answers.
     pub(super) fn has_answers(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
-    /// Hands all entries to the kernel and waits for `answers` of them.
+    /// Submits all entries to the kernel and waits for `answers` answers, at most for `timeout`.
     pub(super) fn enter(&self, answers: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         match timeout {
@@ -245,17 +245,18 @@ impl Ring {
         Some(Answer::Piece(slot, entry.result()))
     }
 
-    /// Forgets one entry that the kernel will never take.
+    /// Forgets one entry, which the kernel will never take.
     pub(super) fn withdraw(&mut self) {
         self.unanswered -= 1;
     }
 
-    /// Waits for the answers to all that the kernel knows. False if that cannot be.
+    /// Waits for the answers to all requests that the kernel has. Returns false if that is not
+    /// possible.
     fn settle(&mut self) -> bool {
         if self.unanswered == 0 {
             return true;
         }
-        // Requests that are still queued are never handed over.
+        // Requests that are still queued are never submitted.
         let queued = self.queued_requests();
         while self.unanswered > queued {
             while self.take().is_some() {}
@@ -272,7 +273,7 @@ impl Ring {
         true
     }
 
-    /// Waits for an answer and hands nothing over.
+    /// Waits for an answer without submitting anything.
     fn wait_only(&self) -> io::Result<()> {
         const GETEVENTS: u32 = 1;
         // SAFETY: nothing is submitted and no argument passed: only waits.
@@ -284,13 +285,13 @@ impl Ring {
         .map(|_| ())
     }
 
-    /// Ends the ring of a child: the kernel's part and the answers belong to the parent.
+    /// Ends the ring in a forked child: the kernel's part and the answers belong to the parent.
     pub(super) fn disown(&mut self) {
         self.unanswered = 0;
     }
 }
 
-/// The entry for a piece: by number where file and memory are registered.
+/// Makes the entry for a piece, by number where file and memory are registered.
 fn entry_of(piece: &Piece<'_>, files: usize, memories: &[Arc<Memory>]) -> squeue::Entry {
     if piece.refused {
         return opcode::Nop::new().build();

@@ -1,4 +1,4 @@
-//! What a batch record says: operations that name trees and keys, never pages.
+//! The content of a batch record: operations that name trees and keys, never pages.
 //!
 //! ```text
 //! bytes
@@ -17,12 +17,12 @@
 //!  8    take tree      name, old tree, new tree, root page, entries (u64)
 //! ```
 //!
-//! A run says of so many chunks in a row what they are: a varint of twice their number, plus one if
-//! they are those of the same places of the value before; otherwise first block (u32) and CRC-32C
-//! (u32) of each follow. Runs say as many chunks as the value has.
+//! A run describes a number of consecutive chunks: a varint of twice their number, plus one if they
+//! are the chunks at the same places of the previous value; otherwise first block (u32) and CRC-32C
+//! (u32) of each follow. Together the runs describe all chunks of the value.
 //!
-//! Trees are varints; keys, values and names a varint of their length and the bytes. A varint has
-//! seven bits in each byte, the lowest first; the top bit says that another follows.
+//! Trees are varints; keys, values and names are a varint of their length and the bytes. A varint
+//! has seven bits in each byte, the lowest first; the top bit says that another follows.
 
 use crate::bytes::{Reader, put_u32, u32_at};
 use crate::catalogue::TABLE_NAME_BYTES_MAX;
@@ -42,7 +42,7 @@ const REPLACE_TABLE: u8 = 5;
 const SWAP_TABLES: u8 = 6;
 const PUT_CHUNKS: u8 = 7;
 const TAKE_TREE: u8 = 8;
-/// Bytes of a chunk in a run.
+/// Bytes of a new chunk in a run.
 const NEW_CHUNK_BYTES: usize = 8;
 
 /// One operation of a batch.
@@ -70,17 +70,17 @@ pub enum Operation<'a> {
         tree: TreeId,
         /// The key.
         key: &'a [u8],
-        /// What its new value is made of.
+        /// Its new value.
         value: ChunkedValue<'a>,
     },
-    /// Makes an empty table.
+    /// Creates an empty table.
     CreateTable {
         /// Its name.
         name: &'a [u8],
         /// Its tree, never used before.
         tree: TreeId,
     },
-    /// Removes a table with all that it holds.
+    /// Drops a table with all its records.
     DropTable {
         /// Its name.
         name: &'a [u8],
@@ -107,7 +107,7 @@ pub enum Operation<'a> {
         /// Its tree before.
         second_tree: TreeId,
     },
-    /// Gives an empty table a tree that was filled beside the log and waits in the garbage table.
+    /// Gives an empty table a tree that was filled without the log and waits in the garbage table.
     TakeTree {
         /// Its name.
         name: &'a [u8],
@@ -117,24 +117,24 @@ pub enum Operation<'a> {
         new_tree: TreeId,
         /// The root of that tree.
         root: PageId,
-        /// How many entries it has.
+        /// Number of its entries.
         entries: u64,
     },
 }
 
-/// A value in chunks, as a record names it.
+/// A value in chunks, in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedValue<'a> {
-    /// What comes before the bytes of the chunks.
+    /// The bytes of the value before those of the chunks.
     pub head: &'a [u8],
-    /// How the rest is cut.
+    /// How the rest is cut into chunks.
     pub shape: ChunkShape,
-    /// Runs that were found to be whole.
+    /// The runs, which were checked to be complete.
     runs: &'a [u8],
 }
 
 impl<'a> ChunkedValue<'a> {
-    /// What each chunk is.
+    /// Returns the part for each chunk.
     pub fn parts(&self) -> impl Iterator<Item = ChunkPart> + 'a {
         let mut rest = Reader::new(self.runs);
         let (mut left, mut kept) = (0, false);
@@ -154,7 +154,7 @@ impl<'a> ChunkedValue<'a> {
         })
     }
 
-    /// Takes runs for `shape.count()` chunks off the front of `rest`.
+    /// Takes the runs of `shape.count()` chunks from the front of `rest`.
     fn runs(shape: ChunkShape, rest: &mut Reader<'a>) -> Option<&'a [u8]> {
         let all = *rest;
         let mut left = shape.count();
@@ -185,12 +185,12 @@ impl Default for BatchWriter {
 }
 
 impl BatchWriter {
-    /// An empty batch.
+    /// Makes an empty batch.
     pub fn new() -> Self {
         Self::reusing(Vec::new())
     }
 
-    /// An empty batch in the memory of `bytes`, whose contents are dropped.
+    /// Makes an empty batch in the memory of `bytes`, whose content is dropped.
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
@@ -205,27 +205,27 @@ impl BatchWriter {
         *self = Self::reusing(std::mem::take(&mut self.bytes));
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     pub fn operations(&self) -> u32 {
         self.operations
     }
 
-    /// True without operations.
+    /// Returns whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.operations == 0
     }
 
-    /// Bytes of the payload so far.
+    /// Returns the length of the payload so far in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of memory that it keeps.
+    /// Returns the size of its memory in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Says that the batch touches more than one leaf.
+    /// Marks the batch as touching more than one leaf.
     pub fn set_multi_leaf(&mut self) {
         self.bytes[4] |= FLAG_MULTI_LEAF;
     }
@@ -308,10 +308,10 @@ impl BatchWriter {
         self.slice(key);
     }
 
-    /// Appends [`Operation::PutChunks`], of as many parts as `shape` has chunks.
+    /// Appends [`Operation::PutChunks`], with as many parts as `shape` has chunks.
     ///
     /// # Panics
-    /// When there are more parts or fewer, or the head is longer than [`HEAD_BYTES_MAX`].
+    /// When the number of parts differs, or the head is longer than [`HEAD_BYTES_MAX`].
     pub fn put_chunks(
         &mut self,
         tree: TreeId,
@@ -341,13 +341,13 @@ impl BatchWriter {
         }
     }
 
-    /// The payload. More may be appended afterwards.
+    /// Returns the payload. More operations may be appended afterwards.
     pub fn payload(&mut self) -> &[u8] {
         put_u32(&mut self.bytes, 0, self.operations);
         &self.bytes
     }
 
-    /// The payload, with its memory.
+    /// Returns the payload with its memory.
     pub fn into_payload(mut self) -> Vec<u8> {
         self.payload();
         self.bytes
@@ -382,7 +382,7 @@ impl BatchWriter {
     }
 }
 
-/// The operations of a batch, from bytes that may be anything. After damage it yields nothing.
+/// Reads the operations of a batch from untrusted bytes. After damage it yields nothing.
 #[derive(Debug, Clone)]
 pub struct BatchReader<'a> {
     rest: Reader<'a>,
@@ -396,7 +396,7 @@ impl<'a> BatchReader<'a> {
     /// Reads the batch in `payload`.
     ///
     /// # Errors
-    /// [`Damage`] when its header is not one of a batch.
+    /// [`Damage`] when its header is not that of a batch.
     pub fn new(payload: &'a [u8]) -> Result<Self, Damage> {
         let Some((header, operations)) = payload.split_at_checked(HEADER_BYTES) else {
             return Err(Damage::new(format!("batch of {} bytes", payload.len())));
@@ -416,18 +416,18 @@ impl<'a> BatchReader<'a> {
         })
     }
 
-    /// Number of operations that the batch claims to have.
+    /// Returns the number of operations according to the header.
     pub fn operations(&self) -> u32 {
         self.operations
     }
 
-    /// True if its writer said that it touches more than one leaf.
+    /// Returns whether the batch is marked as touching more than one leaf.
     pub fn multi_leaf(&self) -> bool {
         self.flags & FLAG_MULTI_LEAF != 0
     }
 
-    /// True if an operation names extents: they must be known to be taken before anything is
-    /// allocated.
+    /// Returns whether an operation names extents. These must be marked as allocated before
+    /// anything is allocated.
     pub fn names_extents(&self) -> bool {
         self.flags & FLAG_NAMES_EXTENTS != 0
     }
@@ -540,7 +540,7 @@ impl<'a> Iterator for BatchReader<'a> {
     }
 }
 
-/// The next varint; `None` when it is cut short or exceeds 32 bits.
+/// Takes the next varint. Returns `None` if it is cut short or exceeds 32 bits.
 fn varint(bytes: &mut Reader<'_>) -> Option<u32> {
     let mut value = 0_u32;
     for shift in (0..35).step_by(7) {

@@ -1,4 +1,4 @@
-//! Batches survive their bytes, and hostile bytes end in [`Damage`], never in a panic.
+//! Batches can be encoded and decoded, and hostile bytes end in [`Damage`], never in a panic.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ enum Owned {
     Take(Vec<u8>, [u32; 3], u64),
 }
 
-/// A put of chunks: its parts, and how long the last chunk is.
+/// A put of chunks: its parts, and the length of the last chunk.
 #[derive(Debug, Clone)]
 struct Large {
     tree: u32,

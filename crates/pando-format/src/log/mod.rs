@@ -2,9 +2,9 @@
 //!
 //! LSNs are byte positions of one endless tape, cut into segments of equal size: segment `i` covers
 //! `[i * S, (i + 1) * S)`. Its first [`SEGMENT_HEADER_BYTES`] are a header, the rest are records,
-//! none of which crosses its end. The LSN of a record is the position just behind it. Files are
-//! recycled: the name of a file is the number of its slot, and its header says which segment it
-//! holds.
+//! none of which crosses its end. The LSN of a record is the position right after it. Files are
+//! recycled: the name of a file is the number of its slot, and its header tells which segment it
+//! contains.
 //!
 //! Reading order: [`segment`], [`record`], [`batch`].
 

@@ -7,25 +7,25 @@
 //!   8       kind: 1 batch, 2 padding, 3 void
 //!   9       flags, free for the writer
 //!  10..16   signature of this life of the log: 0 in logs of older programs
-//!  16..24   LSN: position just behind the record
+//!  16..24   LSN: position right after the record
 //!  24..32   incarnation of the log
 //!  32..40   position up to which everything was durable when the record was reserved
 //!  40..     payload, padded with zeros to a multiple of 8
 //! ```
 //!
-//! The payload of padding is not stored: whatever lies there belongs to nobody. Position and
-//! incarnation together keep a record of an earlier life of the file from being taken for one of
-//! this life, even where both have the same length. All of that can be guessed by who may write
-//! values, which lie in the log as they are; the signature cannot. A position that leaves less than
-//! [`RECORD_HEADER_BYTES`] to the end of its segment holds no record.
+//! The payload of padding is not stored: the bytes there have no meaning. Position and incarnation
+//! together prevent a record of an earlier life of the file from being taken for one of this life,
+//! even if both have the same length. Writers of values, which are stored in the log unchanged, can
+//! guess all of these fields except the signature. No record begins at a position with less than
+//! [`RECORD_HEADER_BYTES`] to the end of its segment.
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_append};
 use crate::{Damage, Lsn};
 
-/// Bytes of a record before its payload.
+/// Length of a record's header in bytes.
 pub const RECORD_HEADER_BYTES: usize = 40;
-/// Bits of the signature of a life of the log.
+/// Number of bits of the signature of a life of the log.
 pub const SIGNATURE_BITS: u32 = 48;
 /// Records begin at multiples of this.
 pub const RECORD_ALIGNMENT: u64 = 8;
@@ -34,18 +34,18 @@ const BATCH: u8 = 1;
 const PADDING: u8 = 2;
 const VOID: u8 = 3;
 
-/// Bytes that a record with `payload` bytes takes in the log.
+/// Returns the length in bytes of a record with a payload of `payload` bytes.
 #[inline]
 pub fn record_bytes(payload: usize) -> u64 {
     (RECORD_HEADER_BYTES as u64 + payload as u64).next_multiple_of(RECORD_ALIGNMENT)
 }
 
-/// What a record is for.
+/// The purpose of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// A batch to apply.
     Batch,
-    /// Nothing: fills a sector or a segment up.
+    /// Nothing: fills a sector or the rest of a segment.
     Padding,
     /// A reserved place whose batch was refused: nothing to apply.
     Void,
@@ -70,34 +70,34 @@ impl RecordKind {
     }
 }
 
-/// The frame of one record.
+/// The header of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub length: u32,
-    /// What it is for.
+    /// The purpose of the record.
     pub kind: RecordKind,
     /// Free for the writer.
     pub flags: u8,
-    /// Position just behind the record.
+    /// Position right after the record.
     pub lsn: Lsn,
     /// The life of the log that wrote it.
     pub incarnation: u64,
     /// Position up to which everything was durable when the record was reserved.
     pub durable: Lsn,
-    /// What nobody knows who writes values: [`SIGNATURE_BITS`] bits, the same in all records of one
-    /// life.
+    /// A secret that writers of values do not know: [`SIGNATURE_BITS`] bits, the same in all
+    /// records of one life.
     pub signature: u64,
 }
 
 impl RecordHeader {
-    /// Bytes of the whole record.
+    /// Returns the length of the whole record in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         record_bytes(self.length as usize)
     }
 
-    /// The header's bytes, given the checksum of the stored payload.
+    /// Returns the bytes of the header, given the checksum of the stored payload.
     #[inline]
     pub fn encode(&self, payload_crc: u32) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
@@ -114,9 +114,9 @@ impl RecordHeader {
         bytes
     }
 
-    /// Reads the record that begins at `position` with `bytes`, without looking at its payload:
-    /// only one that claims to lie there, in this life of the log and before `segment_end`, is
-    /// accepted. [`RecordHeader::verify`] must follow.
+    /// Reads the header of the record at `position`, which begins with `bytes`, without checking
+    /// its payload. Accepts only a record with this position, of this life of the log, and that
+    /// ends before `segment_end`. The caller then calls [`RecordHeader::verify`].
     ///
     /// # Errors
     /// [`Damage`] otherwise.
@@ -157,7 +157,7 @@ impl RecordHeader {
         Ok(header)
     }
 
-    /// Bytes of the payload that are stored: none of padding.
+    /// Returns the number of stored bytes of the payload: none for padding.
     #[inline]
     pub fn stored_payload(&self) -> usize {
         match self.kind {
@@ -166,7 +166,7 @@ impl RecordHeader {
         }
     }
 
-    /// True if `bytes`, the header and the stored payload behind it, match their checksum.
+    /// Returns whether `bytes`, the header and the stored payload after it, match their checksum.
     pub fn verify(&self, bytes: &[u8]) -> bool {
         let Some(payload) = bytes.get(RECORD_HEADER_BYTES..) else {
             return false;

@@ -16,25 +16,25 @@ use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::{Damage, VERSION};
 
-/// Bytes of a segment's header.
+/// Length of a segment's header in bytes.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
-/// Smallest segment.
+/// Minimum size of a segment in bytes.
 pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"PANDOLOG";
 
 const NO_SEGMENT: u64 = u64::MAX;
 
-/// What a log file holds.
+/// The header of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Number of the segment; `None` in a file that was prepared and not used yet.
+    /// Number of the segment, `None` in a file that was prepared but not used yet.
     pub segment: Option<u64>,
     /// The life of the log that began the segment.
     pub incarnation: u64,
     /// Identity of the store.
     pub identity: [u8; 16],
-    /// Bytes of the segment, the header included.
+    /// Size of the segment in bytes, including the header.
     pub segment_bytes: u32,
 }
 
@@ -59,7 +59,8 @@ impl SegmentHeader {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`Damage`] when it is not one, of another version, or does not match its checksum.
+    /// [`Damage`] when it is not a segment header, is of another version, or does not match its
+    /// checksum.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let Some(header) = bytes.get(..SEGMENT_HEADER_BYTES) else {
             return Err(Damage::new(format!(

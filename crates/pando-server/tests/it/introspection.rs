@@ -227,7 +227,7 @@ fn histograms_are_shown_to_who_asks_for_them_and_gauges_to_all() {
     line("log_flush_ns:count=");
     assert!(!info.contains("command_mget"), "never called");
     let info = client.text("INFO pando");
-    for gauge in ["frames", "wired_frames", "hold_frames", "hold_frames_max"] {
+    for gauge in ["frames", "wired_frames", "pin_frames", "pin_frames_max"] {
         assert!(info.contains(&format!("\r\n{gauge}:")), "{gauge} in {info}");
     }
 }

@@ -1,5 +1,5 @@
-//! What a page that came from the device must satisfy before anything descends through it, and
-//! what its image on the way there must not hold.
+//! Checks of a page that was read from the device, before a descent goes through it, and the
+//! preparation of an image that is about to be written.
 
 use pando_format::chunks::BlobRef;
 use pando_format::page::{
@@ -15,13 +15,13 @@ use super::view::{LEVEL_MAX, Node};
 use crate::overflow::OverflowHeader;
 use crate::word::{Word, load};
 
-/// Words of the largest page, as bits.
+/// Number of bitmap words with one bit for each word of the largest page.
 const BITMAP_WORDS: usize = PageSize::MAX / 8 / 64;
 
 /// Checks the whole structure of a page image.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A message that tells what is wrong with it.
 pub fn check_page(image: &[u8]) -> Result<(), &'static str> {
     let page_size = PageSize::new(image.len()).ok_or("is not a page long")?;
     let words = image.as_chunks::<8>().0;
@@ -125,7 +125,7 @@ fn check_entries<W: Word>(
     Ok(())
 }
 
-/// Checks a list of chunks that lies in the leaf.
+/// Checks a blob reference that lies in the leaf.
 #[cold]
 fn check_list<W: Word>(node: &Node<'_, W>, slot: Slot) -> Result<(), &'static str> {
     let mut list = Vec::new();
@@ -136,7 +136,7 @@ fn check_list<W: Word>(node: &Node<'_, W>, slot: Slot) -> Result<(), &'static st
     }
 }
 
-/// Which words of the heap belong to something.
+/// Marks the words of the heap that belong to a record or the prefix.
 struct HeapMap {
     start: usize,
     end: usize,
@@ -177,7 +177,8 @@ impl HeapMap {
     }
 }
 
-/// Makes a private copy of a page fit for the device: frame hints are of this run only.
+/// Prepares a private copy of a page for the device: zeroes the frame hints, which are valid only
+/// while this process runs.
 pub fn prepare_image(image: &mut [u8]) -> ImageFacts {
     let mut names_pages = false;
     let (words, _) = image.as_chunks_mut::<8>();

@@ -1,32 +1,33 @@
-//! Whether insertions into a leaf keep going to one place, read from where its records
-//! lie (decision 023).
+//! Finds out whether insertions into a leaf keep going to one place, from the positions of its
+//! records (decision 023).
 //!
-//! A record is put in front of all others in the heap, so of two records the one at the lower
-//! offset is the newer; building a node anew lays its records as an ascending load would have.
-//! Insertions that went to one place, each just behind or just in front of the one before, show as
-//! neighbours of that place that are newer the nearer they are, and newer than what lies on its
-//! other side. So every leaf knows its own, whoever inserts and wherever else, for no word of
-//! state. What is told is a guess: it decides where a full leaf is cut, and nothing else.
+//! Each new record is put before all others in the heap, so of two records the one at the lower
+//! offset is the newer one. Rebuilding a node lays out its records as an ascending load would have.
+//! Insertions that went to one place, each just after or just before the previous one, leave
+//! records next to that place that are newer the nearer they are to it, and newer than the record
+//! on its other side. So every leaf knows its own course, whoever inserts, and without a word of
+//! state. The result is a guess: it decides where a full leaf is cut, and nothing else.
 
 use super::view::Node;
 use crate::word::Word;
 
-/// Most neighbours that are looked at. Insertions at random look like a run about once in a
-/// hundred times.
+/// Maximum number of neighbours that are compared. Random insertions look like a run about once in
+/// a hundred times.
 const RUN_MAX: usize = 8;
-/// Fewest: of a leaf with few records, as many as half of it.
+/// Minimum number of neighbours. For a leaf with few records, half of them are compared.
 const RUN_MIN: usize = 4;
 
-/// Where insertions at one place go on from there.
+/// The direction in which insertions at one place continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Course {
-    /// To greater keys.
+    /// Towards greater keys.
     Up,
-    /// To smaller keys.
+    /// Towards smaller keys.
     Down,
 }
 
-/// The course of the run of insertions that an entry put at `index` goes on with.
+/// Returns the course of the run of insertions that an entry put at `index` continues, None if
+/// there is no such run.
 pub fn course_at<W: Word>(node: &Node<'_, W>, index: usize) -> Option<Course> {
     let count = node.count();
     let behind = count.checked_sub(index)?;

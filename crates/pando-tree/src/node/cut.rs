@@ -1,7 +1,7 @@
-//! Where a node that is too full is cut in two.
+//! The choice of the place where a node that is too full is cut in two.
 //!
-//! A cut always exists for records within [`record_words_max`]: filling the left side until the
-//! next entry does not fit leaves at most two records' worth for the right side.
+//! For records within [`record_words_max`] a cut always exists: if the left side is filled until
+//! the next entry does not fit, the words of at most two records remain for the right side.
 
 use pando_format::PageSize;
 use pando_format::page::HEADER_WORDS;
@@ -10,25 +10,26 @@ use super::course::Course;
 use super::list::RecordList;
 use super::slot::leaf_record_words;
 
-/// Words kept for what rounding costs when the prefix of a half grows.
+/// Number of words reserved for rounding when the prefix of a half grows.
 const SLACK_WORDS: usize = 16;
 
-/// So many parts of a leaf are one that gets a page of its own.
+/// Entries beyond the run get a page of their own if they are at least one in this many parts of
+/// the leaf.
 const BEYOND_SHARE: usize = 8;
 
-/// Most words (slot and record) that a record in a leaf may have.
+/// Returns the maximum number of words (slot and record) of a record in a leaf.
 pub fn record_words_max(page_size: PageSize) -> usize {
     (page_size.words() - HEADER_WORDS - SLACK_WORDS) / 2
 }
 
-/// True when a record of such a key and value lies in its leaf.
+/// Returns whether a value of this length is stored in its leaf.
 pub fn is_inline(page_size: PageSize, key_bytes: usize, value_bytes: usize) -> bool {
     // One more word for the slot.
     leaf_record_words(key_bytes, value_bytes) < record_words_max(page_size)
 }
 
-/// The first entry of the right side such that both sides fit into a page and are about equally
-/// heavy.
+/// Returns the first entry of the right side for a cut whose sides both fit into a page and have
+/// about the same weight.
 pub fn balanced(list: &RecordList) -> Option<usize> {
     let total: usize = (0..list.len()).map(|index| list.weight(index)).sum();
     let mut left = 0;
@@ -41,9 +42,10 @@ pub fn balanced(list: &RecordList) -> Option<usize> {
     nearest(list, middle)
 }
 
-/// Of a leaf where insertions go on at `index`, which is the newest. What lies beyond, where they
-/// will not go, is split off, or every page of the run would have less room by that much. If it is
-/// next to nothing it goes on with the run instead, since a page for it would stay empty.
+/// Returns the cut of a leaf whose newest entry is `index`, where a run of insertions continues.
+/// The entries beyond, where the run will not go, are split off; otherwise every page of the run
+/// would have that much less room. If they are very few they stay with the run instead, since a
+/// page of their own would stay almost empty.
 pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> {
     assert!(index < list.len(), "the newest entry is none");
     let (beyond, after, before) = match course {
@@ -58,9 +60,9 @@ pub fn beside(list: &RecordList, index: usize, course: Course) -> Option<usize> 
     fits(list, cut).then_some(cut)
 }
 
-/// Of an inner node whose child `index` is split where insertions go on: what the run has filled
-/// stays full. Only if it is the heavier side: a run in front of many entries would leave small
-/// nodes behind.
+/// Returns the cut of an inner node whose child `index` is split by a run of insertions, such that
+/// the part that the run has filled stays full. Only if that part is the heavier side: a run before
+/// many entries would leave small nodes.
 pub fn behind_run(list: &RecordList, index: usize, course: Course) -> Option<usize> {
     assert!(index < list.len(), "the child that is split is none");
     let (cut, filled) = match course {
@@ -70,13 +72,13 @@ pub fn behind_run(list: &RecordList, index: usize, course: Course) -> Option<usi
     (filled * 2 >= list.len() && fits(list, cut)).then_some(cut)
 }
 
-/// In front of entry `index`, or where that does not fit as near to it as possible.
+/// Returns the cut before entry `index`, or the nearest one that fits.
 pub fn in_front_of(list: &RecordList, index: usize) -> Option<usize> {
     let index = index.clamp(1, list.len().max(2) - 1);
     nearest(list, index)
 }
 
-/// The cut that fits nearest to `index`.
+/// Returns the cut nearest to `index` that fits.
 fn nearest(list: &RecordList, index: usize) -> Option<usize> {
     (0..list.len())
         .flat_map(|distance| [index.checked_sub(distance), index.checked_add(distance)])

@@ -1,7 +1,8 @@
-//! Changes of one node: an entry put, replaced or taken out, in place where it fits.
+//! Changes of one node: putting, replacing and removing an entry, in place where it fits.
 //!
-//! [`prepare`] decides on optimistic words, [`Fit`] says how it can be done, [`put`] does it under
-//! the latch that proved the words. Dead and used words of the heap always add up to all of it.
+//! [`prepare`] reads words optimistically and returns with [`Fit`] how the entry can be put.
+//! [`put`] does it under the latch, which has proved the words. Dead and used words of the heap
+//! always add up to the whole heap.
 
 use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 
@@ -14,20 +15,21 @@ use crate::word::{Store, Word, load};
 /// How an entry can be put into a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// Within the free words.
+    /// In place, within the free words.
     InPlace,
-    /// By building the node anew from the list, which holds the new entry.
+    /// By rebuilding the node from the list, which contains the new entry.
     Rebuild,
-    /// Not without splitting the list, which holds the new entry.
+    /// By splitting the list, which contains the new entry.
     Split,
-    /// Not at all: its key does not share the prefix, and would lengthen the others too much. It
-    /// sorts before or behind all of them. The list holds the node as it is.
+    /// Not in this node: its key does not share the prefix, and without it the other keys would get
+    /// too long. The entry sorts before or after all others. The list contains the entries of the
+    /// node without the new one.
     Alone,
     /// The node is torn.
     Torn,
 }
 
-/// Finds out how `record` can be put at `spot`; fills `list` unless it fits in place.
+/// Returns how `record` can be put at `spot`. Fills `list` unless it fits in place.
 pub fn prepare<W: Word>(
     node: &Node<'_, W>,
     spot: Spot,
@@ -49,8 +51,8 @@ pub fn prepare<W: Word>(
     }
 }
 
-/// True when `record`, which belongs behind the last one, fits into no part of a leaf that has
-/// nothing to be cleared away.
+/// Returns whether `record`, which belongs after the last entry, does not fit into a leaf that has
+/// no dead words to reclaim.
 pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
     let behind = Spot {
         index: node.count(),
@@ -62,7 +64,7 @@ pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
         && words_needed(node, behind, record) > node.gap_words()
 }
 
-/// True when `record` can be put at `spot` within the free words.
+/// Returns whether `record` can be put at `spot` within the free words.
 pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
     // The first key determines the prefix, so it is always put by a rebuild.
     node.count() > node.first_key()
@@ -70,7 +72,7 @@ pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_
         && words_needed(node, spot, record) <= node.gap_words()
 }
 
-/// Words that must lie between slots and heap for the record.
+/// Returns the number of free words between slots and heap that the record needs.
 fn words_needed<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> usize {
     let record_words = record.record_words(node.is_inner(), node.prefix_bytes());
     if !spot.exact {
@@ -82,7 +84,7 @@ fn words_needed<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) ->
     record_words
 }
 
-/// Puts `record` at `spot` as `fit` (in place, or rebuild) says.
+/// Puts `record` at `spot` as `fit` says, which is [`Fit::InPlace`] or [`Fit::Rebuild`].
 pub fn put<P: Store + ?Sized>(
     page: &mut P,
     fit: Fit,
@@ -157,7 +159,7 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record
     );
 }
 
-/// True if the key of entry `index` lies between those of its neighbours.
+/// Returns whether the key of entry `index` is between those of its neighbours.
 fn is_in_order<W: Word>(node: &Node<'_, W>, index: usize) -> bool {
     let ascends = |left: usize| {
         left < node.first_key()
@@ -167,14 +169,13 @@ fn is_in_order<W: Word>(node: &Node<'_, W>, index: usize) -> bool {
     index.checked_sub(1).is_none_or(ascends) && ascends(index)
 }
 
-/// Takes entry `index` out. In an inner node the entry behind the first loses its key when the
-/// first is taken out.
+/// Removes entry `index`. If it is the first entry of an inner node, the next one loses its key.
 pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
     let node = Node::open(page.words());
     let count = node.count();
     assert!(index < count, "no entry {index} of {count}");
     let (inner, shift) = (node.is_inner(), node.stride_shift());
-    // The entry whose key goes away: an inner node always keeps an entry without key.
+    // The entry whose key is removed: an inner node always keeps an entry without a key.
     let keyless = inner && index == 0;
     let key_index = if keyless { 1 } else { index };
     if count <= key_index + 1 && count <= 1 + usize::from(inner) {
@@ -212,7 +213,8 @@ pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
     );
 }
 
-/// Leaves a leaf without entries, or an inner node with one that has no key (or none at all).
+/// Removes the last key: a leaf has no entries then, an inner node one entry without a key, or
+/// none.
 fn remove_last_key<P: Store + ?Sized>(page: &mut P, index: usize, count: usize, inner: bool) {
     let survivor = (inner && count == 2).then(|| {
         let word = HEADER_WORDS + ((1 - index) << 1) + 1;
@@ -231,7 +233,7 @@ fn remove_last_key<P: Store + ?Sized>(page: &mut P, index: usize, count: usize, 
     }
 }
 
-/// Makes an inner node that was just reset hold two children.
+/// Puts two children into an inner node that was just reset.
 pub fn build_root<P: Store + ?Sized>(
     page: &mut P,
     left: ChildWord,

@@ -1,7 +1,7 @@
-//! The entries of a node outside the node: what rebuilds and splits work on. Buffers are reused.
+//! The entries of a node as a list outside the node, for rebuilds and splits. Buffers are reused.
 //!
-//! Keys are held as one common prefix and a suffix each, so that a list is never much longer than
-//! the page it came from, however long the prefix is. The first entry of an inner node has no key.
+//! Keys are stored as one common prefix and a suffix each, so that a list is never much longer than
+//! its page, however long the prefix is. The first entry of an inner node has no key.
 
 use pando_format::page::{HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
 
@@ -16,7 +16,7 @@ use crate::word::{Store, Word};
 pub struct Record<'a> {
     /// Its whole key.
     pub key: &'a [u8],
-    /// Its value, or the overflow header of its overflow pages; empty in inner nodes.
+    /// Its value, blob reference or overflow header; empty in inner nodes.
     pub value: &'a [u8],
     /// Flags of the slot.
     pub flags: u64,
@@ -25,7 +25,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A separator and the child behind it.
+    /// Makes the record of a separator and the child to its right.
     pub fn separator(key: &'a [u8], child: ChildWord) -> Self {
         Self {
             key,
@@ -35,7 +35,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Words of its record, if `prefix_bytes` of its key lie in the prefix.
+    /// Returns the number of words of its record, if `prefix_bytes` bytes of its key lie in the
+    /// prefix.
     pub fn record_words(&self, inner: bool, prefix_bytes: usize) -> usize {
         let suffix_bytes = self.key.len() - prefix_bytes;
         if inner {
@@ -67,23 +68,23 @@ pub struct RecordList {
 }
 
 impl RecordList {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// True when there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// True when the entries belong to an inner node.
+    /// Returns whether the entries belong to an inner node.
     pub fn is_inner(&self) -> bool {
         self.inner
     }
 
-    /// Replaces the list by the entries of `node`. False when the node is torn: its records are
-    /// longer than the page.
+    /// Replaces the list by the entries of `node`. Returns false when the node is torn: its records
+    /// are longer than the page.
     #[must_use]
     pub fn load<W: Word>(&mut self, node: &Node<'_, W>) -> bool {
         self.inner = node.is_inner();
@@ -117,14 +118,14 @@ impl RecordList {
         true
     }
 
-    /// Makes the list an empty one of a leaf.
+    /// Makes the list an empty list of a leaf.
     pub fn begin_leaf(&mut self, page_words: usize) {
         self.inner = false;
         self.page_words = page_words;
         self.clear();
     }
 
-    /// Appends `record`, whose key is behind all others, to a list without a prefix.
+    /// Appends `record`, whose key is greater than all others, to a list without a prefix.
     pub fn push_last(&mut self, record: &Record<'_>) {
         debug_assert!(self.prefix.is_empty());
         debug_assert!(
@@ -135,13 +136,13 @@ impl RecordList {
         self.items.push(item);
     }
 
-    /// The key of entry `index` of a list without a prefix.
+    /// Returns the key of entry `index` of a list without a prefix.
     pub fn whole_key(&self, index: usize) -> &[u8] {
         debug_assert!(self.prefix.is_empty());
         self.suffix(index)
     }
 
-    /// Makes the list hold `record` alone.
+    /// Replaces the list by `record` alone.
     pub fn load_one(&mut self, record: &Record<'_>, inner: bool, page_words: usize) {
         self.inner = inner;
         self.page_words = page_words;
@@ -150,7 +151,7 @@ impl RecordList {
         self.items.push(item);
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.prefix.clear();
         self.bytes.clear();
@@ -173,7 +174,7 @@ impl RecordList {
         }
     }
 
-    /// Puts `record` at `spot`. False, with the list as it was, when the key does not share the
+    /// Puts `record` at `spot`. Returns false, without a change, if the key does not share the
     /// prefix and there is no room for all keys with a shorter one.
     #[must_use]
     pub fn put(&mut self, spot: Spot, record: &Record<'_>) -> bool {
@@ -206,7 +207,7 @@ impl RecordList {
         true
     }
 
-    /// Leaves `shared` bytes of the prefix and gives the others back to every key.
+    /// Shortens the prefix to `shared` bytes, and adds the other bytes to every suffix.
     fn lengthen_suffixes(&mut self, shared: usize) {
         let longer = self.prefix.len() - shared;
         if longer == 0 {
@@ -223,14 +224,15 @@ impl RecordList {
         self.prefix.truncate(shared);
     }
 
-    /// Appends the entries of `right`, a node of the same kind. `separator` tells the two apart;
-    /// in an inner node it becomes the key of the first entry of `right`. False when the keys are
-    /// much longer than a page without what each side shares; the list then has no meaning.
+    /// Appends the entries of `right`, a node of the same kind. `separator` separates the two; in
+    /// an inner node it becomes the key of the first entry of `right`. Returns false if, without
+    /// the prefix of each side, the keys are much longer than a page; the list then has no meaning.
     #[must_use]
     pub fn join(&mut self, right: &Self, separator: &[u8]) -> bool {
         let mut shared = common_prefix(&self.prefix, &right.prefix);
         if self.inner {
-            // What lies between keys with a common prefix has it too, unless the words are torn.
+            // A key between keys with a common prefix has the prefix, too, unless the words are
+            // torn.
             shared = shared.min(common_prefix(&self.prefix, separator));
         }
         let longer =
@@ -260,7 +262,8 @@ impl RecordList {
         true
     }
 
-    /// True if the key of entry `index` is behind that of the one before, as far as both have one.
+    /// Returns whether the key of entry `index` is greater than that of the previous entry, or one
+    /// of the two has no key.
     pub fn ascends_at(&self, index: usize) -> bool {
         let first_key = usize::from(self.inner);
         index <= first_key || index >= self.len() || self.suffix(index - 1) < self.suffix(index)
@@ -274,7 +277,7 @@ impl RecordList {
         }
     }
 
-    /// Words of entry `index`, slot and record.
+    /// Returns the number of words of entry `index`, slot and record.
     pub fn weight(&self, index: usize) -> usize {
         let item = &self.items[index];
         self.entry_words(item, item.suffix_bytes)
@@ -300,8 +303,8 @@ impl RecordList {
         }
     }
 
-    /// Replaces `out` by the shortest key that is greater than that of the entry before `index`
-    /// and not greater than that of `index`; in an inner node by the key of `index`.
+    /// Replaces `out` by the shortest key that is greater than the key of the entry before `index`
+    /// and not greater than the key of `index`. In an inner node: by the key of `index`.
     pub fn copy_separator(&self, index: usize, out: &mut Vec<u8>) {
         self.copy_key(index, out);
         if !self.inner {
@@ -310,13 +313,14 @@ impl RecordList {
         }
     }
 
-    /// Length of the prefix with which the entries `from .. to` fit into a page; `None` when they
-    /// do not. The longest common one is preferred: it makes heads tell keys apart.
+    /// Returns the length of a prefix with which the entries `from .. to` fit into a page, `None`
+    /// if they do not fit. The longest common prefix is preferred, since then heads distinguish
+    /// most keys.
     pub fn prefix_to_fit(&self, from: usize, to: usize) -> Option<usize> {
         self.prefix_within(from, to, self.page_words)
     }
 
-    /// The same for `words` words of a page.
+    /// Like [`Self::prefix_to_fit`], for `words` words of a page.
     pub fn prefix_within(&self, from: usize, to: usize, words: usize) -> Option<usize> {
         let first = from + usize::from(self.inner);
         let common = if first >= to {
@@ -330,8 +334,8 @@ impl RecordList {
             .find(|prefix| self.words_with_prefix(from, to, *prefix) <= words)
     }
 
-    /// Words of a page of the entries `from .. to`, when `prefix_bytes` of their keys lie in the
-    /// prefix.
+    /// Returns the number of words that the entries `from .. to` take in a page, if `prefix_bytes`
+    /// bytes of their keys lie in the prefix.
     pub fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {
         let cut = prefix_bytes.saturating_sub(self.prefix.len());
         let fixed = HEADER_WORDS + prefix_bytes.div_ceil(8);

@@ -1,7 +1,7 @@
 //! Nodes: leaves and inner nodes in a page, as `pando_format::page` lays them out.
 //!
-//! Pure functions over words; no latches, no pool. Reading order: [`view`], [`slot`], [`text`],
-//! [`search`], [`list`], [`edit`], [`cut`], [`course`], [`check`].
+//! Pure functions over words, without latches and without the pool. Reading order: [`view`],
+//! [`slot`], [`text`], [`search`], [`list`], [`edit`], [`cut`], [`course`], [`check`].
 
 pub mod check;
 pub mod course;

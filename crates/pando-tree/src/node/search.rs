@@ -1,6 +1,7 @@
-//! Where a key is, or would be: prefix, then heads without branches, then what follows them.
+//! Search for a key in a node: first the prefix, then the heads without branches, then the rest of
+//! the key.
 //!
-//! Total: at most two times log2(entries) steps, whatever the words hold.
+//! The search is total: it takes at most two times log2(entries) steps, whatever the words contain.
 
 use std::cmp::Ordering;
 
@@ -14,14 +15,14 @@ use crate::word::{Word, load};
 /// The first entry that is not smaller than the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
-    /// Its index; the number of entries when all are smaller.
+    /// Its index, or the number of entries if all are smaller.
     pub index: usize,
-    /// True when it is equal.
+    /// True when it is equal to the key.
     pub exact: bool,
 }
 
-/// First of the entries `from .. to` whose head is not below `head`. Without branches that depend
-/// on what is read.
+/// Returns the first of the entries `from .. to` whose head is not below `head`. Has no branches
+/// that depend on the words.
 #[inline]
 fn first_head<W: Word, const SHIFT: u32>(words: &[W], from: usize, to: usize, head: u32) -> usize {
     let entries = words.get(HEADER_WORDS + (from << SHIFT)..HEADER_WORDS + (to << SHIFT));
@@ -36,8 +37,8 @@ fn first_head<W: Word, const SHIFT: u32>(words: &[W], from: usize, to: usize, he
     from + below
 }
 
-/// What of `key` lies behind the prefix of a node; the end that it lies beyond if it does not begin
-/// with that prefix.
+/// Returns the part of `key` after the prefix of a node, or, if the key does not begin with that
+/// prefix, whether it sorts before or after all keys that do.
 #[inline]
 fn behind_prefix<'k, W: Word>(node: &Node<'_, W>, key: &'k [u8]) -> Result<&'k [u8], Ordering> {
     let bytes = node.prefix_bytes();
@@ -77,7 +78,8 @@ fn slot_at<W: Word, const SHIFT: u32>(words: &[W], index: usize) -> Slot {
     Slot(load(words, HEADER_WORDS + (index << SHIFT)))
 }
 
-/// The search among the entries from `low` on, whose heads are that of `suffix`, `low` the first.
+/// Searches among the entries from `low` on whose heads equal that of `suffix`. `low` is the first
+/// of them.
 #[inline]
 fn search_equal<W: Word, const SHIFT: u32>(
     words: &[W],
@@ -118,7 +120,7 @@ fn compare_behind_head<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> Order
     let lengths = slot.suffix_bytes().cmp(&suffix.len());
     let rest = suffix.get(HEAD_BYTES..).unwrap_or(&[]);
     let both = rest.len().min(slot.rest_bytes());
-    // With at most four bytes on one side, equal heads make it a prefix of the other.
+    // If one side has at most four bytes and the heads are equal, it is a prefix of the other.
     text::compare(words, slot.rest_start(), &rest[..both]).then(lengths)
 }
 
@@ -126,7 +128,7 @@ fn compare_behind_head<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> Order
 pub fn compare_slots<W: Word>(words: &[W], left: Slot, right: Slot) -> Ordering {
     let both = left.rest_bytes().min(right.rest_bytes());
     let rests = || text::compare_within(words, left.rest_start(), right.rest_start(), both);
-    // With at most four bytes on one side, equal heads make it a prefix of the other.
+    // If one side has at most four bytes and the heads are equal, it is a prefix of the other.
     left.head()
         .cmp(&right.head())
         .then_with(rests)
@@ -134,7 +136,8 @@ pub fn compare_slots<W: Word>(words: &[W], left: Slot, right: Slot) -> Ordering 
 }
 
 impl<W: Word> Node<'_, W> {
-    /// The first entry that is not smaller than `key` (of an inner node: behind its first).
+    /// Returns the first entry that is not smaller than `key`. In an inner node, the first entry is
+    /// skipped.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Spot {
         if self.is_inner() {
@@ -144,21 +147,21 @@ impl<W: Word> Node<'_, W> {
         }
     }
 
-    /// As [`Node::find`], of a leaf.
+    /// Like [`Node::find`], for a leaf.
     #[inline]
     pub fn find_in_leaf(&self, key: &[u8]) -> Spot {
         search::<W, 0>(self, key)
     }
 
-    /// The first entry of a leaf whose head is not below that of `key`: the one that `key` belongs
-    /// to, unless heads are equal or the prefix differs. No record is looked at.
+    /// Returns the first entry of a leaf whose head is not below that of `key`: the entry of `key`,
+    /// unless heads are equal or the prefix differs. Reads no record.
     #[inline]
     pub fn candidate(&self, key: &[u8]) -> usize {
         let suffix = key.get(self.prefix_bytes()..).unwrap_or(&[]);
         first_head::<W, 0>(self.words(), 0, self.count(), text::head_of(suffix))
     }
 
-    /// As [`Node::find_in_leaf`], given what [`Node::candidate`] said of `key`.
+    /// Like [`Node::find_in_leaf`], given the result of [`Node::candidate`] for `key`.
     #[inline]
     pub fn find_at(&self, candidate: usize, key: &[u8]) -> Spot {
         let (words, to) = (self.words(), self.count());
@@ -177,14 +180,14 @@ impl<W: Word> Node<'_, W> {
         }
     }
 
-    /// Index of the child that covers `key`.
+    /// Returns the index of the child that covers `key`.
     #[inline]
     pub fn child_for(&self, key: &[u8]) -> usize {
         let spot = search::<W, 1>(self, key);
         spot.index.saturating_sub(usize::from(!spot.exact))
     }
 
-    /// Index of the child that covers the keys just below `key`.
+    /// Returns the index of the child that covers the keys just below `key`.
     pub fn child_below(&self, key: &[u8]) -> usize {
         search::<W, 1>(self, key).index.saturating_sub(1)
     }

@@ -1,7 +1,7 @@
-//! A slot, the size of the record behind it, and how a record is written.
+//! Slots, the size of their records, and the writing of records.
 //!
-//! The layout is that of `pando_format::page`. An entry of an inner node has no value, and none
-//! whose suffix fits into the head has a record (its offset is 0).
+//! The layout is that of `pando_format::page`. An entry of an inner node has no value. It has no
+//! record either (its offset is 0) if its suffix fits into the head.
 
 use pando_format::page::{HEADER_WORDS, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW};
 
@@ -11,18 +11,18 @@ use crate::word::Store;
 const OFFSET_SHIFT: u32 = 19;
 const OFFSET_MASK: u64 = (1 << 13) - 1;
 const FLAGS: u64 = SLOT_GHOST | SLOT_OVERFLOW | SLOT_CHUNKED;
-/// Bytes of a suffix that lie in the slot.
+/// Number of bytes of a suffix that lie in the slot.
 pub const HEAD_BYTES: usize = 4;
-/// Bytes of the value length at the start of a record.
+/// Number of bytes of the value length, at the start of a record.
 pub const LENGTH_BYTES: usize = 2;
 
-/// One slot word. Any bits are a slot; the fields of a torn one lead to nothing but a wrong
-/// answer, which fails validation.
+/// One slot word. Any bits are a slot: the fields of a torn one only lead to a wrong answer, which
+/// fails validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub u64);
 
 impl Slot {
-    /// The slot of `suffix`, whose record lies at word `offset`.
+    /// Makes the slot of `suffix`, whose record lies at word `offset`.
     pub fn new(suffix: &[u8], offset: usize, flags: u64) -> Self {
         debug_assert!(suffix.len() <= usize::from(u16::MAX));
         debug_assert!(offset as u64 <= OFFSET_MASK);
@@ -31,74 +31,75 @@ impl Slot {
         Self(head | offset | (flags & FLAGS) | (suffix.len() as u64 & 0xFFFF))
     }
 
-    /// The first four bytes of the suffix.
+    /// Returns the first four bytes of the suffix, big-endian.
     #[inline]
     pub fn head(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Word of the record.
+    /// Returns the word of the page at which the record starts.
     #[inline]
     pub fn offset(self) -> usize {
         (self.0 >> OFFSET_SHIFT & OFFSET_MASK) as usize
     }
 
-    /// Bytes of the suffix.
+    /// Returns the length of the suffix in bytes.
     #[inline]
     pub fn suffix_bytes(self) -> usize {
         (self.0 & 0xFFFF) as usize
     }
 
-    /// Bytes of the suffix that lie in the record.
+    /// Returns the number of bytes of the suffix that lie in the record.
     #[inline]
     pub fn rest_bytes(self) -> usize {
         self.suffix_bytes().saturating_sub(HEAD_BYTES)
     }
 
-    /// Byte of the page at which they start.
+    /// Returns the byte of the page at which these bytes start.
     #[inline]
     pub fn rest_start(self) -> usize {
         self.offset() * 8 + LENGTH_BYTES
     }
 
-    /// Word of the page at which the value starts.
+    /// Returns the word of the page at which the value starts.
     #[inline]
     pub fn value_start(self) -> usize {
         self.offset() + (LENGTH_BYTES + self.rest_bytes()).div_ceil(8)
     }
 
-    /// The flag bits.
+    /// Returns the flag bits.
     #[inline]
     pub fn flags(self) -> u64 {
         self.0 & FLAGS
     }
 
-    /// True when the value is a list of chunks, wherever that lies.
+    /// Returns whether the value is a blob reference, in the leaf or in overflow pages.
     #[inline]
     pub fn is_chunked(self) -> bool {
         self.0 & SLOT_CHUNKED != 0
     }
 
-    /// True when the record holds the value itself: no overflow header of overflow pages, no list.
+    /// Returns whether the record contains the value itself: no overflow header and no blob
+    /// reference.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.0 & (SLOT_OVERFLOW | SLOT_CHUNKED) == 0
     }
 
-    /// True when the value lies in overflow pages.
+    /// Returns whether the value lies in overflow pages.
     #[inline]
     pub fn is_overflow(self) -> bool {
         self.0 & SLOT_OVERFLOW != 0
     }
 }
 
-/// Words of the record of a leaf.
+/// Returns the number of words of a record of a leaf.
 #[inline]
 pub fn leaf_record_words(suffix_bytes: usize, value_bytes: usize) -> usize {
     (LENGTH_BYTES + suffix_bytes.saturating_sub(HEAD_BYTES)).div_ceil(8) + value_bytes.div_ceil(8)
 }
 
-/// Words of the record of an inner node.
+/// Returns the number of words of a record of an inner node.
 #[inline]
 pub fn inner_record_words(suffix_bytes: usize) -> usize {
     match suffix_bytes.saturating_sub(HEAD_BYTES) {

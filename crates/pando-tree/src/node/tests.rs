@@ -25,7 +25,8 @@ fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
     iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Keys of many shapes; `style` keeps a test in one family, so that keys meet.
+/// Returns a key of one of many shapes. `style` keeps a test in one family of shapes, so that keys
+/// repeat.
 fn key(random: &mut Rng, style: usize, key_bytes_max: usize) -> Vec<u8> {
     match style {
         0 => {
@@ -322,7 +323,7 @@ fn a_separator_is_the_shortest_between_its_sides() {
     }
 }
 
-/// Everything that optimistic code calls; only that it returns matters.
+/// Calls everything that optimistic code calls. Only matters that all of it returns.
 fn exercise(words: &[u64], random: &mut Rng) {
     let node = Node::open(words);
     let (mut list, mut right) = (RecordList::default(), RecordList::default());
@@ -480,7 +481,7 @@ fn removal_of_records_gives_all_words_back() {
     assert_eq!(Node::open(&page).free_bytes(), empty);
 }
 
-/// A sound leaf of three records, and places of its header words.
+/// A valid leaf of three records, and places of its header words.
 fn small_leaf() -> Vec<u64> {
     let page_size = PageSize::new(4096).unwrap();
     let mut page = new_page(page_size, PageKind::Leaf, 0);
@@ -558,7 +559,7 @@ fn damaged_inner_nodes_are_refused() {
     });
 }
 
-/// An inner node of children 10 and up, told apart by `keys`.
+/// An inner node with the children 10 and up, separated by `keys`.
 fn inner_page(keys: &[&[u8]]) -> Vec<u64> {
     let mut page = new_page(PageSize::new(4096).unwrap(), PageKind::Inner, 1);
     let mut list = RecordList::default();
@@ -580,7 +581,7 @@ fn inner_nodes_are_joined_by_the_separator_whatever_it_is() {
         assert!(list.load(&Node::open(&inner_page(keys))));
         list
     };
-    // The last two are none: they were read while the parent changed.
+    // The last two are no valid children: they were read while the parent changed.
     for separator in [&b"prefix m"[..], b"", b"pre"] {
         let mut list = load(&[b"prefix a", b"prefix b"]);
         assert!(list.join(&load(&[b"prefix x", b"prefix y"]), separator));

@@ -1,18 +1,20 @@
-//! Byte strings that lie in words: comparison and copies, word by word.
+//! Byte strings in words: comparison and copies, word by word.
 //!
-//! Lengths are the caller's; bytes outside the page read as 0, and no copy is longer than a page.
+//! The caller passes the lengths. Bytes outside the page read as 0, and no copy is longer than a
+//! page.
 
 use std::cmp::Ordering;
 
 use crate::word::{Store, Word, load};
 
-/// Up to 8 bytes as a little-endian word, padded with zeros.
+/// Returns up to 8 bytes as a little-endian word, padded with zeros.
 #[inline]
 pub fn word_of(chunk: &[u8]) -> u64 {
     if let Ok(bytes) = <[u8; 8]>::try_from(chunk) {
         return u64::from_le_bytes(bytes);
     }
-    // Two halves that may overlap, where they are equal: a copy of few bytes costs a call.
+    // Combines two halves that may overlap in equal bytes, since a copy of a few bytes costs a
+    // call.
     let len = chunk.len();
     if let (Some(low), Some(high)) = (chunk.first_chunk::<4>(), chunk.last_chunk::<4>()) {
         let [low, high] = [low, high].map(|half| u64::from(u32::from_le_bytes(*half)));
@@ -25,7 +27,7 @@ pub fn word_of(chunk: &[u8]) -> u64 {
     }
 }
 
-/// The first four bytes, big-endian, padded with zeros: compares as the bytes do.
+/// Returns the first four bytes, big-endian and padded with zeros, which compare as the bytes do.
 #[inline]
 pub fn head_of(suffix: &[u8]) -> u32 {
     if let Some(bytes) = suffix.first_chunk::<4>() {
@@ -36,7 +38,8 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(bytes)
 }
 
-/// Compares as many stored bytes, from byte `start` of the page on, as `text` has.
+/// Compares the stored bytes from byte `start` of the page on with `text`, over the length of
+/// `text`.
 #[inline]
 pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
     let (whole, tail) = text.as_chunks::<8>();
@@ -55,7 +58,8 @@ pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
     (eight_at(words, at) >> behind).cmp(&(word_of(tail).swap_bytes() >> behind))
 }
 
-/// The eight bytes from byte `start` of the page on, big-endian: compares as the bytes do.
+/// Returns the eight bytes from byte `start` of the page on, big-endian, which compare as the bytes
+/// do.
 #[inline]
 fn eight_at<W: Word>(words: &[W], start: usize) -> u64 {
     let (at, skip) = (start / 8, start % 8);
@@ -67,7 +71,7 @@ fn eight_at<W: Word>(words: &[W], start: usize) -> u64 {
     little.swap_bytes()
 }
 
-/// Compares `len` stored bytes from byte `left` of the page on with those from `right` on.
+/// Compares the `len` stored bytes from byte `left` of the page on with those from byte `right` on.
 pub fn compare_within<W: Word>(words: &[W], left: usize, right: usize, len: usize) -> Ordering {
     let len = len.min(words.len() * 8);
     for done in (0..len).step_by(8) {
@@ -109,7 +113,8 @@ pub fn append<W: Word>(words: &[W], start: usize, len: usize, out: &mut Vec<u8>)
     append_words(words, at + 1, len - first, out);
 }
 
-/// Writes `text` from word `at` on, the last word padded with zeros; the next free word.
+/// Writes `text` from word `at` on, with the last word padded with zeros. Returns the word after
+/// it.
 pub fn write<P: Store + ?Sized>(page: &mut P, at: usize, text: &[u8]) -> usize {
     let mut at = at;
     for chunk in text.chunks(8) {
@@ -119,14 +124,15 @@ pub fn write<P: Store + ?Sized>(page: &mut P, at: usize, text: &[u8]) -> usize {
     at
 }
 
-/// Replaces `out` by the shortest key that is greater than `smaller` and not than `greater`.
+/// Replaces `out` by the shortest key that is greater than `smaller` and not greater than
+/// `greater`.
 pub fn separate(smaller: &[u8], greater: &[u8], out: &mut Vec<u8>) {
     let bytes = common_prefix(smaller, greater) + 1;
     out.clear();
     out.extend_from_slice(&greater[..bytes.min(greater.len())]);
 }
 
-/// Number of bytes at the start of both.
+/// Returns the length of the common prefix in bytes.
 pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(l, r)| l == r).count()
 }

@@ -1,7 +1,8 @@
-//! A node as its words say: header fields, entries, keys, values.
+//! Read access to a node through its words: header fields, entries, keys, values.
 //!
-//! The header is read once; every count and length is clamped to the page, so that any content is
-//! a node. Whether it was one is decided by validation (optimistic) or by `check_page` (loaded).
+//! The header is read once, and every count and length is clamped to the page, so that any content
+//! can be read as a node. Whether it was one is decided by validation (of optimistic reads) or by
+//! `check_page` (of loaded pages).
 
 use pando_format::page::{
     HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN,
@@ -13,10 +14,10 @@ use super::slot::{HEAD_BYTES, LENGTH_BYTES, Slot, inner_record_words, leaf_recor
 use super::text;
 use crate::word::{Store, Word, load};
 
-/// Highest level of an inner node: no tree is taller.
+/// Maximum level of an inner node: no tree is taller.
 pub const LEVEL_MAX: u8 = 15;
 
-/// A node, seen through its words.
+/// A view of a node.
 #[derive(Debug)]
 pub struct Node<'a, W> {
     words: &'a [W],
@@ -39,7 +40,7 @@ impl<'a, W: Word> Node<'a, W> {
     /// Reads the header of the node in `words`.
     #[inline]
     pub fn open(words: &'a [W]) -> Self {
-        // One look at the length for all three.
+        // One check of the length for all three.
         let (tags, heap, prefix) = match words.first_chunk::<HEADER_WORDS>() {
             Some(header) => (
                 header[WORD_KIND].get(),
@@ -60,41 +61,41 @@ impl<'a, W: Word> Node<'a, W> {
         }
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     pub fn words(&self) -> &'a [W] {
         self.words
     }
 
-    /// The page id in the header.
+    /// Returns the page id in the header.
     pub fn page(&self) -> PageId {
         PageId((load(self.words, WORD_ID) >> 32) as u32)
     }
 
-    /// The tree that the page belongs to.
+    /// Returns the tree that the page belongs to.
     #[inline]
     pub fn tree(&self) -> TreeId {
         TreeId(self.tags as u32)
     }
 
-    /// What the page is.
+    /// Returns the kind of the page, None if it is unknown.
     pub fn kind(&self) -> Option<PageKind> {
         PageKind::decode(kind_byte(self.tags))
     }
 
-    /// True for an inner node.
+    /// Returns whether this is an inner node.
     #[inline]
     pub fn is_inner(&self) -> bool {
         self.stride_shift == 1
     }
 
-    /// True for a leaf.
+    /// Returns whether this is a leaf.
     #[inline]
     pub fn is_leaf(&self) -> bool {
         kind_byte(self.tags) == PageKind::Leaf.encode()
     }
 
-    /// 0 for a leaf.
+    /// Returns the level, 0 for a leaf.
     #[inline]
     pub fn level(&self) -> u8 {
         (self.tags >> 40) as u8
@@ -112,25 +113,25 @@ impl<'a, W: Word> Node<'a, W> {
         (self.tags ^ expected) << 16 == 0
     }
 
-    /// Newest batch that changed the page.
+    /// Returns the LSN of the newest batch that changed the page.
     #[inline]
     pub fn lsn_max(&self) -> Lsn {
         Lsn(load(self.words, WORD_LSN_MAX))
     }
 
-    /// Newest batch of several leaves that changed it.
+    /// Returns the LSN of the newest batch of two or more writes that changed it.
     #[inline]
     pub fn multi_lsn(&self) -> Lsn {
         Lsn(load(self.words, WORD_MULTI_LSN))
     }
 
-    /// Number of entries that the page has room for at most.
+    /// Returns the number of entries, clamped to what the page has room for.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Words of an entry, as a shift.
+    /// Returns the binary logarithm of the number of words of an entry (slot, and child word).
     #[inline]
     pub fn stride_shift(&self) -> u32 {
         self.stride_shift
@@ -142,71 +143,73 @@ impl<'a, W: Word> Node<'a, W> {
         ((self.heap >> 32 & 0xFFFF) as usize).min(self.words.len())
     }
 
-    /// Words of the heap that belong to no record.
+    /// Returns the number of heap words that belong to no record.
     #[inline]
     pub fn dead_words(&self) -> usize {
         (self.heap >> 48) as usize
     }
 
-    /// First word behind the slots.
+    /// Returns the first word after the slots.
     #[inline]
     pub fn slots_end(&self) -> usize {
         HEADER_WORDS + (self.count << self.stride_shift)
     }
 
-    /// Words between slots and heap.
+    /// Returns the number of words between slots and heap.
     #[inline]
     pub fn gap_words(&self) -> usize {
         self.heap_start().saturating_sub(self.slots_end())
     }
 
-    /// Bytes that could still be used, after compaction.
+    /// Returns the number of bytes that are free after compaction.
     pub fn free_bytes(&self) -> usize {
         (self.gap_words() + self.dead_words().min(self.words.len())) * 8
     }
 
-    /// Bytes in use, the header included.
+    /// Returns the number of bytes in use, including the header.
     pub fn used_bytes(&self) -> usize {
         (self.words.len() * 8).saturating_sub(self.free_bytes())
     }
 
-    /// True when less than a quarter of the page is in use: it may be merged with a neighbour.
+    /// Returns whether less than a quarter of the page is in use, so that it may be merged with a
+    /// neighbour.
     #[inline]
     pub fn is_underfull(&self) -> bool {
         self.free_bytes() > self.words.len() * 6
     }
 
-    /// Word of the common prefix.
+    /// Returns the first word of the common prefix.
     #[inline]
     pub fn prefix_offset(&self) -> usize {
         (self.prefix & 0xFFFF) as usize
     }
 
-    /// Bytes of the common prefix.
+    /// Returns the length of the common prefix in bytes.
     #[inline]
     pub fn prefix_bytes(&self) -> usize {
         (self.prefix >> 16 & 0xFFFF) as usize
     }
 
-    /// Slot of entry `index`.
+    /// Returns the slot of entry `index`.
     #[inline]
     pub fn slot(&self, index: usize) -> Slot {
         Slot(load(self.words, self.slot_word(index)))
     }
 
-    /// Word at which the slot of entry `index` lies.
+    /// Returns the word of the page at which the slot of entry `index` lies.
     #[inline]
     pub fn slot_word(&self, index: usize) -> usize {
         HEADER_WORDS + (index << self.stride_shift)
     }
 
-    /// Child word of entry `index` of an inner node.
+    /// Returns the child word of entry `index` of an inner node.
     #[inline]
     pub fn child(&self, index: usize) -> ChildWord {
         ChildWord(load(self.words, self.slot_word(index) + 1))
     }
 
-    /// Bytes of the value behind `slot` (of its overflow header, when it overflows).
+    /// Returns the length in bytes of the value of `slot` (of its overflow header, if it
+    /// overflows).
     #[inline]
     pub fn value_bytes(&self, slot: Slot) -> usize {
         if self.is_inner() {
@@ -215,7 +218,7 @@ impl<'a, W: Word> Node<'a, W> {
         (load(self.words, slot.offset()) & 0xFFFF) as usize
     }
 
-    /// Words of the record behind `slot`.
+    /// Returns the number of words of the record of `slot`.
     pub fn record_words(&self, slot: Slot) -> usize {
         if self.is_inner() {
             inner_record_words(slot.suffix_bytes())
@@ -224,21 +227,21 @@ impl<'a, W: Word> Node<'a, W> {
         }
     }
 
-    /// Appends the value behind `slot`.
+    /// Appends the value of `slot`.
     #[inline]
     pub fn append_value(&self, slot: Slot, out: &mut Vec<u8>) {
         text::append_words(self.words, slot.value_start(), self.value_bytes(slot), out);
     }
 
-    /// Appends suffix and value of `slot` of a leaf, in one copy of the record's words: where the
-    /// value starts; what lies between them means nothing. None when the record does not lie in the
-    /// page: `slot` is torn.
+    /// Appends suffix and value of `slot` of a leaf, in one copy of the record's words. Returns the
+    /// start of the value in `out`; the bytes between suffix and value have no meaning. Returns
+    /// None if the record does not lie in the page, because `slot` is torn.
     #[inline]
     pub fn append_record(&self, slot: Slot, out: &mut Vec<u8>) -> Option<usize> {
         let record_words = leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot));
         let record = self.words.get(slot.offset()..)?.get(..record_words)?;
         let start = out.len();
-        // The record begins with the value's length: the end of the head takes its place.
+        // The record begins with the value's length, which the end of the head overwrites.
         let record_start = start + HEAD_BYTES - LENGTH_BYTES;
         out.resize(record_start, 0);
         text::append_words(record, 0, 8 * record_words, out);
@@ -267,14 +270,15 @@ impl<'a, W: Word> Node<'a, W> {
         }
     }
 
-    /// True when `key` begins with the common prefix.
+    /// Returns whether `key` begins with the common prefix.
     pub fn shares_prefix(&self, key: &[u8]) -> bool {
         let bytes = self.prefix_bytes();
         key.get(..bytes)
             .is_some_and(|head| text::compare(self.words, self.prefix_offset() * 8, head).is_eq())
     }
 
-    /// Keys of an inner node lie behind its first entry, which stands for everything smaller.
+    /// Returns the first entry with a key: 1 for an inner node, whose first entry stands for
+    /// everything smaller, 0 for a leaf.
     #[inline]
     pub fn first_key(&self) -> usize {
         usize::from(self.is_inner())
@@ -286,43 +290,43 @@ fn kind_byte(tags: u64) -> u8 {
     (tags >> 32) as u8
 }
 
-/// A child's page id, and the frame it was last seen in.
+/// A child's page id, and a hint for the frame in which it was last seen (decision 003).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildWord(pub u64);
 
 impl ChildWord {
-    /// `hint` is frame index + 1, 0 for none.
+    /// Makes a child word. `hint` is frame index + 1, 0 for none.
     #[inline]
     pub fn new(page: PageId, hint: u32) -> Self {
         Self(u64::from(page.0) | u64::from(hint) << 32)
     }
 
-    /// The child.
+    /// Returns the page id of the child.
     #[inline]
     pub fn page(self) -> PageId {
         PageId(self.0 as u32)
     }
 
-    /// Where it may be.
+    /// Returns the hint: frame index + 1, 0 for none.
     #[inline]
     pub fn hint(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// What the header says about the heap.
+/// The header word of the heap.
 #[derive(Debug, Clone, Copy)]
 pub struct HeapWord {
     /// Number of entries.
     pub count: usize,
     /// First word of the heap.
     pub heap_start: usize,
-    /// Words of the heap that belong to nothing.
+    /// Number of heap words that belong to nothing.
     pub dead_words: usize,
 }
 
 impl HeapWord {
-    /// As stored.
+    /// Encodes the word as it is stored.
     pub fn pack(self) -> u64 {
         debug_assert!(self.heap_start <= PageSize::MAX / 8, "behind any page");
         debug_assert!(
@@ -334,7 +338,7 @@ impl HeapWord {
     }
 }
 
-/// Gives a page of zeros the header of a page of `tree` without entries or payload.
+/// Writes the header of a page of `tree` without entries or payload to a page of zeros.
 pub fn begin<P: Store + ?Sized>(page: &mut P, id: PageId, tree: TreeId, kind: PageKind, level: u8) {
     page.store(WORD_ID, u64::from(id.0) << 32);
     page.store(WORD_KIND, u64::from(tree.0));
@@ -346,7 +350,7 @@ pub fn begin<P: Store + ?Sized>(page: &mut P, id: PageId, tree: TreeId, kind: Pa
     }
 }
 
-/// Makes the page a node without entries; page and tree id stay.
+/// Makes the page a node without entries. Page and tree id stay.
 pub fn reset<P: Store + ?Sized>(page: &mut P, kind: PageKind, level: u8) {
     assert!(
         matches!(kind, PageKind::Leaf | PageKind::Inner),
@@ -364,7 +368,7 @@ pub fn reset<P: Store + ?Sized>(page: &mut P, kind: PageKind, level: u8) {
     clear(page);
 }
 
-/// Takes all entries out.
+/// Removes all entries.
 pub fn clear<P: Store + ?Sized>(page: &mut P) {
     let empty = HeapWord {
         count: 0,
@@ -375,7 +379,7 @@ pub fn clear<P: Store + ?Sized>(page: &mut P) {
     page.store(WORD_PREFIX, 0);
 }
 
-/// Raises the marks of a leaf to at least these.
+/// Raises the marks of a leaf to at least `lsn_max` and `multi_lsn`.
 pub fn raise_marks<P: Store + ?Sized>(page: &mut P, lsn_max: Lsn, multi_lsn: Lsn) {
     debug_assert!(multi_lsn <= lsn_max, "a batch of many writes is a batch");
     for (word, mark) in [(WORD_LSN_MAX, lsn_max), (WORD_MULTI_LSN, multi_lsn)] {
