@@ -1,4 +1,4 @@
-//! Messages from other threads: connections that come in, the engine that is open, the end.
+//! Messages from other threads: new connections, the opened engine, the end of the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl EventLoop {
             Message::Stop => {
                 self.stop_at = Some(now() + self.shared.options.shutdown_timeout);
                 for token in self.connections.tokens() {
-                    // What waits for an event that may never come is not waited for.
+                    // A command that waits for an event that may never come is not waited for.
                     if let Some(connection) = self.connections.get(token)
                         && connection
                             .buffers
@@ -53,7 +53,7 @@ impl EventLoop {
     pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
         let local_address = stream.local_addr()?;
         stream.set_nodelay(true)?;
-        // One that is not asked is served all the same.
+        // If the option cannot be set, the connection is served all the same.
         let _: io::Result<()> = keep_alive(&stream, self.shared.settings.tcp_keepalive_s());
         let (shared, handle, loop_index) = (&self.shared, &self.handle, self.index);
         let registry = self.poll.registry();
@@ -95,7 +95,8 @@ impl EventLoop {
         self.cleaner = Some(Cleaner::new(&engine, databases, waker));
         match LoopData::new(engine, Waker::from(self.reactor_wake.clone())) {
             Ok(data) => {
-                // What it says is said by the waker's token, too: look at everything.
+                // The events of this descriptor are not inspected: the waker's token reports the
+                // same, and the loop then checks everything.
                 if let Some(fd) = data.reactor.completion_fd()
                     && let Err(source) =
                         self.poll
