@@ -1,5 +1,5 @@
-//! What the commands of one EXEC have changed before its commit, for those of them that look at a
-//! whole database (KEYS, SCAN, DBSIZE) and not at keys the batch would answer for.
+//! Uncommitted changes of one EXEC, for those of its commands that read a whole database (KEYS,
+//! SCAN, DBSIZE). Reads of single keys see them through the batch.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::data::keyspace::DATABASES;
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     cleared: [bool; DATABASES],
-    /// By database and stored key: the user key, or `None` if the key is deleted.
+    /// By database and stored key: the user key, or `None` if the key was deleted.
     keys: BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>,
 }
 
@@ -32,12 +32,13 @@ impl Overlay {
         self.cleared[database]
     }
 
-    /// True if the store's own row at `stored` no longer speaks for itself.
+    /// Returns true if the EXEC has replaced or deleted the row that the store has at `stored`.
     pub(crate) fn hides(&self, database: usize, stored: &[u8]) -> bool {
         self.cleared[database] || self.keys.contains_key(&(database, stored.to_vec()))
     }
 
-    /// Stored keys of `database` that were touched, with the user key of those that exist.
+    /// Iterates over the stored keys of `database` that were changed, with the user key of those
+    /// that exist.
     pub(crate) fn touched(&self, database: usize) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.keys
             .range((database, Vec::new())..(database + 1, Vec::new()))
