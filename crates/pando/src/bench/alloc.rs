@@ -8,12 +8,12 @@ use super::screen::Screen;
 use crate::failure::Failure;
 use crate::quantity::parse_size;
 
-/// In what pieces free blocks lie.
+/// How fragmented the free blocks are.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Pieces {
-    /// In one.
+    /// In one piece.
     Fresh,
-    /// In many.
+    /// In many pieces.
     Fragmented,
 }
 
