@@ -1,7 +1,8 @@
 //! Seeded workloads with a model, crashes and faults under them, and a linearizability checker.
 //!
 //! One number, the seed, decides workload, faults and what a crash leaves; only the schedule of
-//! threads is the machine's. Nothing here is part of the product: the product knows nothing of it.
+//! threads depends on the machine. Nothing here is part of the product, and the product knows
+//! nothing of it.
 //!
 //! | module       | what it does                                                               |
 //! |--------------|----------------------------------------------------------------------------|
