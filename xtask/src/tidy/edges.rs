@@ -1,10 +1,10 @@
-//! Which of our crates use which, and which folders of a crate, compared with ARCHITECTURE.md.
+//! Checks which crates use which, and which folders of a crate, against ARCHITECTURE.md.
 //!
-//! The edges of crates stand in a block that begins with three backticks and `edges`, those of the
-//! folders of a crate in one that begins with `edges CRATE`. A file beside the folders counts as
-//! one, by its name without `.rs`; `lib.rs` and `main.rs` have an edge only where they use or
-//! define something themselves. A crate without a block is not compared. In each block a line uses
-//! only what stands above it.
+//! The edges of crates are in a block that begins with three backticks and `edges`, those of a
+//! crate's folders in one that begins with `edges CRATE`. A file next to the folders counts as a
+//! folder, under its name without `.rs`; `lib.rs` and `main.rs` have an edge only if they use or
+//! define something themselves. A crate without a block is not checked. In each block a line uses
+//! only names that are above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,16 +18,16 @@ use crate::run::{Result, cargo, output};
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
-/// The same, in the order of the document.
+/// The edges in the order of the document.
 type Block = Vec<(String, BTreeSet<String>)>;
 
-/// The document's text.
+/// Returns the text of the document.
 pub(crate) fn document(root: &Path) -> Result<String> {
     let path = root.join(DOCUMENT);
     fs::read_to_string(path).map_err(|error| format!("{DOCUMENT}: {error}"))
 }
 
-/// Differences between the manifests and the document. Tests may use what they like.
+/// Returns the differences between the manifests and the document. Tests may use any crate.
 pub(crate) fn check(root: &Path, document: &str) -> Result<Vec<String>> {
     let allowed = documented(document, "edges")?;
     let allowed = allowed.ok_or_else(|| format!("{DOCUMENT}: has no block of edges"))?;
@@ -43,7 +43,7 @@ pub(crate) fn check(root: &Path, document: &str) -> Result<Vec<String>> {
     Ok(compare("", &allowed, &actual(&metadata)))
 }
 
-/// Differences between the folders of `package` and its block in the document, if there is one.
+/// Returns the differences between the folders of `package` and its block, if it has one.
 pub(crate) fn check_folders(package: &str, graph: &Graph, document: &str) -> Result<Vec<String>> {
     let allowed = documented(document, &format!("edges {package}"))?;
     Ok(allowed.map_or_else(Vec::new, |allowed| {
@@ -51,7 +51,8 @@ pub(crate) fn check_folders(package: &str, graph: &Graph, document: &str) -> Res
     }))
 }
 
-/// The lines `from -> to, to` of the block of this `kind`; None if there is no such block.
+/// Returns the lines `from -> to, to` of the block of this `kind`; `None` if there is no such
+/// block.
 fn documented(text: &str, kind: &str) -> Result<Option<Block>> {
     let start = |line: &&str| line.strip_prefix("```") != Some(kind);
     let mut lines = text.lines().skip_while(start);
@@ -69,7 +70,7 @@ fn documented(text: &str, kind: &str) -> Result<Option<Block>> {
     Ok(Some(edges))
 }
 
-/// Edges to what does not stand above: as long as there are none, nothing goes in a circle.
+/// Returns the edges to names that are not above: as long as there are none, there are no cycles.
 fn upwards(place: &str, allowed: &Block) -> Vec<String> {
     let mut problems = Vec::new();
     let mut above = BTreeSet::new();
@@ -86,7 +87,7 @@ fn upwards(place: &str, allowed: &Block) -> Vec<String> {
     problems
 }
 
-/// What `graph` is between folders.
+/// Converts `graph` to edges between folders.
 fn folders(graph: &Graph) -> Edges {
     let folder = |file: &str| {
         let (folder, _) = file.split_once('/').unwrap_or((file, ""));
@@ -122,7 +123,7 @@ fn actual(metadata: &Value) -> Edges {
     edges
 }
 
-/// `place` stands before each name: where the things lie that have these edges.
+/// Compares the documented edges with the actual ones. `place` is the path prefix of the names.
 fn compare(place: &str, allowed: &Block, actual: &Edges) -> Vec<String> {
     let mut problems = upwards(place, allowed);
     let allowed: Edges = allowed.iter().cloned().collect();
@@ -200,7 +201,7 @@ mod tests {
                 .collect();
             graph.entry("x/b.rs".to_owned()).or_default();
             expect(&check_folders("a", &graph, DOCUMENT).unwrap(), expected);
-            // Another crate has no block.
+            // The other crate has no block.
             expect(&check_folders("b", &graph, DOCUMENT).unwrap(), &[]);
         };
         let fine = ("x/a.rs", &["error.rs", "x/b.rs"][..]);

@@ -1,9 +1,9 @@
-//! Rules of the house that a compiler does not check.
+//! House rules that a compiler does not check.
 //!
-//! [`edges`]: which of our crates, and of their folders, may use which. [`circles`]: no files that
-//! import each other; [`modules`] finds who imports whom, from the [`imports`] of each file.
-//! [`source`]: what a source file may say. [`text`]: splits Rust into code and comments, so that
-//! rules look at the right one.
+//! [`edges`]: which of our crates, and of their folders, may use which. [`circles`]: no cycles of
+//! files that import each other; [`modules`] finds which file imports which, from the [`imports`]
+//! of each file. [`source`]: what a source file may contain. [`text`]: splits Rust into code and
+//! comments, so that each rule applies to the right one.
 
 mod circles;
 mod edges;
@@ -19,13 +19,13 @@ use crate::run::{Result, project_files};
 
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Checks everything; says on standard error what is wrong.
+/// Checks everything; reports problems on standard error.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let document = edges::document(root)?;
     let mut problems = edges::check(root, &document)?;
     let mut warnings = Vec::new();
     for file in project_files(root)? {
-        // Files that are no text say nothing that could be wrong.
+        // Files that are not text cannot violate a rule.
         let Ok(content) = fs::read_to_string(root.join(&file)) else {
             continue;
         };
@@ -58,10 +58,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
 }
 
-/// What is wrong with how files of the crate with this `manifest` import each other.
+/// Returns what is wrong with the imports between files of the crate with this `manifest`.
 fn check_imports(root: &Path, manifest: &str, document: &str) -> Result<Vec<String>> {
     let folder = Path::new(manifest).parent().unwrap_or(root);
-    // Folders are called as their crates are.
+    // Folders have the names of their crates.
     let package = folder.file_name().unwrap_or_default().to_string_lossy();
     let graph = modules::graph(&root.join(folder))?;
     let mut problems = circles::check(&package, &graph, &circles::LISTED);
