@@ -192,7 +192,9 @@ struct Shared<'a> {
     phase: &'a Phase,
     /// Numbers of operations done; each is written by one thread.
     done: Vec<CachePadded<AtomicU64>>,
+    /// The warm-up is over; set by the caller.
     warm: AtomicBool,
+    /// The run is over; set by the caller, and by a thread that fails.
     stop: AtomicBool,
     /// Number of counted threads that have not ended.
     running: AtomicUsize,

@@ -124,6 +124,7 @@ impl LoopHandle {
 #[derive(Debug)]
 pub(crate) struct TokenWake {
     token: Token,
+    /// True from the wake that queues the token until [`TokenWake::taken`].
     queued: AtomicBool,
     handle: Arc<LoopHandle>,
 }

@@ -9,14 +9,17 @@ use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 use crate::times::milliseconds;
 
-/// Settings that `CONFIG SET` changes and the loops read. All accesses are Relaxed: no setting
-/// depends on another one.
+/// Settings that `CONFIG SET` changes and the loops read. All atomic accesses are Relaxed: no
+/// setting depends on another one.
 #[derive(Debug)]
 pub(crate) struct Settings {
     password: RwLock<Option<String>>,
+    /// Whether `password` is set; written under its lock, read without it.
     has_password: AtomicBool,
     protected_mode: AtomicBool,
+    /// [`Durability`] as a number.
     durability: AtomicU8,
+    /// Maximum number of connections.
     maxclients: AtomicU64,
     /// Idle time after which a connection is closed, in seconds; 0 means never.
     timeout_s: AtomicU64,
@@ -214,6 +217,7 @@ impl Settings {
         self.log_level_setter.is_some()
     }
 
+    /// Tells the owner of the subscriber, and stores the level; does nothing without a log.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         if let Some(LogLevelSetter(set)) = self.log_level_setter {
             let mut held = self.log_level.write();

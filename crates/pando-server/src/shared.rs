@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) watch_bytes: Arc<WatchBytes>,
     /// One handle per event loop.
     pub(crate) loops: Vec<Arc<LoopHandle>>,
+    /// The [`Stage`] as a number; it only grows.
     stage: AtomicU8,
     /// Number of loops that serve.
     ready: AtomicUsize,
@@ -111,7 +112,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
-        // Acquire: pairs with the Release in set_engine and stop.
+        // Acquire: pairs with the Release in loop_is_ready and in stop.
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Loading,
             1 => Stage::Serving,

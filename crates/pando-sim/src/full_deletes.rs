@@ -33,7 +33,7 @@ const NONE: WriteOptions = WriteOptions {
 /// Fills a disk of 13 MiB and empties it.
 ///
 /// # Errors
-/// What is wrong, with the command that does it again.
+/// What is wrong, with the command that repeats the case.
 pub fn empty(seed: u64) -> Result<FaultCounts> {
     let command = format!("cargo run -p pando-sim -- full --seed {seed}");
     let _watchdog = Watchdog::new(limit(), command.clone());

@@ -101,7 +101,7 @@ pub struct RespOptions {
     pub max_memory: u64,
     /// What replies of its own server promise.
     pub durability: Durability,
-    /// Event loops of its own server; None: one per core.
+    /// Event loops of its own server; `None`: one per core.
     pub server_threads: Option<usize>,
     /// The I/O back end of its own server.
     pub io_backend: IoBackend,

@@ -30,8 +30,10 @@ pub(crate) struct ClientRecord {
     pub(crate) loop_index: usize,
     pub(crate) token: Token,
     pub(crate) created_ms: u64,
+    /// Unix time of the last turn of the connection, in milliseconds.
     pub(crate) active_ms: AtomicU64,
     pub(crate) database: AtomicU32,
+    /// Protocol version, 2 or 3.
     pub(crate) version: AtomicU8,
     /// Number of queued commands; -1 outside MULTI.
     pub(crate) queued: AtomicI64,
@@ -39,7 +41,9 @@ pub(crate) struct ClientRecord {
     /// Number of watched places; several keys may share one.
     pub(crate) watched: AtomicU32,
     pub(crate) watched_bytes: AtomicU64,
+    /// Unexecuted bytes of input.
     pub(crate) input_bytes: AtomicU64,
+    /// Unsent bytes of replies in memory.
     pub(crate) output_bytes: AtomicU64,
     /// True while a command waits for something that may never come.
     pub(crate) waiting: AtomicBool,

@@ -5,8 +5,8 @@
 //!            begin              bytes               line end
 //!   (none) ---------> arriving ---------> durable ------------> staged
 //!                        | refused, failed                        | command ends, connection goes
-//! v                                        v discarded ---------> refusal          blocks are
-//! freed, unless a key has them
+//!                        v                                        v
+//!                    discarded ---------> refusal          blocks are freed, unless a key has them
 //! ```
 //!
 //! An argument that cannot be stored is discarded as it arrives, and its command is refused once it
@@ -90,6 +90,7 @@ impl Staging {
         &self.values
     }
 
+    /// The same, for the queue of MULTI, which takes them over.
     pub(crate) fn values_mut(&mut self) -> &mut Vec<Staged> {
         &mut self.values
     }

@@ -7,7 +7,7 @@
 //!                     | v                            | | v
 //!                   parked                           | parked
 //!                     ^------------------------------'
-//! Conflict: back to the start
+//!                         Conflict: back to the start
 //! ```
 //!
 //! While the command is parked, its reply is held or taken back, its arguments stay in the input

@@ -14,6 +14,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
+    /// Records that the row at `stored`, of the user key `key`, was written.
     pub(crate) fn put(&mut self, database: usize, stored: &[u8], key: &[u8]) {
         self.keys
             .insert((database, stored.to_vec()), Some(key.to_vec()));
@@ -23,6 +24,7 @@ impl Overlay {
         self.keys.insert((database, stored.to_vec()), None);
     }
 
+    /// Records that the whole database was emptied; drops its earlier changes.
     pub(crate) fn clear(&mut self, database: usize) {
         self.cleared[database] = true;
         self.keys.retain(|(of, _), _| *of != database);

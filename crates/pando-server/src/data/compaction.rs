@@ -28,7 +28,9 @@ pub(crate) struct Running {
 /// The state of compaction; see the module.
 #[derive(Debug)]
 pub(crate) struct Compaction {
+    /// True from `start` until the thread has stored how the compaction ended.
     running: AtomicBool,
+    /// Asks the running compaction to end; read at each report of its progress.
     stop: AtomicBool,
     /// Progress of the running compaction, in percent.
     percent: AtomicU32,

@@ -10,8 +10,8 @@
 //! | longer            | `01`, first L - 17 bytes of the user key, SipHash-2-4-128 of the whole   |
 //!
 //! The hash has 16 bytes (two little-endian words) and is keyed with the key of the store. A folded
-//! row holds the whole user key; a row whose whole key is another one is an error, never another
-//! key's value.
+//! row holds the whole user key. A row with a different whole key is an error: the value of another
+//! key is never returned.
 //!
 //! **Value** of a row of `db/N/keys`, little-endian:
 //!
@@ -24,13 +24,13 @@
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string                                                               |
 //!
-//! A string too long for pages lies in chunks; the rest of its row is the head of the engine's
-//! large value, so a new deadline writes no chunk.
+//! A string that is too long for pages lies in chunks; this part of its row is then the head of the
+//! engine's large value, so a new deadline writes no chunk.
 //!
 //! **Expiry entry**, key of a row of `db/N/elements` with an empty value: `00`, `45` ("E"), time as
 //! 8 bytes big-endian, stored key. A row with a deadline has one entry, which it names. A later
-//! deadline leaves the entry where it is: the cleaner moves it when it comes due. An entry that no
-//! row names is garbage that the cleaner removes when it comes due.
+//! deadline leaves the entry where it is: the cleaner moves it when it is due. An entry that no row
+//! names is garbage, which the cleaner removes when it is due.
 
 use std::hash::Hasher as _;
 
@@ -50,7 +50,8 @@ pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
 const TYPE_STRING: u8 = 1;
 const HAS_DEADLINE: u8 = 1;
 const HAS_WHOLE_KEY: u8 = 2;
-/// Type, flags, deadline and entry, length of the whole key.
+/// Maximum length of a value's head without the whole key: type, flags, deadline and entry, length
+/// of the whole key.
 const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
 
 /// Error: a row cannot be used.

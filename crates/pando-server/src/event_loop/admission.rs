@@ -50,6 +50,10 @@ impl EventLoop {
         }
     }
 
+    /// Registers a new connection with this loop and in the registry of clients.
+    ///
+    /// # Errors
+    /// The socket refuses; it is closed.
     pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
         let local_address = stream.local_addr()?;
         stream.set_nodelay(true)?;
@@ -83,6 +87,7 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Creates the engine's side of this loop, and lets commands that need data run.
     pub(super) fn engine_ready(&mut self) {
         let Some(engine) = self.shared.engine() else {
             return;
@@ -95,8 +100,8 @@ impl EventLoop {
         self.cleaner = Some(Cleaner::new(&engine, databases, waker));
         match LoopData::new(engine, Waker::from(self.reactor_wake.clone())) {
             Ok(data) => {
-                // The events of this descriptor are not inspected: the waker's token reports the
-                // same, and the loop then checks everything.
+                // It shares the waker's token: its event only ends the sleep, and every round polls
+                // the engine.
                 if let Some(fd) = data.reactor.completion_fd()
                     && let Err(source) =
                         self.poll

@@ -20,6 +20,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl EventLoop {
+    /// Removes the connection, if it is still there, and closes its socket.
     pub(super) fn close(&mut self, token: Token) {
         let Some(mut connection) = self.connections.remove(token) else {
             return;

@@ -187,6 +187,7 @@ impl EventLoop {
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
+    /// Puts the connection into the run queue, unless it is there already.
     pub(super) fn enqueue(&mut self, token: Token) {
         if let Some(connection) = self.connections.get(token)
             && !connection.queued

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  SET e 2  INCR f
-//! '---- a pipeline run ---'   '-- a pipeline run ---'  alone
+//!           '---- a pipeline run ---'   '-- a pipeline run ---'  alone
 //! ```
 //!
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
