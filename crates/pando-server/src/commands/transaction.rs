@@ -1,8 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! EXEC runs its commands in one transaction of the engine, which the executor commits: others see
-//! all of it or nothing. It may run several times; the queue stays with the session until the
-//! commit has succeeded.
+//! EXEC runs its commands in one transaction of the engine (decision 006), which the executor
+//! commits: others see all of it or nothing. It may run several times; the queue stays with the
+//! session until the commit has succeeded.
 
 use pando_resp::Arguments;
 use pando_stats::Ticker;

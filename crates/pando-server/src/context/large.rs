@@ -1,4 +1,5 @@
-//! Strings in chunks: as arguments, as parts of replies, and as values to be written.
+//! Strings in chunks: as arguments, as parts of replies, and as values to be written (decision
+//! 029).
 
 use std::ops::Range;
 

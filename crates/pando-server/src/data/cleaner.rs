@@ -163,7 +163,7 @@ impl Cleaner {
             }
             Polled::Ready(Outcome::Committed(_)) => {
                 self.committing = false;
-                // The transaction's snapshot would keep the chunks of large values from being
+                // Until it is reset, the transaction keeps the chunks of large values from being
                 // freed.
                 self.batch.reset();
                 let count = self.due.len();

@@ -1,4 +1,4 @@
-//! Periodic work: expiry and timeouts; and how a connection is closed.
+//! Periodic work: expiry and timeouts (decision 052); and how a connection is closed.
 
 use std::io;
 

@@ -2,7 +2,7 @@
 //! command of a connection that asks for profiles.
 //!
 //! Only commands that wait touch this module, and those of connections that have turned profiles
-//! on.
+//! on (decision 048).
 
 use pando_sync::time::{Duration, Instant, now};
 use pandodb::{Profile, Wait};
