@@ -1,19 +1,20 @@
-//! The coherence audit: the tests called `audit` of the engine, with every atomic access reported
-//! to a model of cache-line ownership. Prints its table; fails when a promise is broken. With
-//! `--ablations` those of the benchmarks: what slower variants move beside the product.
+//! The coherence audit: runs the engine's tests called `audit`, with every atomic access reported
+//! to a model of cache-line ownership, and prints their tables; fails if a promise is broken. With
+//! `--ablations` it runs those of the benchmarks: what slower variants transfer, next to the
+//! product.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::run::{Result, cargo, option, run, target};
 
-/// Runs the audit on as many simulated cores as `--cores` says (default 2).
+/// Runs the audit on the number of simulated cores that `--cores` gives (default 2).
 pub(crate) fn run_on(root: &Path, cores: u32) -> Result<()> {
     run(tests_of(root, "pandodb")?.env("PANDO_AUDIT_CORES", cores.to_string()))
 }
 
-/// Runs the audit of the ablations, on 1, 8, 24 and 64 simulated cores; that of counters first,
-/// whose cores are 1, 2 and 32.
+/// Runs the audit of the ablations on 1, 8, 24 and 64 simulated cores; before it, that of counters,
+/// on 1, 2 and 32.
 pub(crate) fn run_ablations(root: &Path) -> Result<()> {
     const COUNTERS: &str = "ablation::counters_audit::only_counters_of_all_threads_move_lines";
     let mut counters = audited(root, &["-p", "pando-bench", "--lib"]);
@@ -27,14 +28,14 @@ pub(crate) fn run_ablations(root: &Path) -> Result<()> {
         let errors = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{COUNTERS} failed\n{errors}"));
     }
-    // A test of another name would be looked for in vain, and none of them would fail.
+    // If the test was renamed, the filter matches nothing, and that alone is no failure.
     if !table.contains("1 passed") {
         return Err(format!("there is no test {COUNTERS}"));
     }
     run(&mut tests_of(root, "pando-bench")?)
 }
 
-/// The tests called `audit` of a crate.
+/// Returns the command that runs the tests called `audit` of a crate.
 fn tests_of(root: &Path, package: &str) -> Result<Command> {
     if !root
         .join(format!("crates/{package}/tests/audit.rs"))
@@ -47,7 +48,7 @@ fn tests_of(root: &Path, package: &str) -> Result<Command> {
     Ok(tests)
 }
 
-/// `cargo test` of what `which` names, with every atomic access reported.
+/// Returns `cargo test` of what `which` names, with every atomic access reported.
 fn audited(root: &Path, which: &[&str]) -> Command {
     let mut tests = cargo(root, None);
     tests
@@ -58,7 +59,7 @@ fn audited(root: &Path, which: &[&str]) -> Command {
     tests
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     const ABLATIONS: &str = "--ablations";
     let cores = match option(arguments, "--cores", &[ABLATIONS])? {

@@ -1,9 +1,9 @@
-//! `mutants --in-diff BASE` and `mutants --in-file FILE`: bugs that cargo-mutants thinks of, one
-//! for each condition, operator and value that a function returns, in what has changed since `BASE`
-//! or in one file. A bug that the tests of its own crate do not notice is an error.
+//! `mutants --in-diff BASE` and `mutants --in-file FILE`: bugs that cargo-mutants generates, one
+//! for each condition, operator and returned value, in what has changed since `BASE` or in one
+//! file. A bug that the tests of its own crate do not detect is an error.
 //!
-//! Works on the copy of the tree that planted bugs have, with its own builds there: the next bug is
-//! compiled on top of the last one.
+//! Works on the same copy of the tree as the planted bugs, with builds of its own there, so that
+//! each bug is compiled on top of the previous one.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use std::path::Path;
 use crate::mutants::{self, TEST_SECONDS, build_soon, copied};
 use crate::run::{Result, cargo, command, output, run, succeeds, target};
 
-/// Where to plant.
+/// Where bugs are planted.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     /// What has changed since the common ancestor with a commit, committed or not.
     Diff(String),
-    /// A file, from the root of the project.
+    /// A file, relative to the root of the project.
     File(String),
 }
 
 impl Place {
-    /// What `arguments` ask for, if they ask for bugs of this kind.
+    /// Parses `arguments`; returns `None` if they do not ask for generated bugs.
     fn of(arguments: &[String]) -> Result<Option<Self>> {
         match arguments {
             [name, base] if name == "--in-diff" => Ok(Some(Self::Diff(base.clone()))),
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// The command: cargo-mutants where a place for it is named, else the list.
+/// Runs the command: cargo-mutants if the arguments name a place for it, else the list.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     match Place::of(arguments)? {
         Some(place) => run_over(root, &place),
@@ -68,7 +68,7 @@ fn run_over(root: &Path, place: &Place) -> Result<()> {
             plant.arg("--in-diff").arg(file)
         }
     };
-    // Not doc tests, which are compiled one by one.
+    // Without doc tests, which are compiled one by one.
     plant.args(["--", "--tests"]);
     run(build_soon(&mut plant, &tree, ""))
 }

@@ -1,7 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`.
 //!
-//! Owns nothing of the product and is not in any of its builds. Each command says on standard error
-//! what it does, and ends with 0 only if everything that it stands for was done and was right.
+//! It owns nothing of the product, and is in none of its builds. Each command says on standard
+//! error what it does, and exits with 0 only if all of its steps ran and succeeded.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! Planted bugs: each entry of `xtask/mutants.toml` changes one place, and the named test must
 //! fail.
 //!
-//! Works on a copy of the tree, never on the tree itself. The tests are run
-//! without a change first: what fails anyway proves nothing. A test that does not end counts as one
-//! that fails. Bugs for the same test come one after another, so that little is compiled twice, and
-//! the list can be cut into parts, for more machines or for more than one sitting.
+//! Works on a copy of the tree, never on the tree itself. The tests run first without any bug,
+//! since a test that fails anyway proves nothing. A test that hangs counts as failing. Bugs for the
+//! same test come one after another, so that little is compiled twice, and the list can be divided
+//! into parts, for several machines or several sessions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::run::{Result, cargo, command, option, project_files, run, succeeds, target};
 
 const LIST: &str = "xtask/mutants.toml";
-/// Seconds that a test may take before it counts as hanging.
+/// Seconds after which a test counts as hanging.
 pub(crate) const TEST_SECONDS: &str = "300";
 
 #[derive(Deserialize)]
@@ -28,13 +28,13 @@ struct List {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mutant {
-    /// The file, from the root of the project.
+    /// The file, relative to the root of the project.
     file: String,
-    /// Text that occurs in it once.
+    /// Text that occurs exactly once in the file.
     old: String,
-    /// What takes its place.
+    /// The text that replaces it.
     new: String,
-    /// Arguments of `cargo test` that must fail.
+    /// Arguments of the `cargo test` that must fail.
     test: String,
     /// RUSTFLAGS to build with: which model checker or instrument.
     #[serde(default)]
@@ -55,7 +55,7 @@ struct Part {
 }
 
 impl Part {
-    /// The part that `arguments` ask for, and what else they say.
+    /// Returns the other arguments, and the part that `arguments` ask for.
     fn taken_from(arguments: &[String]) -> Result<(Vec<String>, Self)> {
         let mut rest = arguments.to_vec();
         let Some(at) = rest.iter().position(|argument| argument == "--part") else {
@@ -80,7 +80,7 @@ impl Part {
         }
     }
 
-    /// Its share of `all`; shares differ by one entry at most.
+    /// Returns its share of `all`; shares differ by at most one entry.
     fn of<T>(self, all: &[T]) -> &[T] {
         let bound = |number| all.len() * number / self.parts;
         &all[bound(self.number - 1)..bound(self.number)]
@@ -92,7 +92,7 @@ fn read_list(root: &Path) -> Result<List> {
     toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let (arguments, part) = Part::taken_from(arguments)?;
     let only = option(&arguments, "--only", &["--list"])?.unwrap_or_default();
@@ -113,7 +113,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
         .map(|mutant| (mutant.flags.as_str(), mutant.test.as_str()))
         .collect();
     for (flags, test) in tests {
-        // Loudly: what fails here is not the list's.
+        // With its output: a failure here is not caused by an entry of the list.
         run(&mut build(&tree, flags, test))
             .and_then(|()| run(&mut limited_test(&tree, flags, test)))
             .map_err(|error| format!("without any change: {error}"))?;
@@ -137,15 +137,15 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The copy of the tree that bugs are planted in.
+/// Copies the tree, and returns the copy, in which bugs are planted.
 pub(crate) fn copied(root: &Path) -> Result<PathBuf> {
     let tree = target(root, "mutants/tree");
     copy(root, &tree)?;
     Ok(tree)
 }
 
-/// Makes `tree` hold the files of the project and no others. Files that are equal keep their time,
-/// so that only what has changed is compiled.
+/// Makes `tree` contain exactly the files of the project. Files that are equal keep their time, so
+/// that only changed ones are compiled.
 fn copy(root: &Path, tree: &Path) -> Result<()> {
     let files = project_files(root)?;
     let kept: BTreeSet<PathBuf> = files.iter().map(|file| tree.join(file)).collect();
@@ -199,14 +199,15 @@ fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Where the builds with `flags` lie: those without model checker are not disturbed.
+/// Returns the folder for builds with `flags`, so that builds with and without a model checker do
+/// not overwrite each other.
 fn results(tree: &Path, flags: &str) -> PathBuf {
     let word: String = flags.chars().filter(char::is_ascii_alphanumeric).collect();
     tree.with_file_name(format!("target{word}"))
 }
 
-/// Makes `command` build with `flags` what tells right from wrong, soon: these builds are not
-/// measured.
+/// Makes `command` build with `flags`, and with settings that compile fast, since these builds
+/// decide only between right and wrong and are not measured.
 pub(crate) fn build_soon<'c>(
     command: &'c mut Command,
     tree: &Path,
@@ -226,7 +227,7 @@ fn build(tree: &Path, flags: &str, test: &str) -> Command {
     let arguments = test.split_whitespace().take_while(|word| *word != "--");
     let mut build = cargo(tree, None);
     if test.split_whitespace().any(|word| word == "--doc") {
-        // Doc tests are built when they run: what they stand on is built here.
+        // Doc tests are built when they run; only their dependencies are built here.
         build.args(["test", "--no-run", "--lib"]);
         build.args(arguments.take_while(|word| *word != "--doc"));
     } else {
@@ -237,7 +238,7 @@ fn build(tree: &Path, flags: &str, test: &str) -> Command {
 }
 
 fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
-    // `timeout` ends the test's own processes, too.
+    // `timeout` ends the child processes of the test, too.
     let mut limited = command("timeout", tree);
     limited
         .args(["--kill-after=5", TEST_SECONDS, "cargo", "test"])
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(whole.of(&all), all);
     }
 
-    /// Whoever changes a line that a bug is planted in finds out at once.
+    /// Anyone who changes a line with a planted bug finds out at once.
     #[test]
     fn each_bug_has_its_place() {
         let root = project_root().unwrap();

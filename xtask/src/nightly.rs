@@ -1,7 +1,7 @@
-//! What takes longer than a change can wait: release tests with assertions, many seeds, models with
-//! a higher bound, sanitizers, fuzzing, planted bugs.
+//! Checks that take too long to run for every change: release tests with assertions, many seeds,
+//! models with a higher bound, sanitizers, fuzzing, planted bugs.
 //!
-//! A step whose tool is not installed is not run, and is named at the end.
+//! A step whose tool is not installed is skipped, and named at the end.
 
 use std::path::Path;
 
@@ -19,14 +19,14 @@ const CONCURRENT: [&str; 8] = [
     "pando-tree",
     "pandodb",
 ];
-/// Crates that have loom models.
+/// Crates with loom models.
 const MODELLED: [&str; 4] = ["pando-sync", "pando-space", "pando-pool", "pando-wal"];
-/// Crates that have models of shuttle.
+/// Crates with shuttle models.
 const SHUTTLED: [&str; 2] = ["pando-space", "pando-tree"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Seeds of the simulation, and kills of the server, for each minute that is given.
+/// Number of simulation seeds, and of kills of the server, per minute.
 const SEEDS_PER_MINUTE: u64 = 10;
-/// Power cuts of the simulation for each minute.
+/// Number of simulated power cuts per minute.
 const CUTS_PER_MINUTE: u64 = 300;
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// The command: all steps, about `--minutes` for each that can be long (default 10).
+/// Runs the command: all steps, with about `--minutes` for each long one (default 10).
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let minutes = match option(arguments, "--minutes", &[])? {
         None => 10,
@@ -94,7 +94,7 @@ fn simulation(root: &Path, minutes: u64) -> Result<()> {
         .env("PANDO_SEEDS", (minutes * SEEDS_PER_MINUTE).to_string()))
 }
 
-/// Processes that end while the kernel goes on, then power cuts.
+/// Processes that end while the kernel keeps running, then power cuts.
 fn restarts(root: &Path, minutes: u64) -> Result<()> {
     let crashes = (minutes * CUTS_PER_MINUTE).to_string();
     run(cargo(root, None)
@@ -104,7 +104,7 @@ fn restarts(root: &Path, minutes: u64) -> Result<()> {
         .env("CARGO_TARGET_DIR", target(root, "nightly")))
 }
 
-/// Kills the server while clients write, and looks at what is left.
+/// Kills the server while clients write, and checks what is left.
 fn kills(root: &Path, minutes: u64) -> Result<()> {
     let results = target(root, "nightly");
     let assertions = ["--config", "profile.release.debug-assertions=true"];
@@ -121,7 +121,7 @@ fn kills(root: &Path, minutes: u64) -> Result<()> {
         .env("CARGO_TARGET_DIR", &results))
 }
 
-/// A disk, and a quota, of 200 MiB behind a loop device, with the server that was killed before.
+/// A disk, and a quota, of 200 MiB on a loop device, with the server that `kills` uses.
 fn full_disk(root: &Path, tally: &mut Tally) {
     let is_root = output(command("id", root).arg("-u")).is_ok_and(|id| id.trim() == "0");
     if !is_root {
@@ -143,7 +143,7 @@ fn full_disk(root: &Path, tally: &mut Tally) {
     tally.step("full quota", full);
 }
 
-/// Loom with one preemption more than CI allows.
+/// Loom, with one preemption more than CI allows.
 fn models(root: &Path) -> Result<()> {
     for name in MODELLED {
         run(cargo(root, None)
@@ -179,8 +179,9 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             .env("CARGO_TARGET_DIR", target(root, sanitizer))
             .args(CONCURRENT.iter().flat_map(|name| ["-p", name]))
             .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
-            // What is C has been tested by others, and instrumented by another compiler is at odds
-            // with the runtime: a constant of zstd's counts as memory out of scope.
+            // C code is tested by its own projects, and instrumentation by another compiler
+            // conflicts with the runtime: it would report a constant of zstd as memory that is out
+            // of scope.
             .env("CFLAGS", "-fno-sanitize=all")
             .env("TSAN_OPTIONS", "halt_on_error=1");
         tally.step(&format!("{sanitizer} sanitizer"), run(&mut tests));

@@ -1,5 +1,5 @@
-//! What a change is asked while it is written: format, rules of the house, clippy, and the tests of
-//! the crates that it touches. `.ci/run` asks everything else.
+//! The checks of a change while it is written: format, house rules, clippy, and the tests of the
+//! crates that it touches. `.ci/run` does all other checks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::run::{Result, cargo, command, output, run, succeeds};
 use crate::tidy;
 
-/// Where a branch began, the first that exists.
+/// The trunk that a branch started from: the first of these that exists.
 const TRUNKS: [&str; 2] = ["main", "origin/main"];
 
-/// The command.
+/// Runs the command.
 pub(crate) fn check(root: &Path) -> Result<()> {
     run(cargo(root, None).args(["fmt", "--all", "--check"]))?;
     tidy::check(root)?;
@@ -29,8 +29,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         .args(packages.into_iter().flat_map(|package| ["-p", package])))
 }
 
-/// Files that differ from where the branch left the trunk, committed or not. On the trunk itself
-/// these are the ones that are not committed.
+/// Returns the files that differ from the point where the branch left the trunk, committed or not.
+/// On the trunk itself these are the uncommitted ones.
 fn changed_files(root: &Path) -> Result<Vec<String>> {
     let exists = |trunk: &&&str| {
         succeeds(command("git", root).args(["rev-parse", "--verify", "--quiet", **trunk]))
@@ -49,7 +49,7 @@ fn changed_files(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The packages of the workspace to which `files` belong.
+/// Returns the packages of the workspace that `files` belong to.
 fn packages(files: &[String]) -> BTreeSet<String> {
     let package = |file: &String| {
         let mut parts = file.split('/');
@@ -62,7 +62,7 @@ fn packages(files: &[String]) -> BTreeSet<String> {
     files.iter().filter_map(package).collect()
 }
 
-/// The folder of a package.
+/// Returns the folder of a package.
 fn folder(root: &Path, package: &str) -> PathBuf {
     match package {
         "xtask" => root.join(package),

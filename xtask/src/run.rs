@@ -1,12 +1,12 @@
-//! Running other programs, and the options of our own commands.
+//! Runs other programs, and parses the options of our own commands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Result of a command; the error is for people.
+/// Result of a command; the error is a message for people.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub(crate) fn project_root() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     match manifest.parent() {
@@ -15,17 +15,17 @@ pub(crate) fn project_root() -> Result<PathBuf> {
     }
 }
 
-/// A program that runs in `directory`.
+/// Returns a command that runs `program` in `directory`.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory);
     command
 }
 
-/// `cargo` in `directory`: the one that runs us, unless a `toolchain` is named.
+/// Returns `cargo` in `directory`: the one that runs us, unless a `toolchain` is named.
 pub(crate) fn cargo(directory: &Path, toolchain: Option<&str>) -> Command {
     let mut cargo = command("cargo", directory);
-    // What the outer cargo has set would hide the toolchain that is asked for.
+    // The variables that the outer cargo has set would override the requested toolchain.
     for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         cargo.env_remove(variable);
     }
@@ -33,7 +33,7 @@ pub(crate) fn cargo(directory: &Path, toolchain: Option<&str>) -> Command {
     cargo
 }
 
-/// A folder for results of builds of one kind, so that builds with other flags stay as they are.
+/// Returns the folder for builds of one kind, so that builds with other flags are not overwritten.
 pub(crate) fn target(root: &Path, kind: &str) -> PathBuf {
     let all = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root.join(all).join(kind)
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs a program silently; true if it can be run and ends well.
+/// Runs a program silently; returns true if it can be run and succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -61,7 +61,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// What a program writes to standard output.
+/// Returns what a program writes to standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -73,7 +73,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Files that git knows or would add, relative to `root`.
+/// Returns the files that git tracks or would add, relative to `root`.
 pub(crate) fn project_files(root: &Path) -> Result<Vec<String>> {
     let how = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let mut files: Vec<String> = output(command("git", root).args(how))?
@@ -86,7 +86,7 @@ pub(crate) fn project_files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The value of `name` among `arguments`, if it is given; all others must be in `switches`.
+/// Returns the value of `name` among `arguments`, if it is given; all others must be in `switches`.
 pub(crate) fn option(
     arguments: &[String],
     name: &str,

@@ -1,14 +1,15 @@
-//! Which of the keys that were filled is next.
+//! Chooses the next key among those that were filled.
 
 use crate::distribution::Distribution;
 use crate::permutation::Permutation;
 use crate::random::Random;
 use crate::zipf::Zipf;
 
-/// Exponent of `latest`.
+/// Exponent of Zipf's law for `latest`.
 const LATEST_EXPONENT: f64 = 0.99;
 
-/// Chooses numbers below a count by a distribution. Threads share it: what is random is theirs.
+/// Chooses numbers below a count by a distribution. Shared by threads: each brings its own random
+/// generator.
 #[derive(Debug, Clone)]
 pub struct Chooser {
     count: u64,
@@ -18,7 +19,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Of numbers below `count`; `seed` says where frequent ones lie.
+    /// Creates a chooser of numbers below `count`; `seed` decides where the frequent ones lie.
     pub fn new(distribution: Distribution, count: u64, seed: u64) -> Self {
         let exponent = match distribution {
             Distribution::Uniform => None,
@@ -33,7 +34,7 @@ impl Chooser {
         }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn choose(&self, random: &mut Random) -> u64 {
         match (self.distribution, &self.zipf) {
             (Distribution::Latest, Some(zipf)) => self.count - 1 - zipf.rank(random),
@@ -42,18 +43,19 @@ impl Chooser {
         }
     }
 
-    /// How it chooses.
+    /// Returns its distribution.
     pub fn distribution(&self) -> Distribution {
         self.distribution
     }
 
-    /// How far back from the newest number the next one is; None unless it prefers the newest.
+    /// Returns the distance of the next number from the newest one; `None` unless it prefers the
+    /// newest.
     pub(crate) fn age(&self, random: &mut Random) -> Option<u64> {
         let zipf = self.zipf.as_ref()?;
         (self.distribution == Distribution::Latest).then(|| zipf.rank(random))
     }
 
-    /// The order of a fill at random.
+    /// Returns the order in which a random fill writes.
     pub(crate) fn permutation(&self) -> &Permutation {
         &self.permutation
     }
@@ -65,7 +67,7 @@ mod tests {
     use crate::distribution::Distribution;
     use crate::random::Random;
 
-    /// Share of the most frequent number, and of the ten highest ones.
+    /// Returns the share of the most frequent number, and that of the ten highest ones.
     fn shares(distribution: Distribution) -> (f64, f64) {
         let chooser = Chooser::new(distribution, 1000, 1);
         let mut random = Random::new(1, 1);

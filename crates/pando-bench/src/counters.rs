@@ -1,36 +1,37 @@
-//! What the processor counts while a thread works: instructions, cycles, misses. The kernel's share
-//! is left out, so that the usual rights are enough and figures of machines compare.
+//! Hardware counters of a thread while it works: instructions, cycles, misses. The kernel's share
+//! is left out, so that ordinary permissions suffice and figures of different machines can be
+//! compared.
 //!
-//! A counter that the machine does not have, as in most virtual ones, or that may not be used
-//! (`/proc/sys/kernel/perf_event_paranoid`), is absent. Where more is asked for than fits at once,
-//! the kernel takes turns, and counts are scaled.
+//! A counter is absent if the machine does not have it, as most virtual ones, or if it may not be
+//! used (`/proc/sys/kernel/perf_event_paranoid`). If more counters are requested than the processor
+//! has, the kernel multiplexes them, and counts are scaled.
 
 use std::io;
 
 use perf_event::events::{Cache, CacheOp, CacheResult, Event, Hardware, WhichCache};
 use perf_event::{Builder, Counter};
 
-/// Counters of a thread that was asked for them.
+/// The counters of one thread.
 #[derive(Debug)]
 pub(crate) struct Counters([Option<Counter>; 5]);
 
-/// What was counted; a count of several threads is there if each of them has it.
+/// Counts; a count of several threads is present if each of them has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counts {
     /// Instructions that were retired.
     pub instructions: Option<f64>,
     /// Cycles of the processor.
     pub cycles: Option<f64>,
-    /// References to memory that no cache had.
+    /// Memory references that missed all caches.
     pub cache_misses: Option<f64>,
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches.
     pub branch_misses: Option<f64>,
-    /// Reads that the first cache of data did not have.
+    /// Reads that missed the first-level data cache.
     pub l1_misses: Option<f64>,
 }
 
 impl Counters {
-    /// Counters of the calling thread, at rest.
+    /// Creates stopped counters for the calling thread.
     pub(crate) fn of_this_thread() -> Self {
         let l1_misses = Cache {
             which: WhichCache::L1D,
@@ -46,7 +47,7 @@ impl Counters {
         ])
     }
 
-    /// A line that says which are absent here, if one is.
+    /// Returns a line that names the absent counters of this machine, if there are any.
     pub(crate) fn absent_here() -> Option<String> {
         let mut counters = Self::of_this_thread();
         counters.begin();
@@ -54,11 +55,11 @@ impl Counters {
     }
 
     fn of(events: [Event; 5]) -> Self {
-        // Kernel and hypervisor are left out unless said otherwise.
+        // Kernel and hypervisor are excluded by default.
         Self(events.map(|event| Builder::new().kind(event).build().ok()))
     }
 
-    /// From here on it counts.
+    /// Starts to count from zero.
     pub(crate) fn begin(&mut self) {
         for counter in &mut self.0 {
             if counter.as_mut().is_some_and(|one| one.enable().is_err()) {
@@ -67,7 +68,7 @@ impl Counters {
         }
     }
 
-    /// What was counted since [`Counters::begin`].
+    /// Stops, and returns the counts since [`Counters::begin`].
     pub(crate) fn end(&mut self) -> Counts {
         let mut count = |index: usize| read(self.0[index].as_mut()?).ok().flatten();
         Counts {
@@ -86,13 +87,13 @@ fn read(counter: &mut Counter) -> io::Result<Option<f64>> {
     Ok(scaled(read.count, read.time_enabled, read.time_running))
 }
 
-/// A count of a counter that ran for a part of the time; None: it never did.
+/// Scales a count of a counter that ran for a part of the time; `None` if it never ran.
 fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<f64> {
     (running_ns > 0).then(|| count as f64 * (enabled_ns as f64 / running_ns as f64))
 }
 
 impl Counts {
-    /// The counts of both together.
+    /// Returns the sums of both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
         Self {
@@ -104,7 +105,7 @@ impl Counts {
         }
     }
 
-    /// A line that says which are absent, if one is.
+    /// Returns a line that names the absent counts, if there are any.
     pub(crate) fn absent(&self) -> Option<String> {
         let all = [
             ("instructions", self.instructions),
@@ -136,14 +137,14 @@ mod tests {
         let [faults, dummy] = events.map(Into::into);
         let mut counters =
             Counters::of([faults, dummy.clone(), dummy.clone(), dummy.clone(), dummy]);
-        // More than an allocator keeps: each time the pages are new.
+        // More than an allocator caches, so that the pages are new each time.
         let touch = || std::hint::black_box(vec![1_u8; 40 << 20]).len();
         touch();
         counters.begin();
         touch();
         let counts = counters.end();
         touch();
-        // Where no event may be counted at all, nothing is.
+        // If no event may be counted here, nothing is.
         if let Some(faults) = counts.instructions {
             assert!(faults >= 1.0, "{counts:?}");
             assert_eq!(counters.end().instructions, Some(faults), "it has ended");

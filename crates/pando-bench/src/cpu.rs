@@ -1,20 +1,20 @@
-//! Processor time of this process, as the system counts it: threads that have ended and workers of
-//! the kernel included.
+//! Processor time of this process as the system counts it, including threads that have ended and
+//! kernel workers.
 
 use std::fs;
 
 use pando_sync::time::Duration;
 
-/// What `/proc/self/stat` counts in: hundredths of a second on every Linux.
+/// Unit of `/proc/self/stat`: a hundredth of a second on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// User and system time since the process began; None where the system does not say.
+/// Returns user and system time since the process began; `None` if the system does not tell.
 pub(crate) fn used() -> Option<Duration> {
     used_of(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
 fn used_of(stat: &str) -> Option<Duration> {
-    // The name may hold blanks and parentheses; fields 3 and up follow its end.
+    // The name may contain blanks and parentheses; fields 3 and up follow its end.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let user: u32 = fields.next()?.parse().ok()?;

@@ -1,12 +1,12 @@
-//! The curve of percentiles that a record has.
+//! The curve of percentiles in a record.
 
 use pando_stats::Histogram;
 
-/// Points of a curve, from one power of ten of the rest to the next.
+/// Number of points for each power of ten of the remaining share.
 const POINTS_PER_POWER: f64 = 8.0;
 
-/// Shares, and values that so many of `times` do not exceed: some for each power of ten of the
-/// rest, up to the share of all but one value, with the largest.
+/// Returns shares, with the values that these shares of `times` do not exceed: some for each power
+/// of ten of the remaining share, up to the share of all values but one, and at last the maximum.
 pub(crate) fn points(times: &Histogram) -> impl Iterator<Item = (f64, u64)> {
     let count = times.count();
     let all_but_one = 1.0 - 1.0 / count.max(1) as f64;

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Which keys are chosen.
+/// Distribution of the chosen keys.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Distribution {
-    /// All alike.
+    /// All keys equally often.
     #[default]
     Uniform,
-    /// By Zipf's law with this exponent; frequent keys lie anywhere.
+    /// By Zipf's law with this exponent; frequent keys are spread over the key space.
     Zipf(f64),
-    /// By Zipf's law, the last keys most.
+    /// By Zipf's law; the newest keys are the most frequent.
     Latest,
 }
 
 impl Distribution {
-    /// The distribution of `uniform`, `zipf:S` or `latest`.
+    /// Parses `uniform`, `zipf:S` or `latest`.
     ///
     /// # Errors
     /// Anything else.
@@ -38,7 +38,7 @@ impl Distribution {
         }
     }
 
-    /// Its name in records.
+    /// Returns its name in records.
     pub fn name(self) -> String {
         match self {
             Self::Uniform => "uniform".to_owned(),

@@ -1,4 +1,4 @@
-//! Why a benchmark did not run to its end.
+//! Errors that end a benchmark.
 
 use std::fmt;
 use std::io;
@@ -6,26 +6,26 @@ use std::io;
 /// Result of a benchmark.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a benchmark did not run to its end.
+/// Why a benchmark did not finish.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option that makes no sense, or that is not there in this version.
+    /// An option that makes no sense, or that this version does not have.
     Option {
         /// The flag, without dashes.
         flag: &'static str,
         /// What is wrong with it.
         what: String,
     },
-    /// The engine refused.
+    /// An error of the engine.
     Engine(pandodb::Error),
-    /// The server of a run did not start, or did not stop well.
+    /// The server of a run did not start, or did not stop cleanly.
     Server(pando_server::Error),
-    /// The device refused.
+    /// An error of the device.
     Device {
         /// What was being done.
         during: &'static str,
-        /// What the device says.
+        /// The error of the device.
         source: pando_device::Error,
     },
     /// A read did not return what was written.
@@ -35,11 +35,11 @@ pub enum Error {
         /// Expected and actual.
         what: String,
     },
-    /// The directory or the file of records.
+    /// Access to the directory or to the file of records failed.
     Io {
         /// What was being done.
         during: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -54,7 +54,7 @@ impl Error {
 }
 
 impl Error {
-    /// For `map_err`: says what was being done.
+    /// For `map_err`: adds what was being done.
     pub(crate) fn device(during: &'static str) -> impl FnOnce(pando_device::Error) -> Self {
         move |source| Self::Device { during, source }
     }

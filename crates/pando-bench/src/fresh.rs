@@ -1,29 +1,30 @@
-//! Numbers of keys that are inserted while others read: each thread numbers its own.
+//! Numbers of keys that are inserted while others read: each thread has numbers of its own.
 //!
-//! The row-th insert of thread t of T is key `start + row * T + t`: no counter is shared. What a
-//! thread has inserted is published in a line of its own; others look at these lines once in
-//! [`LOOK_CALLS`] calls, so that they know of each key after a while, and of their own at once.
-//! A key that a view knows is in the store, and a read that does not find it is wrong.
+//! The row-th insert of thread t of T is key `start + row * T + t`, so no counter is shared. Each
+//! thread publishes in a cache line of its own how many keys it has inserted. Others read these
+//! lines once in [`LOOK_CALLS`] calls, so that they know of each key after a while, and of their
+//! own keys at once. A key that a view knows is in the store, and a read that does not find it is
+//! wrong.
 
 use pando_sync::CachePadded;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::Random;
 
-/// Calls between two looks at what the other threads have inserted.
+/// Number of calls between two reads of the other threads' counts.
 const LOOK_CALLS: u32 = 64;
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The first number.
     start: u64,
-    /// Keys that a thread has inserted; written by that thread alone.
+    /// Number of keys that each thread has inserted; written by that thread alone.
     done: Vec<CachePadded<AtomicU64>>,
 }
 
 impl Fresh {
-    /// Numbers from `start` on, for `threads` threads.
+    /// Creates numbers from `start` on, for `threads` threads.
     pub(crate) fn new(start: u64, threads: usize) -> Self {
         Self {
             start,
@@ -31,7 +32,7 @@ impl Fresh {
         }
     }
 
-    /// The first number that no thread has used.
+    /// Returns the first number that no thread has used.
     pub(crate) fn end(&self) -> u64 {
         // Relaxed: the threads have ended.
         let rows = self.done.iter().map(|done| done.load(Ordering::Relaxed));
@@ -43,12 +44,12 @@ impl Fresh {
     }
 }
 
-/// What one thread knows.
+/// What one thread knows of the inserted keys.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     fresh: &'a Fresh,
     thread: usize,
-    /// Keys that each thread has inserted, as far as is known.
+    /// Number of keys that each thread has inserted, as far as this thread knows.
     counts: Vec<u64>,
     total: u64,
     calls_left: u32,
@@ -65,7 +66,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Looks at the other threads, now and then.
+    /// Reads the counts of the other threads, once in several calls.
     pub(crate) fn look(&mut self) {
         if let Some(left) = self.calls_left.checked_sub(1) {
             self.calls_left = left;
@@ -73,18 +74,19 @@ impl<'a> View<'a> {
         }
         self.calls_left = LOOK_CALLS - 1;
         for (count, done) in self.counts.iter_mut().zip(&self.fresh.done) {
-            // Acquire: pairs with the Release in `inserted`; the key is in the store before.
+            // Acquire: pairs with the Release in `inserted`; the keys were put into the store
+            // before that.
             *count = done.load(Ordering::Acquire);
         }
         self.total = self.counts.iter().sum();
     }
 
-    /// The number that this thread inserts next.
+    /// Returns the number of the key that this thread inserts next.
     pub(crate) fn next(&self) -> u64 {
         self.fresh.number(self.counts[self.thread], self.thread)
     }
 
-    /// The key [`View::next`] is in the store.
+    /// Records that the key [`View::next`] is in the store.
     pub(crate) fn inserted(&mut self) {
         self.counts[self.thread] += 1;
         self.total += 1;
@@ -92,13 +94,13 @@ impl<'a> View<'a> {
         self.fresh.done[self.thread].store(self.counts[self.thread], Ordering::Release);
     }
 
-    /// Keys that are known.
+    /// Returns the number of known keys.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The number of the key at `rank`, from 0 for the newest; threads take turns, this one first.
-    /// None: there is none, or not of the thread whose turn it is.
+    /// Returns the number of the key at `rank`, counted from 0 for the newest. Ranks go round the
+    /// threads, beginning with this one; returns `None` if the thread at this rank has no such key.
     pub(crate) fn newest(&self, rank: u64) -> Option<u64> {
         let threads = self.counts.len() as u64;
         let thread = ((self.thread as u64 + rank) % threads) as usize;
@@ -106,7 +108,7 @@ impl<'a> View<'a> {
         Some(self.fresh.number(row, thread))
     }
 
-    /// The number of any key that is known, all alike; there is one.
+    /// Returns the number of a random known key, each with the same probability. There must be one.
     pub(crate) fn any(&self, random: &mut Random) -> u64 {
         let mut index = random.below(self.total);
         for (thread, count) in self.counts.iter().enumerate() {
@@ -118,7 +120,7 @@ impl<'a> View<'a> {
         unreachable!("an index below the sum of all counts")
     }
 
-    /// True if `number` is one that this workload has inserted.
+    /// Returns true if `number` is one that this workload inserts.
     pub(crate) fn is_fresh(&self, number: u64) -> bool {
         number >= self.fresh.start
     }

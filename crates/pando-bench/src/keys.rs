@@ -1,10 +1,10 @@
-//! Keys: from the number of a key to its bytes, and back where that is possible.
+//! Keys: from the number of a key to its bytes, and back if that is possible.
 
 use std::io::Write;
 
 use crate::random::{mix, unmix};
 
-/// What keys look like.
+/// Form of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyKind {
     /// A number with leading zeros.
@@ -17,7 +17,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Its name in options and records.
+    /// Returns its name in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Decimal => "decimal",
@@ -27,10 +27,10 @@ impl KeyKind {
     }
 }
 
-/// Bytes of a key that looks random.
+/// Length of a key that looks random.
 const RANDOM_BYTES: usize = 16;
 
-/// How numbers become keys.
+/// Converts numbers to keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys {
     kind: KeyKind,
@@ -39,12 +39,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys of `kind` and of `bytes` bytes; `seed` counts for those that look random.
+    /// Creates keys of `kind` with `bytes` bytes; `seed` matters only for those that look random.
     pub fn new(kind: KeyKind, bytes: usize, seed: u64) -> Self {
         Self { kind, bytes, seed }
     }
 
-    /// Why keys of this size cannot be told apart, if they cannot.
+    /// Returns why `count` keys of this size would not be distinct, if they would not.
     pub fn check(&self, count: u64) -> Option<String> {
         let needed = match self.kind {
             KeyKind::Decimal => count.saturating_sub(1).max(1).ilog10() as usize + 1,
@@ -67,7 +67,7 @@ impl Keys {
             }
             KeyKind::Binary => out.extend_from_slice(&number.to_be_bytes()),
             KeyKind::Random => {
-                // The first half is a bijection, so that keys differ.
+                // The first half is a bijection of the number, so that keys differ.
                 let first = mix(number ^ mix(self.seed));
                 let mut text = [0; RANDOM_BYTES];
                 text[..8].copy_from_slice(&first.to_be_bytes());
@@ -78,13 +78,13 @@ impl Keys {
         out.resize(self.bytes, b'0');
     }
 
-    /// Replaces `out` by a key that no workload writes, behind that of `number`.
+    /// Replaces `out` by a key that no workload writes, right after that of `number`.
     pub(crate) fn write_missing(&self, number: u64, out: &mut Vec<u8>) {
         self.write(number, out);
         out.push(b'.');
     }
 
-    /// The number of a key.
+    /// Returns the number of a key.
     pub fn number(&self, key: &[u8]) -> Option<u64> {
         let first = || Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?));
         match self.kind {
@@ -94,7 +94,7 @@ impl Keys {
         }
     }
 
-    /// True if a key with a higher number is greater.
+    /// Returns true if a key with a higher number is greater.
     pub fn is_ordered(&self) -> bool {
         self.kind != KeyKind::Random
     }

@@ -13,11 +13,11 @@ use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
 
-/// Runs all workloads of `options`; `observer` is told of each.
+/// Runs all workloads of `options`, and reports each to `observer`.
 ///
 /// # Errors
-/// Options that make no sense, errors of the engine, and reads that return something else than was
-/// written: the run ends there.
+/// Options that make no sense, errors of the engine, and reads that return something other than
+/// what was written; the run ends there.
 pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let store = Store::open(options)?;
@@ -32,12 +32,12 @@ pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
     store.close()
 }
 
-/// A way of doing the calls of a thread.
+/// A way of making the calls of a thread; ablations have others.
 pub(crate) trait Way: Sync {
-    /// What a thread keeps from call to call.
+    /// State that a thread keeps from call to call.
     type State: Default + Send;
 
-    /// The next call.
+    /// Makes the next call.
     fn call(
         &self,
         state: &mut Self::State,
@@ -46,7 +46,7 @@ pub(crate) trait Way: Sync {
     ) -> Result<Option<Done>>;
 }
 
-/// The calls and nothing else.
+/// Makes the calls and nothing else.
 pub(crate) struct Plainly;
 
 impl Way for Plainly {
@@ -62,7 +62,7 @@ impl Way for Plainly {
     }
 }
 
-/// The calls of a thread, done in a way.
+/// The calls of a thread, made in a way.
 struct Called<'a, W: Way> {
     operations: Operations<'a>,
     way: &'a W,
@@ -94,7 +94,7 @@ pub(crate) fn run_one(
     way: &impl Way,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
-    // A fill starts from nothing, so that each one of a list measures the same.
+    // A fill starts from an empty table, so that each fill in a list measures the same.
     if workload.is_fill() && !options.use_existing_db && !store.table.is_empty() {
         store.db.clear_tables(&[&store.table])?;
         store.set_fresh_start(None);
@@ -117,8 +117,8 @@ pub(crate) fn run_one(
     Ok(record)
 }
 
-/// Runs one workload as `plans` say, which are the same but for their handles: a thread uses the
-/// one of its index, and one without goes round.
+/// Runs one workload on `plans`, which differ only in their handles: a thread uses the plan at its
+/// index, modulo their number.
 pub(crate) fn measure(
     plans: &[CachePadded<Plan<'_>>],
     store: &Store,

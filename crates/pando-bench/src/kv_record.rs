@@ -1,4 +1,4 @@
-//! What is recorded of a workload over an open store.
+//! The record of a workload over an open store.
 
 use pando_stats::Ticker;
 
@@ -8,7 +8,7 @@ use crate::options::Workload;
 use crate::record::Record;
 use crate::store::Store;
 
-/// Whether pages that are read belong to the operations that are counted.
+/// Returns true if the pages that are read belong to the operations that are counted.
 fn reads_keys(workload: Workload) -> bool {
     matches!(
         workload,
@@ -25,7 +25,7 @@ fn reads_keys(workload: Workload) -> bool {
     )
 }
 
-/// The record of `plan`, run on `store`.
+/// Returns the record of `plan`, run on `store`.
 pub(crate) fn kv_record(
     plan: &Plan<'_>,
     store: &Store,
@@ -53,7 +53,7 @@ pub(crate) fn kv_record(
     );
     if reads_keys(workload) && gets > 0.0 {
         record.hits_per_op = Some((1.0 - missed / gets).max(0.0));
-        // Writes read pages, too, and count no misses.
+        // Writes read pages, too, but count no misses.
         let is_plain = missed > 0.0 && measured.writes.count() == 0;
         record.page_reads_per_miss =
             is_plain.then(|| counted.get(Ticker::PageReads) as f64 / missed);

@@ -1,19 +1,18 @@
-//! Workloads behind `pando bench`, layer by layer: the device, the pool over it, the engine through
-//! its public interface, the server through a socket, and how reads grow with threads.
+//! The workloads of `pando bench`, layer by layer: the device, the pool over it, the engine through
+//! its public interface, the server through a socket, and how reads scale with threads.
 //!
 //! Reading order: [`mod@kv`] ([`options`], `workload`, `distribution` and `value_sizes`: what is
 //! asked for; `keys` and `values`: what is written, and how a read is checked; `random`,
 //! `permutation`, `zipf`, `chooser` and `fresh`: which key is next; `operations`, `ycsb` and
-//! `queue`: one call of each workload),
-//! `phase` (threads, warm-up, clock), `measured`, [`record`] and `kv_record` (what is reported),
-//! `observer` (to whom), `curve`, `cpu`,
-//! `counters`; [`html`] (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`],
-//! [`iso`], [`recovery`]; [`ablation`] (what the product would be without one of its parts);
-//! `place` (where the file of a benchmark lies).
+//! `queue`: one call of each workload), `phase` (threads, warm-up, clock), `measured`, [`record`]
+//! and `kv_record` (what is reported), `observer` (to whom), `curve`, `cpu`, `counters`; [`html`]
+//! (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`], [`recovery`];
+//! [`ablation`] (the product with one of its parts left out or replaced); `place` (where the file
+//! of a benchmark lies).
 //!
-//! Same options and seed give the same operations in the same order on each thread. Measures of
-//! other engines are not here; what they must have in common with these ([`keys`], [`values`],
-//! [`permutation`], [`chooser`], [`random`], [`phase`], [`record`]) is public for them.
+//! The same options and seed give the same operations in the same order on each thread.
+//! Measurements of other engines are not here; what they must share with these ([`keys`],
+//! [`values`], [`permutation`], [`chooser`], [`random`], [`phase`], [`record`]) is public for them.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! What running a workload comes to: times of calls, counts, figures over time.
+//! Results of a workload: times of calls, counts, figures over time.
 
 use pando_stats::Histogram;
 use pando_sync::time::Duration;
 
 use crate::counters::Counts;
 
-/// What a call of a workload that mixes reads and writes was.
+/// Kind of a call in a workload that mixes reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It changed nothing.
@@ -17,17 +17,17 @@ pub enum Kind {
 /// Times of calls, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// All of them.
+    /// All calls.
     pub calls: Histogram,
-    /// Those that read, of a workload that mixes.
+    /// Calls that read, in a mixed workload.
     pub reads: Histogram,
-    /// Those that wrote, of a workload that mixes.
+    /// Calls that wrote, in a mixed workload.
     pub writes: Histogram,
 }
 
 impl Times {
-    /// Of one thread: a call that is of a kind is in the histogram of that kind alone, so that each
-    /// costs one addition.
+    /// Adds a call of one thread. A call that has a kind goes only into the histogram of that kind,
+    /// so that each call costs one addition.
     pub(crate) fn add(&mut self, kind: Option<Kind>, ns: u64) {
         let times = match kind {
             None => &mut self.calls,
@@ -37,7 +37,7 @@ impl Times {
         times.add(ns);
     }
 
-    /// Adds those of one thread.
+    /// Adds the times of one thread.
     pub(crate) fn merge_thread(&mut self, thread: &Self) {
         for kind in [&thread.calls, &thread.reads, &thread.writes] {
             self.calls.merge(kind);
@@ -47,46 +47,46 @@ impl Times {
     }
 }
 
-/// Times of calls, by whether something worked in the background.
+/// Times of calls, by whether there was background work.
 ///
-/// A call belongs to what was so when it was due, since long calls are more likely to meet any
-/// event than short ones are: taken by what happened until their end, those that wait for a
-/// processor for a while would all be found beside it.
+/// A call is classified by the state at the time when it was due. Long calls are more likely than
+/// short ones to overlap with any event: if every overlap counted, all calls that wait for a
+/// processor for a while would be found next to background work.
 #[derive(Debug, Clone, Default)]
 pub struct Split {
-    /// Of calls beside which nothing did, from their beginning to their end.
+    /// Calls without background work from their beginning to their end.
     pub quiet: Times,
-    /// Of those that were due while it did.
+    /// Calls that were due during background work.
     pub busy: Times,
-    /// Of those that were under way when it began: at most one a thread each time.
+    /// Calls that were in progress when background work began: at most one per thread each time.
     pub caught: Times,
-    /// How often it worked, wholly or in part.
+    /// How often there was background work during the run, completely or in part.
     pub times: u64,
 }
 
-/// What a workload came to.
+/// Results of a workload.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Times of calls, in nanoseconds.
     pub calls: Histogram,
-    /// Those of them that read, of a workload that mixes.
+    /// Times of the calls that read, in a mixed workload.
     pub reads: Histogram,
-    /// Those of them that wrote, of a workload that mixes.
+    /// Times of the calls that wrote, in a mixed workload.
     pub writes: Histogram,
-    /// The same calls by what worked in the background, where [`crate::phase::Calls::turn`] tells.
+    /// The same calls by background work, if [`crate::phase::Calls::turn`] reports it.
     pub split: Option<Split>,
-    /// Operations that count.
+    /// Number of operations that were counted.
     pub ops: u64,
-    /// Those of them that found what they asked for.
+    /// Number of these that found what they asked for.
     pub found: u64,
-    /// Operations of the thread beside.
+    /// Number of operations of the companion thread.
     pub beside_ops: u64,
-    /// From the first thread's start to the last one's end.
+    /// Time from the first thread's start to the last one's end.
     pub elapsed: Duration,
-    /// Processor time of the whole process, if the system says.
+    /// Processor time of the whole process, if the system tells.
     pub cpu: Option<Duration>,
-    /// What the processor counted on the threads that count.
+    /// Hardware counters of the threads whose operations are counted.
     pub counts: Option<Counts>,
-    /// Operations a second, step by step.
+    /// Operations per second, step by step.
     pub series: Vec<f64>,
 }

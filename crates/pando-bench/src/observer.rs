@@ -1,11 +1,11 @@
-//! Who watches a run.
+//! Observers of a run.
 
 use pando_sync::time::Duration;
 
 use crate::error::Result;
 use crate::record::Record;
 
-/// Is told how a run goes.
+/// Is notified of the progress of a run.
 pub trait Observer {
     /// Called now and then during a workload: `share` (0 to 1) is done, at `ops_per_s`.
     fn progress(&mut self, workload: &str, share: f64, ops_per_s: f64);
@@ -18,9 +18,9 @@ pub trait Observer {
         let _ = line;
     }
 
-    /// Called when a workload has ended, with its record.
+    /// Called with the record of a workload that has finished.
     ///
     /// # Errors
-    /// When it cannot be written down; ends the run.
+    /// It cannot be written; ends the run.
     fn record(&mut self, record: &Record) -> Result<()>;
 }

@@ -1,7 +1,7 @@
 //! One call of each workload.
 //!
-//! An [`Operations`] belongs to one thread. Each call does one operation, checks what it read, and
-//! says how many keys it was for.
+//! An [`Operations`] belongs to one thread. Each call does one operation, checks what it has read,
+//! and returns the number of keys that it covered.
 
 use pandodb::{Batch, Iter, Loader, Table, WriteOptions};
 
@@ -15,10 +15,10 @@ use crate::random::Random;
 use crate::values::Values;
 use crate::workload::Mix;
 
-/// Room of a buffer from the start, so that those of two threads share no line.
+/// Initial capacity of a buffer, so that the buffers of two threads share no cache line.
 const BUFFER_BYTES: usize = 256;
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) options: &'a KvOptions,
@@ -26,9 +26,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) table: &'a Table,
     pub(crate) values: &'a Values,
     pub(crate) keys: Keys,
-    /// Which keys are chosen.
+    /// Chooses the keys.
     pub(crate) chooser: Chooser,
-    /// Keys that are inserted beside those that were filled.
+    /// Keys that are inserted in addition to those that were filled.
     pub(crate) fresh: Fresh,
     mix: Option<Mix>,
 }
@@ -37,16 +37,16 @@ pub(crate) struct Plan<'a> {
 #[derive(Debug)]
 pub(crate) struct Operations<'a> {
     pub(crate) plan: &'a Plan<'a>,
-    /// It works beside those that are counted.
+    /// It is the companion thread, whose operations are not counted.
     beside: bool,
     pub(crate) random: Random,
     pub(crate) view: View<'a>,
-    /// What the call before was, of a workload that mixes.
+    /// Kind of the previous call, in a mixed workload.
     pub(crate) mixed: Option<Kind>,
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
     batch: Batch,
-    /// Of a fill in bulk, from its first call to its last.
+    /// The loader of a bulk fill, from its first call to its last.
     loader: Option<Loader<'a>>,
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct Operations<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Keys that are inserted have numbers from `fresh_start` on.
+    /// Inserted keys get numbers from `fresh_start` on.
     pub(crate) fn new(
         options: &'a KvOptions,
         workload: Workload,
@@ -78,12 +78,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Number of a key that was filled, chosen as the options say.
+    /// Returns the number of a filled key, chosen as the options say.
     pub(crate) fn choose(&self, random: &mut Random) -> u64 {
         self.chooser.choose(random)
     }
 
-    /// Keys that a call is for.
+    /// Returns the number of keys that a call covers.
     pub(crate) fn call_keys(&self) -> u64 {
         match self.workload {
             Workload::FillSeq
@@ -114,7 +114,7 @@ impl Calls for Operations<'_> {
             Workload::FillBulk => return self.fill_in_bulk(),
             Workload::Overwrite => self.write_batch(limit.min(self.plan.options.batch), true),
             Workload::DeleteRandom => self.write_batch(limit.min(self.plan.options.batch), false),
-            // As db_bench's writer: each key is a commit.
+            // Like db_bench's writer: each key is a commit.
             Workload::ReadWhileWriting if self.beside => self.write_batch(1, true),
             Workload::ReadWhileScanning if self.beside => self.iterate(Iter::next),
             Workload::ReadRandom | Workload::ReadWhileWriting | Workload::ReadWhileScanning => {
@@ -143,7 +143,7 @@ impl Calls for Operations<'_> {
 }
 
 impl<'a> Operations<'a> {
-    /// They are counted; false for those that work beside.
+    /// Returns true if its operations are counted; false for the companion thread.
     pub(crate) fn is_counted(&self) -> bool {
         !self.beside
     }
@@ -192,7 +192,7 @@ impl<'a> Operations<'a> {
         }))
     }
 
-    /// The end of the load is part of its last call.
+    /// Finishing the load is a part of its last call.
     fn fill_in_bulk(&mut self) -> Result<Option<Done>> {
         let plan = self.plan;
         if self.fill.is_empty() {
@@ -294,7 +294,7 @@ impl<'a> Operations<'a> {
         let iter = self.iter.get_or_insert_with(|| plan.table.iter());
         let entry = match next(iter) {
             Some(entry) => Some(entry),
-            // Once more from the start: a run may be longer than the table.
+            // Start over: a run may be longer than the table.
             None => {
                 self.last = None;
                 next(self.iter.insert(plan.table.iter()))

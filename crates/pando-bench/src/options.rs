@@ -1,4 +1,4 @@
-//! What a run is asked for.
+//! Options of a run.
 
 use std::path::PathBuf;
 
@@ -15,23 +15,23 @@ pub use crate::workload::Workload;
 /// Options of `bench kv`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct KvOptions {
-    /// What to run, in this order.
+    /// Workloads to run, in this order.
     pub workloads: Vec<Workload>,
     /// Number of keys.
     pub num: u64,
     /// Bytes of a key.
     pub key_bytes: usize,
-    /// Bytes of a value.
+    /// Lengths of values.
     pub value_sizes: ValueSizes,
-    /// To what share values compress; 1: not at all.
+    /// Ratio to which values can be compressed; 1: they cannot.
     pub value_compress: f64,
-    /// Threads that run operations.
+    /// Number of threads that run operations.
     pub threads: usize,
-    /// Length of workloads that do not fill; None: they end after `ops`.
+    /// Length of workloads that do not fill; `None`: they end after `ops` operations.
     pub duration: Option<Duration>,
-    /// Operations of workloads that do not fill; None: `num`.
+    /// Number of operations of workloads that do not fill; `None`: `num`.
     pub ops: Option<u64>,
-    /// Time that is in no figure.
+    /// Unmeasured time before a workload.
     pub warmup: Duration,
     /// Memory budget of the engine, in bytes.
     pub max_memory: u64,
@@ -39,40 +39,41 @@ pub struct KvOptions {
     pub durability: Durability,
     /// Keys of a batch of writes, and of a call of multireadrandom.
     pub batch: u64,
-    /// Entries that wait in the queue of workload `queue`.
+    /// Entries that are kept in the queue of workload `queue`.
     pub queue_length: u64,
-    /// A reader stands in the store all through workload `queue`.
+    /// Keeps a reader open during workload `queue`.
     pub old_reader: bool,
-    /// Which keys are chosen; None: as [`Workload::distribution`] says.
+    /// Distribution of the chosen keys; `None`: that of [`Workload::distribution`].
     pub distribution: Option<Distribution>,
-    /// What keys look like.
+    /// Form of the keys.
     pub key_kind: KeyKind,
-    /// Keys a second of an open loop; None: each thread begins when it is done.
+    /// Keys per second of an open loop; `None`: a closed loop, in which each thread makes one call
+    /// after the other.
     pub rate: Option<f64>,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Where the store lies; None: a temporary directory.
+    /// Directory of the store; `None`: a temporary directory.
     pub dir: Option<PathBuf>,
-    /// Uses the store in `dir`, and what is in it.
+    /// Uses the store that exists in `dir`, with its data.
     pub use_existing_db: bool,
-    /// Way to the disk.
+    /// The I/O back end.
     pub io_backend: IoBackend,
-    /// Most reads in flight of an event loop.
+    /// Maximum number of reads in flight per event loop.
     pub queue_depth: Option<usize>,
-    /// Threads of the back end, where it has such.
+    /// Threads of the back end, if it uses threads.
     pub completion_threads: Option<usize>,
-    /// Bytes of a page; None: the engine's default.
+    /// Bytes of a page; `None`: the engine's default.
     pub page_bytes: Option<usize>,
-    /// Bytes of a block; None: the engine's default.
+    /// Bytes of a block; `None`: the engine's default.
     pub block_bytes: Option<usize>,
-    /// Bytes of the log on disk; None: the engine's default.
+    /// Bytes of the log on disk; `None`: the engine's default.
     pub log_bytes: Option<u64>,
-    /// How pages are compressed.
+    /// Compression of pages.
     pub compression: Compression,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
-    /// Longest time between two checkpoints; with it times are told apart by whether one ran. None:
-    /// the engine's default, and they are not.
+    /// Maximum time between two checkpoints; if given, times with and without a running checkpoint
+    /// are reported separately. `None`: the engine's default, and they are not.
     pub checkpoint_interval: Option<Duration>,
 }
 
@@ -116,7 +117,7 @@ impl Default for KvOptions {
     }
 }
 
-/// Name of a durability, in records.
+/// Returns the name of a durability in records.
 pub(crate) fn durability_name(durability: Durability) -> &'static str {
     match durability {
         Durability::Durable => "durable",
@@ -126,12 +127,12 @@ pub(crate) fn durability_name(durability: Durability) -> &'static str {
 }
 
 impl KvOptions {
-    /// Name of the durability, in records.
+    /// Returns the name of the durability in records.
     pub fn durability_name(&self) -> &'static str {
         durability_name(self.durability)
     }
 
-    /// Which keys `workload` chooses.
+    /// Returns the distribution of the keys that `workload` chooses.
     pub(crate) fn distribution_of(&self, workload: Workload) -> Distribution {
         self.distribution.unwrap_or_else(|| workload.distribution())
     }
@@ -190,7 +191,7 @@ impl KvOptions {
         }
     }
 
-    /// What workload `queue` asks for besides.
+    /// Checks the options that only workload `queue` needs.
     fn check_queue(&self) -> Result<()> {
         if self.threads > 1 {
             return Err(Error::option("threads", "queue has one"));

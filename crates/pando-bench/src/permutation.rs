@@ -1,5 +1,5 @@
-//! A seeded permutation of 0..n without a table: a Feistel network over the next even power of
-//! two, walked until it comes back below n.
+//! A seeded permutation of 0..n without a table: a Feistel network over the next even power of two,
+//! applied repeatedly until the result is below n.
 
 use crate::random::mix;
 
@@ -14,7 +14,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of 0..`count` under `seed`.
+    /// Creates the permutation of 0..`count` that `seed` selects.
     pub fn new(count: u64, seed: u64) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         Self {
@@ -24,11 +24,11 @@ impl Permutation {
         }
     }
 
-    /// The number at `index`, which is below the count.
+    /// Returns the number at `index`, which must be below the count.
     pub fn at(&self, index: u64) -> u64 {
         assert!(index < self.count, "{index} of {}", self.count);
         let mut number = index;
-        // Less than four steps on average: the network covers at most four times the count.
+        // At most four steps on average, since the network covers at most four times the count.
         loop {
             number = self.shuffle(number);
             if number < self.count {

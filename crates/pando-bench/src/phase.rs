@@ -1,8 +1,8 @@
 //! Runs one workload on its threads: warm-up, measured part, clock, progress.
 //!
-//! What a thread does is behind [`Calls`], so that every layer is timed in the same way. Each
-//! thread counts into a line of its own; the caller's thread looks at these for progress and for
-//! the series over time, and says when warm-up and run end.
+//! [`Calls`] hides what a thread does, so that every layer is timed in the same way. Each thread
+//! counts in a cache line of its own; the caller's thread reads these lines for progress and for
+//! the series over time, and ends warm-up and run.
 
 use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,45 +15,47 @@ use crate::error::Result;
 pub use crate::measured::{Kind, Measured, Split, Times};
 pub use crate::observer::Observer;
 
-/// How often progress is looked at.
+/// Interval at which progress is read.
 const TICK: Duration = Duration::from_millis(20);
-/// An open loop sleeps until this long before a call is due, and spins from there.
+/// An open loop sleeps until this long before a call is due, and then spins.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// What a call did.
+/// Result of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Operations: keys, reads or writes of the device, commands.
+    /// Number of operations: keys, reads or writes of the device, commands.
     pub ops: u64,
-    /// Operations that found what they asked for.
+    /// Number of operations that found what they asked for.
     pub found: u64,
 }
 
 /// The work of one thread.
 pub trait Calls {
-    /// The next call, for at most `limit` operations; None: there is no more to do.
+    /// Makes the next call, for at most `limit` operations; `None`: nothing is left to do.
     ///
     /// # Errors
-    /// They end the run.
+    /// Those of the call; they end the run.
     fn call(&mut self, limit: u64) -> Result<Option<Done>>;
 
-    /// What the call before was; None: this workload does not mix.
+    /// Returns the kind of the previous call; `None` if the workload is not mixed.
     fn kind(&self) -> Option<Kind> {
         None
     }
 
-    /// A number that is even while nothing works in the background whose effect on calls is to be
-    /// told apart, and grows whenever that begins or ends. None: it is not asked for.
+    /// Returns a number that is even while there is no background work whose effect on calls is of
+    /// interest, and is incremented whenever such work begins or ends. `None`: the effect is not
+    /// asked for.
     fn turn(&self) -> Option<u64> {
         None
     }
 
-    /// The measured part begins at `start`.
+    /// Called when the measured part begins, at `start`.
     fn begin(&mut self, start: Instant) {
         let _ = start;
     }
 
-    /// The measured part has ended: what is still on its way is waited for, and counts nowhere.
+    /// Called when the measured part has ended: waits for operations in flight, which are not
+    /// counted.
     ///
     /// # Errors
     /// They fail the run.
@@ -61,71 +63,72 @@ pub trait Calls {
         Ok(())
     }
 
-    /// Times of the operations of the measured part, of those that have several on their way at
-    /// once and time each by themselves. None: a call is timed from outside.
+    /// Returns the times of the operations of the measured part, if this has several in flight at
+    /// once and times each itself. `None`: calls are timed from outside.
     fn times(&mut self) -> Option<Histogram> {
         None
     }
 }
 
-/// What a workload runs for.
+/// How a workload runs, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
     /// Name of the workload.
     pub name: &'static str,
-    /// Threads that count.
+    /// Number of threads whose operations are counted.
     pub threads: usize,
-    /// One more thread works beside them for as long as they do, and is counted by itself.
+    /// Runs a companion thread, too, for as long as the others run; it is counted separately.
     pub beside: bool,
-    /// Operations of all threads that count, if there is an end to them.
+    /// Number of operations of all counted threads, if it is limited.
     pub total: Option<u64>,
-    /// Length of the measured part, if it ends by time.
+    /// Length of the measured part, if it is limited by time.
     pub duration: Option<Duration>,
-    /// Time before the measured part, in no figure.
+    /// Unmeasured time before the measured part.
     pub warmup: Duration,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
-    /// Operations a second of an open loop of calls that are timed from outside.
+    /// Operations per second of an open loop, whose calls are timed from outside.
     pub rate: Option<f64>,
-    /// Operations of a call, for the open loop.
+    /// Operations per call, for the open loop.
     pub call_ops: u64,
 }
 
 impl Phase {
-    /// The share of `total` that belongs to `thread`.
+    /// Returns the share of `total` that belongs to `thread`.
     pub fn share(&self, total: u64, thread: usize) -> std::ops::Range<u64> {
         share(total, self.threads, thread)
     }
 }
 
-/// The part of `0..total` that belongs to `thread` of `threads`.
+/// Returns the part of `0..total` that belongs to `thread` of `threads`.
 pub fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> {
     let (threads, thread) = (threads as u128, thread as u128);
     let at = |part: u128| (u128::from(total) * part / threads) as u64;
     at(thread)..at(thread + 1)
 }
 
-/// What a call met in the background.
+/// How a call overlapped with background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
     Nothing,
-    /// It worked already when the call was due.
+    /// The work was in progress when the call was due.
     Before,
-    /// It began during the call.
+    /// The work began during the call.
     Within,
 }
 
-/// How often something worked between two looks at its turn, wholly or in part.
+/// Returns how often there was background work between two values of the turn, completely or in
+/// part.
 fn times_between(first: u64, last: u64) -> u64 {
     last.div_ceil(2) - first / 2
 }
 
-/// Tells on one thread which calls something worked beside.
+/// Decides on one thread which calls overlapped with background work.
 #[derive(Debug)]
 struct Beside {
     turn: u64,
-    /// The end of the last call that met something: what was due before it (of an open loop) has
-    /// waited for that.
+    /// End of the last call that met background work: a call of an open loop that was due before it
+    /// has waited for that call.
     until: Instant,
 }
 
@@ -134,7 +137,7 @@ impl Beside {
         Self { turn, until: now }
     }
 
-    /// A call, due at `begun`, has ended at `now`, and `turn` is what was read then.
+    /// Classifies a call that was due at `begun` and has ended at `now`, when the turn was `turn`.
     fn met(&mut self, turn: u64, begun: Instant, now: Instant) -> Met {
         let met = match () {
             () if self.turn % 2 == 1 || begun < self.until => Met::Before,
@@ -184,21 +187,23 @@ impl Measured {
     }
 }
 
-/// What threads and the caller share.
+/// State that the threads and the caller share.
 struct Shared<'a> {
     phase: &'a Phase,
-    /// Operations done, written by one thread each.
+    /// Numbers of operations done; each is written by one thread.
     done: Vec<CachePadded<AtomicU64>>,
+    /// The warm-up is over; set by the caller.
     warm: AtomicBool,
+    /// The run is over; set by the caller, and by a thread that fails.
     stop: AtomicBool,
-    /// Threads that count and have not ended.
+    /// Number of counted threads that have not ended.
     running: AtomicUsize,
 }
 
 struct ThreadResult {
-    /// Those of quiet calls, where they are told apart.
+    /// All times, or those of calls without background work if these are separated.
     times: Times,
-    /// The others; its own quiet ones are empty.
+    /// The times of the other calls; its own `quiet` is empty.
     split: Option<Split>,
     ops: u64,
     found: u64,
@@ -207,8 +212,8 @@ struct ThreadResult {
     span: Option<(Instant, Instant)>,
 }
 
-/// Runs `phase`; `make` makes the calls of the thread of an index, on that thread (that of the
-/// thread beside is `threads`). `measuring` is called when the measured part begins.
+/// Runs `phase`. `make` makes the calls of the thread with an index, on that thread (the companion
+/// thread has the index `threads`). `measuring` is called when the measured part begins.
 ///
 /// # Errors
 /// Those of `make` and of the calls.
@@ -242,7 +247,8 @@ pub fn run<C: Calls>(
             wait(&shared, time::now() + phase.warmup);
             measuring();
             cpu_before = cpu::used();
-            // Relaxed, as all flags here: they order nothing, and a late look costs one call.
+            // Relaxed, as for all flags here: they order nothing, and seeing one late costs one
+            // call.
             shared.warm.store(true, Ordering::Relaxed);
         }
         let series = watch(&shared, observer);
@@ -320,7 +326,7 @@ fn watch(shared: &Shared<'_>, observer: &mut dyn Observer) -> Vec<f64> {
             .map_or(tick, |duration| duration.saturating_sub(elapsed));
         thread::sleep(tick.min(left).max(Duration::from_micros(100)));
     }
-    // The thread beside ends when the others have.
+    // The companion thread ends after the others have.
     shared.stop.store(true, Ordering::Relaxed);
     series
 }
@@ -340,8 +346,8 @@ fn run_thread<C: Calls>(
     result
 }
 
-/// The end of a thread is counted, and stops the others after an error or a panic, so that the
-/// caller learns of it.
+/// Counts the end of a thread, and stops the others after an error or a panic, so that the caller
+/// learns of it.
 struct Ending<'a> {
     shared: &'a Shared<'a>,
     counts: bool,
@@ -362,7 +368,7 @@ impl Drop for Ending<'_> {
 fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<ThreadResult> {
     let phase = shared.phase;
     let beside = index >= phase.threads;
-    // Alone on its lines, wherever the stacks of two threads lie.
+    // On cache lines of its own, wherever the stacks of the threads lie.
     let mut calls = CachePadded(calls);
     let mut counters = Counters::of_this_thread();
     let mut left = match phase.total {
@@ -431,7 +437,7 @@ fn measure(shared: &Shared<'_>, index: usize, calls: impl Calls) -> Result<Threa
     Ok(result)
 }
 
-/// When the calls of an open loop are due.
+/// The times at which calls of an open loop are due.
 struct Schedule {
     next: Option<Instant>,
     step: Duration,
@@ -455,7 +461,7 @@ impl Schedule {
         }
     }
 
-    /// Waits until the next call is due, and says when that was; None in a closed loop.
+    /// Waits until the next call is due, and returns that time; `None` in a closed loop.
     fn wait(&mut self) -> Option<Instant> {
         let due = self.next?;
         self.next = Some(due + self.step);

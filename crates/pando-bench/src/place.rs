@@ -1,5 +1,5 @@
-//! Where a benchmark below the engine puts its file: a device of the back end that is asked for,
-//! over a named directory, a temporary one, or none.
+//! Where a benchmark below the engine puts its file: a device of the requested back end, over a
+//! named directory, a temporary one, or none.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
-/// Threads of a back end that has such, unless said otherwise: as the engine's.
+/// Default number of threads of a back end that uses threads; the same as the engine's.
 const COMPLETION_THREADS: usize = 16;
 
-/// A device. A temporary directory goes with it.
+/// A device. Its temporary directory is removed with it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) device: AnyDevice,
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// A directory that goes with its handle.
+/// Creates a directory that is removed with its handle.
 pub(crate) fn temporary() -> Result<TempDir> {
     TempDir::with_prefix("pando-bench-").map_err(|source| Error::Io {
         during: "making a temporary directory".to_owned(),

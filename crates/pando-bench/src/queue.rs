@@ -1,8 +1,9 @@
-//! `queue`: a push at the tail and a pop at the head, over and over, while as many entries wait.
+//! `queue`: a push at the tail and a pop at the head, over and over, with a constant number of
+//! entries.
 //!
-//! What is deleted lies where the next pop looks first, and what is written where nothing was. So
-//! its figures are by tenth of the run: a store that keeps what is gone grows, and its pops slow
-//! down, however long it runs.
+//! Entries are deleted where the next pop looks first, and written where none were. So the figures
+//! are reported for each tenth of the run: if a store keeps deleted entries, it grows and its pops
+//! slow down for as long as it runs.
 
 use std::path::Path;
 
@@ -21,16 +22,16 @@ use crate::store::{Store, disk_bytes};
 use crate::values::Values;
 use crate::workload::Workload;
 
-/// Parts of a run that have figures of their own.
+/// Number of parts of a run that have figures of their own.
 const PARTS: u64 = 10;
-/// Looks at the size of the store in each part.
+/// Number of times that the size of the store is read in each part.
 const LOOKS: u64 = 50;
-/// Entries of the table that an old reader stands in, beside the queue.
+/// Name of the table, besides the queue, that the old reader reads.
 const OLD_TABLE: &str = "old";
 const OLD_KEY: &[u8] = b"value";
-/// Bytes of the value that it reads: several chunks.
+/// Length of the value that it reads: several chunks.
 const OLD_BYTES: usize = 4 << 20;
-/// Bytes of it that are read before the run.
+/// Number of its bytes that are read before the run.
 const OLD_BEGIN: usize = 4096;
 
 /// Runs it on `table` of an open store, which is empty before and after.
@@ -101,7 +102,7 @@ pub(crate) fn run(
     Ok(record)
 }
 
-/// The mean time of a pop in the last fifth in relation to that in the first one.
+/// Returns the mean time of a pop in the last fifth, relative to that in the first fifth.
 fn last_to_first(parts: &[Part]) -> Option<f64> {
     let mean = |parts: &[Part]| {
         let ns: u64 = parts.iter().map(|part| part.ns).sum();
@@ -114,13 +115,13 @@ fn last_to_first(parts: &[Part]) -> Option<f64> {
 }
 
 impl Plan<'_> {
-    /// Pops of the whole run.
+    /// Returns the number of pops in the whole run.
     fn pops(&self) -> u64 {
         self.options.ops.unwrap_or(self.options.num)
     }
 }
 
-/// Pushes as many entries as wait at a time.
+/// Pushes the entries that the queue keeps.
 fn fill(plan: &Plan<'_>) -> Result<()> {
     let (mut key, mut value, mut batch) = (Vec::new(), Vec::new(), Batch::new());
     for number in 0..plan.options.queue_length {
@@ -142,15 +143,15 @@ fn old_value(plan: &Plan<'_>) -> Vec<u8> {
     value
 }
 
-/// A table with a value in chunks.
+/// Creates a table with a value in chunks.
 fn old_table(plan: &Plan<'_>, store: &Store) -> Result<Table> {
     let table = store.db.table(OLD_TABLE)?;
     table.put(OLD_KEY, &old_value(plan))?;
     Ok(table)
 }
 
-/// A reader that has begun before the first pop, and ends behind the last one: an iterator over the
-/// queue, and a value in chunks that is deleted meanwhile.
+/// A reader that begins before the first pop and ends after the last one: an iterator over the
+/// queue, and a reader of a value in chunks that is deleted in the meantime.
 struct Old<'a> {
     iter: Iter<'a>,
     first: Vec<u8>,
@@ -176,7 +177,7 @@ impl<'a> Old<'a> {
         })
     }
 
-    /// Goes on where it stood.
+    /// Continues to read where it stopped.
     fn end(mut self, plan: &Plan<'_>) -> Result<()> {
         let mut value = vec![0; self.expected.len()];
         let bytes = self.stream.read_at(0, &mut value)?;
@@ -197,13 +198,13 @@ impl<'a> Old<'a> {
 #[derive(Debug, Clone, Default)]
 struct Part {
     pops: u64,
-    /// Of its pops, without the pushes between them.
+    /// Time of its pops, without the pushes between them.
     ns: u64,
-    /// Of the data file.
+    /// Size of the data file.
     data_bytes: u64,
-    /// Of it what is not free.
+    /// Bytes of it that are not free.
     used_bytes: u64,
-    /// Of all files of the store, as the file system sees them.
+    /// Size of all files of the store, as the file system reports it.
     disk_bytes: u64,
 }
 
@@ -212,7 +213,7 @@ impl Part {
         self.ns as f64 / 1e3 / self.pops.max(1) as f64
     }
 
-    /// Takes note of how large the store is.
+    /// Records the size of the store.
     fn look(&mut self, db: &Db, path: Option<&Path>) -> Result<()> {
         let report = db.report();
         self.data_bytes = self.data_bytes.max(report.data_bytes);
@@ -225,7 +226,7 @@ impl Part {
     }
 }
 
-/// The calls of the one thread: each a push and a pop, timed by the pop.
+/// The calls of the only thread: each is a push and a pop, timed by the pop.
 struct Queue<'a> {
     plan: &'a Plan<'a>,
     db: &'a Db,
@@ -236,9 +237,9 @@ struct Queue<'a> {
     value: Vec<u8>,
     scratch: Vec<u8>,
     times: Histogram,
-    /// The part that runs.
+    /// The current part.
     part: Part,
-    /// Those before it.
+    /// The earlier parts.
     parts: &'a Mutex<Vec<Part>>,
 }
 
@@ -249,7 +250,7 @@ impl Queue<'_> {
         Ok(self.plan.table.put(&self.key, &self.value)?)
     }
 
-    /// The first entry, and its delete: it is entry `number`.
+    /// Reads and deletes the first entry, which must be entry `number`.
     fn pop(&mut self, number: u64) -> Result<()> {
         let plan = self.plan;
         let first = plan.table.iter().next().transpose()?;
@@ -265,7 +266,7 @@ impl Queue<'_> {
         check_value(plan, number, &value, &mut self.scratch)
     }
 
-    /// After each pop: sizes now and then, and the part's end.
+    /// Called after each pop: reads sizes now and then, and ends the part.
     fn look(&mut self) -> Result<()> {
         let pops = self.plan.pops();
         let part_of = |pop: u64| u128::from(pop) * u128::from(PARTS) / u128::from(pops);

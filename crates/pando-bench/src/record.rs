@@ -1,7 +1,7 @@
-//! What is reported of a workload: a JSON object for machines, a line of a table for people.
+//! The report of a workload: a JSON object for machines, and a line of a table for people.
 //!
-//! One kind of record for all layers. Every name carries its unit but those that other tools give;
-//! what means nothing for a benchmark is absent.
+//! All layers share one kind of record. Every name includes its unit, except names that other tools
+//! have given; figures that mean nothing for a benchmark are absent.
 
 use pando_stats::Histogram;
 use serde::Serialize;
@@ -19,11 +19,11 @@ macro_rules! record {
             pub workload: &'static str,
             /// What was measured: `ours` is the product as it is.
             pub variant: &'static str,
-            /// Threads that ran operations.
+            /// Number of threads that ran operations.
             pub threads: usize,
-            /// Operations a second over all threads: keys, commands, requests to the device.
+            /// Operations per second over all threads: keys, commands, requests to the device.
             pub ops_per_s: f64,
-            /// Median of the time of a call (a batch is one), in microseconds.
+            /// Median time of a call (a batch is one call), in microseconds.
             pub p50_us: f64,
             /// Time that 99 % of the calls did not exceed.
             pub p99_us: f64,
@@ -33,21 +33,22 @@ macro_rules! record {
             pub mean_us: f64,
             /// Longest time of a call.
             pub max_us: f64,
-            /// Operations that were counted.
+            /// Number of operations that were counted.
             pub ops: u64,
-            /// Length of the run, without warm-up, in seconds.
+            /// Length of the run without warm-up, in seconds.
             pub elapsed_s: f64,
-            /// Of all choices.
+            /// Seed of all random choices.
             pub seed: u64,
             $(
                 $(#[$about])*
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pub $name: Option<$kind>,
             )*
-            /// Times of calls in microseconds by the share that did not exceed them, in order.
+            /// Times of calls in microseconds, by the share of calls that did not exceed them, in
+            /// order.
             #[serde(skip)]
             pub percentiles: Vec<(f64, f64)>,
-            /// Counters of the engine over the run, for people who ask.
+            /// Counters of the engine over the run, printed on request.
             #[serde(skip)]
             pub tickers: Vec<(&'static str, &'static str, u64)>,
         }
@@ -55,39 +56,39 @@ macro_rules! record {
 }
 
 record! {
-    /// The ablation that the variant belongs to; figures are of its round of median speed.
+    /// The ablation that the variant belongs to; the figures are from its round of median speed.
     ablation: &'static str;
     /// What the variant does, in words.
     variant_about: &'static str;
-    /// It is what the product does.
+    /// The variant is what the product does.
     is_ours: bool;
-    /// Rounds in which each variant had its turn.
+    /// Number of rounds in which each variant had its turn.
     rounds: usize;
-    /// Operations a second in the slowest round.
+    /// Operations per second in the slowest round.
     ops_per_s_min: f64;
-    /// Operations a second in the fastest round.
+    /// Operations per second in the fastest round.
     ops_per_s_max: f64;
-    /// Operations a second in relation to what the product does, the median of all rounds.
+    /// Operations per second relative to those of the product, the median of all rounds.
     speed_to_ours: f64;
-    /// Operations a second in relation to those of one thread, of the same variant.
+    /// Operations per second relative to those of one thread, for the same variant.
     speed_to_one_thread: f64;
     /// Share of the blocks that are allocated, in percent.
     fill_percent: u64;
-    /// What is free lies in many pieces.
+    /// The free blocks are in many pieces.
     fragmented: bool;
     /// Median of batches of 64 allocations, divided by 64.
     p50_ns: f64;
-    /// Time that 99.9 % of single allocations did not exceed, the clock's own cost taken off.
+    /// Time that 99.9 % of single allocations did not exceed, without the cost of the clock.
     p999_ns: f64;
-    /// As `p50_ns`, of frees.
+    /// Like `p50_ns`, for frees.
     free_p50_ns: f64;
-    /// Searches that ended because they had looked at enough words of the bitmap.
+    /// Number of searches that ended since they had read enough words of the bitmap.
     searches_bounded: u64;
-    /// Processor time of an addition, of counters.
+    /// Processor time of an addition to a counter.
     ns_per_op: f64;
-    /// The same of a plain increment of words of the thread's own, which nobody else can read.
+    /// The same for a plain increment of words that only this thread can access.
     plain_ns_per_op: f64;
-    /// The same with a lock prefix.
+    /// The same for an increment with a lock prefix.
     lock_add_ns_per_op: f64;
     /// Shortest time of a query.
     wall_min_us: f64;
@@ -97,37 +98,37 @@ record! {
     wall_p95_us: f64;
     /// Longest time of a query.
     wall_max_us: f64;
-    /// Mean processor time of work in registers alone, in turn with queries, that takes as long as
-    /// the fastest query.
+    /// Mean processor time of work in registers only that takes as long as the fastest query, in
+    /// alternation with queries.
     spin_mean_us: f64;
-    /// Median of it.
+    /// Median of the same.
     spin_p50_us: f64;
-    /// The longest.
+    /// Maximum of the same.
     spin_max_us: f64;
-    /// Objects that the variant built for each operation.
+    /// Number of objects that the variant built per operation.
     constructions_per_op: f64;
-    /// Allocations that the variant made for each operation.
+    /// Number of allocations that the variant made per operation.
     allocations_per_op: f64;
-    /// Descriptors of the file that were open.
+    /// Number of open descriptors of the file.
     handles: usize;
-    /// Median of the time of a call that read, of a workload that mixes reads and writes.
+    /// Median time of a call that read, in a mixed workload.
     read_p50_us: f64;
     /// Time that 99 % of these did not exceed.
     read_p99_us: f64;
     /// Time that 99.9 % of these did not exceed.
     read_p999_us: f64;
-    /// Median of the time of a call that wrote, of such a workload.
+    /// Median time of a call that wrote, in a mixed workload.
     write_p50_us: f64;
     /// Time that 99 % of these did not exceed.
     write_p99_us: f64;
     /// Time that 99.9 % of these did not exceed.
     write_p999_us: f64;
-    /// Longest time between two checkpoints that was asked for; fields of the next names are there
-    /// with it alone.
+    /// Requested maximum time between two checkpoints; the fields about checkpoints below are
+    /// present only with it.
     checkpoint_interval_s: f64;
-    /// Checkpoints that ran or began during the run.
+    /// Number of checkpoints that ran or began during the run.
     checkpoints: u64;
-    /// Calls beside which no checkpoint ran.
+    /// Number of calls that no checkpoint overlapped.
     quiet_calls: u64;
     /// Median of their times.
     quiet_p50_us: f64;
@@ -135,17 +136,18 @@ record! {
     quiet_p99_us: f64;
     /// Time that 99.9 % of them did not exceed.
     quiet_p999_us: f64;
-    /// The longest of them.
+    /// Maximum of their times.
     quiet_max_us: f64;
-    /// The same of those that read, of a workload that mixes.
+    /// Like `quiet_p999_us`, for those that read in a mixed workload.
     quiet_read_p999_us: f64;
-    /// The same of those that wrote, of a workload that mixes.
+    /// Like `quiet_p999_us`, for those that wrote in a mixed workload.
     quiet_write_p999_us: f64;
-    /// Calls that were under way when a checkpoint began: one a thread each time at most.
+    /// Number of calls that were in progress when a checkpoint began: at most one per thread each
+    /// time.
     caught_calls: u64;
-    /// The longest of them.
+    /// Maximum of their times.
     caught_max_us: f64;
-    /// Calls that were due while a checkpoint ran.
+    /// Number of calls that were due while a checkpoint ran.
     checkpoint_calls: u64;
     /// Median of their times.
     checkpoint_p50_us: f64;
@@ -153,119 +155,120 @@ record! {
     checkpoint_p99_us: f64;
     /// Time that 99.9 % of them did not exceed.
     checkpoint_p999_us: f64;
-    /// The longest of them.
+    /// Maximum of their times.
     checkpoint_max_us: f64;
-    /// Time that 99.9 % of those that read did not exceed, of a workload that mixes.
+    /// Time that 99.9 % of those that read did not exceed, in a mixed workload.
     checkpoint_read_p999_us: f64;
-    /// The same of those that wrote.
+    /// The same for those that wrote.
     checkpoint_write_p999_us: f64;
-    /// Processor time of the whole process for each operation.
+    /// Processor time of the whole process per operation.
     cpu_us_per_op: f64;
-    /// Instructions of the threads that ran operations, the kernel's not included.
+    /// Instructions per operation of the threads that ran operations, without the kernel's.
     instructions_per_op: f64;
-    /// Cycles of the same.
+    /// Cycles of the same threads per operation.
     cycles_per_op: f64;
-    /// References to memory that no cache had.
+    /// Memory references per operation that missed all caches.
     cache_misses_per_op: f64;
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches per operation.
     branch_misses_per_op: f64;
-    /// Reads that the first cache of data did not have.
+    /// Reads per operation that missed the first-level data cache.
     l1_misses_per_op: f64;
-    /// Instructions of a cycle.
+    /// Instructions per cycle.
     instructions_per_cycle: f64;
-    /// Processor time of a server that runs elsewhere for each operation, as it says itself.
+    /// Processor time of a separate server per operation, as the server reports it.
     server_cpu_us_per_op: f64;
-    /// The way to the disk.
+    /// The I/O back end.
     io_backend: String;
-    /// Requests past the page cache.
+    /// Requests bypass the page cache.
     direct_io: bool;
-    /// Most requests in flight: of a thread of `device` and `pool`, of an event loop.
+    /// Maximum number of requests in flight: per thread for `device` and `pool`, per event loop for
+    /// others.
     queue_depth: usize;
     /// Bytes of a page.
     page_size: usize;
     /// Bytes of a block.
     block_size: usize;
-    /// How pages are compressed.
+    /// Compression of pages.
     compression: String;
     /// Memory budget, in bytes.
     max_memory: u64;
-    /// Pages read from the device for each operation.
+    /// Pages read from the device per operation.
     page_reads_per_op: f64;
-    /// Pages written to the device for each operation.
+    /// Pages written to the device per operation.
     page_writes_per_op: f64;
-    /// Share of operations that found all they needed in memory.
+    /// Share of the operations that found all they needed in memory.
     hits_per_op: f64;
-    /// Pages read from the device for each operation that did not.
+    /// Pages read from the device per operation that did not.
     page_reads_per_miss: f64;
-    /// Share of looks at a page of the pool that found it in a frame; the others are operations.
+    /// Share of the page look-ups in the pool that were hits; the others are the operations.
     hits_per_look: f64;
-    /// Operations that found what they asked for.
+    /// Number of operations that found what they asked for.
     found: u64;
-    /// Operations a second of the thread beside those that are counted.
+    /// Operations per second of the companion thread, which are not counted in `ops`.
     beside_ops_per_s: f64;
-    /// Keys in the store.
+    /// Number of keys in the store.
     num: u64;
     /// Bytes of a key.
     key_size_bytes: usize;
-    /// Bytes of a value, where all have as many.
+    /// Bytes of a value, if all have the same length.
     value_size_bytes: usize;
     /// Bytes of the shortest value.
     value_size_bytes_min: usize;
     /// Bytes of the longest value.
     value_size_bytes_max: usize;
-    /// How often each size between these comes.
+    /// Distribution of the lengths between these.
     value_sizes: &'static str;
-    /// What keys look like.
+    /// Form of the keys.
     key_kind: &'static str;
-    /// Keys of a call, where a call has several.
+    /// Number of keys of a call, if a call has several.
     batch: u64;
     /// What a write waits for.
     durability: &'static str;
-    /// Which keys were chosen, where they were.
+    /// Distribution of the chosen keys, if keys were chosen.
     distribution: String;
-    /// Entries that waited in a queue.
+    /// Number of entries that the queue kept.
     queue_length: u64;
-    /// A reader stood in the store all through the run.
+    /// A reader was open during the whole run.
     old_reader: bool;
     /// Mean time of a pop in each tenth of the run.
     part_pop_mean_us: Vec<f64>;
-    /// The same in the last fifth in relation to the first one.
+    /// The same in the last fifth of the run, relative to the first fifth.
     pop_last_to_first: f64;
-    /// Most bytes of the data file in each tenth.
+    /// Maximum size of the data file in each tenth of the run.
     part_data_bytes_max: Vec<u64>;
-    /// Most bytes of it that were not free.
+    /// Maximum number of its bytes that were not free.
     part_data_used_bytes_max: Vec<u64>;
-    /// Most bytes of all files, the log included, as the file system sees them.
+    /// Maximum size of all files, including the log, as the file system reports it.
     part_disk_bytes_max: Vec<u64>;
-    /// Connections.
+    /// Number of connections.
     clients: usize;
-    /// Commands that a connection has on their way.
+    /// Number of commands that a connection keeps in flight.
     pipeline: usize;
     /// The server's name and version.
     server: String;
     /// Bytes of a request to the device.
     block_size_bytes: usize;
-    /// Bytes of log behind the checkpoint that were replayed.
+    /// Bytes of the log after the checkpoint that were replayed.
     log_bytes: u64;
-    /// Megabytes (1e6 bytes) of log that recovery replayed in a second, from the opening of the
+    /// Megabytes (1e6 bytes) of log that recovery replayed per second, from the opening of the
     /// first file to the end of its checkpoint.
     replayed_mb_per_s: f64;
-    /// From the call that opens the store to the answer of the first read, in milliseconds.
+    /// Time from the call that opens the store to the answer of the first read, in milliseconds.
     first_read_ms: f64;
     /// Bytes of the file, or of all pages.
     size_bytes: u64;
-    /// Frames of the pool.
+    /// Number of frames of the pool.
     frames: usize;
-    /// Operations a second that were asked for, of an open loop.
+    /// Requested operations per second of an open loop.
     rate_ops_per_s: f64;
-    /// Length of a step of the series.
+    /// Length of a step of the series, in seconds.
     interval_s: f64;
-    /// Operations a second, step by step.
+    /// Operations per second, step by step.
     interval_ops_per_s: Vec<f64>;
 }
 
 impl Record {
-    /// A record without figures.
+    /// Creates a record without figures.
     pub fn new(workload: &'static str, variant: &'static str, threads: usize, seed: u64) -> Self {
         Self {
             workload,
@@ -276,7 +279,7 @@ impl Record {
         }
     }
 
-    /// Rates and times.
+    /// Sets rates and times.
     pub fn set_measured(&mut self, measured: &Measured) {
         let us = |share| measured.calls.percentile(share) as f64 / 1e3;
         self.elapsed_s = measured.elapsed.as_secs_f64();
@@ -312,7 +315,7 @@ impl Record {
         self.interval_ops_per_s = (!measured.series.is_empty()).then(|| measured.series.clone());
     }
 
-    /// Times by whether a checkpoint ran.
+    /// Sets the times of calls with and without a running checkpoint.
     fn set_split(&mut self, measured: &Measured) {
         let Some(split) = &measured.split else {
             return;
@@ -341,7 +344,7 @@ impl Record {
         self.checkpoint_write_p999_us = us(&busy.writes, 0.999);
     }
 
-    /// What the line says of calls beside checkpoints.
+    /// Returns what the line says about calls that overlapped with checkpoints.
     fn beside_checkpoints(&self) -> String {
         let Some(checkpoints) = self.checkpoints else {
             return String::new();
@@ -354,7 +357,7 @@ impl Record {
         )
     }
 
-    /// How long values are.
+    /// Sets the lengths of values.
     pub(crate) fn set_value_sizes(&mut self, sizes: ValueSizes) {
         let (min, max) = sizes.bounds();
         match sizes.name() {
@@ -367,7 +370,7 @@ impl Record {
         }
     }
 
-    /// What the engine was set to.
+    /// Sets the engine's settings.
     pub(crate) fn set_engine(&mut self, report: &pandodb::Report) {
         self.io_backend = Some(report.io_backend.to_owned());
         self.direct_io = Some(report.direct_io);
@@ -378,7 +381,7 @@ impl Record {
         self.max_memory = Some(report.max_memory);
     }
 
-    /// Head of the table.
+    /// Returns the head of the table.
     pub fn head() -> String {
         format!(
             "{:<26} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8}",
@@ -395,7 +398,7 @@ impl Record {
         )
     }
 
-    /// Line of the table.
+    /// Returns the line of the table.
     pub fn line(&self) -> String {
         let number = |value: Option<f64>, digits: usize| match value {
             Some(value) => format!("{value:.digits$}"),
@@ -435,7 +438,7 @@ impl Record {
         )
     }
 
-    /// What the line says of a queue.
+    /// Returns what the line says about a queue.
     fn queue_parts(&self) -> String {
         let (Some(ratio), Some(bytes)) = (self.pop_last_to_first, &self.part_data_bytes_max) else {
             return String::new();
@@ -448,7 +451,7 @@ impl Record {
         )
     }
 
-    /// What the line says of allocations.
+    /// Returns what the line says about allocations.
     fn allocation(&self, fill_percent: u64) -> String {
         let pieces = match self.fragmented {
             Some(true) => "fragmented",
@@ -458,13 +461,13 @@ impl Record {
             (Some(p50), Some(p999), Some(free)) => {
                 format!(": p50 {p50:.1} ns, p99.9 {p999:.0} ns, free {free:.1} ns")
             }
-            // Under a store nobody looks at single ones.
+            // Over a store, single allocations are of no interest.
             _ => String::new(),
         };
         format!("  {fill_percent} % full, {pieces}{times}")
     }
 
-    /// One line of JSON, without its end.
+    /// Returns one line of JSON, without its line end.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("a record has no maps and no foreign types")
     }

@@ -16,14 +16,14 @@ const TABLE: &str = "bench";
 /// A file that stores have and other directories do not.
 const STORE_FILE: &str = "superblock";
 
-/// An open store. A temporary directory goes with it.
+/// An open store. Its temporary directory is removed with it.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) table: Table,
-    /// The first number that no workload of this run has inserted, once one has.
+    /// The first number that no workload of this run has inserted, once one has inserted keys.
     fresh_start: Cell<Option<u64>>,
-    /// Where it lies, if on a disk.
+    /// Directory of the store, if it is on a disk.
     path: Option<PathBuf>,
     _directory: Option<TempDir>,
 }
@@ -51,7 +51,7 @@ impl Store {
         Self::of(db, path, directory)
     }
 
-    /// Opens what is on `device`, which may be opened again later.
+    /// Opens the store on `device`, which may be opened again later.
     pub(crate) fn open_on(options: &KvOptions, device: AnyDevice) -> Result<Self> {
         Self::of(Db::open_device(builder(options), device)?, None, None)
     }
@@ -67,18 +67,18 @@ impl Store {
         })
     }
 
-    /// Where it lies; None: in memory, or on a device of the caller's.
+    /// Returns its directory; `None`: it is in memory, or on a device of the caller.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// One more handle of the table.
+    /// Returns another handle of the table.
     pub(crate) fn handle(&self) -> Result<Table> {
         Ok(self.db.table(TABLE)?)
     }
 
-    /// The first number that no key of the store has. Of keys without order it is a guess after
-    /// earlier runs: a few of theirs are written again.
+    /// Returns the first number that no key of the store has. For keys without order this is a
+    /// guess after earlier runs: a few of their keys are written again.
     pub(crate) fn fresh_start(&self, options: &KvOptions) -> Result<u64> {
         if let Some(start) = self.fresh_start.get() {
             return Ok(start);
@@ -95,7 +95,7 @@ impl Store {
         Ok(start.max(options.num))
     }
 
-    /// Numbers below `start` have been inserted; None: the table was cleared.
+    /// Records that numbers below `start` were inserted; `None`: the table was cleared.
     pub(crate) fn set_fresh_start(&self, start: Option<u64>) {
         self.fresh_start.set(start);
     }
@@ -132,7 +132,8 @@ fn builder(options: &KvOptions) -> Builder {
     builder.compression(options.compression)
 }
 
-/// Refuses a directory with a store unless that is wanted, and one without it if it is.
+/// Refuses a directory with a store unless that is wanted, and one without a store if one is
+/// wanted.
 pub(crate) fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
     let holds_store = path.join(STORE_FILE).exists();
     let shown = path.display();
@@ -149,7 +150,7 @@ pub(crate) fn check_directory(path: &Path, use_existing: bool) -> Result<()> {
     }
 }
 
-/// Bytes of the files of the store in `path` as the file system sees them.
+/// Returns the size of the files of the store in `path`, as the file system reports it.
 pub(crate) fn disk_bytes(path: &Path) -> Result<u64> {
     const BLOCK_BYTES: u64 = 512;
     let failed = |source| Error::Io {
@@ -158,7 +159,7 @@ pub(crate) fn disk_bytes(path: &Path) -> Result<u64> {
     };
     let mut bytes = 0;
     for file in std::fs::read_dir(path).map_err(failed)? {
-        // A segment of the log may be gone by now.
+        // A segment of the log may have been removed in the meantime.
         if let Ok(metadata) = file.map_err(failed)?.metadata() {
             bytes += metadata.blocks() * BLOCK_BYTES;
         }

@@ -1,20 +1,20 @@
-//! How long values are: all alike, or each as follows from its key and version.
+//! Lengths of values: all equal, or each derived from its key and version.
 
 use crate::random::Random;
 use crate::zipf::Zipf;
 
-/// Bytes that say which key and version a value belongs to.
+/// Number of bytes that tell which key and version a value belongs to.
 pub(crate) const HEAD_BYTES: usize = 12;
 
-/// Exponent of sizes that are short most of the time.
+/// Exponent of Zipf's law for lengths that are mostly short.
 const EXPONENT: f64 = 0.99;
 
-/// Bytes of values.
+/// Lengths of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSizes {
-    /// All the same.
+    /// All equal.
     Fixed(usize),
-    /// From `min` to `max`, all alike.
+    /// From `min` to `max`, all equally often.
     Uniform {
         /// Bytes of the shortest.
         min: usize,
@@ -31,7 +31,7 @@ pub enum ValueSizes {
 }
 
 impl ValueSizes {
-    /// Bytes of the shortest and of the longest value.
+    /// Returns the lengths of the shortest and of the longest value.
     pub fn bounds(self) -> (usize, usize) {
         match self {
             Self::Fixed(bytes) => (bytes, bytes),
@@ -39,7 +39,7 @@ impl ValueSizes {
         }
     }
 
-    /// Name in records; None: all are the same.
+    /// Returns its name in records; `None` if all are equal.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Fixed(_) => None,
@@ -48,7 +48,7 @@ impl ValueSizes {
         }
     }
 
-    /// Why these sizes make no sense, if they do not.
+    /// Returns why these lengths make no sense, if they do not.
     pub(crate) fn check(self) -> Option<String> {
         let (min, max) = self.bounds();
         if self.name().is_none() || (HEAD_BYTES <= min && min <= max) {
@@ -61,7 +61,7 @@ impl ValueSizes {
     }
 }
 
-/// Sizes, ready to be drawn.
+/// Lengths, ready to be drawn.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     sizes: ValueSizes,
@@ -80,12 +80,12 @@ impl Sizes {
         Self { sizes, zipf }
     }
 
-    /// Bytes of the longest.
+    /// Returns the length of the longest value.
     pub(crate) fn max(&self) -> usize {
         self.sizes.bounds().1
     }
 
-    /// The size that follows from `seed`.
+    /// Returns the length that is derived from `seed`.
     pub(crate) fn size(&self, seed: u64) -> usize {
         let (min, max) = self.sizes.bounds();
         if min >= max {

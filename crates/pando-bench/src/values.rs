@@ -1,37 +1,37 @@
 //! Values: what belongs to a key, so that a read can be checked to the last byte.
 //!
-//! A value begins with eight bytes that follow from the key's number and four that number its
-//! version; the rest, and where sizes differ the size, follows from both. Values shorter than that
-//! have one version only.
+//! A value begins with eight bytes that are derived from the key's number, and four with the number
+//! of its version; the rest is derived from both, and so is the length if lengths differ. Values
+//! shorter than that have one version only.
 
 use crate::random::mix;
 use crate::value_sizes::{HEAD_BYTES, Sizes, ValueSizes};
 
 const STAMP_BYTES: usize = 8;
 const WORD_BYTES: usize = 8;
-/// What a generated word differs from the one before it by, before it is mixed: SplitMix64.
+/// Difference between successive words before they are mixed: SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What values look like.
+/// How values are made.
 ///
-/// They are computed, not copied from a pool of random bytes: a pool that is large enough not to
-/// make neighbours alike does not stay in the caches of a core, and a benchmark of reads from
-/// memory would measure its misses.
+/// They are computed, not copied from a pool of random bytes: a pool that is large enough to keep
+/// neighbours different does not fit into the caches of a core, and a benchmark of reads from
+/// memory would measure the pool's misses.
 #[derive(Debug)]
 pub struct Values {
     sizes: Sizes,
     seed: u64,
-    /// Share of a value that does not compress; the rest repeats it.
+    /// Share of a value that cannot be compressed; the rest repeats it.
     share: f64,
 }
 
 impl Values {
-    /// Values of `bytes` bytes that compress to `share` of that (1: not at all).
+    /// Creates values of `bytes` bytes that can be compressed to `share` of that (1: they cannot).
     pub fn new(bytes: usize, share: f64, seed: u64) -> Self {
         Self::sized(ValueSizes::Fixed(bytes), share, seed)
     }
 
-    /// Values of `sizes` that compress to `share` of that (1: not at all).
+    /// Creates values of `sizes` that can be compressed to `share` of that (1: they cannot).
     pub fn sized(sizes: ValueSizes, share: f64, seed: u64) -> Self {
         Self {
             sizes: Sizes::new(sizes),
@@ -47,7 +47,7 @@ impl Values {
         let (stamp, place) = self.stamp_and_place(number, version);
         let bytes = self.sizes.size(place);
         out.clear();
-        // A head and whole words, of which `truncate` leaves what was asked for.
+        // A head and whole words, of which `truncate` leaves the requested length.
         let dense = dense_bytes(bytes, self.share).next_multiple_of(WORD_BYTES);
         out.resize(HEAD_BYTES + dense, 0);
         out[..STAMP_BYTES].copy_from_slice(&stamp.to_le_bytes());
@@ -63,7 +63,7 @@ impl Values {
         out.truncate(bytes);
     }
 
-    /// The version of `value`, if it is one that key `number` has been given.
+    /// Returns the version of `value`, if it is one that key `number` was given.
     pub fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Option<u32> {
         let version = match value.get(STAMP_BYTES..HEAD_BYTES) {
             Some(bytes) => u32::from_le_bytes(bytes.try_into().ok()?),
@@ -79,9 +79,9 @@ impl Values {
         is_own.then_some(version)
     }
 
-    /// True if `head` and `rest` are a value of which nothing repeats, of key `number` in
-    /// `version`, which `head` says. Takes less time than to write the value down, so that the
-    /// benchmark is of the read.
+    /// Returns true if `head` and `rest` are a value without repetition, of key `number` in
+    /// `version`, which `head` contains. Takes less time than generating the value, so that the
+    /// benchmark measures the read.
     fn is_dense(&self, number: u64, version: u32, head: &[u8], rest: &[u8]) -> bool {
         let (stamp, place) = self.stamp_and_place(number, version);
         let (chunks, last) = rest.as_chunks();
@@ -93,14 +93,14 @@ impl Values {
             && words.next().unwrap_or(0).to_le_bytes().starts_with(last)
     }
 
-    /// What the head of a value begins with, and what the rest follows from.
+    /// Returns what the head of a value begins with, and what the rest is derived from.
     fn stamp_and_place(&self, number: u64, version: u32) -> (u64, u64) {
         let stamp = mix(number ^ mix(self.seed ^ 0x5a5a));
         (stamp, mix(stamp ^ u64::from(version)))
     }
 }
 
-/// What a value holds behind its head.
+/// Returns the words of a value after its head.
 fn words(place: u64) -> impl Iterator<Item = u64> {
     let mut state = place;
     std::iter::repeat_with(move || {
@@ -109,7 +109,7 @@ fn words(place: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Bytes of a value of `bytes` bytes that the rest repeats.
+/// Returns the number of bytes, in a value of `bytes` bytes, that the rest repeats.
 fn dense_bytes(bytes: usize, share: f64) -> usize {
     ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1))
 }

@@ -1,5 +1,5 @@
-//! The workloads of `bench kv`: those of `db_bench` by its names, and the core workloads A to F of
-//! YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", 2010) with their mixes.
+//! The workloads of `bench kv`: those of `db_bench`, under its names, and the core workloads A to F
+//! of YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", 2010), with their mixes.
 
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
@@ -17,15 +17,15 @@ macro_rules! workloads {
         }
 
         impl Workload {
-            /// All of them.
+            /// All workloads.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Name in options and records: that of `db_bench`, or of YCSB.
+            /// Returns its name in options and records: that of `db_bench`, or of YCSB.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// One line of help.
+            /// Returns one line of help.
             pub fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)* }
             }
@@ -58,10 +58,10 @@ workloads! {
 }
 
 impl Workload {
-    /// The workload of a name.
+    /// Returns the workload with this name.
     ///
     /// # Errors
-    /// Nobody knows the name.
+    /// The name is unknown.
     pub fn from_name(name: &str) -> Result<Self> {
         let known = Self::ALL.iter().find(|workload| workload.name() == name);
         known.copied().ok_or_else(|| {
@@ -74,17 +74,17 @@ impl Workload {
         })
     }
 
-    /// True if it writes each key once, whatever the duration.
+    /// Returns true if it writes each key once, whatever the duration.
     pub fn is_fill(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom | Self::FillBulk)
     }
 
-    /// True if one more thread works beside those that are counted.
+    /// Returns true if it has a companion thread, besides those that are counted.
     pub fn is_beside(self) -> bool {
         matches!(self, Self::ReadWhileWriting | Self::ReadWhileScanning)
     }
 
-    /// What YCSB's core workload of that name mixes; None: it is none of YCSB's.
+    /// Returns the mix of YCSB's core workload with this name; `None` if it is not one of YCSB.
     pub(crate) fn mix(self) -> Option<Mix> {
         let mix = |percent, most, rest| {
             Some(Mix {
@@ -104,12 +104,12 @@ impl Workload {
         }
     }
 
-    /// True if it writes keys that nobody has written.
+    /// Returns true if it inserts new keys.
     pub(crate) fn inserts(self) -> bool {
         matches!(self, Self::YcsbD | Self::YcsbE)
     }
 
-    /// Which keys it chooses, unless said otherwise.
+    /// Returns the default distribution of its keys.
     pub fn distribution(self) -> Distribution {
         match self {
             Self::YcsbD => Distribution::Latest,
@@ -119,32 +119,32 @@ impl Workload {
     }
 }
 
-/// One operation of a workload that mixes several.
+/// One operation of a mixed workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Reads a key that is there.
+    /// Reads an existing key.
     Read,
-    /// Writes a key that is there, whatever it held.
+    /// Overwrites an existing key, without reading it.
     Write,
-    /// Writes a key that nobody has written.
+    /// Inserts a new key.
     Insert,
-    /// Reads some entries from a key on.
+    /// Reads some entries, starting with a key.
     Scan,
-    /// Reads a key and writes what follows from it.
+    /// Reads a key, and writes a value derived from what it read.
     Change,
 }
 
-/// Two operations and how often each is chosen.
+/// Two operations, and how often each is chosen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
-    /// Share of `most`.
+    /// Share of `most`, in percent.
     percent: u64,
     most: Act,
     rest: Act,
 }
 
 impl Mix {
-    /// The next operation.
+    /// Returns the next operation.
     pub(crate) fn choose(self, random: &mut Random) -> Act {
         match random.below(100) < self.percent {
             true => self.most,

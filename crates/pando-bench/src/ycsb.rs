@@ -1,19 +1,19 @@
 //! One call of YCSB's core workloads.
 //!
-//! Keys that a workload has inserted are read like those that were there before: by `latest` the
-//! newest first, else each of them as often as the mean of all keys. They are read by their
-//! threads from the moment they are in the store, and have to be found.
+//! Keys that a workload has inserted are read like the others: by `latest` the newest first, else
+//! each as often as the mean of all keys. Each thread reads its own from the moment that they are
+//! in the store, and must find them.
 
 use crate::error::{Error, Result};
 use crate::operations::{Operations, check_value};
 use crate::phase::{Done, Kind};
 use crate::workload::{Act, Mix};
 
-/// Most entries of a scan; all lengths from 1 on are alike.
+/// Maximum number of entries of a scan; all lengths from 1 on are equally likely.
 const SCAN_ENTRIES_MAX: u64 = 100;
 
 impl Operations<'_> {
-    /// The next operation of `mix`. Writes count as found: they ask for nothing.
+    /// Makes the next operation of `mix`. Writes count as found, since they look for nothing.
     pub(crate) fn mixed(&mut self, mix: Mix) -> Result<Done> {
         self.view.look();
         let act = mix.choose(&mut self.random);
@@ -45,7 +45,7 @@ impl Operations<'_> {
         })
     }
 
-    /// The number of a key that was filled, or that this workload has inserted.
+    /// Returns the number of a key that was filled, or that this workload has inserted.
     fn choose_grown(&mut self) -> u64 {
         let (plan, total) = (self.plan, self.view.total());
         if total == 0 {

@@ -1,9 +1,9 @@
 //! Zipf-distributed ranks by rejection-inversion (Hoermann and Derflinger 1996): no table, two or
-//! three logarithms a sample, exact for any exponent above 0.
+//! three logarithms per sample, exact for any exponent above 0.
 
 use crate::random::Random;
 
-/// Ranks 1..=count, rank k with weight 1 / k^exponent.
+/// Ranks 1..=count, where rank k has the weight 1 / k^exponent.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
     count: f64,
@@ -29,7 +29,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank, from 0 for the most frequent one.
+    /// Returns a rank, counted from 0 for the most frequent one.
     pub(crate) fn rank(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.low + random.unit() * (self.high - self.low);
@@ -45,7 +45,7 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of the weight, in a form that also works for exponent 1.
+    /// Returns the integral of the weight, in a form that also works for exponent 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let y = (1.0 - self.exponent) * log;

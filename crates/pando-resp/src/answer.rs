@@ -1,11 +1,11 @@
-//! The client's side: reads replies of both versions. For tests and benchmarks; bounded all the
-//! same, since a server may be as hostile as a client.
+//! The client's side: parses replies of both protocol versions, for tools, tests and benchmarks.
+//! Its work is bounded all the same, since a server may be as hostile as a client.
 
 use std::fmt;
 
 use crate::number::parse_integer;
 
-/// Deepest nesting of a reply that is read.
+/// Maximum nesting of a reply that is accepted.
 pub const DEPTH_MAX: usize = 32;
 
 /// A reply.
@@ -40,13 +40,13 @@ pub enum Answer {
     Push(Vec<Answer>),
 }
 
-/// Bytes that are no reply.
+/// Error: the bytes are not a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// An unknown type, a bad length, a missing line end.
     Malformed {
-        /// Where, counted from the beginning of the reply.
+        /// Offset of the error from the beginning of the reply.
         offset: usize,
     },
     /// Nested deeper than [`DEPTH_MAX`].
@@ -64,17 +64,18 @@ impl fmt::Display for AnswerError {
 
 impl std::error::Error for AnswerError {}
 
-/// Why there is no answer yet.
+/// Why parsing has stopped.
 enum Stop {
     More,
     Error(AnswerError),
 }
 
 impl Answer {
-    /// The reply that `bytes` begin with and its length, or `None` when more bytes must come.
+    /// Parses the reply that `bytes` begin with; returns it with its length, or `None` if more
+    /// bytes must arrive.
     ///
     /// # Errors
-    /// Bytes that are no reply.
+    /// The bytes are not a reply.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, AnswerError> {
         let mut reader = Reader { bytes, at: 0 };
         match reader.value(0) {
@@ -84,10 +85,10 @@ impl Answer {
         }
     }
 
-    /// Length of the reply that `bytes` begin with; builds nothing.
+    /// Returns the length of the reply that `bytes` begin with; builds nothing.
     ///
     /// # Errors
-    /// Bytes that are no reply.
+    /// The bytes are not a reply.
     pub fn length(bytes: &[u8]) -> Result<Option<usize>, AnswerError> {
         let mut reader = Reader { bytes, at: 0 };
         match reader.skip() {
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
         Stop::Error(AnswerError::Malformed { offset: self.at })
     }
 
-    /// Kind and text of the next line.
+    /// Returns the type byte and the text of the next line.
     fn line(&mut self) -> Result<(u8, &'a [u8]), Stop> {
         let rest = &self.bytes[self.at..];
         let Some(end) = memchr::memchr(b'\r', rest) else {
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
         String::from_utf8_lossy(text).into_owned()
     }
 
-    /// A length; `None` stands for -1.
+    /// Parses a length; `None` stands for -1.
     fn count(&self, text: &[u8]) -> Result<Option<usize>, Stop> {
         match parse_integer(text) {
             Some(-1) => Ok(None),
@@ -214,7 +215,7 @@ impl<'a> Reader<'a> {
     }
 
     fn skip(&mut self) -> Result<(), Stop> {
-        // Values still to be skipped: nesting costs no stack here.
+        // Number of values still to be skipped, so that nesting takes no stack here.
         let mut open: usize = 1;
         while open > 0 {
             open -= 1;

@@ -1,9 +1,9 @@
-//! A client that blocks: commands go, one reply comes after the other. For tools, tests and
-//! benchmarks, and the only part of this crate with a socket.
+//! A blocking client: commands are sent, and their replies are read one after the other. For tools,
+//! tests and benchmarks; the only part of this crate with a socket.
 //!
-//! A server is believed as little as a client is. A reply has a longest length and a latest time,
-//! both of [`ClientOptions`]; what is read is never more than what has come, whatever a reply says
-//! of its length.
+//! A server is trusted as little as a client. [`ClientOptions`] bounds the length of a reply and
+//! the time until it is complete, and memory is used only for bytes that have arrived, whatever
+//! length a reply declares.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,12 +14,12 @@ use crate::answer::Answer;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a [`Client`] puts up with.
+/// Limits of a [`Client`].
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOptions {
-    /// Longest time to connect, to be rid of a request, and to wait for a reply.
+    /// Maximum time to connect, to send a request, and to wait for a reply.
     pub timeout: Duration,
-    /// Longest reply on the wire.
+    /// Maximum length of a reply on the wire, in bytes.
     pub reply_bytes_max: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Appends a command to `out`.
+/// Appends an encoded command to `out`.
 pub fn write_command<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: &[W]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -43,7 +43,7 @@ pub fn write_command<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: &[W]) {
     }
 }
 
-/// A connection. After an error it is of no more use.
+/// A connection to a server. It cannot be used after an error.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -54,10 +54,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the first of `addresses` where somebody listens.
+    /// Connects to the first of `addresses` that accepts the connection.
     ///
     /// # Errors
-    /// Nobody does, or there are no addresses.
+    /// None of them accepts it, or there are no addresses.
     pub fn connect(addresses: &[SocketAddr], options: ClientOptions) -> io::Result<Self> {
         let mut result = Err(io::Error::new(ErrorKind::NotFound, "no address"));
         for address in addresses {
@@ -78,17 +78,17 @@ impl Client {
         })
     }
 
-    /// The socket, for what is no command.
+    /// Returns the socket, for everything that is not a command.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Bytes of all replies so far.
+    /// Returns the number of bytes of all replies so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Adds a command to what [`Client::send`] sends.
+    /// Adds a command to the request that [`Client::send`] sends.
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         write_command(&mut self.request, words);
     }
@@ -96,7 +96,8 @@ impl Client {
     /// Sends the commands that were pushed.
     ///
     /// # Errors
-    /// Of the connection; `TimedOut` if the server takes nothing for as long as the options say.
+    /// Those of the connection; `TimedOut` if the server accepts nothing for the time in the
+    /// options.
     pub fn send(&mut self) -> io::Result<()> {
         let sent = self.stream.write_all(&self.request).map_err(timed);
         self.request.clear();
@@ -106,22 +107,23 @@ impl Client {
     /// Sends one command and waits for its reply.
     ///
     /// # Errors
-    /// As [`Client::send`] and [`Client::reply`]: nobody knows whether the command was done.
+    /// Those of [`Client::send`] and [`Client::reply`]. After an error it is unknown whether the
+    /// command was executed.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Answer> {
         self.push(words);
         self.send()?;
         self.reply()
     }
 
-    /// Waits for the next reply.
+    /// Blocks until the next reply is complete, and returns it.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the server has hung up, `TimedOut` if the reply is not whole in time,
-    /// `InvalidData` if it is none or too long; and of the connection.
+    /// `UnexpectedEof` if the server has closed the connection, `TimedOut` if the reply is not
+    /// complete in time, `InvalidData` if it is malformed or too long; and those of the connection.
     pub fn reply(&mut self) -> io::Result<Answer> {
         let deadline = now() + self.options.timeout;
         loop {
-            // Builds nothing until all of the reply is there.
+            // Nothing is built until the reply is complete.
             if let Some(length) = Answer::length(&self.input).map_err(invalid)? {
                 let reply = Answer::parse(&self.input[..length]).map_err(invalid)?;
                 self.input.drain(..length);
@@ -142,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Reads once.
+    /// Reads from the socket once.
     fn fill(&mut self) -> io::Result<()> {
         let end = self.input.len();
         self.input.resize(end + CHUNK_BYTES, 0);
@@ -164,7 +166,7 @@ fn invalid(error: impl ToString) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error.to_string())
 }
 
-/// Of a socket with a deadline, the system says that it would block.
+/// Translates an error: a socket with a deadline reports that it would block.
 fn timed(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "no reply in time"),
@@ -189,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What a client finds whose server is `serve`.
+    /// Returns what `client` finds when its server is `serve`.
     fn served<T>(
         options: ClientOptions,
         serve: impl FnOnce(TcpStream) + Send,
@@ -203,7 +205,8 @@ mod tests {
         })
     }
 
-    /// The error of a reply that begins with `bytes` and goes on with `more` until nobody reads.
+    /// Returns the error for a reply that begins with `bytes` and continues with `more` until
+    /// nobody reads.
     fn error_of(options: ClientOptions, bytes: &[u8], more: &[u8]) -> ErrorKind {
         let serve = |mut stream: TcpStream| {
             let mut sent = stream.write_all(bytes);
@@ -223,7 +226,7 @@ mod tests {
             (b"HTTP/1.1 400 Bad Request\r\n", b"", ErrorKind::InvalidData),
             (b"$3\r\nabcd\r\n", b"", ErrorKind::InvalidData),
             (&b"*1\r\n".repeat(1000), b":1\r\n", ErrorKind::InvalidData),
-            // Endless: a line, a value, an array.
+            // Endless replies: a line, a value, an array.
             (b"+", &[b'a'; 10_000], ErrorKind::InvalidData),
             (huge, &[b'a'; 10_000], ErrorKind::InvalidData),
             (

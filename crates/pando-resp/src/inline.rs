@@ -1,12 +1,12 @@
-//! Commands typed by hand: words separated by blanks, quotes and escapes as in a shell.
+//! Commands typed by hand: words separated by blanks, with quotes and escapes as in a shell.
 //!
-//! Words are unescaped in place: the result is never longer than its source, so that arguments
-//! stay ranges of the reader's buffer.
+//! Words are unescaped in place: the result is never longer than its source, so arguments stay
+//! ranges of the reader's buffer.
 
 use crate::arguments::Span;
 
-/// Splits `buffer[start..end]` into words, which `words` receives as ranges of `buffer`.
-/// False if a quote is not closed or is followed by something other than a blank.
+/// Splits `buffer[start..end]` into words and appends their ranges of `buffer` to `words`. Returns
+/// false if a quote is not closed, or is followed by something other than a blank.
 pub(crate) fn split(buffer: &mut [u8], start: usize, end: usize, words: &mut Vec<Span>) -> bool {
     let mut at = start;
     loop {
@@ -41,7 +41,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | 0)
 }
 
-/// What follows a closing quote at `at - 1` must be a blank or the end.
+/// Returns the position after a closing quote at `at - 1`, if a blank or the end follows the quote.
 fn closed(buffer: &[u8], at: usize, end: usize) -> Option<usize> {
     (at >= end || is_blank(buffer[at])).then_some(at)
 }

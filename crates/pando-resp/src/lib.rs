@@ -1,8 +1,9 @@
 //! RESP2 and RESP3, sans-io: bytes in, commands out; replies in, bytes out.
 //!
-//! Nothing here but the client owns a socket or a clock, nothing an engine. What a peer declares is
-//! never believed: no length makes anything allocate, every size has a named limit, any bytes are
-//! answered by a command, by "more, please" or by a [`ProtocolError`], never by a panic.
+//! Only the client owns a socket or a clock, and nothing knows the engine. What a peer declares is
+//! never trusted: no declared length causes an allocation, every size has a named limit, and any
+//! bytes are answered by a command, by a request for more bytes or by a [`ProtocolError`], never by
+//! a panic.
 //!
 //! Reading order: [`limits`], [`arguments`], [`request`] (with `inline` for commands typed by
 //! hand), [`reply`], [`answer`] (the client's side, for tools, tests and benchmarks), [`client`],

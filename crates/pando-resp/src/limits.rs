@@ -1,33 +1,34 @@
-//! What a request may at most be. Every limit is a number here, nothing is implied by a type.
+//! Limits of requests. Every limit is a number here; none is implied by a type.
 
-/// Longest line: an inline command, or a count.
+/// Maximum length of a line: an inline command, or a count.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most arguments of one command.
+/// Maximum number of arguments of one command.
 pub const ARGUMENTS_MAX: usize = 1024 * 1024;
 
-/// Most arguments of a command of a peer that has not authenticated.
+/// Maximum number of arguments of one command from a peer that has not authenticated.
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 
-/// Longest argument of a peer that has not authenticated.
+/// Maximum length of an argument from a peer that has not authenticated.
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest argument that a Redis server takes by default.
+/// Maximum length of an argument that a Redis server accepts by default.
 pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// Limits of the requests of one peer at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most arguments of one command.
+    /// Maximum number of arguments of one command.
     pub arguments_max: usize,
-    /// Longest argument.
+    /// Maximum length of an argument, in bytes.
     pub bulk_bytes_max: usize,
-    /// Longest argument that is held whole. The bytes of a longer one are taken out of the buffer
-    /// as they arrive, by whoever calls the parser.
+    /// Maximum length of an argument that stays in the buffer, in bytes. The caller of the parser
+    /// removes the bytes of a longer argument from the buffer as they arrive.
     pub whole_bytes_max: usize,
-    /// Longest command as it is on the wire, without arguments that are not held; below 4 GiB.
+    /// Maximum length of a command on the wire, without the arguments that do not stay in the
+    /// buffer; below 4 GiB.
     pub request_bytes_max: usize,
-    /// The peer has not yet said who it is: the smaller limits apply, with their own messages.
+    /// The peer has not authenticated: the smaller limits apply, and have their own error messages.
     pub unauthenticated: bool,
 }
 

@@ -1,6 +1,7 @@
-//! Integers as Redis takes them: an optional minus, no plus, no leading zero, no space, 64 bits.
+//! Integers in the form that Redis accepts: an optional minus, no plus, no leading zero, no space,
+//! 64 bits.
 
-/// The integer that `text` spells, or `None` when it is not exactly one.
+/// Returns the integer that `text` spells, or `None` if `text` is anything else.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -19,7 +20,8 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         }
         let digit = i64::from(digit - b'0');
         value = value.checked_mul(10)?;
-        // Negative numbers are built downwards: the least one has no positive twin.
+        // Negative numbers are built downwards, since the negation of the smallest one does not
+        // fit.
         value = if negative {
             value.checked_sub(digit)?
         } else {

@@ -1,12 +1,13 @@
-//! The writer of replies, in the version of the protocol that the client asked for.
+//! The writer of replies, in the protocol version that the client has selected.
 //!
-//! RESP2 knows five types; the others become their nearest: a map a flat array, a set an array, a
-//! double a bulk string, a boolean 0 or 1, no value `$-1` or `*-1`, a push an array.
+//! RESP2 has only five types; the others are written as the nearest one: a map as a flat array, a
+//! set as an array, a double as a bulk string, a boolean as 0 or 1, null as `$-1` or `*-1`, a push
+//! as an array.
 
-/// Version of the protocol of one connection.
+/// Protocol version of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
-    /// The one every client begins with.
+    /// The version that every connection begins with.
     #[default]
     Resp2,
     /// After `HELLO 3`.
@@ -14,7 +15,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// 2 or 3.
+    /// Returns 2 or 3.
     pub fn number(self) -> i64 {
         match self {
             Self::Resp2 => 2,
@@ -23,7 +24,7 @@ impl Version {
     }
 }
 
-/// Appends replies to a buffer. Aggregates announce their length; the caller then writes as many
+/// Appends replies to a buffer. An aggregate announces its length; the caller then writes that many
 /// elements (twice as many for a map).
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -32,7 +33,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer behind what `out` holds.
+    /// Creates a writer that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, version: Version) -> Self {
         Self { out, version }
@@ -44,7 +45,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A line that cannot be forged: line ends in `text` become blanks.
+    /// Writes a line that cannot be forged: line ends in `text` become blanks.
     fn clean_line(&mut self, kind: u8, text: &str) {
         self.out.push(kind);
         let clean = |byte| match byte {
@@ -68,29 +69,29 @@ impl<'a> Writer<'a> {
         self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// `+OK`.
+    /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A short text without line ends.
+    /// Writes a short text without line ends.
     pub fn simple(&mut self, text: &str) {
         self.clean_line(b'+', text);
     }
 
-    /// An error; its first word is its code.
+    /// Writes an error; its first word is its code.
     pub fn error(&mut self, text: &str) {
         self.clean_line(b'-', text);
     }
 
-    /// An integer.
+    /// Writes an integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         self.number(b':', value);
     }
 
-    /// A string of any bytes.
+    /// Writes a string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.length(b'$', bytes.len());
@@ -98,12 +99,12 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// The beginning of a string of `bytes` bytes that come from elsewhere, then a line end.
+    /// Writes the beginning of a string; the caller then writes its `bytes` bytes and a line end.
     pub fn bulk_header(&mut self, bytes: usize) {
         self.length(b'$', bytes);
     }
 
-    /// No value.
+    /// Writes null.
     #[inline]
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
@@ -112,7 +113,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// No value where an array was asked for.
+    /// Writes null in place of an array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             Version::Resp2 => b"*-1\r\n",
@@ -120,12 +121,12 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// An array of `length` elements.
+    /// Begins an array of `length` elements.
     pub fn array(&mut self, length: usize) {
         self.length(b'*', length);
     }
 
-    /// A map of `pairs` keys with their values.
+    /// Begins a map of `pairs` keys with their values.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Resp2 => self.length(b'*', pairs * 2),
@@ -133,7 +134,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A set of `length` elements.
+    /// Begins a set of `length` elements.
     pub fn set(&mut self, length: usize) {
         match self.version {
             Version::Resp2 => self.length(b'*', length),
@@ -141,7 +142,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A message that answers nothing.
+    /// Begins a message of `length` elements that is not the reply to a command.
     pub fn push(&mut self, length: usize) {
         match self.version {
             Version::Resp2 => self.length(b'*', length),
@@ -149,7 +150,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A floating-point number.
+    /// Writes a floating-point number.
     pub fn double(&mut self, value: f64) {
         let text = if value.is_nan() {
             "nan".to_owned()
@@ -164,7 +165,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// True or false.
+    /// Writes a boolean.
     pub fn boolean(&mut self, value: bool) {
         match self.version {
             Version::Resp2 => self.integer(i64::from(value)),
@@ -172,7 +173,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An integer of any size, in decimal digits.
+    /// Writes an integer of any size, given in decimal digits.
     pub fn big_number(&mut self, digits: &str) {
         match self.version {
             Version::Resp2 => self.bulk(digits.as_bytes()),
@@ -180,7 +181,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Text for people.
+    /// Writes a text for people.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),
@@ -193,7 +194,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Replies that are encoded already.
+    /// Writes replies that are encoded already.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

@@ -1,11 +1,11 @@
 //! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! A [`Parser`] is shown the bytes from the beginning of a command, again and again with more of
-//! them behind, and remembers how far it has looked: the work is linear however the bytes arrive.
-//! Arguments are ranges of the caller's buffer; nothing is copied. After a command the caller
-//! drops the consumed bytes and calls [`Parser::clear`].
+//! The caller shows a [`Parser`] the bytes from the beginning of a command, and shows them again
+//! whenever more have arrived. The parser remembers how far it has read, so the work is linear,
+//! however the bytes arrive. Arguments are ranges of the caller's buffer; nothing is copied. After
+//! a command the caller drops the consumed bytes and calls [`Parser::clear`].
 //!
-//! A length that a peer declares is only compared with limits and with the bytes that are there.
+//! A length that a peer declares is only compared with limits and with the bytes that have arrived.
 
 use std::fmt;
 
@@ -16,18 +16,18 @@ use crate::limits::{
 };
 use crate::number::parse_integer;
 
-/// A breach of the protocol. The connection is told and closed: where the next command begins is
-/// not known.
+/// A breach of the protocol. The peer gets it as an error reply, and the connection is closed,
+/// since the beginning of the next command is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The count of arguments is not a number or beyond the limit.
+    /// The count of arguments is not a number, or exceeds the limit.
     MultibulkLength,
-    /// The length of an argument is not a number or beyond the limit.
+    /// The length of an argument is not a number, or exceeds the limit.
     BulkLength,
     /// An argument does not begin with `$`.
     ExpectedDollar {
-        /// What it begins with.
+        /// The byte that it begins with.
         got: u8,
     },
     /// The line of the count does not end.
@@ -38,11 +38,11 @@ pub enum ProtocolError {
     InlineLine,
     /// A quote of an inline command is not closed.
     UnbalancedQuotes,
-    /// More arguments than an unknown peer may send.
+    /// More arguments than a peer that has not authenticated may send.
     UnauthenticatedMultibulk,
-    /// A longer argument than an unknown peer may send.
+    /// A longer argument than a peer that has not authenticated may send.
     UnauthenticatedBulk,
-    /// The whole command is beyond the limit.
+    /// The whole command exceeds the limit.
     RequestTooBig,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for ProtocolError {
             Self::MultibulkLength => f.write_str("invalid multibulk length"),
             Self::BulkLength => f.write_str("invalid bulk length"),
             Self::ExpectedDollar { got } => {
-                // Anything else would let a peer write into the log and the reply of others.
+                // Other bytes could forge lines in the log, or replies.
                 let shown = if got.is_ascii_graphic() || *got == b' ' {
                     char::from(*got)
                 } else {
@@ -74,59 +74,59 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// What the bytes so far are.
+/// Result of parsing the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Parsed {
-    /// A whole command of `consumed` bytes; its arguments are [`Parser::arguments`].
+    /// A complete command; [`Parser::arguments`] returns its arguments.
     Command {
-        /// Bytes from the beginning of the buffer that belong to it.
+        /// Length of the command, from the beginning of the buffer.
         consumed: usize,
     },
-    /// An empty line or an empty array: nothing to do, nothing to answer.
+    /// An empty line or an empty array: nothing to execute and nothing to answer.
     Nothing {
-        /// Bytes from the beginning of the buffer that belong to it.
+        /// Its length, from the beginning of the buffer.
         consumed: usize,
     },
     /// The next argument is longer than [`Limits::whole_bytes_max`]. The caller removes its bytes
-    /// from the buffer, from `at` on, as they arrive, in as many calls as it likes, and then calls
-    /// [`Parser::large_taken`]. Among the arguments it is an empty one.
+    /// from the buffer, from `at` on, as they arrive, calling the parser as often as it likes or
+    /// not, and then calls [`Parser::large_taken`]. Among the arguments it appears as an empty one.
     Large {
-        /// Where in the buffer its bytes begin.
+        /// Offset of its first byte in the buffer.
         at: usize,
-        /// Its length, always the whole of it.
+        /// Its whole length in every call, whatever was removed already.
         bytes: usize,
-        /// Which argument it is; those before it are in [`Parser::spans`].
+        /// Index of the argument; [`Parser::spans`] has those before it.
         index: usize,
-        /// Arguments of the command, the name included.
+        /// Number of arguments of the command, the name included.
         count: usize,
     },
-    /// At least `needed` more bytes must come first.
+    /// At least `needed` more bytes must arrive first.
     Incomplete {
         /// Never 0, and never more than the limits allow.
         needed: usize,
     },
-    /// The peer does not speak the protocol.
+    /// The peer violates the protocol.
     Broken(ProtocolError),
 }
 
-/// The state of a command that is arriving.
+/// The parser's state in a command that is arriving.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Everything before is understood.
+    /// Everything before this offset was parsed.
     position: usize,
-    /// Where the search for the end of the current line goes on.
+    /// Where the search for the end of the current line continues.
     searched: usize,
-    /// Arguments still to come; `None` before the count is known.
+    /// Number of arguments that are still to come; `None` until the count is known.
     remaining: Option<usize>,
-    /// Length of the argument whose bytes are awaited.
+    /// Length of the argument whose bytes have not all arrived.
     bulk: Option<usize>,
-    /// The caller has been told that these bytes are for it to take.
+    /// The caller was told that it has to take the bytes of this argument.
     large: bool,
     spans: Vec<Span>,
 }
 
-/// What became of an argument.
+/// Result of parsing an argument.
 enum Argument {
     Taken,
     Large(usize),
@@ -134,7 +134,7 @@ enum Argument {
     Broken(ProtocolError),
 }
 
-/// A step that may need more bytes.
+/// Result of a step that may need more bytes.
 enum Step<T> {
     Done(T),
     More(usize),
@@ -142,12 +142,12 @@ enum Step<T> {
 }
 
 impl Parser {
-    /// A parser at the beginning of a command.
+    /// Creates a parser at the beginning of a command.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins the next command. Memory is kept.
+    /// Begins the next command. Keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.position = 0;
@@ -158,35 +158,37 @@ impl Parser {
         self.spans.clear();
     }
 
-    /// The bytes of the argument that [`Parsed::Large`] told of are out of the buffer.
+    /// Tells the parser that all bytes of the argument in [`Parsed::Large`] were removed from the
+    /// buffer.
     ///
     /// # Panics
-    /// If there is none.
+    /// If no such argument was announced.
     pub fn large_taken(&mut self) {
         assert!(self.large, "a large argument was announced");
         self.large = false;
         self.bulk = Some(0);
     }
 
-    /// Gives memory for more than `count` arguments back.
+    /// Frees the memory for more than `count` arguments.
     pub fn shrink_to(&mut self, count: usize) {
         self.spans.shrink_to(count);
     }
 
-    /// Where the arguments of the parsed command lie.
+    /// Returns the spans of the parsed command's arguments.
     #[inline]
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The arguments of the parsed command, in the buffer that was parsed.
+    /// Returns the arguments of the parsed command, in the buffer that was parsed.
     #[inline]
     pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
         Arguments::new(buffer, &self.spans)
     }
 
-    /// Looks at `buffer`, which begins with the command and holds at least the bytes it held the
-    /// last time. The quotes of an inline command are taken out in place; nothing else changes.
+    /// Parses `buffer`, which begins with the command and has at least the bytes of the previous
+    /// call. The quotes of an inline command are removed in place; nothing else in the buffer
+    /// changes.
     #[inline]
     pub fn parse(&mut self, buffer: &mut [u8], limits: &Limits) -> Parsed {
         match buffer.first() {
@@ -196,8 +198,8 @@ impl Parser {
         }
     }
 
-    /// As [`Parser::parse`] for arrays only: never changes the buffer. Inline commands are
-    /// reported as incomplete.
+    /// Like [`Parser::parse`], but only for arrays: never changes the buffer. Reports inline
+    /// commands as incomplete.
     pub fn peek(&mut self, buffer: &[u8], limits: &Limits) -> Parsed {
         match buffer.first() {
             Some(b'*') => self.parse_array(buffer, limits),
@@ -246,7 +248,7 @@ impl Parser {
         }
     }
 
-    /// The line `*count`.
+    /// Parses the line `*count`.
     fn count(&mut self, buffer: &[u8], limits: &Limits) -> Step<usize> {
         let line = match self.line(buffer, ProtocolError::MultibulkLine) {
             Step::Done(line) => line,
@@ -267,7 +269,7 @@ impl Parser {
         Step::Done(count)
     }
 
-    /// The line `$length` and the bytes behind it.
+    /// Parses the line `$length` and the bytes after it.
     #[inline]
     fn argument(&mut self, buffer: &[u8], limits: &Limits) -> Argument {
         let length = match self.bulk {
@@ -278,12 +280,13 @@ impl Parser {
                 Step::Broken(error) => return Argument::Broken(error),
             },
         };
-        // Once it was told of it stays large, whatever the limits are by now.
+        // An argument that was announced as large stays large, even if the limits have changed
+        // since.
         if length > limits.whole_bytes_max || self.large {
             self.large = true;
             return Argument::Large(length);
         }
-        // Lengths are below the limits, which are below the range of the type.
+        // Cannot overflow: lengths are below the limits, and these are below the range of the type.
         let end = self.position + length + 2;
         if end > buffer.len() {
             return Argument::More(end - buffer.len());
@@ -323,7 +326,7 @@ impl Parser {
         Step::Done(length)
     }
 
-    /// The line at `position`, without its end; `position` moves behind it.
+    /// Returns the line at `position`, without its end; moves `position` past it.
     #[inline]
     fn line(&mut self, buffer: &[u8], too_long: ProtocolError) -> Step<Span> {
         let searched = self.searched.max(self.position);

@@ -1,4 +1,4 @@
-//! Takes connections from the listening sockets and hands each to the least loaded loop.
+//! Accepts connections from the listening sockets and hands each to the least loaded loop.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -13,10 +13,11 @@ use crate::context::replies;
 use crate::loop_handle::Message;
 use crate::shared::{Shared, Stage};
 
-/// Pause after the system refuses a connection (no more open files, say).
+/// Pause after the system refuses to accept a connection, for example since it is out of open
+/// files.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until the server stops.
+/// Accepts until the server stops; blocks.
 ///
 /// # Errors
 /// The wait for events failed.
@@ -34,7 +35,8 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -
                     Ok((stream, address)) => admit(stream, address, shared),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // The connection is gone, or nothing can be opened now: go on a little later.
+                    // The connection is gone, or the system is out of resources: try again a little
+                    // later.
                     Err(error) => {
                         shared.events.not_accepted(&error);
                         pause = Some(REFUSED_PAUSE);
@@ -49,7 +51,7 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -
 
 fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     shared.statistics.tick(Ticker::ConnectionsReceived, 1);
-    // Relaxed throughout: hints, which a connection that opens or closes meanwhile may spoil.
+    // Relaxed throughout: these are hints, which a concurrent open or close may spoil.
     let load = |of: &crate::loop_handle::LoopHandle| of.connections.load(Ordering::Relaxed);
     let open: usize = shared.loops.iter().map(|handle| load(handle)).sum();
     let settings = &shared.settings;
@@ -63,7 +65,7 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     if let Some(text) = refusal {
         shared.statistics.tick(Ticker::ConnectionsRejected, 1);
         shared.events.refused(address, text);
-        // The peer may not even read it.
+        // The write may fail: the peer may not even read it.
         let _: io::Result<usize> = stream.write(format!("-{text}\r\n").as_bytes());
         return;
     }
@@ -74,7 +76,7 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     least.send(Message::Accept(stream, address));
 }
 
-/// True for addresses of this machine, the IPv4 ones in IPv6 dress included.
+/// Returns true for loopback addresses, including IPv4 addresses that are mapped to IPv6.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

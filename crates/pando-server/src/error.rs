@@ -1,32 +1,32 @@
-//! Why a server did not start or did not stop well.
+//! Errors of starting, running and stopping a server.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// An error of the server as a whole. Errors of commands are replies.
+/// An error of the server as a whole. Errors of commands are replies instead.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An address could not be listened on.
+    /// The server could not listen on an address.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Readiness of sockets, a thread, or accepting failed.
+    /// Polling sockets, starting a thread, or accepting failed.
     Io {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The engine did not open or did not close.
     Engine(pandodb::Error),
     /// A thread of the server panicked.
     Panicked {
-        /// Which.
+        /// The thread's name.
         thread: &'static str,
     },
 }

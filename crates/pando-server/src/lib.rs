@@ -1,19 +1,20 @@
 //! A server that speaks the Redis protocol over the tables of `pandodb`.
 //!
-//! One acceptor hands connections to event loops, one a core; a connection stays on its loop. A
-//! loop never waits for anything but events: a command that would have to wait (a page, the log, a
-//! checkpoint) leaves the loop with a waker and is run again from its beginning when woken, and
-//! the other connections go on meanwhile. Locks that loops take are held for a push, a swap or a
-//! copy, never across a call.
+//! One acceptor hands connections to event loops, one loop per core; a connection stays on its
+//! loop. A loop blocks only in its wait for events. A command that would have to wait (for a page,
+//! the log or a checkpoint) leaves a waker and returns to the loop, which runs it again from its
+//! beginning when it is woken and serves the other connections in the meantime (decision 009). The
+//! locks that loops take are held for a push, a swap or a copy, never across a call.
 //!
-//! A reply to a write waits for the log as the durability setting says; a read may show a write of
-//! another client that is not yet durable.
+//! The reply to a write waits for the log as the durability setting demands. With
+//! [`Durability::Durable`], a reply that shows a write of another client waits until that write is
+//! durable, too (decision 060).
 //!
 //! Reading order: `options`, `settings`, `server` (start and stop), `acceptor`, `shared` and
 //! `loop_handle` (what threads share), `event_loop`, `client`, `connection` (bytes and commands),
-//! `context` (what a command is, and what it sees), `commands` (the table and one file for each
-//! family), `data` (how rows lie in tables), `figures` (what is counted), `report` (how that is
-//! shown), `http` (to whom), `log`.
+//! `context` (what a command is, and what it sees), `commands` (the command table, and one file per
+//! family), `data` (how rows lie in tables), `figures` (what is counted), `report` (how the figures
+//! are presented), `http` (the endpoint that serves them), `log`.
 
 #![forbid(unsafe_code)]
 

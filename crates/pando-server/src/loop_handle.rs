@@ -1,8 +1,8 @@
-//! What other threads see of an event loop: its inbox, its wakers, its errors.
+//! The part of an event loop that other threads see: its inbox, its wakers, its error counts.
 //!
-//! The loop is told in two steps: put the message or token into a list, then wake the loop if it
-//! sleeps. The loop announces sleep, then looks at the lists once more. Both lists are behind
-//! locks that are held for a push or a swap only, never across a call.
+//! To tell the loop something, a thread first puts a message or a token into a list, and then wakes
+//! the loop if it sleeps. The loop announces its sleep first, and then checks the lists once more.
+//! Each list has a lock, which is held for a push or a swap only, never across a call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,44 +14,48 @@ use pando_sync::{Arc, Mutex, Rank, WakerArc};
 
 use crate::figures::error_codes::ErrorCodes;
 
-/// Something another thread wants of a loop.
+/// A request of another thread to a loop.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A new connection.
     Accept(TcpStream, SocketAddr),
-    /// Close the connection of client `id` if it is at this token.
+    /// Close the connection with this token, if it is still there; its client record says that it
+    /// is killed.
     Kill(Token),
     /// The engine is open.
     EngineReady,
-    /// Finish and end.
+    /// Finish what runs, then end.
     Stop,
 }
 
-/// Names what can be woken: a connection, or one of the loop's own tasks.
+/// Names something that can be woken: a connection, or a task of the loop itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Token {
-    /// A place in the slab; the generation tells it from its predecessors there.
+    /// An index into the slab; the generation tells the connection from earlier ones at this index.
     Connection { index: u32, generation: u32 },
     /// The engine has completions.
     Reactor,
-    /// The log has become durable up to some point.
+    /// The log has become durable up to an LSN that was asked for.
     Durable,
-    /// The expiry cleaner can go on.
+    /// The expiry cleaner can continue.
     Cleaner,
 }
 
-/// The shared part of a loop.
+/// The part of a loop that other threads share.
 #[derive(Debug)]
 pub(crate) struct LoopHandle {
     waker: mio::Waker,
     /// True while the loop is in, or about to enter, its wait for events.
     asleep: AtomicBool,
+    /// Guarded by its lock; swapped out by the loop.
     inbox: Mutex<Vec<Message>>,
+    /// Tokens to wake; guarded by its lock, swapped out by the loop.
     woken: Mutex<Vec<Token>>,
-    /// Open connections; the acceptor looks for the least.
+    /// Number of open connections; the acceptor picks the loop with the fewest.
     pub(crate) connections: AtomicUsize,
-    /// Connections that want to be woken at a time, as of the last round; for reports.
+    /// Number of connections that have a timer, as of the last round; for reports.
     pub(crate) timers: AtomicUsize,
+    /// Error replies by code; counted by this loop.
     pub(crate) errors: ErrorCodes,
 }
 
@@ -68,7 +72,7 @@ impl LoopHandle {
         }
     }
 
-    /// Sends `message`; never waits for the loop.
+    /// Sends `message`; does not wait for the loop.
     pub(crate) fn send(&self, message: Message) {
         self.inbox.lock().push(message);
         self.rouse();
@@ -80,26 +84,28 @@ impl LoopHandle {
     }
 
     fn rouse(&self) {
-        // SeqCst: pairs with the store in fall_asleep. Whoever comes second sees the other: the
-        // loop the pushed item, or this the announced sleep.
+        // SeqCst: pairs with the store in fall_asleep. Of the two threads, the one that comes
+        // second in the order of SeqCst sees what the other did: the loop sees the item that was
+        // pushed, or this thread sees the announced sleep.
         if self.asleep.swap(false, Ordering::SeqCst) {
-            // A waker that cannot be written to is full, so the loop is awake.
+            // If the waker cannot be written to, it is full, so the loop is awake.
             let _: io::Result<()> = self.waker.wake();
         }
     }
 
-    /// Announces that the loop is going to wait. True if nothing is there for it to do.
+    /// Announces that the loop is going to wait. Returns true if both lists are empty, so that it
+    /// may.
     pub(crate) fn fall_asleep(&self) -> bool {
         // SeqCst: pairs with the swap in rouse.
         self.asleep.store(true, Ordering::SeqCst);
-        // One after the other: each is a leaf.
+        // The locks are taken one after the other, since each is a leaf of the lock order.
         let is_told = !self.inbox.lock().is_empty();
         !is_told && self.woken.lock().is_empty()
     }
 
-    /// The loop is back.
+    /// Records that the loop is awake again.
     pub(crate) fn awake(&self) {
-        // Relaxed: a rouse that still sees true only writes the waker once too often.
+        // Relaxed: a rouse that still reads true writes the waker once too often, and that is all.
         self.asleep.store(false, Ordering::Relaxed);
     }
 
@@ -114,10 +120,11 @@ impl LoopHandle {
     }
 }
 
-/// Wakes one token of one loop. Further wakes before the loop has seen the first are dropped.
+/// Wakes one token of one loop. A second wake is dropped if the loop has not yet seen the first.
 #[derive(Debug)]
 pub(crate) struct TokenWake {
     token: Token,
+    /// True from the wake that queues the token until [`TokenWake::taken`].
     queued: AtomicBool,
     handle: Arc<LoopHandle>,
 }
@@ -131,10 +138,12 @@ impl TokenWake {
         })
     }
 
-    /// The loop has taken the token out of its list: later wakes queue it again.
+    /// Records that the loop has taken the token out of its list: from now on a wake queues it
+    /// again.
     pub(crate) fn taken(&self) {
-        // SeqCst: pairs with the swap in wake_by_ref. A waker that finds `true` before this
-        // has its reason seen by the loop, which looks at all reasons after this call.
+        // SeqCst: pairs with the swap in wake_by_ref. If that swap still finds `true`, it comes
+        // before this store, and the loop sees the reason for that wake, since it checks all
+        // reasons after this call.
         self.queued.store(false, Ordering::SeqCst);
     }
 }

@@ -1,24 +1,24 @@
-//! What a server is started with.
+//! Options that a server is started with.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::log::{LogLevel, LogLevelSetter};
 
-/// What a reply to a write reservations.
+/// What the reply to a write promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The write is on disk before its reply is sent.
     #[default]
     Durable,
-    /// The log is flushed at intervals; a crash may lose the last one.
+    /// The log is flushed at intervals; a crash may lose the writes of the last interval.
     Periodic,
-    /// Whatever a crash leaves.
+    /// Nothing: what survives a crash is not defined.
     None,
 }
 
 impl Durability {
-    /// Its name in options and in INFO.
+    /// Returns its name in options and in INFO.
     pub fn name(self) -> &'static str {
         match self {
             Self::Durable => "durable",
@@ -27,7 +27,7 @@ impl Durability {
         }
     }
 
-    /// The same, of commits of the engine.
+    /// Returns the corresponding durability of commits in the engine.
     pub fn of_engine(self) -> pandodb::Durability {
         match self {
             Self::Durable => pandodb::Durability::Durable,
@@ -36,7 +36,7 @@ impl Durability {
         }
     }
 
-    /// The level of a name.
+    /// Returns the durability with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Durable, Self::Periodic, Self::None]
             .into_iter()
@@ -44,45 +44,47 @@ impl Durability {
     }
 }
 
-/// Options of a server; what can be changed at run time is a starting value.
+/// Options of a server. Those that can be changed at run time are starting values.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Where to listen; port 0 lets the system choose.
+    /// Addresses to listen on; with port 0 the system chooses a port.
     pub listen: Vec<SocketAddr>,
-    /// Where to serve metrics and probes over HTTP; nowhere by default. Asks for no password.
+    /// Addresses that serve metrics and probes over HTTP, without a password; none by default.
     pub metrics_listen: Vec<SocketAddr>,
-    /// Event loops; 0 is one per core.
+    /// Number of event loops; 0 means one per core.
     pub threads: usize,
-    /// Password that clients must give; none asks for none.
+    /// Password that clients must give; without one, none is asked for.
     pub requirepass: Option<String>,
-    /// Without a password, refuses clients that are not on this machine.
+    /// Refuses clients from other machines while no password is set.
     pub protected_mode: bool,
-    /// What a reply to a write reservations.
+    /// What the reply to a write promises.
     pub durability: Durability,
-    /// Interval of [`Durability::Periodic`]; the engine keeps it, the server only reports it.
+    /// Interval of [`Durability::Periodic`], in milliseconds. The engine applies it; the server
+    /// only reports it.
     pub periodic_ms: u64,
-    /// Most connections at a time.
+    /// Maximum number of open connections.
     pub maxclients: usize,
-    /// Time a client has to authenticate.
+    /// Time that a client has to authenticate.
     pub handshake_timeout: Duration,
-    /// Seconds of silence after which the system asks a peer whether it is there; 0 is never.
+    /// Seconds of silence after which the system probes whether a peer is still there; 0 means
+    /// never.
     pub tcp_keepalive_s: u64,
-    /// Time after which a connection ends whose peer takes nothing of a reply, or sends nothing
-    /// more of a command that has begun; zero is never.
+    /// Time after which a connection is closed if its peer accepts no byte of a reply, or sends no
+    /// further byte of a command that has begun; zero means never.
     pub stall_timeout: Duration,
-    /// Unsent bytes of replies at which a connection's commands stop being executed.
+    /// Number of unsent reply bytes at which a connection stops executing commands.
     pub output_bytes_max: usize,
-    /// Time that running commands and unsent replies have when the server stops.
+    /// Time that running commands and unsent replies get when the server stops.
     pub shutdown_timeout: Duration,
-    /// Directory of the store, for `CONFIG GET dir`.
+    /// Directory of the store, as reported by `CONFIG GET dir`.
     pub dir: String,
-    /// Configuration file, for INFO.
+    /// Path of the configuration file, as reported by INFO.
     pub config_file: String,
     /// Version of the product.
     pub version: String,
-    /// From which importance on events are written, for `CONFIG GET loglevel`.
+    /// Lowest severity of events that are logged, as reported by `CONFIG GET loglevel`.
     pub log_level: LogLevel,
-    /// Whom `CONFIG SET loglevel` tells; without one it is refused.
+    /// Called by `CONFIG SET loglevel`; without it, that command is refused.
     pub log_level_setter: Option<LogLevelSetter>,
 }
 

@@ -1,4 +1,4 @@
-//! Start and stop.
+//! Starting and stopping the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::options::ServerOptions;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// Open files beside those of clients.
+/// Number of file descriptors reserved for everything but client connections.
 const OTHER_FILES: u64 = 128;
 
 /// A server that listens but does not serve yet.
@@ -32,29 +32,29 @@ pub struct Server {
     acceptor: Poll,
     listeners: Vec<TcpListener>,
     metrics: HttpEndpoint,
-    /// Ends the wait of the metrics endpoint.
+    /// Wakes the metrics endpoint from its wait, so that it sees the end of the server.
     metrics_waker: mio::Waker,
 }
 
-/// A hold on a running server, from any thread.
+/// A handle to a running server; usable from any thread.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
 }
 
 impl Handle {
-    /// Begins a graceful stop: no new connections, no new commands; what runs is finished, its
-    /// replies are sent, the store is closed. Returns at once.
+    /// Begins a graceful shutdown: no connections are accepted and no commands begin; running
+    /// commands finish, their replies are sent, and the store is closed. Returns at once.
     pub fn shutdown(&self) {
         self.shared.stop();
     }
 
-    /// The text of INFO with all sections.
+    /// Returns the text of INFO with all sections.
     pub fn info(&self) -> String {
         crate::commands::info_all(&self.shared)
     }
 
-    /// True once recovery is done and the server has not begun to stop.
+    /// Returns true once recovery is done, until the server begins to stop.
     pub fn is_serving(&self) -> bool {
         self.shared.stage() == crate::shared::Stage::Serving
     }
@@ -64,7 +64,7 @@ impl Server {
     /// Listens on all addresses of `options`. Clients that connect wait until [`Server::serve`].
     ///
     /// # Errors
-    /// An address is taken or not ours, or the system has no more to give.
+    /// An address is taken or does not belong to this machine, or the system is out of resources.
     pub fn bind(options: ServerOptions) -> Result<Self, Error> {
         let io = |operation| move |source| Error::Io { operation, source };
         let acceptor = Poll::new().map_err(io("waiting for connections"))?;
@@ -104,25 +104,26 @@ impl Server {
         })
     }
 
-    /// Where it listens, in the order of the options; ports that were 0 are known now.
+    /// Returns the addresses it listens on, in the order of the options; each port 0 is replaced by
+    /// the port that the system chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// Where metrics are served, likewise.
+    /// Returns the addresses on which metrics are served, in the same way.
     pub fn metrics_addresses(&self) -> &[SocketAddr] {
         &self.metrics.addresses
     }
 
-    /// A hold on the server, to stop it.
+    /// Returns a handle that can stop the server.
     pub fn handle(&self) -> Handle {
         Handle {
             shared: self.shared.clone(),
         }
     }
 
-    /// Serves until a [`Handle`] or SHUTDOWN stops it. `opener` opens the store on a thread of
-    /// its own; commands that need it are answered with `-LOADING` until it returns.
+    /// Serves until a [`Handle`] or SHUTDOWN stops it; blocks. `opener` opens the store on a thread
+    /// of its own; until it returns, commands that need the store are answered with `-LOADING`.
     ///
     /// # Errors
     /// The store did not open or did not close, or a thread could not be started.
@@ -152,7 +153,7 @@ impl Server {
             Err(error) => shared.fail(error),
         })?;
         let accepted = acceptor::run(&mut self.acceptor, &self.listeners, &self.shared);
-        // Nobody waits in the backlog of a server that stops.
+        // No client is left waiting in the backlog of a server that stops.
         self.listeners.clear();
         self.shared.stop();
         for handle in &self.shared.loops {
@@ -162,7 +163,7 @@ impl Server {
             operation: "waiting for connections",
             source,
         });
-        // A wake that fails finds the endpoint awake.
+        // If the wake fails, the endpoint is awake already.
         let _: io::Result<()> = self.metrics_waker.wake();
         for thread in threads.into_iter().chain(metrics) {
             let ended = thread.join().map_err(|_| Error::Panicked {
@@ -176,7 +177,7 @@ impl Server {
             });
             result = result.and(ended);
         }
-        // A recovery that still runs is left alone: it ends with the process.
+        // A recovery that still runs is not waited for: it ends with the process.
         if opening.is_finished() {
             let joined = opening
                 .join()
@@ -227,7 +228,8 @@ fn spawn<T: Send + 'static>(
     })
 }
 
-/// Raises the limit of open files for `wanted` clients; how many it allows.
+/// Raises the limit of open files as far as `wanted` clients need; returns the number of clients
+/// that the limit allows.
 fn allowed_clients(wanted: usize) -> usize {
     let needed = wanted as u64 + OTHER_FILES;
     match rlimit::increase_nofile_limit(needed) {

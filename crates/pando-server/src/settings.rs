@@ -1,4 +1,4 @@
-//! Settings that may change while the server runs.
+//! Settings that can change while the server runs.
 
 use std::time::Duration;
 
@@ -9,27 +9,33 @@ use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 use crate::times::milliseconds;
 
-/// Changed by `CONFIG SET`, read by the loops. Relaxed throughout: each is a value of its own.
+/// Settings that `CONFIG SET` changes and the loops read. All atomic accesses are Relaxed: no
+/// setting depends on another one.
 #[derive(Debug)]
 pub(crate) struct Settings {
     password: RwLock<Option<String>>,
+    /// Whether `password` is set; written under its lock, read without it.
     has_password: AtomicBool,
     protected_mode: AtomicBool,
+    /// [`Durability`] as a number.
     durability: AtomicU8,
+    /// Maximum number of connections.
     maxclients: AtomicU64,
-    /// Idle time after which a connection is closed; 0 is never.
+    /// Idle time after which a connection is closed, in seconds; 0 means never.
     timeout_s: AtomicU64,
-    /// Silence after which the system asks whether a peer is there; 0 is never.
+    /// Silence after which the system probes a peer, in seconds; 0 means never.
     tcp_keepalive_s: AtomicU64,
-    /// Time after which a peer that stands still is closed, in milliseconds; 0 is never.
+    /// Time after which a stalled peer is closed, in milliseconds; 0 means never.
     stall_ms: AtomicU64,
+    /// Unsent reply bytes at which a connection stops executing.
     output_bytes_max: AtomicU64,
-    /// Time from which on commands are in the slow log, in microseconds; negative: none are.
+    /// Duration from which on a command enters the slow log, in microseconds; negative means never.
     slow_us: AtomicI64,
+    /// Maximum number of entries of the slow log.
     slow_entries_max: AtomicU64,
-    /// Time from which on the latency monitor is told, in milliseconds; 0: never.
+    /// Duration from which on the latency monitor records an event, in milliseconds; 0 means never.
     monitor_ms: AtomicU64,
-    /// The smaller of the two, in nanoseconds.
+    /// The smaller of `slow_us` and `monitor_ms`, in nanoseconds; see [`Settings::watch_ns`].
     watch_ns: AtomicU64,
     log_level: RwLock<LogLevel>,
     log_level_setter: Option<LogLevelSetter>,
@@ -60,13 +66,13 @@ impl Settings {
         settings
     }
 
-    /// True if clients must authenticate.
+    /// Returns true if clients must authenticate.
     #[inline]
     pub(crate) fn has_password(&self) -> bool {
         self.has_password.load(Ordering::Relaxed)
     }
 
-    /// An empty password asks for none.
+    /// Sets the password; an empty one means that none is asked for.
     pub(crate) fn set_password(&self, password: String) {
         let mut held = self.password.write();
         self.has_password
@@ -74,8 +80,8 @@ impl Settings {
         *held = (!password.is_empty()).then_some(password);
     }
 
-    /// True if `given` is the password, or none is asked for. Takes the same time for any two
-    /// passwords of the same length.
+    /// Returns true if `given` is the password, or if none is asked for. The comparison takes the
+    /// same time for any two passwords of the same length.
     pub(crate) fn is_password(&self, given: &[u8]) -> bool {
         match self.password.read().as_deref() {
             None => true,
@@ -123,7 +129,7 @@ impl Settings {
         self.maxclients.store(count, Ordering::Relaxed);
     }
 
-    /// Idle time after which a connection is closed.
+    /// Returns the idle time after which a connection is closed.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         let seconds = self.timeout_s.load(Ordering::Relaxed);
         (seconds > 0).then(|| Duration::from_secs(seconds))
@@ -133,8 +139,8 @@ impl Settings {
         self.timeout_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Silence after which the system asks whether a peer is there; 0 is never. Of connections that
-    /// come from now on.
+    /// Returns the seconds of silence after which the system probes a peer; 0 means never. Applies
+    /// to connections that are accepted from now on.
     pub(crate) fn tcp_keepalive_s(&self) -> u64 {
         self.tcp_keepalive_s.load(Ordering::Relaxed)
     }
@@ -143,8 +149,8 @@ impl Settings {
         self.tcp_keepalive_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Time after which a peer that takes nothing of a reply, or sends nothing more of a command,
-    /// is closed.
+    /// Returns the time after which a peer that accepts no byte of a reply, or sends no further
+    /// byte of a command, is closed.
     pub(crate) fn stall_timeout(&self) -> Option<Duration> {
         let ms = self.stall_ms.load(Ordering::Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms))
@@ -155,7 +161,8 @@ impl Settings {
         self.stall_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Time of a command from which on somebody wants to hear of it, in nanoseconds.
+    /// Returns the duration from which on a command is reported to the slow log or to the latency
+    /// monitor, in nanoseconds.
     #[inline]
     pub(crate) fn watch_ns(&self) -> u64 {
         self.watch_ns.load(Ordering::Relaxed)
@@ -170,7 +177,8 @@ impl Settings {
         self.watch_ns.store(slow.min(monitor), Ordering::Relaxed);
     }
 
-    /// Time from which on commands are in the slow log, in microseconds; negative: none are.
+    /// Returns the duration from which on a command enters the slow log, in microseconds; negative
+    /// means never.
     pub(crate) fn slow_us(&self) -> i64 {
         self.slow_us.load(Ordering::Relaxed)
     }
@@ -180,7 +188,7 @@ impl Settings {
         self.set_watch();
     }
 
-    /// Entries of the slow log.
+    /// Returns the maximum number of entries of the slow log.
     pub(crate) fn slow_entries_max(&self) -> u64 {
         self.slow_entries_max.load(Ordering::Relaxed)
     }
@@ -189,7 +197,8 @@ impl Settings {
         self.slow_entries_max.store(count, Ordering::Relaxed);
     }
 
-    /// Time from which on the latency monitor is told, in milliseconds; 0: never.
+    /// Returns the duration from which on the latency monitor records an event, in milliseconds; 0
+    /// means never.
     pub(crate) fn monitor_ms(&self) -> u64 {
         self.monitor_ms.load(Ordering::Relaxed)
     }
@@ -203,11 +212,12 @@ impl Settings {
         *self.log_level.read()
     }
 
-    /// True if somebody writes a log, and can be told of another level.
+    /// Returns true if a log is written whose level can be changed.
     pub(crate) fn has_log(&self) -> bool {
         self.log_level_setter.is_some()
     }
 
+    /// Tells the owner of the subscriber, and stores the level; does nothing without a log.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         if let Some(LogLevelSetter(set)) = self.log_level_setter {
             let mut held = self.log_level.write();
@@ -216,7 +226,7 @@ impl Settings {
         }
     }
 
-    /// Unsent bytes at which a connection stops executing.
+    /// Returns the unsent reply bytes at which a connection stops executing.
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
         usize::try_from(self.output_bytes_max.load(Ordering::Relaxed)).unwrap_or(usize::MAX)

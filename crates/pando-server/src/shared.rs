@@ -1,4 +1,4 @@
-//! What all loops share. A GET touches the statistics only, which are core-local.
+//! State that all loops share. A GET touches only the statistics of it, and these are core-local.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,41 +20,47 @@ use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
 
-/// How far the server is.
+/// Stage of the server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The engine recovers: commands that need it answer -LOADING.
+    /// The engine is recovering: commands that need it are answered with -LOADING.
     Loading,
     /// Commands are executed.
     Serving,
-    /// What runs is finished, nothing new begins.
+    /// Running commands finish, and nothing new begins.
     Stopping,
 }
 
-/// Shared by acceptor, loops and handles.
+/// State that the acceptor, the loops and the handles share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) settings: Settings,
+    /// Addresses that the server listens on, with their actual ports.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) clients: Registry,
-    /// Guarded by its lock, held for one look-up or insertion.
+    /// Places of iterations; the lock is held for one look-up or insertion.
     pub(crate) cursors: Mutex<Cursors>,
+    /// Memory that the watched keys of all connections take.
     pub(crate) watch_bytes: Arc<WatchBytes>,
+    /// One handle per event loop.
     pub(crate) loops: Vec<Arc<LoopHandle>>,
+    /// The [`Stage`] as a number; it only grows.
     stage: AtomicU8,
-    /// Loops that serve.
+    /// Number of loops that serve.
     ready: AtomicUsize,
-    /// Set once, when recovery is done.
+    /// Set once, when recovery is done; taken by the closing thread at the end.
     engine: Mutex<Option<Arc<Engine>>>,
-    /// Why the engine did not open.
+    /// Error with which the engine failed to open.
     failure: Mutex<Option<pandodb::Error>>,
     acceptor: mio::Waker,
     pub(crate) started: Instant,
+    /// Unix time of the start, in milliseconds.
     pub(crate) started_ms: u64,
+    /// Random name of this run, for INFO.
     pub(crate) run_id: String,
-    /// A SAVE runs.
+    /// True while a SAVE runs.
     pub(crate) saving: Arc<AtomicBool>,
-    /// Last ended SAVE failed.
+    /// True if the last SAVE that finished has failed.
     pub(crate) save_failed: Arc<AtomicBool>,
     pub(crate) compaction: Arc<Compaction>,
     pub(crate) statistics: ServerStatistics,
@@ -73,7 +79,7 @@ impl Shared {
         acceptor: mio::Waker,
     ) -> Self {
         let started_ms = unix_ms();
-        // Unpredictable enough for names of a run: hashers are seeded by the system.
+        // Unpredictable enough for the name of a run: the system seeds the hashers.
         let random = || {
             use std::hash::BuildHasher as _;
             std::hash::RandomState::new().hash_one(started_ms)
@@ -106,7 +112,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
-        // Acquire: pairs with the Release in set_engine and stop.
+        // Acquire: pairs with the Release in loop_is_ready and in stop.
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Loading,
             1 => Stage::Serving,
@@ -114,11 +120,11 @@ impl Shared {
         }
     }
 
-    /// One more loop serves. When all do, so does the server.
+    /// Counts one more loop that serves. When all do, the server serves.
     pub(crate) fn loop_is_ready(&self) {
-        // AcqRel: the last loop to come has seen all others.
+        // AcqRel: the loop that arrives last sees what all others did before they arrived.
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.loops.len() {
-            // AcqRel: pairs with the Acquire in stage; a stop that came first stays.
+            // AcqRel: pairs with the Acquire in stage. If a stop came first, the exchange fails.
             let serves = self
                 .stage
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
@@ -128,21 +134,22 @@ impl Shared {
         }
     }
 
-    /// The open engine, once it is.
+    /// Returns the engine once it is open.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         self.engine.lock().clone()
     }
 
-    /// Takes the engine out, to close it when all loops have ended.
+    /// Takes the engine out, so that it can be closed after all loops have ended.
     pub(crate) fn take_engine(&self) -> Option<Arc<Engine>> {
         self.engine.lock().take()
     }
 
-    /// Recovery is done: loops are told to serve.
+    /// Publishes the recovered engine and tells the loops to serve.
     pub(crate) fn set_engine(&self, engine: Engine) {
         {
             let mut slot = self.engine.lock();
-            // Under the lock: a level that is set from here on reaches the engine.
+            // Done under the lock, so that every durability that is set from here on reaches the
+            // engine.
             engine
                 .db
                 .set_durability(self.settings.durability().of_engine());
@@ -153,19 +160,20 @@ impl Shared {
         }
     }
 
-    /// The engine cannot be used: the server stops, and says why at its end.
+    /// Records that the engine cannot be used and stops the server, which reports `error` at its
+    /// end.
     pub(crate) fn fail(&self, error: pandodb::Error) {
         tracing::error!(%error, "the store cannot be used");
         self.failure.lock().get_or_insert(error);
         self.stop();
     }
 
-    /// Why the engine could not be used.
+    /// Takes the error that made the engine unusable.
     pub(crate) fn take_failure(&self) -> Option<pandodb::Error> {
         self.failure.lock().take()
     }
 
-    /// Begins the end: the acceptor is woken, and tells the loops.
+    /// Begins the shutdown: wakes the acceptor, which tells the loops.
     pub(crate) fn stop(&self) {
         // Release: pairs with the Acquire in stage.
         if self.stage.swap(2, Ordering::Release) != 2 {
@@ -174,7 +182,8 @@ impl Shared {
         let _ = self.acceptor.wake();
     }
 
-    /// Tells the latency monitor of `event`, if it took that long.
+    /// Reports `event`, which took `ns` nanoseconds, to the latency monitor if it is above its
+    /// threshold.
     pub(crate) fn observe(&self, event: &'static str, ns: u64, now_ms: u64) {
         let ms = ns / 1_000_000;
         let threshold = self.settings.monitor_ms();
@@ -183,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Errors by code, over all loops.
+    /// Returns the number of errors by code, summed over all loops.
     pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for handle in &self.loops {
@@ -192,7 +201,7 @@ impl Shared {
         sums
     }
 
-    /// Begins all statistics again from zero, those of the engine included.
+    /// Resets all statistics to zero, including those of the engine.
     pub(crate) fn reset_statistics(&self) {
         self.statistics.reset();
         self.loops.iter().for_each(|handle| handle.errors.reset());

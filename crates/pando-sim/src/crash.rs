@@ -1,12 +1,12 @@
-//! Lives of a store that end in crashes, and what recovery makes of them.
+//! Lives of a store that end in crashes, and what recovery restores.
 //!
 //! ```text
 //! workload -> crash -> survivors (by mode) -> recovery -> check -> workload -> crash -> ...
 //!                                                `-> crash inside recovery -> survivors -> ...
 //! ```
 //!
-//! After each recovery: what was acknowledged is there, what is there is a prefix of the commits,
-//! counts are those of a scan, every page and block has one owner.
+//! After each recovery, everything acknowledged exists, what exists is a prefix of the commits,
+//! counts agree with a scan, and every page and block has exactly one owner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,19 +23,19 @@ use crate::store;
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 
-/// What survives of changes that were not synced, in every way that is known.
+/// What can survive of changes that were not synced: all modes that are known.
 pub const MODES: [CrashMode; 4] = [
     CrashMode::AllLost,
     CrashMode::AllSurvive,
     CrashMode::RandomSubset,
     CrashMode::TornSectors,
 ];
-/// Crashes of one recovery inside another.
+/// Maximum depth of crashes inside a recovery that follows a crash.
 const DEPTH_MAX: u32 = 3;
 /// A case that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// After how long a case is said to hang.
+/// Returns the time after which a case counts as hanging.
 pub(crate) fn limit() -> Duration {
     LIMIT
 }
@@ -45,9 +45,9 @@ pub(crate) fn limit() -> Duration {
 pub enum CrashPoint {
     /// When the n-th sync of the device's life begins.
     Sync(u64),
-    /// When n writes have been done.
+    /// After n writes.
     Write(u64),
-    /// When the workload has ended.
+    /// When the workload has finished.
     End,
 }
 
@@ -81,17 +81,18 @@ impl FromStr for CrashPoint {
 /// One crash.
 #[derive(Debug, Clone, Copy)]
 pub struct CrashCase {
-    /// Decides the workload and what survives.
+    /// Decides the workload, and what survives.
     pub seed: u64,
     /// When the first crash happens.
     pub point: CrashPoint,
-    /// Steps of the workload, over all threads.
+    /// Number of steps of the workload, over all threads.
     pub steps: usize,
-    /// Lives: workloads that end in a crash, each on top of what the one before has left.
+    /// Number of lives: workloads that end in a crash, each on top of what the previous life has
+    /// left.
     pub lives: u32,
 }
 
-/// What was done.
+/// Counts of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CrashCounts {
     /// Crashes.
@@ -100,14 +101,14 @@ pub struct CrashCounts {
     pub recoveries: u64,
     /// Commits of workloads.
     pub commits: u64,
-    /// Sync points and writes of the first life.
+    /// Sync points of the first life.
     pub syncs: u64,
     /// Writes of the first life.
     pub writes: u64,
 }
 
 impl CrashCounts {
-    /// Adds what another case has done.
+    /// Adds the counts of another case.
     pub fn add(&mut self, other: Self) {
         self.crashes += other.crashes;
         self.recoveries += other.recoveries;
@@ -116,7 +117,7 @@ impl CrashCounts {
 }
 
 impl CrashCase {
-    /// The command that does it again.
+    /// Returns the command that repeats the case.
     pub fn command(&self) -> String {
         format!(
             "cargo run -p pando-sim -- crash --seed {} --at {} --steps {} --lives {} --repeat 20",
@@ -124,10 +125,10 @@ impl CrashCase {
         )
     }
 
-    /// Runs it.
+    /// Runs the case.
     ///
     /// # Errors
-    /// What is wrong, with the command that does it again.
+    /// What is wrong, with the command that repeats the case.
     pub fn run(&self) -> Result<CrashCounts> {
         let _watchdog = Watchdog::new(LIMIT, self.command());
         let mut lives = Lives {
@@ -143,11 +144,11 @@ impl CrashCase {
     }
 }
 
-/// Crashes at up to `points` sync points of the workload of `case`, as evenly spread as they fit,
-/// and after half as many writes. `done` is called after each crash.
+/// Crashes at up to `points` sync points of the workload of `case`, spread as evenly as possible,
+/// and after half as many writes. Calls `done` after each crash.
 ///
 /// # Errors
-/// What the first case that failed says.
+/// The failure of the first case that failed.
 pub fn sweep(
     case: CrashCase,
     points: u64,
@@ -181,7 +182,7 @@ struct Lives {
 /// What a life leaves to be checked.
 struct Remains {
     run: Run,
-    /// The store was open: from then on its checkpoint is always sound.
+    /// The store was open: from then on it always has a sound checkpoint.
     opened: bool,
 }
 
@@ -229,7 +230,7 @@ impl Lives {
         }
     }
 
-    /// Opens, works, crashes.
+    /// Opens the store, runs a workload, and crashes.
     fn live(
         &mut self,
         device: &FaultyDevice,
@@ -263,7 +264,7 @@ impl Lives {
         Ok(Remains { run, opened })
     }
 
-    /// What a store holds, which is then closed and cleanly so.
+    /// Returns what a store holds; closes it cleanly.
     fn states_after(&mut self, device: &FaultyDevice) -> Result<Vec<State>> {
         let db = self.open(device)?;
         let states = store::read_all(&db, self.plan(0).threads)?;
@@ -329,7 +330,7 @@ fn close(db: Db) -> Result<()> {
         .map_err(|error| Failure::new(format!("closing: {error}")))
 }
 
-/// A life without a workload.
+/// Returns the run of a life without a workload.
 fn untouched(threads: usize, initial: &[State]) -> Run {
     let history = |thread| {
         let state = initial.get(thread).cloned().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Files that are not as they were written: flipped bits, cut and missing files, writes that were
+//! Files that differ from what was written: flipped bits, cut and missing files, writes that were
 //! lost or went elsewhere.
 //!
-//! Either somebody says so, naming the place, or it does not matter: never a wrong value, never a
-//! panic; and a store that opens goes on (see `damage_writes`). Each is salvaged, too (see
-//! `damage_salvage`). What the log has lost at its end
-//! cannot be told from a torn tail, so of commits behind the checkpoint a prefix may be there.
+//! Either the store reports the damage and names its place, or the damage does not matter: there is
+//! never a wrong value and never a panic, and a store that opens continues to work (see
+//! `damage_writes`). Each store is salvaged, too (see `damage_salvage`). A loss at the end of the
+//! log cannot be told from a torn tail, so of the commits after the checkpoint a prefix may exist.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,15 +28,15 @@ use crate::workload::{self, Plan};
 pub enum Harm {
     /// One bit is flipped.
     Flip,
-    /// A sector is zero.
+    /// A sector is zeroed.
     Zero,
-    /// The file ends early.
+    /// The file is truncated.
     Cut,
-    /// The file is gone.
+    /// The file is missing.
     Missing,
-    /// A write did nothing.
+    /// A write has no effect.
     Lost,
-    /// A write went elsewhere in the file.
+    /// A write goes to another place in the file.
     Misdirected,
 }
 
@@ -49,15 +49,15 @@ pub const HARMS: [(&str, Harm); 6] = [
     ("lost", Harm::Lost),
     ("misdirected", Harm::Misdirected),
 ];
-/// Beginnings of the names of a store's files.
+/// Prefixes of the names of a store's files.
 pub const FILES: [&str; 5] = ["superblock", "map", "journal", "data", "log"];
 
 /// One damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DamageCase {
-    /// Decides the store and the place.
+    /// Decides the store, and the place of the damage.
     pub seed: u64,
-    /// Which file, by the beginning of its name.
+    /// Which file, by the prefix of its name.
     pub file: &'static str,
     /// What is done to it.
     pub harm: Harm,
@@ -100,23 +100,23 @@ impl FromStr for DamageCase {
     }
 }
 
-/// What came of damages.
+/// Results of damages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DamageCounts {
-    /// Damages done.
+    /// Number of damages.
     pub cases: u64,
-    /// Opening said so.
+    /// Damages that opening reported.
     pub refused: u64,
-    /// Reading said so.
+    /// Damages that reading reported.
     pub met: u64,
-    /// It did not matter.
+    /// Damages that did not matter.
     pub harmless: u64,
     /// Stores that were written to afterwards, and opened again.
     pub written: u64,
 }
 
 impl DamageCounts {
-    /// Adds what others have done.
+    /// Adds the results of other damages.
     pub fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.refused += other.refused;
@@ -129,17 +129,17 @@ impl DamageCounts {
 /// A store that was used and then closed, or not.
 struct Victim {
     device: FaultyDevice,
-    /// What it held when it was half as old, and what was done until then.
+    /// What it held halfway through its life, and what was done until then.
     first: State,
     older: Vec<History>,
     histories: Vec<History>,
     synced: Vec<u64>,
-    /// What it holds undamaged.
+    /// Its contents without the damage.
     content: Vec<State>,
 }
 
 impl DamageCase {
-    /// Any case that `random` chooses.
+    /// Returns a random case.
     pub fn choose(random: &mut Random) -> Self {
         Self {
             seed: random.below(1 << 20),
@@ -148,7 +148,7 @@ impl DamageCase {
         }
     }
 
-    /// The command that does it again.
+    /// Returns the command that repeats the case.
     pub fn command(&self) -> String {
         format!("cargo run -p pando-sim -- damage --case {self} --repeat 10")
     }
@@ -156,7 +156,7 @@ impl DamageCase {
     /// Does `times` damages of this kind to one store.
     ///
     /// # Errors
-    /// What is wrong, with the command that does it again.
+    /// What is wrong, with the command that repeats the case.
     pub fn run(&self, times: u64) -> Result<DamageCounts> {
         let mut counts = DamageCounts::default();
         let replay = |failure: Failure| failure.within(format!("replay: {}\n ", self.command()));
@@ -167,7 +167,7 @@ impl DamageCase {
             let victim = self.victim(&mut random, time).map_err(replay)?;
             let places = match (self.file, self.harm) {
                 _ if written_wrong => 1,
-                // Many meet pages that are elsewhere by now.
+                // Many hit pages that have moved since.
                 ("data", Harm::Flip | Harm::Zero) => 16,
                 _ => 4,
             };
@@ -192,7 +192,7 @@ impl DamageCase {
         };
         let db = store::open(self.seed, &device).map_err(failed("opening"))?;
         let first = workload::run(&db, plan, &[])?;
-        // From here on a prefix is one of the second workload's commits.
+        // From here on, a prefix is a prefix of the second workload's commits.
         db.checkpoint().map_err(failed("a checkpoint"))?;
         let wrong = match self.harm {
             Harm::Lost => Some(Fault::Lost),
@@ -208,7 +208,7 @@ impl DamageCase {
             round: plan.round + 1000,
             ..plan
         };
-        // With a write that went wrong, reads may already meet it.
+        // If a write went wrong, the workload's reads may meet the damage already.
         let run = workload::run(&db, again, &initial);
         device.clear_faults();
         let (histories, synced) = match run {
@@ -219,7 +219,7 @@ impl DamageCase {
         store::check_threads(&db)?;
         let whole = random.once_in(2) && db.report().poisoned.is_none();
         if whole {
-            // A damaged page may stand in the way.
+            // A damaged page may prevent a clean close.
             let _ = db.close();
         } else {
             device.crash_now();
@@ -244,7 +244,7 @@ impl DamageCase {
         })
     }
 
-    /// Does the damage to a store of `content`; says where.
+    /// Does the damage to a store of `content`; returns a description of the place.
     fn harm(
         &self,
         device: &FaultyDevice,
@@ -336,7 +336,7 @@ impl DamageCase {
         }
     }
 
-    /// Salvages it: what is not on the list of what is lost is as in a store that is read.
+    /// Salvages the store: everything that is not listed as lost must be the same as in the store.
     fn salvage(&self, device: &FaultyDevice, victim: &Victim) -> Result<()> {
         let exact = self.file != "log";
         let before = Before {
@@ -352,7 +352,7 @@ impl DamageCase {
         }
     }
 
-    /// Reads everything: an error that says what is damaged, or nothing wrong.
+    /// Reads everything; returns the error that reports the damage, or `None` if nothing is wrong.
     fn read(&self, db: &Db, victim: &Victim) -> Result<Option<Error>> {
         let met = self.read_keys(db, victim)?;
         if met.is_some() {
@@ -362,7 +362,7 @@ impl DamageCase {
         Ok(None)
     }
 
-    /// `found`, which nobody says is damaged, is what it must be.
+    /// Checks that `found`, for which no damage was reported, is what it must be.
     fn compare(&self, victim: &Victim, found: &[State]) -> Result<()> {
         let log_may_end_early = self.file == "log";
         match self.harm {
@@ -379,7 +379,7 @@ impl DamageCase {
         Ok(())
     }
 
-    /// The error is one of damage, or of the file that is missing, and names a place.
+    /// Checks that the error reports damage, or the missing file, and names a place.
     fn check_words(&self, error: &Error) -> Result<()> {
         let missing = self.harm == Harm::Missing && matches!(error, Error::Io { .. });
         let text = error.to_string();
@@ -430,7 +430,7 @@ impl DamageCase {
     }
 }
 
-/// Every place that was ever written.
+/// Returns every place that was ever written.
 fn places(histories: &[History]) -> std::collections::BTreeSet<Place> {
     let steps = histories.iter().flat_map(History::steps);
     let written = steps
@@ -445,8 +445,9 @@ fn places(histories: &[History]) -> std::collections::BTreeSet<Place> {
     written.chain(there).collect()
 }
 
-/// Where one of the values of `content` lies, or lay once: most of a data file is of pages that are
-/// elsewhere by now. None for a value that is not found as it is.
+/// Returns the offset of one of the values of `content`, now or earlier: most of a data file
+/// consists of pages that have moved since. Returns `None` if the value is not found in its plain
+/// form.
 fn a_value(bytes: &[u8], content: &[State], random: &mut Random) -> Option<u64> {
     let entries = content.first()?.entries();
     let value = entries.values().nth(random.index(entries.len().max(1)))?;
@@ -465,7 +466,7 @@ fn a_value(bytes: &[u8], content: &[State], random: &mut Random) -> Option<u64> 
     places.get(random.index(places.len().max(1))).copied()
 }
 
-/// Where a change hurts: mostly where something was written.
+/// Returns an offset at which a change hurts: mostly one that was written.
 fn interesting(bytes: &[u8], random: &mut Random) -> u64 {
     let any = random.below(bytes.len() as u64);
     if random.once_in(8) {

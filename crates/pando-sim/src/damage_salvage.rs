@@ -1,5 +1,5 @@
-//! A damaged store is salvaged: the new one is sound, nothing in it is wrong, and what is missing
-//! is on a list.
+//! A damaged store is salvaged: the new store is sound, nothing in it is wrong, and everything that
+//! is missing is listed (decision 062).
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use crate::store;
 
 /// What is known of the store before the damage.
 pub(crate) struct Before<'a> {
-    /// What its first checkpoint held at least.
+    /// The least that its first checkpoint held.
     pub(crate) first: &'a State,
-    /// What was committed up to then: without the newest changes of the mapping, pages are found
-    /// where they were before, with what they held.
+    /// The commits up to that checkpoint. Without the newest changes of the mapping, pages are
+    /// found at their earlier places, with their earlier contents.
     pub(crate) older: &'a [History],
-    /// What was committed since.
+    /// The commits after it.
     pub(crate) histories: &'a [History],
-    /// All that it holds, if that is known and no log is damaged.
+    /// All that the store holds, if that is known and no log is damaged.
     pub(crate) content: Option<&'a State>,
 }
 
-/// What came of it.
+/// Result of a salvage.
 pub(crate) enum Salvaged {
-    /// Nothing is lost: all that the new store holds.
+    /// Nothing is lost; has all that the new store holds.
     Whole(Vec<State>),
-    /// What is missing is listed.
+    /// Something is missing, and listed.
     InPart,
-    /// There is no new store: a file is missing, or all of the superblock is damaged.
+    /// There is no new store: a file is missing, or the whole superblock is damaged.
     Refused(Error),
 }
 
 /// Salvages the store in `device`.
 ///
 /// # Errors
-/// What is wrong, or missing and not listed.
+/// Something is wrong, or missing and not listed.
 pub(crate) fn salvage(seed: u64, device: &FaultyDevice, before: &Before<'_>) -> Result<Salvaged> {
     let new = FaultyDevice::new(seed);
     let from = AnyDevice::from(device.clone());
@@ -60,7 +60,7 @@ pub(crate) fn salvage(seed: u64, device: &FaultyDevice, before: &Before<'_>) -> 
             found.insert((name.clone(), key), value);
         }
     }
-    // A table whose name is lost tells nobody whose its rows are; the probe is nobody's.
+    // The owner of a table whose name is lost is unknown; the probe table has no owner.
     found.retain(|(name, _), _| !name.starts_with("lost/") && name != store::PROBE);
     match before.content.filter(|_| report.unbounded.is_empty()) {
         Some(content) => check_bounded(content, &found, &report.lost)?,
@@ -69,7 +69,7 @@ pub(crate) fn salvage(seed: u64, device: &FaultyDevice, before: &Before<'_>) -> 
     Ok(Salvaged::InPart)
 }
 
-/// Everything is there, but for what is listed.
+/// Checks that everything exists, except what is listed.
 fn check_bounded(
     content: &State,
     found: &BTreeMap<Place, Vec<u8>>,
@@ -90,7 +90,7 @@ fn check_bounded(
     Ok(())
 }
 
-/// Every value was put to its key once.
+/// Checks that every value was written to its key at some time.
 fn check_written(before: &Before<'_>, found: &BTreeMap<Place, Vec<u8>>) -> Result<()> {
     let histories = before.older.iter().chain(before.histories);
     let steps = histories.flat_map(History::steps);

@@ -1,8 +1,8 @@
-//! A damaged store that opens is written to, and opened again, twice.
+//! A damaged store that opens is written to, and opened again, twice (decision 061).
 //!
-//! Whatever is refused is refused for damage, by name, and nothing of it has happened; whatever was
-//! acknowledged is there, or its place is damaged. The store never stops to take writes, and a
-//! table that is made behind the damage is as good as any.
+//! Whatever is refused is refused with an error that names the damage, and has not happened;
+//! whatever was acknowledged exists, or its place is damaged. The store never stops accepting
+//! writes, and a table that is created after the damage works like any other.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,27 +15,27 @@ use crate::failure::{Failure, Result, fail};
 use crate::state::Place;
 use crate::store;
 
-/// A table that is made when the damage is done.
+/// Name of a table that is created after the damage.
 const AFTER: &str = "after";
 const STEPS: u64 = 60;
 const LIVES: u64 = 2;
 
-/// What is known of each place; None: it could not be read.
+/// What is known of each place; `None`: it could not be read.
 type Known = BTreeMap<Place, Option<Option<Vec<u8>>>>;
 
 struct Life<'a> {
     db: Db,
     known: &'a mut Known,
-    /// What the table holds that was made behind the damage.
+    /// Contents of the table that was created after the damage.
     after: &'a mut BTreeMap<Vec<u8>, Vec<u8>>,
     random: &'a mut Random,
 }
 
-/// Writes to the store in `device`, which was opened as `db`, and opens it again. `places` are all
-/// that were ever written.
+/// Writes to the store in `device`, which was opened as `db`, and opens it again. `places` has all
+/// places that were ever written.
 ///
 /// # Errors
-/// What is lost, or is said in the wrong words.
+/// Something is lost, or an error has the wrong text.
 pub(crate) fn live_on(
     seed: u64,
     db: Db,
@@ -88,7 +88,7 @@ fn said(what: &'static str) -> impl Fn(Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
 
-/// The value at a place; None if it is damaged.
+/// Returns the value at a place; `None` if the place is damaged.
 fn look(db: &Db, (name, key): &Place) -> Result<Option<Option<Vec<u8>>>> {
     let Some(table) = db.existing_table(name) else {
         return Ok(Some(None));
@@ -101,7 +101,7 @@ fn look(db: &Db, (name, key): &Place) -> Result<Option<Option<Vec<u8>>>> {
 }
 
 impl Life<'_> {
-    /// True if it was done, false if it was refused for damage.
+    /// Returns true if the operation was done, false if it was refused for damage.
     fn done(what: &str, result: pandodb::Result<()>) -> Result<bool> {
         match result {
             Ok(()) => Ok(true),
@@ -185,7 +185,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Puts and deletes of places of any table, more than a small pool holds at once.
+    /// Puts and deletes at places of any table, more than a small pool holds at once.
     fn batch(&mut self) -> Result<()> {
         let (mut batch, mut writes) = (Batch::new(), BTreeMap::new());
         for _ in 0..1 + self.random.below(40) {
@@ -246,7 +246,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Everything is as it is known to be, or damaged.
+    /// Checks that everything is as it is known to be, or damaged.
     fn check(&self) -> Result<()> {
         if let Some(cause) = self.db.report().poisoned {
             return fail(format!("it takes no writes any more: {cause}"));

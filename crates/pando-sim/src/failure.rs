@@ -1,4 +1,4 @@
-//! What a run found: a text that says what is wrong, where, and how to see it again.
+//! What a run found: a text that says what is wrong, where, and how to reproduce it.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure that says `what`.
+    /// Creates a failure with the text `what`.
     pub fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 
-    /// The same, with the place where it happened in front.
+    /// Returns the same failure, with the place where it happened before its text.
     #[must_use]
     pub fn within(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {}", self.0))

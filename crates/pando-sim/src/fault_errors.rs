@@ -1,4 +1,4 @@
-//! Which errors are right when an operation of the device has failed (decision 056).
+//! Which errors are right after an operation of the device has failed (decision 056).
 //!
 //! | failed                  | a call that meets it says                          | poisons      |
 //! |-------------------------|----------------------------------------------------|--------------|
@@ -8,18 +8,18 @@
 //! | anything of a full disk | `Full`                                             | never        |
 //! | anything else           | `Io`                                               | never        |
 //!
-//! Whatever it is, its text names the operation and its cause. An opening never says `Poisoned`.
+//! In every case the text names the operation and its cause. Opening never reports `Poisoned`.
 
 use pando_device::faulty::Operation;
 use pandodb::Error;
 
 use crate::failure::{Result, fail};
 
-/// What has failed.
+/// The operation that has failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Struck {
     pub(crate) operation: Operation,
-    /// For lack of room.
+    /// It failed since the disk was full.
     pub(crate) full: bool,
 }
 
@@ -39,7 +39,7 @@ impl Struck {
         }
     }
 
-    /// The text names the operation and its cause.
+    /// Checks that the text names the operation and its cause.
     fn check_text(self, text: &str) -> Result<()> {
         let cause = match self.full {
             true => "no space is left",
@@ -53,14 +53,14 @@ impl Struck {
 
     fn may_poison(self) -> bool {
         match self.operation {
-            // Of a batch that is in the log, or of background work.
+            // For a batch that is in the log already, or in background work.
             Operation::Read | Operation::Sync => true,
             Operation::Write => !self.full,
             _ => false,
         }
     }
 
-    /// A store may be poisoned by it, and says so.
+    /// Checks that the store may be poisoned by the failure, and that `cause` reports it.
     pub(crate) fn check_poison(self, cause: &str) -> Result<()> {
         if !self.may_poison() {
             return fail(format!("poisoned by {self:?}: {cause}"));
@@ -68,7 +68,7 @@ impl Struck {
         self.check_text(cause)
     }
 
-    /// The kind of an error that is no poison is right.
+    /// Returns true if `error`, which is not `Poisoned`, is of the right kind.
     fn is_kind(self, error: &Error) -> bool {
         match (self.operation, error) {
             (Operation::Read, Error::Full { .. }) => self.full,
@@ -81,7 +81,7 @@ impl Struck {
         }
     }
 
-    /// An opening failed with the right error.
+    /// Checks that opening has failed with the right error.
     pub(crate) fn check_opening(self, error: &Error) -> Result<()> {
         if !self.is_kind(error) {
             return fail(format!("opening, {self:?}: {error}"));
@@ -89,7 +89,8 @@ impl Struck {
         self.check_text(&error.to_string())
     }
 
-    /// A call on an open store failed with the right error; `poisoned` says why the store is.
+    /// Checks that a call on an open store has failed with the right error; `poisoned` is the cause
+    /// if the store is poisoned.
     pub(crate) fn check_working(self, error: &Error, poisoned: Option<&str>) -> Result<()> {
         match (error, poisoned) {
             (Error::Poisoned { cause }, Some(_)) => self.check_poison(cause),

@@ -1,9 +1,9 @@
 //! Operations of the device that fail while a store is created, used or recovered.
 //!
-//! A read that fails names its page, and nothing else happens. A write or sync that fails poisons:
-//! nothing more is acknowledged, reads go on, and what was acknowledged is there after the next
-//! opening. A full disk refuses writes, loses nothing, and passes. What else fails ends a call, or
-//! nothing. Which errors are right is in `fault_errors`.
+//! A failed read names its page, and has no other effect. A failed write or sync poisons the store:
+//! nothing is acknowledged after it, reads still work, and what was acknowledged exists after the
+//! next opening. A full disk refuses writes, loses nothing, and passes. Any other failure ends a
+//! call, or has no effect. `fault_errors` has the errors that are right.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,9 +24,9 @@ use crate::store::{self, Unread};
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 
-/// How long a disk stays full.
+/// Time for which a disk stays full.
 pub(crate) const FULL_TIME: Duration = Duration::from_millis(150);
-/// How often what was refused is tried again, 10 ms apart, when there is room.
+/// Number of times, 10 ms apart, that a refused write is tried again once there is room.
 pub(crate) const RESUME_TRIES: u32 = 500;
 
 /// When an operation fails.
@@ -34,9 +34,9 @@ pub(crate) const RESUME_TRIES: u32 = 500;
 pub enum Stage {
     /// While the store is created.
     Create,
-    /// Under a workload.
+    /// During a workload.
     Work,
-    /// While it recovers from a crash.
+    /// During the recovery from a crash.
     Recover,
 }
 
@@ -65,15 +65,15 @@ pub const OPERATIONS: [(&str, Operation); 10] = [
 pub struct FaultCase {
     /// Decides the workload.
     pub seed: u64,
-    /// When it fails.
+    /// Stage in which the operation fails.
     pub stage: Stage,
-    /// What fails.
+    /// The operation that fails.
     pub operation: Operation,
-    /// ENOSPC instead of EIO.
+    /// Fails with ENOSPC instead of EIO.
     pub full: bool,
-    /// Every later one fails, too.
+    /// Every later operation of the kind fails, too.
     pub sticky: bool,
-    /// Which one fails, from 1.
+    /// Which operation of the kind fails, counted from 1.
     pub nth: u64,
 }
 
@@ -123,7 +123,7 @@ impl FromStr for FaultCase {
     }
 }
 
-/// What a case did.
+/// Counts of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Cases.
@@ -132,14 +132,14 @@ pub struct FaultCounts {
     pub struck: u64,
     /// Stores that were poisoned.
     pub poisoned: u64,
-    /// Writes that were refused for lack of space.
+    /// Number of writes that were refused for lack of space.
     pub refused: u64,
-    /// Threads that stopped at an error.
+    /// Number of threads that stopped at an error.
     pub errors: u64,
 }
 
 impl FaultCounts {
-    /// Adds what another case has done.
+    /// Adds the counts of another case.
     pub fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.struck += other.struck;
@@ -150,7 +150,7 @@ impl FaultCounts {
 }
 
 impl FaultCase {
-    /// Any case that `random` chooses.
+    /// Returns a random case.
     pub fn choose(random: &mut Random) -> Self {
         let (_, stage) = STAGES[random.index(6).saturating_sub(3)];
         let stage = if random.once_in(2) {
@@ -171,15 +171,15 @@ impl FaultCase {
         }
     }
 
-    /// The command that does it again.
+    /// Returns the command that repeats the case.
     pub fn command(&self) -> String {
         format!("cargo run -p pando-sim -- fault --case {self} --repeat 20")
     }
 
-    /// Runs it.
+    /// Runs the case.
     ///
     /// # Errors
-    /// What is wrong, with the command that does it again.
+    /// What is wrong, with the command that repeats the case.
     pub fn run(&self) -> Result<FaultCounts> {
         let _watchdog = Watchdog::new(limit(), self.command());
         let mut counts = FaultCounts {
@@ -248,7 +248,7 @@ impl FaultCase {
         self.check_afterwards(db, &device, &run)
     }
 
-    /// Space comes back while threads still wait for it.
+    /// Ends the fault while threads still wait for space.
     fn relieve_later(&self, device: &FaultyDevice) -> Option<thread::JoinHandle<()>> {
         let device = device.clone();
         (self.full && self.sticky).then(|| {
@@ -259,7 +259,7 @@ impl FaultCase {
         })
     }
 
-    /// Opening failed only because of the fault, and said so.
+    /// Checks that opening failed only because of the fault, and with the right error.
     fn check_opening(
         &self,
         device: &FaultyDevice,
@@ -274,7 +274,7 @@ impl FaultCase {
         }
     }
 
-    /// What an open store is like after the fault.
+    /// Checks the state of an open store after the fault.
     fn check_open(&self, db: &Db, device: &FaultyDevice, run: &Run) -> Result<()> {
         store::check_threads(db)?;
         let struck = device.faults_struck() > 0;
@@ -305,12 +305,13 @@ impl FaultCase {
         }
     }
 
-    /// Everything is served, and is what was committed. Only when a batch could not be applied
-    /// because a page could not be read, nobody is shown a half of it: then tables that it, or a
-    /// commit beside it, has changed may refuse, and no other one.
+    /// Checks that everything can be read, and is what was committed. There is one exception: if a
+    /// batch could not be applied because a page could not be read, nobody may see half of it. Then
+    /// the tables that this batch, or a commit concurrent with it, has changed may refuse reads,
+    /// and no others.
     fn check_served(&self, db: &Db, run: &Run, poisoned: bool) -> Result<()> {
         if poisoned {
-            // A durable store shows nobody what can never become durable: ask for what is there.
+            // A durable store never shows what cannot become durable, so ask for what is there.
             db.set_durability(Durability::None);
         }
         let half_applied = poisoned && self.operation == Operation::Read;
@@ -359,7 +360,7 @@ impl FaultCase {
         if crashes {
             device.crash_now();
         }
-        // Closing a poisoned store fails, and says so.
+        // Closing a poisoned store fails with an error that reports this.
         match db.close() {
             Ok(()) if poisoned => {
                 return fail("a poisoned store closed as if nothing had happened");
@@ -370,7 +371,7 @@ impl FaultCase {
             }
             _ => {}
         }
-        // The next process finds what was written, durable or not, and works on it.
+        // The next process finds what was written, durable or not, and works on top of it.
         let next = device.after_exit(random.number());
         let db = open(self.seed, &next)?;
         let found = store::read_all(&db, run.histories.len())?;
@@ -393,7 +394,8 @@ impl FaultCase {
         Ok(())
     }
 
-    /// The power is cut under a process that has opened the store and found `found`: that stays.
+    /// Cuts the power under a process that has opened the store and found `found`, which must
+    /// survive.
     fn check_survivors(
         &self,
         device: &FaultyDevice,
@@ -414,7 +416,7 @@ impl FaultCase {
         Ok(())
     }
 
-    /// A recovery that fails on the way, then one that does not.
+    /// Runs a recovery that fails on the way, then one that does not.
     fn recover(&self, device: &FaultyDevice, run: &Run, counts: &mut FaultCounts) -> Result<()> {
         for mode in MODES {
             let mut random = Random::new(self.seed).part(self.nth);
@@ -440,7 +442,7 @@ impl FaultCase {
     }
 }
 
-/// Probes; what a full disk refuses is tried again: the store goes on by itself.
+/// Probes the store, and repeats what a full disk refuses: the store must recover by itself.
 fn probe_until_it_serves(db: &Db, struck: bool) -> pandodb::Result<()> {
     let mut tries = 0;
     loop {
@@ -480,7 +482,7 @@ pub(crate) fn no_errors(run: &Run) -> Result<()> {
     }
 }
 
-/// Nothing that a poisoned store is asked to write succeeds.
+/// Checks that no write to a poisoned store succeeds.
 fn no_more_acknowledgements(db: &Db) -> Result<()> {
     let Some(table) = db.tables().first().and_then(|name| db.existing_table(name)) else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Disks that are full: at each single write of a workload, for good until there is room, and with
-//! every frame dirty.
+//! Full disks: at each single write of a workload, for good until there is room, and with every
+//! frame dirty (decision 037).
 //!
-//! Nothing is lost, reads go on, deletes are taken, and the store goes on by itself.
+//! Nothing is lost, reads still work, deletes are accepted, and the store recovers by itself.
 
 use pando_device::FaultyDevice;
 use pando_device::faulty::{Fault, FaultPlan, Operation, Random};
@@ -20,11 +20,11 @@ const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
 };
 
-/// Every `step`-th write of the workload of `seed` finds the disk full, once, and then again with
-/// all that follow it until there is room.
+/// Makes every `step`-th write of the workload of `seed` find the disk full: once alone, and once
+/// with all writes after it until there is room.
 ///
 /// # Errors
-/// What the first case that failed says.
+/// The failure of the first case that failed.
 pub fn sweep(seed: u64, step: u64) -> Result<FaultCounts> {
     let mut counts = FaultCounts::default();
     for sticky in [false, true] {
@@ -50,8 +50,9 @@ pub fn sweep(seed: u64, step: u64) -> Result<FaultCounts> {
     Ok(counts)
 }
 
-/// The device takes no write of pages any more: puts go on until they are refused. Then reads, also
-/// of what is not in memory, and deletes go on; with room again, so do puts, by themselves.
+/// The device accepts no page writes, and puts run until they are refused. Reads, also of pages
+/// that are not in memory, and deletes must still work; once there is room, puts must work again by
+/// themselves.
 ///
 /// # Errors
 /// What is wrong.
@@ -62,11 +63,11 @@ pub fn fill_frames(seed: u64) -> Result<FaultCounts> {
 }
 
 fn key(number: u64) -> [u8; 8] {
-    // Neighbours lie in different leaves.
+    // Adjacent numbers lie in different leaves.
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// The numbers below `end` have their values, but for those that were deleted.
+/// Checks that the numbers below `end` have their values, except those that were deleted.
 fn check_numbers(table: &Table, end: u64, deleted: u64) -> Result<()> {
     for number in 0..end {
         match table.get(&key(number)) {
@@ -105,7 +106,7 @@ fn dirty(seed: u64) -> Result<FaultCounts> {
     loop {
         match table.delete_with(&key(deleted), NONE) {
             Ok(true) => deleted += 1,
-            // No frame is left that may become dirty.
+            // No frame is left that may be dirtied.
             Err(Error::Full { .. }) => break,
             other => return fail(format!("delete {deleted}: {other:?}")),
         }
@@ -141,8 +142,8 @@ fn dirty(seed: u64) -> Result<FaultCounts> {
     })
 }
 
-/// A disk that fills up, and has room again later: nothing is lost, reads go on, the store goes on
-/// by itself.
+/// Fills a disk, which gets room again later: nothing is lost, reads still work, and the store
+/// recovers by itself.
 ///
 /// # Errors
 /// What is wrong.
@@ -152,7 +153,8 @@ pub fn fill_disk(seed: u64) -> Result<FaultCounts> {
     fill(seed).map_err(|failure| failure.within(format!("replay: {command}\n ")))
 }
 
-/// A value that does not compress, or, one in four, does: so pages take different room.
+/// Returns a value that does not compress, or, for one number in four, does: so pages take
+/// different amounts of space.
 fn ballast(number: u64) -> Vec<u8> {
     let mut value = vec![7; 20_000];
     if !number.is_multiple_of(4) {
@@ -164,7 +166,7 @@ fn ballast(number: u64) -> Vec<u8> {
 
 fn fill(seed: u64) -> Result<FaultCounts> {
     let device = FaultyDevice::new(seed);
-    // The first files are 8 MiB of pages and 2 MiB of log.
+    // The initial files take 8 MiB of pages and 2 MiB of log.
     device.set_capacity(13 << 20);
     let plan = Plan {
         keys: 600,

@@ -1,8 +1,8 @@
-//! Stores that are closed while a file of theirs finds the disk full.
+//! Stores that are closed while one of their files finds the disk full.
 //!
-//! With room again in time, close ends as always. Without, it fails and says so, within its
-//! wait; nothing that was durable is lost, nor, as long as the log could be written, anything
-//! that was acknowledged.
+//! If there is room again in time, the close succeeds as usual. If not, it fails within its time
+//! limit and reports why; nothing that was durable is lost, and if the log could be written,
+//! nothing that was acknowledged either.
 
 use pando_device::FaultyDevice;
 use pando_device::faulty::{Fault, FaultPlan, Operation};
@@ -17,13 +17,14 @@ use crate::watchdog::Watchdog;
 
 /// Prefixes of the names of files that a close writes.
 pub const FILES: [&str; 4] = ["data", "journal", "superblock", "log/"];
-/// A close that finds no room takes as long at most.
+/// Maximum time of a close that finds no room.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 const ROOM_COMES: Duration = Duration::from_millis(400);
 const DURABLE: u64 = 1500;
 const QUICK: u64 = 1500;
 
-/// Closes a store whose writes to `file` find the disk full; `room_comes` soon after.
+/// Closes a store whose writes to `file` find the disk full; if `room_comes`, there is room soon
+/// after.
 ///
 /// # Errors
 /// What is wrong.

@@ -1,8 +1,9 @@
-//! A disk that is full, and everything on it deleted, as fast as threads can.
+//! A full disk on which everything is deleted, as fast as threads can (decision 058).
 //!
-//! Each delete changes a page that goes to a free block, and only a checkpoint frees the block in
-//! which it lies: many more deletes than the reserve has room for come between two checkpoints that
-//! nobody asks for. None is refused, in whatever way it comes; in the end all is gone.
+//! Each delete changes a page that is then written to a free block, and only a checkpoint frees the
+//! page's old block: between two checkpoints, which nobody requests, there are many more deletes
+//! than the reserve has room for. None is refused, whichever call makes it, and in the end
+//! everything is gone.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,10 +21,10 @@ use crate::store;
 use crate::watchdog::Watchdog;
 
 const THREADS: u64 = 3;
-/// Two to a page of 4 KiB; they do not compress.
+/// Two values fit into a page of 4 KiB; they do not compress.
 const VALUE_BYTES: usize = 1800;
 const WRITES_MAX: u64 = 20_000;
-/// Deletes of a batch.
+/// Deletes per batch.
 const BATCH: u64 = 20;
 const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
@@ -32,14 +33,14 @@ const NONE: WriteOptions = WriteOptions {
 /// Fills a disk of 13 MiB and empties it.
 ///
 /// # Errors
-/// What is wrong, with the command that does it again.
+/// What is wrong, with the command that repeats the case.
 pub fn empty(seed: u64) -> Result<FaultCounts> {
     let command = format!("cargo run -p pando-sim -- full --seed {seed}");
     let _watchdog = Watchdog::new(limit(), command.clone());
     empty_full(seed).map_err(|failure| failure.within(format!("replay: {command}\n ")))
 }
 
-/// Neighbours are of different threads, and lie apart.
+/// Adjacent keys belong to different threads, and lie far apart.
 fn key(thread: u64, number: u64) -> [u8; 8] {
     (number * THREADS + thread)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -48,7 +49,7 @@ fn key(thread: u64, number: u64) -> [u8; 8] {
 
 fn empty_full(seed: u64) -> Result<FaultCounts> {
     let device = FaultyDevice::new(seed);
-    // The first files are 8 MiB of pages and 2 MiB of log.
+    // The initial files take 8 MiB of pages and 2 MiB of log.
     device.set_capacity(13 << 20);
     let db = open(seed, &device)?;
     let table = db.table("t").map_err(unexpected("creating a table"))?;
@@ -89,7 +90,7 @@ fn on_threads<T: Send>(work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>>
     })
 }
 
-/// Puts until that is refused; how many were taken.
+/// Puts until a put is refused; returns the number of puts that succeeded.
 fn fill(table: &Table, thread: u64) -> Result<u64> {
     let mut random = Random::new(thread);
     let mut value = [0; VALUE_BYTES];
@@ -104,7 +105,7 @@ fn fill(table: &Table, thread: u64) -> Result<u64> {
     fail("a disk of 13 MiB took 100 MB")
 }
 
-/// Deletes one by one, in batches, and with futures.
+/// Deletes everything: one by one, in batches, and with futures.
 fn delete_all(db: &Db, table: &Table, thread: u64, end: u64) -> Result<()> {
     let mut number = 0;
     while number < end {

@@ -1,9 +1,9 @@
-//! Several threads that find the disk full at the same instant.
+//! Several threads that find the disk full at the same moment.
 //!
-//! They stand at a line while the device loses its room, begin to write together, and go on until
-//! each was refused; where writes wait for a sync that only room can end, it comes after a while.
-//! None hangs, none is told of anything but a full disk, what was refused is not there and all else
-//! is; together they delete, and put again when there is room.
+//! They wait at a barrier while the device loses its room, begin to write together, and continue
+//! until each was refused. Where writes wait for a sync that only room can end, room comes after a
+//! while. None hangs, none gets an error other than a full disk, what was refused does not exist
+//! and everything else does; together they delete, and put again once there is room.
 
 use pando_device::FaultyDevice;
 use pando_device::faulty::{Fault, FaultPlan, Operation};
@@ -18,14 +18,14 @@ use crate::faults::{FULL_TIME, FaultCounts, RESUME_TRIES, open, unexpected};
 use crate::store;
 use crate::watchdog::Watchdog;
 
-/// Threads that write.
+/// Number of threads that write.
 const THREADS: u64 = 4;
-/// Entries of each before the disk is full.
+/// Number of entries of each thread before the disk is full.
 const STORED: u64 = 300;
 const WRITES_MAX: u64 = 50_000;
 const VALUE_BYTES: usize = 700;
 
-/// What a device without room refuses: for lack of room in a file, or of room for it to grow.
+/// What a device without room refuses: writes, or the growth of a file.
 const REFUSED: [(Operation, &str); 4] = [
     (Operation::Write, ""),
     (Operation::Write, "data"),
@@ -33,11 +33,11 @@ const REFUSED: [(Operation, &str); 4] = [
     (Operation::Allocate, ""),
 ];
 
-/// Fills the disk under all threads, in each way, for writes that wait for the disk and writes that
-/// do not.
+/// Fills the disk under all threads, in each of these ways, for writes that wait for the disk and
+/// for writes that do not.
 ///
 /// # Errors
-/// What is wrong, with the command that does it again.
+/// What is wrong, with the command that repeats the case.
 pub fn meet(seed: u64) -> Result<FaultCounts> {
     let command = format!("cargo run -p pando-sim -- full --seed {seed}");
     let mut counts = FaultCounts::default();
@@ -50,7 +50,7 @@ pub fn meet(seed: u64) -> Result<FaultCounts> {
                 seed,
                 fault,
                 options: WriteOptions::durability(durability),
-                // What is applied already is not refused, and waits for its sync.
+                // A write that is applied already is not refused, but waits for its sync.
                 waits: durability == Durability::Durable
                     && operation == Operation::Write
                     && "log".starts_with(prefix),
@@ -67,12 +67,13 @@ struct Case {
     seed: u64,
     fault: FaultPlan,
     options: WriteOptions,
-    /// Writes wait until there is room, and end then.
+    /// Writes wait until there is room, and then succeed.
     waits: bool,
     has_room: AtomicBool,
 }
 
-/// Calls `work` on all threads, which begin together; what they return, in their order.
+/// Calls `work` on all threads, which begin together; returns their results in the order of
+/// threads.
 fn together<T: Send>(work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
     let line = AtomicUsize::new(THREADS as usize);
     thread::scope(|scope| {
@@ -80,7 +81,7 @@ fn together<T: Send>(work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
             .map(|thread| {
                 let (line, work) = (&line, &work);
                 scope.spawn(move || {
-                    // Relaxed: a line to stand at.
+                    // Relaxed: a barrier that publishes no data.
                     line.fetch_sub(1, Ordering::Relaxed);
                     while line.load(Ordering::Relaxed) > 0 {
                         thread::yield_now();
@@ -99,7 +100,7 @@ fn together<T: Send>(work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
     })
 }
 
-/// Neighbours are of different threads.
+/// Adjacent keys belong to different threads.
 fn key(thread: u64, number: u64) -> [u8; 8] {
     (number * THREADS + thread).to_be_bytes()
 }
@@ -109,7 +110,7 @@ fn value(thread: u64, number: u64) -> Vec<u8> {
     stamp.bytes().cycle().take(VALUE_BYTES).collect()
 }
 
-/// Of a thread, the numbers from `deleted` to `end` have their values, and no other has one.
+/// Checks that of a thread's numbers exactly those from `deleted` to `end` have their values.
 fn check(table: &Table, thread: u64, deleted: u64, end: u64) -> Result<()> {
     for number in 0..=end {
         let expected = (deleted..end).contains(&number);
@@ -145,7 +146,7 @@ impl Case {
                 if self.waits {
                     thread::sleep(FULL_TIME);
                     device.clear_faults();
-                    // Relaxed: a late look costs a put.
+                    // Relaxed: a thread that sees it late makes one more put.
                     self.has_room.store(true, Ordering::Relaxed);
                 }
             });
@@ -178,7 +179,8 @@ impl Case {
         })
     }
 
-    /// Puts until that is refused, or has waited for room; one past the last number that was not.
+    /// Puts until a put is refused, or has waited for room; returns the number after the last one
+    /// that was accepted.
     fn fill(&self, table: &Table, thread: u64) -> Result<u64> {
         for number in STORED..WRITES_MAX {
             let value = value(thread, number);
@@ -192,7 +194,7 @@ impl Case {
         fail("the disk is full, and puts are never refused")
     }
 
-    /// Deletes some, or as many as are taken; how many.
+    /// Deletes some entries, or as many as are accepted; returns their number.
     fn delete(&self, table: &Table, thread: u64) -> Result<u64> {
         for number in 0..STORED / 4 {
             match table.delete_with(&key(thread, number), self.options) {
@@ -204,7 +206,7 @@ impl Case {
         Ok(STORED / 4)
     }
 
-    /// There is room: what was refused is taken after a while.
+    /// There is room: a put that was refused is accepted after a while.
     fn put_again(&self, table: &Table, thread: u64, number: u64) -> Result<()> {
         let value = value(thread, number);
         for _ in 0..RESUME_TRIES {
@@ -217,7 +219,7 @@ impl Case {
         fail("still refused when there is room")
     }
 
-    /// Closes and opens again.
+    /// Closes the store and opens it again.
     fn restart(
         &self,
         db: Db,

@@ -1,8 +1,8 @@
-//! What threads have committed, and whether what a store holds can come of it.
+//! What threads have committed, and whether the contents of a store can result from that.
 //!
-//! The log is one sequence, and a crash cuts it at one point. So of each thread's commits a prefix
-//! is there; a commit that was acknowledged as durable is there; and if one that began after
-//! another had returned is there, so is the other, whoever made them.
+//! The log is one sequence, and a crash cuts it at one point. So a prefix of each thread's commits
+//! exists; a commit that was acknowledged as durable exists; and if a commit exists that began
+//! after another one had returned, the other one exists, too, whichever thread made it.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::store::Entry;
 /// One commit.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// All of its changes, which happen together.
+    /// All of its changes, which happen atomically.
     pub effects: Vec<Effect>,
     /// Stamp before the call.
     pub start: u64,
-    /// Stamp after a call that succeeded.
+    /// Stamp after the call, if it succeeded.
     pub end: Option<u64>,
-    /// Success reserved that it survives.
+    /// Success promised that it survives.
     pub durable: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct History {
 }
 
 impl History {
-    /// No commits yet on top of `initial`.
+    /// Creates a history without commits, on top of `initial`.
     pub fn new(thread: usize, initial: State) -> Self {
         Self {
             thread,
@@ -48,17 +48,17 @@ impl History {
         }
     }
 
-    /// What the thread's entries are if every commit has happened.
+    /// Returns the thread's entries if every commit has happened.
     pub fn now(&self) -> &State {
         &self.now
     }
 
-    /// The commits.
+    /// Returns the commits.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Notes a commit; its outcome may still be unknown.
+    /// Records a commit, whose outcome may still be unknown.
     pub fn push(&mut self, step: Step) {
         for effect in &step.effects {
             self.now.apply(effect);
@@ -75,7 +75,7 @@ impl History {
         state
     }
 
-    /// How many of the first commits must be there.
+    /// Returns the number of first commits that must exist.
     fn floor(&self, synced: &[u64]) -> usize {
         let own = self.steps.iter().rposition(|step| step.durable);
         let synced = synced.iter().copied().max().unwrap_or(0);
@@ -84,7 +84,7 @@ impl History {
         own.max(others).map_or(0, |index| index + 1)
     }
 
-    /// The least and the largest number of first commits that lead to `found`.
+    /// Returns the smallest and the largest number of first commits that lead to `found`.
     fn prefix(&self, found: &State, synced: &[u64]) -> Result<(usize, usize)> {
         let floor = self.floor(synced);
         let fits = |count: &usize| self.prints[*count] == found.print();
@@ -110,10 +110,10 @@ impl History {
 }
 
 /// Checks that `found`, by thread, is what a store that never crashed holds: every commit that
-/// returned, and of each thread its last one or not if it did not return.
+/// returned, and of each thread, if its last commit did not return, that commit or not.
 ///
 /// # Errors
-/// What is lost, or there in part.
+/// Something is lost, or exists in part.
 pub fn check_live(histories: &[History], found: &[State]) -> Result<()> {
     for (history, found) in histories.iter().zip(found) {
         // Every return comes before this stamp.
@@ -125,7 +125,7 @@ pub fn check_live(histories: &[History], found: &[State]) -> Result<()> {
 /// Checks that `found`, by thread, is some prefix of the commits, whatever was acknowledged.
 ///
 /// # Errors
-/// What is there in part.
+/// Something exists in part.
 pub fn check_any_prefix(histories: &[History], found: &[State]) -> Result<()> {
     order::check_found(found)?;
     for (history, found) in histories.iter().zip(found) {
@@ -137,8 +137,8 @@ pub fn check_any_prefix(histories: &[History], found: &[State]) -> Result<()> {
     Ok(())
 }
 
-/// The tables that commits without an outcome have changed, or commits that ended behind the
-/// beginning of such a one.
+/// Returns the tables that were changed by commits without an outcome, or by commits that ended
+/// after such a commit had begun.
 pub fn changed_beside_failed(histories: &[History]) -> BTreeSet<String> {
     let steps = || histories.iter().flat_map(History::steps);
     let failed = steps().filter(|step| step.end.is_none());
@@ -155,7 +155,7 @@ pub fn changed_beside_failed(histories: &[History]) -> BTreeSet<String> {
 /// Checks that `entries` are those of a table whose commits all have an outcome.
 ///
 /// # Errors
-/// When they are not.
+/// They are not.
 pub fn check_table(histories: &[History], table: &str, entries: &[Entry]) -> Result<()> {
     let mut expected: Vec<(&Vec<u8>, &Vec<u8>)> = histories
         .iter()
@@ -176,11 +176,11 @@ fn summary(effects: &[Effect]) -> String {
     text.chars().take(200).collect()
 }
 
-/// Checks that `found`, by thread, is what a crash can leave of `histories`. `synced` are stamps
-/// at which calls began that made everything before them durable.
+/// Checks that `found`, by thread, is what a crash can leave of `histories`. `synced` has stamps at
+/// which calls began that made everything before them durable.
 ///
 /// # Errors
-/// What is lost, or there in part, or in the wrong order.
+/// Something is lost, exists in part, or in the wrong order.
 pub fn check(histories: &[History], synced: &[u64], found: &[State]) -> Result<()> {
     order::check_found(found)?;
     let mut prefixes = Vec::with_capacity(histories.len());

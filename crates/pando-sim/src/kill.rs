@@ -1,10 +1,10 @@
-//! Kills the server's process at random moments under clients, again and again.
+//! Kills the server's process at random moments while clients use it, again and again.
 //!
 //! Every client writes keys of its own (single writes, counters, batches of several keys) and, with
-//! the others, a few shared ones. After each restart: what was acknowledged is there, no batch is
-//! there in part, of each client's writes a prefix is there, and the shared keys have a history
-//! that is linearizable, where what was in flight at the kill may have happened or not, unless
-//! another client has seen it.
+//! the others, a few shared keys. After each restart, what was acknowledged exists, no batch exists
+//! in part, of each client's writes a prefix exists, and the shared keys have a history that is
+//! linearizable: a call in flight at the kill may have happened or not, unless another client has
+//! seen its effect.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,12 +24,12 @@ use crate::linear::{self, Action, Call, Key, Value};
 use crate::state::{Effect, Place, State, own_table};
 use crate::watchdog::Watchdog;
 
-/// PING answers within this time after a start.
+/// Maximum time from a start until PING is answered.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Registers that all clients write, and counters.
+/// Number of registers that all clients write; [`COUNTERS`] counters come after them.
 const SHARED_KEYS: Key = 4;
 const COUNTERS: Key = 2;
-/// Keys of each client.
+/// Number of keys of each client.
 const OWN_KEYS: u64 = 60;
 
 /// What to do.
@@ -37,24 +37,24 @@ const OWN_KEYS: u64 = 60;
 pub struct KillPlan {
     /// The server's binary.
     pub server: PathBuf,
-    /// Where it keeps its store: made if absent.
+    /// Directory of its store; created if absent.
     pub directory: PathBuf,
-    /// How often it is killed.
+    /// Number of kills.
     pub rounds: u64,
-    /// Clients at the same time.
+    /// Number of concurrent clients.
     pub clients: usize,
     /// Decides what clients do, and when the kills come.
     pub seed: u64,
 }
 
-/// What was done.
+/// Counts of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KillCounts {
     /// Kills.
     pub rounds: u64,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
-    /// Calls on shared keys that were checked to be linearizable.
+    /// Calls on shared keys whose linearizability was checked.
     pub calls: u64,
     /// The longest start, in milliseconds.
     pub start_ms_max: u64,
@@ -104,7 +104,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until PING is answered.
+    /// Blocks until PING is answered.
     fn wait(&mut self, log: &Path) -> Result<()> {
         let began = time::now();
         loop {
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-/// A connection whose event loop has the store: each of them learns of it on its own.
+/// Returns a connection whose event loop has the store: each loop learns of the store on its own.
 fn connect(address: SocketAddr) -> Result<Client> {
     let mut client =
         Client::connect(&[address], ClientOptions::default()).map_err(told("connecting"))?;
@@ -139,7 +139,7 @@ fn connect(address: SocketAddr) -> Result<Client> {
     }
 }
 
-/// What all clients of a round share.
+/// State that all clients of a round share.
 struct Round {
     address: SocketAddr,
     clock: AtomicU64,
@@ -234,7 +234,7 @@ impl KillCounts {
     }
 }
 
-/// Starts the server again and checks what it has.
+/// Starts the server again and checks its contents.
 fn verify(
     plan: &KillPlan,
     log: &Path,
@@ -274,8 +274,8 @@ fn verify(
     Ok((found, now))
 }
 
-/// Checks the calls of a round together with `reads`, what is there afterwards: what any client was
-/// told, of its own writes or of those of others, is still so.
+/// Checks the calls of a round together with `reads`, which were made after the restart: whatever
+/// any client has seen, of its own writes or of others, must still hold.
 fn check_calls(mut calls: Vec<Call>, reads: Vec<Call>, shared: &BTreeMap<Key, u64>) -> Result<()> {
     calls.extend(reads);
     linear::check(&calls, shared).map_err(|violation| {
@@ -336,7 +336,7 @@ struct Worker<'r> {
     written: u64,
 }
 
-/// A reply, or the end of the connection.
+/// A reply, or `None` if the connection has ended.
 type Answer<T> = Result<Option<T>>;
 
 impl<'r> Worker<'r> {
@@ -369,7 +369,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A connection that breaks is the end of the client, not a failure.
+    /// A broken connection ends the client, and is not a failure.
     fn answered<T>(answer: io::Result<T>) -> Answer<T> {
         match answer {
             Ok(reply) => Ok(Some(reply)),
@@ -384,7 +384,7 @@ impl<'r> Worker<'r> {
     }
 
     fn own_number(&mut self) -> u64 {
-        // The first ones are counters.
+        // The first numbers are counters.
         4 + self.random.below(OWN_KEYS - 4)
     }
 
@@ -398,7 +398,7 @@ impl<'r> Worker<'r> {
         stamp.bytes().cycle().take(bytes as usize).collect()
     }
 
-    /// Notes writes around the call that makes them.
+    /// Records writes around the call that makes them.
     fn write<T>(
         &mut self,
         effects: Vec<Effect>,
@@ -477,7 +477,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A call on keys of all clients, for the check of linearizability.
+    /// Makes a call on shared keys, for the check of linearizability.
     fn shared(&mut self) -> Answer<()> {
         let mut key = self.random.below(u64::from(SHARED_KEYS)) as Key;
         let start = self.round.stamp();
@@ -537,7 +537,8 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The reply of EXEC behind MULTI and `count` commands, or of the first of them that was refused.
+/// Returns the reply of EXEC after MULTI and `count` commands, or that of the first command that
+/// was refused.
 fn exec_reply(client: &mut Client, count: usize) -> io::Result<Reply> {
     let mut refused = None;
     for _ in 0..=count {
@@ -550,7 +551,7 @@ fn exec_reply(client: &mut Client, count: usize) -> io::Result<Reply> {
     Ok(refused.unwrap_or(reply))
 }
 
-/// What a call did, now that its reply is there.
+/// Returns what a call did, given its reply.
 fn observe(action: Option<&Action>, key: Key, reply: &Reply) -> Result<Action> {
     match (action, reply) {
         (None, Reply::Array(values)) => {

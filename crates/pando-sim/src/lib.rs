@@ -1,23 +1,24 @@
 //! Seeded workloads with a model, crashes and faults under them, and a linearizability checker.
 //!
 //! One number, the seed, decides workload, faults and what a crash leaves; only the schedule of
-//! threads is the machine's. Nothing here is part of the product: the product knows nothing of it.
+//! threads depends on the machine. Nothing here is part of the product, and the product knows
+//! nothing of it.
 //!
 //! | module       | what it does                                                               |
 //! |--------------|----------------------------------------------------------------------------|
-//! | [`state`]    | what a store holds, with a fingerprint that grows with it                  |
+//! | [`state`]    | what a store holds, with an incremental fingerprint                        |
 //! | [`history`]  | what a thread has committed, and which of its prefixes a store holds       |
 //! | [`order`]    | whether the order of LSNs is one in which the commits could have run        |
-//! | [`workload`] | does random things to a store and notes them                               |
-//! | [`store`]    | the small store under test, and reading all that it holds                  |
+//! | [`workload`] | does random things to a store and records them                             |
+//! | [`store`]    | the small store under test, and reads of all that it holds                 |
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
-//! | [`restart`]  | processes that end while the kernel goes on, then a power cut               |
+//! | [`restart`]  | processes that end while the kernel keeps running, then a power cut        |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
-//! | `fault_errors` | which errors are right then                                               |
+//! | `fault_errors` | which errors are right after such a failure                              |
 //! | [`full`]     | disks that are full, at each write and with every frame dirty                |
-//! | [`full_close`] | closes stores on disks that are full                                    |
-//! | [`full_deletes`] | deletes everything on a disk that is full                         |
-//! | [`full_together`] | threads that find a disk full at the same instant                     |
+//! | [`full_close`] | closes stores on full disks                                              |
+//! | [`full_deletes`] | deletes everything on a full disk                                      |
+//! | [`full_together`] | threads that find a disk full at the same moment                      |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
 //! | [`kill`]     | kills the server's process again and again under clients                   |

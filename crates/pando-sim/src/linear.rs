@@ -1,29 +1,29 @@
 //! Linearizability of histories: is there an order of the operations, one after the other, that
-//! agrees with what each returned and with which ended before which began?
+//! agrees with what each returned, and with which operation ended before which began?
 //!
-//! The search is that of Wing and Gong with a memo of configurations (Lowe): a configuration is the
-//! set of operations done so far and the state that they led to. Keys that no operation joins are
-//! checked apart (a history is linearizable if each of its objects is); a batch joins all of its
-//! keys into one object. An operation whose outcome is unknown may have happened at any time after
-//! it began, or never.
+//! The search is that of Wing and Gong, with a memo of configurations (Lowe): a configuration is
+//! the set of operations done so far, and the state that they led to. Keys that no operation joins
+//! are checked separately (a history is linearizable if each of its objects is); a batch joins all
+//! of its keys into one object. An operation whose outcome is unknown may have happened at any time
+//! after it began, or never.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A key.
 pub type Key = u32;
-/// A value; None: there is none.
+/// A value; `None` if the key has none.
 pub type Value = Option<u64>;
 
 /// What an operation does and what it returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Read these values, of one moment.
+    /// Read these values, atomically.
     Read(Vec<(Key, Value)>),
-    /// Wrote these values at one moment.
+    /// Wrote these values, atomically.
     Write(Vec<(Key, Value)>),
-    /// Added 1 to a number (0 if there was none); what came of it, if known.
+    /// Added 1 to a number (0 if there was none); has the result, if known.
     Add(Key, Option<u64>),
-    /// Found the first value and put the second in its place (true), or found another (false).
+    /// Replaced the first value by the second one (true), or found another value (false).
     Swap(Key, Value, Value, bool),
 }
 
@@ -32,9 +32,9 @@ pub enum Action {
 pub struct Call {
     /// What it did.
     pub action: Action,
-    /// Stamp before it.
+    /// Stamp before the call.
     pub start: u64,
-    /// Stamp after it; None when nobody knows whether it happened.
+    /// Stamp after the call; `None` if it is unknown whether it happened.
     pub end: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Action {
 /// The values of one object's keys.
 type Values = BTreeMap<Key, u64>;
 
-/// What `action` makes of `values`; None if it cannot have happened to them.
+/// Returns `values` after `action`; `None` if the action cannot have happened to them.
 fn apply(action: &Action, values: &Values) -> Option<Values> {
     let mut after = values.clone();
     let mut set = |key: Key, value: Value| match value {
@@ -121,7 +121,7 @@ impl std::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Checks a history that began with `initial` values (None: nothing).
+/// Checks a history that began with `initial` values; keys that are missing there had none.
 ///
 /// # Errors
 /// The first object without an order.
@@ -140,7 +140,7 @@ pub fn check(history: &[Call], initial: &BTreeMap<Key, u64>) -> Result<(), Viola
     Ok(())
 }
 
-/// Parts the calls by the keys that they join.
+/// Divides the calls into objects, by the keys that they join.
 fn objects(history: &[Call]) -> Vec<(BTreeSet<Key>, Vec<Call>)> {
     let mut parent: BTreeMap<Key, Key> = BTreeMap::new();
     fn root(parent: &BTreeMap<Key, Key>, mut key: Key) -> Key {
@@ -168,7 +168,7 @@ fn objects(history: &[Call]) -> Vec<(BTreeSet<Key>, Vec<Call>)> {
     parts.into_values().collect()
 }
 
-/// A choice on the way to an order.
+/// A choice in the search for an order.
 struct Choice {
     call: usize,
     values_before: Values,
@@ -176,7 +176,7 @@ struct Choice {
 
 fn check_object(calls: &[Call], initial: Values) -> Result<(), String> {
     let mut calls = calls.to_vec();
-    // A read whose answer nobody has seen says nothing.
+    // A read whose result nobody has seen tells nothing.
     calls.retain(|call| call.end.is_some() || !matches!(call.action, Action::Read(_)));
     calls.sort_by_key(|call| call.start);
     let needed = calls.iter().filter(|call| call.end.is_some()).count();
@@ -218,7 +218,7 @@ fn check_object(calls: &[Call], initial: Values) -> Result<(), String> {
     }
 }
 
-/// The first call from `from` on that can come next and leads somewhere new.
+/// Returns the first call from `from` on that can come next and leads to a new configuration.
 fn next(
     calls: &[Call],
     done: &Done,
@@ -226,7 +226,7 @@ fn next(
     from: usize,
     seen: &HashSet<(Done, Values)>,
 ) -> Option<(usize, Values)> {
-    // What began after another one ended cannot come before it.
+    // A call that began after another one had ended cannot come before it.
     let mut first_end = u64::MAX;
     for (index, call) in calls.iter().enumerate() {
         if call.start > first_end {
@@ -318,7 +318,7 @@ mod tests {
         bad(&[write(1, 1, 0, 1), read(1, None, 2, 3)]);
         bad(&[write(1, 1, 0, 1), write(1, 2, 2, 3), read(1, Some(1), 4, 5)]);
         bad(&[read(1, Some(7), 0, 1)]);
-        // Seen, and then not any more.
+        // Seen, and later not seen.
         bad(&[
             write(1, 1, 0, 10),
             read(1, Some(1), 1, 2),
@@ -369,7 +369,7 @@ mod tests {
             both(2, 2, 5, 6),
         ]);
         bad(&[batch(1, 0, 1), batch(2, 2, 9), both(1, 2, 3, 4)]);
-        // Key by key this would be fine.
+        // Key by key this would be linearizable.
         bad(&[
             batch(1, 0, 1),
             batch(2, 2, 9),

@@ -1,4 +1,4 @@
-//! Command line of the harness: one case again, or as many as asked.
+//! Command line of the harness: repeats one case, or runs as many as requested.
 
 #![forbid(unsafe_code)]
 
@@ -96,7 +96,7 @@ fn sweep(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
-/// Sweeps of one seed after the other, of stores of every shape, until there were enough crashes.
+/// Sweeps one seed after the other, of stores of every shape, until there were enough crashes.
 fn matrix(mut flags: Flags) -> Result<String> {
     let case = crash_case(&mut flags)?;
     let (crashes, points) = (flags.get("crashes", 2000)?, flags.get("points", 24)?);
@@ -134,7 +134,7 @@ fn restart(mut flags: Flags) -> Result<String> {
     Ok(format!("{counts:?}"))
 }
 
-/// Seeds one after the other, of stores of every shape, until the power was cut often enough.
+/// Runs one seed after the other, of stores of every shape, until the power was cut often enough.
 fn restarts(mut flags: Flags) -> Result<String> {
     let case = restart_case(&mut flags)?;
     let crashes = flags.get("crashes", 1000)?;
@@ -201,7 +201,7 @@ fn kill(mut flags: Flags) -> Result<String> {
     flags.end()?;
     let counts = kill::run(&plan)?;
     if plan.directory == place {
-        // What a failure leaves is kept to be looked at.
+        // The directory of a failure is kept for inspection.
         let _ = std::fs::remove_dir_all(&place);
         let _ = std::fs::remove_file(place.with_extension("stderr"));
     }

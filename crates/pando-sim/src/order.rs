@@ -1,9 +1,9 @@
-//! Commits that read what other threads have committed. The order of their LSNs must be one in
-//! which they could have run one after the other, and what a crash leaves must hold whatever the
-//! commits that it left have read.
+//! Commits that read what other threads have committed. They must have been able to run one after
+//! the other in the order of their LSNs, and what a crash leaves must include everything that the
+//! surviving commits have read.
 //!
 //! Each thread has one entry for this. Its value is the number of the commit that wrote it, and the
-//! numbers that this commit has read of all threads, its own included.
+//! numbers that this commit has read from all threads, its own included.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use pandodb::{Db, Error, Table};
 use crate::failure::{Result, fail};
 use crate::state::{Place, State, shared_table};
 
-/// Where thread `thread` writes.
+/// Returns the place of the entry of thread `thread`.
 pub fn place(thread: usize) -> Place {
     (shared_table(0), format!("order-{thread}").into_bytes())
 }
@@ -24,16 +24,16 @@ pub fn place(thread: usize) -> Place {
 pub struct Look {
     /// Its LSN.
     pub lsn: u64,
-    /// Who has committed.
+    /// The thread that made it.
     pub thread: usize,
-    /// Its number, which is larger than that of any commit of the thread before.
+    /// Its number; greater than that of any earlier commit of the thread.
     pub number: u64,
-    /// The numbers that it has read, by thread; 0 for none.
+    /// The numbers that it has read, by thread; 0 if there was none.
     pub read: Vec<u64>,
 }
 
 impl Look {
-    /// The value that says so.
+    /// Returns the value that records this.
     pub fn value(number: u64, read: &[u64]) -> Vec<u8> {
         let numbers = [number].into_iter().chain(read.iter().copied());
         numbers.flat_map(u64::to_le_bytes).collect()
@@ -45,7 +45,7 @@ fn numbers(value: &[u8]) -> Vec<u64> {
     parts.map(|part| u64::from_le_bytes(*part)).collect()
 }
 
-/// The number at a thread's entry; 0 for none.
+/// Returns the number in a thread's entry; 0 if there is none.
 fn number_in(state: Option<&State>, thread: usize) -> u64 {
     let value = state.and_then(|state| state.get(&place(thread)));
     value
@@ -54,10 +54,10 @@ fn number_in(state: Option<&State>, thread: usize) -> u64 {
 }
 
 /// Checks that the commits could have run one after the other in the order of their LSNs, on top of
-/// `initial`. `unknown` are commits (thread and number) that have ended with an error.
+/// `initial`. `unknown` has the commits (thread and number) that ended with an error.
 ///
 /// # Errors
-/// A commit that has read what another LSN order would have shown.
+/// A commit has read something that the order of LSNs excludes.
 pub fn check_live(
     mut looks: Vec<Look>,
     initial: &[State],
@@ -87,10 +87,10 @@ pub fn check_live(
     Ok(())
 }
 
-/// Checks that whatever the commits in `found`, by thread, have read is there, too.
+/// Checks that everything that the commits in `found`, by thread, have read exists, too.
 ///
 /// # Errors
-/// A commit that is there, without one that it has read.
+/// A commit exists without one that it has read.
 pub fn check_found(found: &[State]) -> Result<()> {
     for (thread, state) in found.iter().enumerate() {
         let Some(value) = state.get(&place(thread)) else {
@@ -109,25 +109,25 @@ pub fn check_found(found: &[State]) -> Result<()> {
     Ok(())
 }
 
-/// What one thread needs to commit so.
+/// What one thread needs to make such commits.
 pub struct Seat {
     reactor: Reactor,
     transaction: ValidatedBatch,
 }
 
-/// How a commit has ended, and what it wrote if it came so far.
+/// How a commit has ended, and what it wrote if it got that far.
 pub struct Tried {
     /// The value that it wrote, or may have written.
     pub value: Option<Vec<u8>>,
-    /// Its LSN and what it has read.
+    /// Its LSN, and the numbers that it has read.
     pub end: pandodb::Result<(u64, Vec<u64>)>,
 }
 
 impl Seat {
-    /// For the calling thread.
+    /// Creates it for the calling thread.
     ///
     /// # Errors
-    /// When the device gives no channel.
+    /// The device has no channel to give.
     pub fn new(db: &Db) -> pandodb::Result<Self> {
         Ok(Self {
             reactor: Reactor::new(db, thread_waker())?,
@@ -135,8 +135,8 @@ impl Seat {
         })
     }
 
-    /// Reads the entries of `threads` threads in `table`, and writes that of `thread`. Again after
-    /// each conflict.
+    /// Reads the entries of `threads` threads in `table`, and writes that of `thread`. Starts over
+    /// after each conflict.
     pub fn commit(&mut self, table: &Table, threads: usize, thread: usize, number: u64) -> Tried {
         let mut value = None;
         let end = loop {
@@ -149,7 +149,7 @@ impl Seat {
         Tried { value, end }
     }
 
-    /// None after a conflict.
+    /// Returns `None` after a conflict.
     fn try_once(
         &mut self,
         table: &Table,

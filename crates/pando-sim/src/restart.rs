@@ -1,4 +1,4 @@
-//! Processes that end while the kernel goes on, one after the other, and then a power cut.
+//! Processes that end, one after the other, while the kernel keeps running; and then a power cut.
 //!
 //! ```text
 //! process -> ends at any operation -> the next one, in the page cache -> ... -> power cut
@@ -6,9 +6,9 @@
 //!    `-> one operation fails                            check <- recovery, by mode <'
 //! ```
 //!
-//! What a process has written and not synced is read by the next one, and gone after the power
-//! cut; what a sync that failed was to write is, too, whoever syncs next. So whatever an opening
-//! finds and stands on, it has to make durable itself.
+//! What a process has written and not synced is read by the next process, and gone after the power
+//! cut. So is what a failed sync should have written, whichever process syncs next. So an opening
+//! must itself make durable everything that it has found and relies on (decision 055).
 
 use pando_device::FaultyDevice;
 use pando_device::faulty::{Fault, FaultPlan, Operation, Random};
@@ -23,18 +23,18 @@ use crate::store;
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 
-/// Processes between two power cuts, at most.
+/// Maximum number of processes between two power cuts.
 const PROCESSES_MAX: u64 = 4;
-/// Most of the 8 MiB that a new data file has.
+/// Fills most of the 8 MiB of a new data file.
 const BALLAST_VALUES: u64 = 90;
 const BALLAST_BYTES: u64 = 60_000;
-/// How long others go on while the last operation of a process is under way: much is committed
-/// behind a checkpoint then that has not ended.
+/// How long other threads continue while the last operation of a process is in flight: many commits
+/// then come after a checkpoint that has not finished.
 const UNDER_WAY: Fault = Fault::CrashLater {
     changes: 80,
     turns: 300,
 };
-/// What a process is ended before, or what fails under it, if not just any operation.
+/// The operations before which a process ends, or that fail under it, if not a random one.
 const PLACES: [(Operation, &str); 12] = [
     (Operation::Sync, "superblock"),
     (Operation::Write, "superblock"),
@@ -50,34 +50,34 @@ const PLACES: [(Operation, &str); 12] = [
     (Operation::Remove, ""),
 ];
 
-/// Some processes and power cuts.
+/// A sequence of processes and power cuts.
 #[derive(Debug, Clone, Copy)]
 pub struct RestartCase {
-    /// Decides all but the schedule of threads.
+    /// Decides everything except the schedule of threads.
     pub seed: u64,
-    /// Power cuts, each on top of what the one before has left.
+    /// Number of power cuts, each on top of what the previous one has left.
     pub cuts: u32,
-    /// Steps of the workload of a process, over all threads.
+    /// Number of steps of a process's workload, over all threads.
     pub steps: usize,
 }
 
-/// What was done.
+/// Counts of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartCounts {
-    /// Processes that ended while the kernel went on, or closed their store.
+    /// Processes that ended while the kernel kept running, or closed their store.
     pub processes: u64,
-    /// Those of them that ended while they opened the store.
+    /// Number of these that ended while they opened the store.
     pub openings: u64,
     /// Operations that failed.
     pub struck: u64,
     /// Power cuts.
     pub cuts: u64,
-    /// Recoveries that were checked: of each power cut in every mode.
+    /// Recoveries that were checked: every power cut is recovered in every mode.
     pub recoveries: u64,
 }
 
 impl RestartCounts {
-    /// Adds what another case has done.
+    /// Adds the counts of another case.
     pub fn add(&mut self, other: Self) {
         self.processes += other.processes;
         self.openings += other.openings;
@@ -90,25 +90,25 @@ impl RestartCounts {
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Before an operation while it opens the store.
+    /// Before an operation, while it opens the store.
     Opening,
     /// Before an operation of its workload, or after the last one.
     Working,
-    /// By itself, with its store closed.
+    /// By itself, after closing its store.
     Closed,
 }
 
-/// What is known of a store: the commits of the last process that had it open, on top of what it
-/// found.
+/// What is known of a store: the commits of the last process that had it open, on top of what that
+/// process found.
 #[derive(Debug)]
 struct Known {
     run: Run,
-    /// Some process had it open.
+    /// Some process has had it open.
     existed: bool,
 }
 
 impl RestartCase {
-    /// The command that does it again.
+    /// Returns the command that repeats the case.
     pub fn command(&self) -> String {
         format!(
             "cargo run -p pando-sim -- restart --seed {} --cuts {} --steps {} --repeat 20",
@@ -116,10 +116,10 @@ impl RestartCase {
         )
     }
 
-    /// Runs it.
+    /// Runs the case.
     ///
     /// # Errors
-    /// What is wrong, with the command that does it again.
+    /// What is wrong, with the command that repeats the case.
     pub fn run(&self) -> Result<RestartCounts> {
         let _watchdog = Watchdog::new(limit(), self.command());
         let mut machine = Machine {
@@ -144,12 +144,12 @@ impl RestartCase {
 struct Machine {
     case: RestartCase,
     random: Random,
-    /// Workloads so far.
+    /// Number of workloads so far.
     round: u64,
-    /// All processes end where a checkpoint begins to count: the least certain place.
+    /// All processes end near the write that makes a checkpoint valid: the least certain place.
     around_superblock: bool,
     counts: RestartCounts,
-    /// What happened since the last power cut.
+    /// What has happened since the last power cut.
     story: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ impl Machine {
             for _ in 0..=self.random.below(PROCESSES_MAX) {
                 device = self.process(&device, &mut known)?;
             }
-            // The last process goes with the machine.
+            // The last process ends with the machine.
             self.counts.cuts += 1;
             for mode in MODES {
                 let after = device.after_crash(self.random.number(), mode);
@@ -191,7 +191,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs one process on `device` and returns what the next one finds.
+    /// Runs one process on `device`; returns what the next one finds.
     fn process(&mut self, device: &FaultyDevice, known: &mut Known) -> Result<FaultyDevice> {
         let end = match self.random.below(8) {
             0..4 => End::Opening,
@@ -203,7 +203,7 @@ impl Machine {
             self.arm(device, 60);
         }
         let opened = store::open(self.case.seed, device);
-        // Threads of the store may reach the end of the process behind the opening, too.
+        // Threads of the store may also run into the end of the process after the opening.
         let lives = device.clear_crashes();
         match opened {
             Ok(db) if lives => {
@@ -224,7 +224,8 @@ impl Machine {
         Ok(device.after_exit(self.random.number()))
     }
 
-    /// Says when the process ends, of its next `changes` operations or so, or what fails under it.
+    /// Decides before which of the next `changes` operations or so the process ends, or which of
+    /// them fails.
     fn arm(&mut self, device: &FaultyDevice, changes: u64) {
         let places = if self.around_superblock {
             &PLACES[..2]
@@ -288,7 +289,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Opens what a power cut has left, and checks it; what is there.
+    /// Opens and checks what a power cut has left; returns what exists.
     fn recover(&mut self, device: &FaultyDevice, known: &Known) -> Result<Vec<State>> {
         if known.existed {
             store::verify(device).map_err(|failure| failure.within("before recovery"))?;
@@ -304,7 +305,7 @@ impl Machine {
     }
 }
 
-/// Leaves little of the data file free: what a checkpoint does not name is used again soon.
+/// Leaves little of the data file free, so that blocks which no checkpoint names are reused soon.
 fn fill(db: &Db) -> pandodb::Result<()> {
     let table = db.table(store::PROBE)?;
     let none = WriteOptions::durability(Durability::None);
@@ -318,7 +319,7 @@ fn fill(db: &Db) -> pandodb::Result<()> {
     db.checkpoint()
 }
 
-/// A run that has done nothing on top of `found`.
+/// Returns a run that has done nothing on top of `found`.
 fn untouched(found: &[State]) -> Run {
     let histories = found.iter().enumerate();
     Run {

@@ -1,9 +1,9 @@
-//! What a store holds that belongs to one thread, and a fingerprint of it that costs nothing to
-//! keep: the exclusive or of the hashes of its entries.
+//! The part of a store that belongs to one thread, and a fingerprint of it that is cheap to
+//! maintain: the exclusive or of the hashes of its entries.
 //!
-//! Every entry has one owner, the only thread that ever writes it, so that what a thread has
-//! committed can be judged without the others. Table `own3.x` belongs to thread 3; in shared tables
-//! the last byte of a key names its owner, so that leaves are shared though entries are not.
+//! Every entry has one owner, the only thread that ever writes it, so that a thread's commits can
+//! be checked without the others. Table `own3.x` belongs to thread 3; in shared tables the last
+//! byte of a key names its owner, so that leaves are shared although entries are not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,20 +14,20 @@ pub type Place = (String, Vec<u8>);
 /// One change of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// An entry has this value.
+    /// Sets the value of an entry.
     Put(Place, Vec<u8>),
-    /// An entry is gone.
+    /// Removes an entry.
     Delete(Place),
-    /// A table is empty.
+    /// Empties a table.
     Clear(String),
-    /// A table is gone.
+    /// Removes a table.
     Drop(String),
-    /// A table is there.
+    /// Creates a table.
     Create(String),
 }
 
 impl Effect {
-    /// The table that it changes.
+    /// Returns the table that it changes.
     pub fn table(&self) -> &str {
         match self {
             Self::Put((table, _), _) | Self::Delete((table, _)) => table,
@@ -36,22 +36,23 @@ impl Effect {
     }
 }
 
-/// The name of a table of thread `owner`.
+/// Returns the name of a table of thread `owner`.
 pub fn own_table(owner: usize, number: usize) -> String {
     format!("own{owner}.{number}")
 }
 
-/// The name of a table of all threads.
+/// Returns the name of a table that all threads share.
 pub fn shared_table(number: usize) -> String {
     format!("shared.{number}")
 }
 
-/// Which thread a table belongs to, if to one.
+/// Returns the thread that a table belongs to, if it belongs to one.
 pub fn table_owner(table: &str) -> Option<usize> {
     table.strip_prefix("own")?.split_once('.')?.0.parse().ok()
 }
 
-/// Which thread an entry belongs to; None for one that nobody can have written.
+/// Returns the thread that an entry belongs to; `None` for an entry that no thread can have
+/// written.
 pub fn owner(table: &str, key: &[u8]) -> Option<usize> {
     match table_owner(table) {
         Some(owner) => Some(owner),
@@ -74,17 +75,18 @@ fn print_of(what: impl Hash) -> u64 {
 }
 
 impl State {
-    /// A number that equal states share, and different ones do not.
+    /// Returns the fingerprint: equal states have the same one, and different states different
+    /// ones.
     pub fn print(&self) -> u64 {
         self.print
     }
 
-    /// The value at `place`.
+    /// Returns the value at `place`.
     pub fn get(&self, place: &Place) -> Option<&Vec<u8>> {
         self.entries.get(place)
     }
 
-    /// The entries of a table, in order.
+    /// Iterates over the entries of a table, in order.
     pub fn table<'s>(&'s self, table: &'s str) -> impl Iterator<Item = (&'s Place, &'s Vec<u8>)> {
         let from = (table.to_owned(), Vec::new());
         self.entries
@@ -92,17 +94,17 @@ impl State {
             .take_while(move |((name, _), _)| name == table)
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub fn entries(&self) -> &BTreeMap<Place, Vec<u8>> {
         &self.entries
     }
 
-    /// The tables of this thread that exist.
+    /// Returns the tables of this thread that exist.
     pub fn tables(&self) -> &BTreeSet<String> {
         &self.tables
     }
 
-    /// Makes a change.
+    /// Applies a change.
     pub fn apply(&mut self, effect: &Effect) {
         match effect {
             Effect::Put(place, value) => self.put(place.clone(), value.clone()),
@@ -142,7 +144,7 @@ impl State {
         }
     }
 
-    /// The first few differences between what is expected (this) and what was found.
+    /// Describes the first few differences between this state, which is expected, and `found`.
     pub fn differences(&self, found: &Self) -> String {
         let mut lines = Vec::new();
         let show = |value: Option<&Vec<u8>>| match value {

@@ -1,5 +1,5 @@
 //! The store under test, small enough that a few hundred commits evict pages, recycle log segments
-//! and write checkpoints; and reading all that it holds.
+//! and write checkpoints; and functions that read everything in it.
 
 use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
@@ -8,22 +8,22 @@ use pandodb::{Builder, Compression, Db, Durability, Error, VerifyReport};
 use crate::failure::{Failure, Result, fail};
 use crate::state::{Effect, State, owner, table_owner};
 
-/// Frames of the pool: the least that there may be.
+/// Number of frames of the pool: the allowed minimum.
 const FRAMES: usize = 64;
-/// Memory of the store.
+/// Memory budget of the store.
 const MEMORY_BYTES: u64 = 2 << 20;
-/// Chunks of large values: the smallest, so that values of a workload have several.
+/// Size of the chunks of large values: the minimum, so that values of a workload have several.
 const CHUNK_BYTES: u64 = 4096;
-/// Log of the store.
+/// Size of the log.
 const LOG_BYTES: u64 = 1 << 20;
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// A table that belongs to no thread: whether a store takes writes is tried out in it.
+/// A table that belongs to no thread, used to test whether a store accepts writes.
 pub const PROBE: &str = "probe";
 
-/// How the pages of a store lie on disk. Part of a seed, so that a seed is still all of a case.
+/// How pages lie on disk. It is a part of the seed, so that the seed still determines a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Pages of one block.
@@ -37,21 +37,21 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Large, Self::Small, Self::Changing];
     const SHIFT: u32 = 32;
 
-    /// `seed`, with this shape for its store.
+    /// Returns `seed` with this shape for its store.
     pub fn seed(self, seed: u64) -> u64 {
         (self as u64) << Self::SHIFT | seed & ((1 << Self::SHIFT) - 1)
     }
 
-    /// The shape that `seed` asks for.
+    /// Returns the shape that `seed` selects.
     pub fn of(seed: u64) -> Self {
         Self::ALL[(seed >> Self::SHIFT) as usize % Self::ALL.len()]
     }
 
-    /// Adds the shape to `options`; `turn` says which opening it is.
+    /// Applies the shape to `options`; `turn` tells the openings of a store apart.
     fn apply(self, options: Builder, turn: u64) -> Builder {
         let ways = [
             Compression::Lz4,
@@ -71,7 +71,7 @@ impl Shape {
     }
 }
 
-/// Options of the store that `seed` asks for, but for the shape of its pages.
+/// Returns the options of the store that `seed` selects, without the shape of its pages.
 pub(crate) fn options(seed: u64) -> Builder {
     let mut random = Random::new(seed).part(0x0971);
     let durability = match random.below(3) {
@@ -79,7 +79,7 @@ pub(crate) fn options(seed: u64) -> Builder {
         1 => Durability::Periodic,
         _ => Durability::None,
     };
-    // Of its own, so that the choices of older seeds stay.
+    // Drawn from a generator of its own, so that the choices of older seeds do not change.
     let discards = Random::new(seed).part(0xd15c).once_in(2);
     let options = Builder::default()
         .discard(discards)
@@ -90,13 +90,14 @@ pub(crate) fn options(seed: u64) -> Builder {
         .discard(Random::new(seed).part(0x0d15).once_in(3))
         .chunk_size(CHUNK_BYTES);
     if random.once_in(4) {
-        // Values of a workload all lie in pages.
+        // All values of a workload lie in pages.
         return options;
     }
     options.chunk_values_over(200 + random.index(6000))
 }
 
-/// The durability that `options` set for `seed` reservations that a returned commit survives.
+/// Returns true if the default durability of `seed`'s store promises that a returned commit
+/// survives.
 pub fn is_durable_by_default(seed: u64) -> bool {
     Random::new(seed).part(0x0971).below(3) == 0
 }
@@ -104,7 +105,7 @@ pub fn is_durable_by_default(seed: u64) -> bool {
 /// Opens the store of `seed` on `device`.
 ///
 /// # Errors
-/// What the store says.
+/// Those of the store.
 pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
     let turn = device.sync_points() + device.writes();
     let options = Shape::of(seed).apply(options(seed), turn);
@@ -116,7 +117,7 @@ pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
 pub enum Unread {
     /// The store refuses.
     Error(Error),
-    /// It is not as it must be.
+    /// The contents are not as they must be.
     Wrong(Failure),
 }
 
@@ -129,7 +130,7 @@ impl From<Unread> for Failure {
     }
 }
 
-/// The entries of a table. Checks order and count on the way.
+/// Returns the entries of a table; checks their order and count.
 ///
 /// # Errors
 /// See [`Unread`].
@@ -155,7 +156,7 @@ pub fn read_table(db: &Db, name: &str) -> std::result::Result<Vec<Entry>, Unread
     }
 }
 
-/// All that a store holds, by owner. Checks order and counts on the way.
+/// Returns everything that a store holds, by owner; checks order and counts.
 ///
 /// # Errors
 /// A damaged page, a wrong count, an entry out of order or without an owner.
@@ -180,7 +181,7 @@ pub fn read_all(db: &Db, threads: usize) -> Result<Vec<State>> {
     Ok(states)
 }
 
-/// Checks every page, owner and count of a store that nobody has open.
+/// Checks every page, owner and count of a store that no process has open.
 ///
 /// # Errors
 /// What is damaged.
@@ -195,10 +196,10 @@ pub fn verify(device: &FaultyDevice) -> Result<()> {
     }
 }
 
-/// Fails if a thread of the engine has panicked.
+/// Checks that no thread of the engine has panicked.
 ///
 /// # Errors
-/// What the engine is poisoned with, then.
+/// The reason why the engine is poisoned, if a panic is the reason.
 pub fn check_threads(db: &Db) -> Result<()> {
     match db.report().poisoned {
         Some(cause) if cause.contains("panicked") => fail(cause),

@@ -1,13 +1,13 @@
-//! Ends a process that hangs: a test that waits forever says nothing.
+//! Ends a process that hangs, since a test that waits forever reports nothing.
 
 use std::io::Write;
 
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Condvar, Mutex, thread};
 
-/// Looks at the clock before it has had enough: on a machine with too much to do, or one that was
-/// stopped for a while, this thread is late as those are that it watches, and a late look counts
-/// once.
+/// Number of looks at the clock before the time is over. On a machine that is overloaded, or was
+/// stopped for a while, this thread is late just as the threads that it watches, and a late look
+/// counts only once.
 const STEPS: u32 = 600;
 
 #[derive(Debug, Default)]
@@ -16,14 +16,14 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Aborts the process, with a text, unless dropped in time.
+/// Aborts the process with a message, unless it is dropped in time.
 #[derive(Debug)]
 pub struct Watchdog {
     shared: Arc<Shared>,
 }
 
 impl Watchdog {
-    /// Begins to watch what `what` describes.
+    /// Starts to watch the work that `what` describes.
     pub fn new(limit: Duration, what: String) -> Self {
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
@@ -35,7 +35,7 @@ impl Watchdog {
                 done = seen.changed.wait_timeout(done, step);
                 left -= u32::from(began.elapsed() >= step);
                 if left == 0 && !*done {
-                    // Not eprintln: a test would keep it to itself.
+                    // Not `eprintln`, since the test harness would capture it.
                     let _ = writeln!(std::io::stderr(), "hangs since {limit:?}: {what}");
                     std::process::abort();
                 }

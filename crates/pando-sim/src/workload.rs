@@ -1,7 +1,7 @@
-//! Threads that do random things to a store, and notes of what they did.
+//! Threads that do random things to a store, and records of what they did.
 //!
-//! Every thread writes entries of its own in tables of its own and in shared ones, checks what it
-//! reads against its notes, and stops at the first error, which the caller judges.
+//! Every thread writes its own entries, in its own tables and in shared ones, checks what it reads
+//! against its records, and stops at the first error, which the caller judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use crate::order::{self, Look, Seat, Tried};
 use crate::state::{Effect, Place, State, own_table, shared_table};
 use crate::store::is_durable_by_default;
 
-/// Tables of each thread, and of all together.
+/// Number of tables of each thread, and of tables that all threads share.
 const OWN_TABLES: usize = 3;
 const SHARED_TABLES: usize = 2;
 /// Longest value of a workload.
@@ -26,20 +26,20 @@ const VALUE_BYTES_MAX: u64 = 30_000;
 /// What to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Decides everything but the schedule.
+    /// Decides everything except the schedule.
     pub seed: u64,
-    /// Tells workloads on the same store apart.
+    /// Tells the workloads on one store apart.
     pub round: u64,
     /// Number of threads.
     pub threads: usize,
-    /// What each of them does.
+    /// Number of steps of each thread.
     pub steps: usize,
-    /// Keys of each thread in each table.
+    /// Number of keys of each thread in each table.
     pub keys: u64,
 }
 
 impl Plan {
-    /// A plan for `seed`: one to three threads.
+    /// Returns a plan for `seed`, with one to three threads.
     pub fn of_seed(seed: u64, steps: usize) -> Self {
         let mut random = Random::new(seed).part(0x91a5);
         let threads = if random.once_in(2) {
@@ -57,16 +57,16 @@ impl Plan {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Run {
     /// What each thread has committed.
     pub histories: Vec<History>,
-    /// Stamps of the beginnings of calls that made everything before them durable.
+    /// Stamps at which calls began that made everything before them durable.
     pub synced: Vec<u64>,
-    /// The errors that threads stopped at.
+    /// The errors at which threads stopped.
     pub errors: Vec<Error>,
-    /// Commits refused for lack of space.
+    /// Number of commits that were refused for lack of space.
     pub refused: usize,
 }
 
@@ -83,10 +83,10 @@ impl Shared {
     }
 }
 
-/// Runs `plan` on top of `initial` (by thread; missing ones are empty).
+/// Runs `plan` on top of `initial` (by thread; missing threads are empty).
 ///
 /// # Errors
-/// A read that contradicts what the thread has committed.
+/// A read contradicts what the thread has committed.
 pub fn run(db: &Db, plan: Plan, initial: &[State]) -> Result<Run> {
     let shared = Arc::new(Shared::default());
     let workers: Vec<_> = (0..plan.threads)
@@ -155,10 +155,10 @@ struct Worker {
     tables: Vec<Table>,
     written: u64,
     refused: usize,
-    /// A value that was opened, and what it was.
+    /// A value that was opened some steps ago, and its expected contents.
     reader: Option<(ValueStream, Vec<u8>)>,
     seat: Option<Seat>,
-    /// Commits that have read what others committed, and the number of one without an outcome.
+    /// Commits that have read what others committed, and the number of the one without an outcome.
     looks: Vec<Look>,
     unknown: Option<u64>,
 }
@@ -226,7 +226,7 @@ impl Worker {
         is_durable_by_default(self.plan.seed)
     }
 
-    /// Notes a commit around the call that makes it.
+    /// Records a commit around the call that makes it.
     fn commit<T>(
         &mut self,
         effects: Vec<Effect>,
@@ -242,7 +242,7 @@ impl Worker {
             durable: durable && result.is_ok(),
         };
         match &result {
-            // Full reservations that nothing was written.
+            // `Full` promises that nothing was written.
             Err(Error::Full { .. }) => {}
             _ => self.history.push(step),
         }
@@ -293,7 +293,7 @@ impl Worker {
         (table.name().to_owned(), key.into_bytes())
     }
 
-    /// Values name who wrote them, so that no two are alike.
+    /// Values name their writer, so that no two are alike.
     fn value(&mut self) -> Vec<u8> {
         let bytes = match self.random.below(24) {
             0 => self.random.below(VALUE_BYTES_MAX),
@@ -332,7 +332,7 @@ impl Worker {
         let (options, durable) = self.durability();
         let expected = self.history.now().get(&place).is_some();
         let effects = vec![Effect::Delete(place.clone())];
-        // The delete of a missing entry commits nothing, so it reservations nothing either.
+        // The delete of a missing entry commits nothing, so it promises nothing either.
         let existed = self.commit(effects, durable && expected, || {
             table.delete_with(&place.1, options)
         })?;
@@ -401,7 +401,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on with a value that was opened some steps ago, or opens one.
+    /// Continues to read a value that was opened some steps ago, or opens one.
     fn read_slowly(&mut self) -> End<()> {
         if let Some((mut reader, expected)) = self.reader.take() {
             let mut found = vec![0; reader.len() as usize];
@@ -446,7 +446,7 @@ impl Worker {
         self.commit(effects, durable, || db.write(&mut batch, options))
     }
 
-    /// Reads what all threads have committed, and commits that it has; see [`order`].
+    /// Reads what all threads have committed, and commits a record of that; see [`order`].
     fn look(&mut self) -> End<()> {
         let (thread, threads) = (self.history.thread, self.plan.threads);
         let table = self.db.table(&shared_table(0))?;
@@ -559,7 +559,7 @@ impl Worker {
         self.clear_all(names)
     }
 
-    /// Empties a table and loads it, or gives that up in the middle.
+    /// Empties a table and loads it, or gives up in the middle.
     fn load(&mut self) -> End<()> {
         let name = own_table(self.history.thread, 0);
         self.clear_all(vec![name.clone()])?;

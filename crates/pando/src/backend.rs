@@ -1,11 +1,11 @@
-//! `--io-backend`: the names that there are.
+//! The names that `--io-backend` accepts.
 
 use pandodb::IoBackend;
 
 use crate::failure::Failure;
 
-/// The back end of a name; a `!` behind it means to fail rather than to take another one.
-/// `memory` and `null` are for benchmarks.
+/// Returns the back end called `text`; with a `!` after the name, opening fails rather than falling
+/// back to another one. `memory` and `null` are for benchmarks.
 pub(crate) fn choose(text: &str, benchmark: bool) -> Result<IoBackend, Failure> {
     let found = IoBackend::from_name(text);
     if let Some(backend) = found.filter(|backend| benchmark || backend.has_files()) {

@@ -1,5 +1,5 @@
-//! The command line. Values of `serve` are texts here: they mean the same in file and environment,
-//! and are read in one place, `settings`.
+//! The command line. Values of `serve` stay texts here: they mean the same in the file and in the
+//! environment, and `settings` parses them for all of these.
 
 use std::path::PathBuf;
 
@@ -35,18 +35,18 @@ pub(crate) enum Command {
     /// Serve a directory to Redis clients (also without a command).
     #[command(after_help = SERVE_LAYERS)]
     Serve(Box<ServeFlags>),
-    /// Figures of the store in a directory that nobody has open.
+    /// Show figures of a store that no process has open.
     Stat(StatFlags),
     /// Check every checksum and structure of a store; changes nothing.
     Verify(Target),
     /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
     #[command(after_help = TOP_HELP)]
     Top(TopFlags),
-    /// Make the files of a store that nobody has open as small as what it holds; may be killed at
-    /// any moment and begun again.
+    /// Shrink the files of a store that no process has open to what it contains; may be killed at
+    /// any moment and started again.
     Compact(CompactFlags),
     /// Copy everything that can be read of a damaged store into a new one, and list the key ranges
-    /// that are lost; the damaged one is not changed.
+    /// that are lost; the damaged store is not changed.
     Salvage(SalvageFlags),
     /// Measure a layer.
     Bench {
@@ -59,7 +59,7 @@ pub(crate) enum Command {
 pub(crate) struct Target {
     /// Directory of the store.
     pub(crate) dir: PathBuf,
-    /// JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -68,29 +68,29 @@ pub(crate) struct Target {
 pub(crate) struct StatFlags {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Pages, fill and keys of each level of each table, and its leaves by fill.
+    /// Add pages, fill and keys of each level of each table, and its leaves by fill.
     #[arg(long)]
     pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TopFlags {
-    /// Where the server is.
+    /// Host of the server.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) host: String,
-    /// Its port for Redis clients.
+    /// Port of the server for Redis clients.
     #[arg(long, default_value_t = 6379)]
     pub(crate) port: u16,
     /// The server's password [default: the variable REDISCLI_AUTH].
     #[arg(long)]
     pub(crate) password: Option<String>,
-    /// Time between two looks, from 100ms on.
+    /// Time between two samples, at least 100ms.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub(crate) interval: String,
-    /// Look once, print plain text, and end.
+    /// Take one sample, print plain text, and end.
     #[arg(long, conflicts_with = "count")]
     pub(crate) once: bool,
-    /// Look so many times, print plain text, and end.
+    /// Take this many samples, print plain text, and end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct TopFlags {
 pub(crate) struct CompactFlags {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The memory budget [default: 1g, or half of the memory of machine or cgroup].
+    /// Memory budget [default: 1g, or half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_memory: Option<String>,
 }
@@ -108,9 +108,9 @@ pub(crate) struct CompactFlags {
 pub(crate) struct SalvageFlags {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Directory of the new store: empty, or not there yet.
+    /// Directory of the new store: empty or absent.
     pub(crate) new: PathBuf,
-    /// The memory budget of the new store [default: 1g, or a quarter of the memory of machine or
+    /// Memory budget of the new store [default: 1g, or a quarter of the memory of machine or
     /// cgroup].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_memory: Option<String>,
@@ -121,16 +121,16 @@ pub(crate) struct ServeFlags {
     /// Configuration file [default: ./pando.toml if it exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Directory of the store, made if absent [default: ./pando-data].
+    /// Directory of the store, created if absent [default: ./pando-data].
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
-    /// Where to listen, may be given several times [default: 127.0.0.1:6379].
+    /// Address to listen on, may be given several times [default: 127.0.0.1:6379].
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
-    /// The memory budget, at least 16m [default: half of the memory of machine or cgroup].
+    /// Memory budget, at least 16m [default: half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
-    /// What a reply reservations: durable, periodic or none [default: durable].
+    /// What a reply promises: durable, periodic or none [default: durable].
     #[arg(long, value_name = "LEVEL")]
     durability: Option<String>,
     /// Interval of periodic, in milliseconds [default: 1000].
@@ -142,17 +142,17 @@ pub(crate) struct ServeFlags {
     /// Bytes of a block, when the store is created: 512 to 4k [default: 4k].
     #[arg(long, value_name = "SIZE")]
     block_size: Option<String>,
-    /// How pages of several blocks are compressed: none, lz4, zstd:N or snappy [default: none].
+    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy [default: none].
     #[arg(long, value_name = "NAME")]
     compression: Option<String>,
-    /// Way to the disk: auto, uring, libaio or pread; with a !: fail rather than fall back
-    /// [default: auto].
+    /// I/O back end: auto, uring, libaio or pread; with a !: fail rather than fall back [default:
+    /// auto].
     #[arg(long, value_name = "NAME")]
     io_backend: Option<String>,
-    /// Most reads in flight of one event loop [default: 128].
+    /// Maximum number of reads in flight per event loop [default: 128].
     #[arg(long, value_name = "N")]
     queue_depth: Option<String>,
-    /// Threads that read for the event loops, where the back end has such [default: 16].
+    /// Threads that read for the event loops, if the back end uses threads [default: 16].
     #[arg(long, value_name = "N")]
     completion_threads: Option<String>,
     /// Event loops [default: one per core].
@@ -161,29 +161,27 @@ pub(crate) struct ServeFlags {
     /// Password that clients must give [default: none].
     #[arg(long, value_name = "PASSWORD")]
     requirepass: Option<String>,
-    /// Where to serve a dashboard, figures for Prometheus and probes over HTTP, without a password
+    /// Address of the dashboard, figures for Prometheus and probes over HTTP, without a password
     /// [default: off].
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
-    /// Seconds of silence after which a peer is asked whether it is there, 0 for never
-    /// [default: 300].
+    /// Seconds of silence after which a peer is probed, 0 for never [default: 300].
     #[arg(long, value_name = "N")]
     tcp_keepalive: Option<String>,
-    /// Seconds after which a peer is closed that takes nothing of a reply, or sends nothing more of
-    /// a command, 0 for never [default: 60].
+    /// Seconds after which a peer is closed that accepts nothing of a reply, or sends nothing more
+    /// of a command, 0 for never [default: 60].
     #[arg(long, value_name = "N")]
     stall_timeout: Option<String>,
-    /// What is written to the log on standard error: off, error, warn, info or debug
-    /// [default: info].
+    /// Level of the log on standard error: off, error, warn, info or debug [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// How a line of the log looks: text or json [default: text].
+    /// Format of the log: text or json [default: text].
     #[arg(long, value_name = "NAME")]
     log_format: Option<String>,
 }
 
 impl ServeFlags {
-    /// Keys that are given, with their values.
+    /// Returns the keys that were given, with their values.
     pub(crate) fn given(&self) -> Vec<(&'static str, Vec<String>)> {
         let single = [
             ("dir", &self.dir),

@@ -1,4 +1,4 @@
-//! `pando compact`: makes the files of a store that nobody has open as small as what it holds.
+//! `pando compact`: shrinks the files of a store that no process has open to what it contains.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{parse_size, show_size};
 
-/// Memory that it takes where there is that much, when nothing is said: a store that one budget
-/// cannot open is a matter of `--max-memory`.
+/// Default memory budget, if the machine has that much. A store that cannot be opened with it needs
+/// `--max-memory`.
 const MEMORY_DEFAULT: u64 = 1 << 30;
-/// The smallest log: less of it has to be written before it is given back.
+/// The smallest log, so that little of it has to be written before it is freed.
 const LOG_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
@@ -94,8 +94,8 @@ fn compact_json(report: &CompactReport, before: u64, after: u64) -> serde_json::
     })
 }
 
-/// Bytes that the files below `directory` take on disk; those that cannot be looked at count as
-/// nothing.
+/// Returns the bytes that the files below `directory` take on disk; files that cannot be inspected
+/// count as nothing.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

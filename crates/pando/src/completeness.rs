@@ -1,5 +1,5 @@
-//! Every option of `serve` has its flag, key, variable, setter of the library and documented
-//! default: the flags, the keys, `docs/configuration.md` and the library's source are compared.
+//! Tests that every option of `serve` has its flag, key, variable, library setter and documented
+//! default: compares the flags, the keys, `docs/configuration.md` and the library's source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use clap::CommandFactory;
 use crate::command_line::CommandLine;
 use crate::layers::{KEYS, Layers};
 
-/// Options that only the server has.
+/// Options that exist only in the server.
 const OF_THE_SERVER: [&str; 8] = [
     "listen",
     "threads",
@@ -20,7 +20,7 @@ const OF_THE_SERVER: [&str; 8] = [
     "log_level",
     "log_format",
 ];
-/// Flags that are no options of the server.
+/// Flags that are not options of the server.
 const NO_OPTIONS: [&str; 3] = ["config", "help", "version"];
 
 fn read(path: &str) -> String {
@@ -28,7 +28,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// The rows of the tables of the document, without marks, by their first cell.
+/// Returns the rows of the document's tables, without markup, by their first cell.
 fn documented() -> BTreeMap<String, Vec<String>> {
     let text = read("docs/configuration.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));
@@ -42,7 +42,7 @@ fn documented() -> BTreeMap<String, Vec<String>> {
     .collect()
 }
 
-/// Setters of the library, each with the text above it.
+/// Returns the setters of the library, each with the text above it.
 fn setters() -> BTreeMap<String, String> {
     let text = read("crates/pandodb/src/options.rs");
     let mut above = String::new();
@@ -63,7 +63,7 @@ fn setters() -> BTreeMap<String, String> {
     setters
 }
 
-/// The default that the help of each flag names, by flag.
+/// Returns the default that the help of each flag names, by flag.
 fn flags() -> BTreeMap<String, Option<String>> {
     let command = CommandLine::command();
     let serve = command.find_subcommand("serve").unwrap();
@@ -126,7 +126,7 @@ fn every_key_is_documented_with_flag_variable_setter_and_default() {
             "default of {key} in docs/configuration.md"
         );
         match row[3].strip_prefix("Builder::") {
-            // The directory is no setting of the builder but what it opens.
+            // The builder has no setter for the directory: it is opened with it.
             Some("open") => assert_eq!(key, "dir"),
             Some(setter) => assert!(setters.contains_key(setter), "{key}: no Builder::{setter}"),
             None => assert!(

@@ -9,7 +9,7 @@ pub(crate) enum Code {
     Fine = 0,
     /// Wrong usage or configuration.
     Usage = 1,
-    /// A directory or an address that another process has.
+    /// A directory or an address that another process uses.
     InUse = 2,
     /// Damage was found.
     Damage = 3,

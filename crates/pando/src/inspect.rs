@@ -1,4 +1,4 @@
-//! `pando stat` and `pando verify`: look at a store that nobody has open, and change nothing.
+//! `pando stat` and `pando verify`: read a store that no process has open, and change nothing.
 
 use pandodb::{Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport};
 use serde_json::{Value, json};

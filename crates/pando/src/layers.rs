@@ -1,5 +1,5 @@
-//! Where values come from: defaults < file < environment < flags. Each knows its origin, so that an
-//! error names the place to change.
+//! Where values come from: defaults < file < environment < flags. Each value knows its origin, so
+//! that an error can name the place to change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::failure::{Code, Failure};
 use crate::nearest::{distance, nearest};
 
-/// Everything that can be configured; the flags have `-` for `_`.
+/// All configuration keys; flags have `-` instead of `_`.
 pub(crate) const KEYS: [&str; 18] = [
     "dir",
     "listen",
@@ -29,24 +29,24 @@ pub(crate) const KEYS: [&str; 18] = [
     "log_level",
     "log_format",
 ];
-/// The configuration file that is read without being asked for.
+/// The configuration file that is read by default.
 const FILE: &str = "pando.toml";
 const PREFIX: &str = "PANDO_";
 
 /// A value as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Value {
-    /// One text; `listen` may have several.
+    /// One text; several for `listen`.
     pub(crate) texts: Vec<String>,
-    /// For people: flag, variable, or key and file.
+    /// Description for people: flag, variable, or key and file.
     pub(crate) origin: String,
 }
 
-/// The values of all layers, the strongest of each key.
+/// The values of all layers; for each key, that of the strongest layer.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
     values: BTreeMap<&'static str, Value>,
-    /// The configuration file that was read; empty without one.
+    /// Path of the configuration file that was read; empty if there was none.
     pub(crate) file: String,
 }
 
@@ -101,8 +101,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Variables of our prefix that are no keys are others' (tests have some), unless they look
-    /// like a mistyped key.
+    /// Adds variables with our prefix. Those that are no keys are ignored, since they belong to
+    /// others (tests, for example), unless they look like a mistyped key.
     fn add_environment(
         &mut self,
         environment: impl Iterator<Item = (String, String)>,
@@ -136,7 +136,7 @@ impl Layers {
         Ok(())
     }
 
-    /// The value of `key`, one of [`KEYS`].
+    /// Returns the value of `key`, one of [`KEYS`].
     pub(crate) fn get(&self, key: &'static str) -> Option<&Value> {
         debug_assert!(KEYS.contains(&key), "{key}");
         self.values.get(key)

@@ -1,8 +1,8 @@
 //! The log of the server: events as lines on standard error, as text or JSON (decision 047).
 //!
-//! A line is written by the thread that has something to say, and one that cannot be written is
-//! forgotten: a log that nobody reads must not end the service. Only what is rare is told, and
-//! what peers can cause at will is bounded (`pando_server`).
+//! A line is written by the thread that reports the event. A line that cannot be written is
+//! dropped: a log that nobody reads must not end the service. Only rare events are logged, and
+//! `pando_server` limits those that peers can cause at will.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::{Code, Failure};
 
-/// How a line looks.
+/// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum LogFormat {
-    /// Time, level, where, what, and its fields as `name=value`.
+    /// Time, level, target, message, and the fields as `name=value`.
     #[default]
     Text,
-    /// One object a line.
+    /// One object per line.
     Json,
 }
 
@@ -45,7 +45,7 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// From here on events from `level` on are written. Returns what changes the level. Once a process.
+/// Starts to write events from `level` on; returns what changes the level. Called once per process.
 pub(crate) fn start(level: LogLevel, format: LogFormat) -> Result<LogLevelSetter, Failure> {
     let (filter_of_now, handle) = reload::Layer::new(filter(level));
     let lines = fmt::layer()

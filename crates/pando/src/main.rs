@@ -1,9 +1,9 @@
-//! The `pando` binary: command line, configuration, what is said at start and at the end.
+//! The `pando` binary: command line, configuration, messages at start and at end.
 //!
-//! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become
-//! one set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
-//! `salvage`, `top`, `bench`. The work itself is done in libraries; here it is started, and what
-//! goes wrong becomes a sentence and an exit code.
+//! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become one
+//! set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
+//! `salvage`, `top`, `bench`. Libraries do the work; this binary starts it, and turns errors into a
+//! sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
@@ -39,13 +39,13 @@ fn main() -> ExitCode {
     let result = match CommandLine::try_parse() {
         Ok(line) => run(line),
         Err(error) => {
-            // Help and version are no errors; they go to standard output.
+            // Help and version are not errors; they go to standard output.
             let code = if error.use_stderr() {
                 Code::Usage
             } else {
                 Code::Fine
             };
-            // A closed pipe has nobody left to tell.
+            // If the pipe is closed, nobody is left to tell.
             let _ = error.print();
             return code.into();
         }

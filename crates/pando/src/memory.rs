@@ -1,12 +1,12 @@
-//! How much memory there is: that of the machine, or less if the process's cgroup has a limit.
+//! How much memory there is: that of the machine, or less if the cgroup of the process has a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory when nothing says how many there are.
+/// Assumed number of bytes when the system does not tell.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Bytes that this process may use.
+/// Returns the number of bytes that this process may use.
 pub(crate) fn available() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
@@ -19,7 +19,7 @@ pub(crate) fn available() -> u64 {
     }
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// Returns `MemTotal` of `/proc/meminfo`, in bytes.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -28,7 +28,8 @@ fn total(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The least limit of the groups of `/proc/self/cgroup` and of all above them, both versions.
+/// Returns the lowest limit of the groups in `/proc/self/cgroup` and of all their ancestors, for
+/// both versions.
 fn limit(root: &Path, groups: &str) -> Option<u64> {
     let mut least = None;
     for line in groups.lines() {
@@ -46,7 +47,7 @@ fn limit(root: &Path, groups: &str) -> Option<u64> {
         let mut folder: PathBuf = base.join(group.trim_start_matches('/'));
         loop {
             let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
-            // "max" is no number, and no limit.
+            // "max" is not a number, and means no limit.
             if let Ok(bytes) = text.trim().parse::<u64>() {
                 least = Some(least.map_or(bytes, |least: u64| least.min(bytes)));
             }

@@ -2,7 +2,7 @@
 
 pub(crate) use strsim::levenshtein as distance;
 
-/// The name of `known` with the least distance to `name`.
+/// Returns the name in `known` with the smallest distance to `name`.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> &'a str {
     known
         .iter()

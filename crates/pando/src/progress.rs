@@ -1,4 +1,4 @@
-//! How long work goes: a bar on a terminal, a line every ten seconds otherwise; on standard error.
+//! Progress of long work, on standard error: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -12,19 +12,19 @@ const STEPS: u64 = 1000;
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     last_line: Instant,
-    /// Writes a line: what is done, and how much of it.
+    /// Writes a line with the name and the share of the work that is done.
     tell: fn(&str, f64),
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
         Self::told(|what, share| {
-            // That nobody reads it must not end the work.
+            // A failed write must not end the work.
             let _ = writeln!(io::stderr(), "{what}: {:.0} %", share * 100.0);
         })
     }
 
-    /// Where there is no terminal, lines go to `tell`.
+    /// Like `new`, but without a terminal the lines go to `tell`.
     pub(crate) fn told(tell: fn(&str, f64)) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(STEPS);
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// `share` (0 to 1) of the work called `what` is done.
+    /// Reports that `share` (0 to 1) of the work called `what` is done.
     pub(crate) fn update(&mut self, what: &str, share: f64) {
         if let Some(bar) = &self.bar {
             bar.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Runs `f`, which writes lines, without the bar in between.
+    /// Runs `f`, which writes lines, with the bar hidden.
     pub(crate) fn suspend(&self, f: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(f),
@@ -59,7 +59,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,8 +1,8 @@
-//! Sizes and durations as people write them, and back.
+//! Sizes and durations as people write them, parsed and printed.
 
 use pando_sync::time::Duration;
 
-/// The unit behind a number, in any case, and the number.
+/// Returns a number and the unit after it, in lower case.
 fn split(text: &str) -> (&str, String) {
     let text = text.trim();
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
@@ -10,7 +10,7 @@ fn split(text: &str) -> (&str, String) {
     (&text[..end], text[end..].trim().to_ascii_lowercase())
 }
 
-/// Bytes: a number and an optional unit, all powers of 1,024.
+/// Parses a number of bytes with an optional unit; units are powers of 1,024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no size: a number and k, m, g or t, as in 512m or 1.5g");
     let (number, unit) = split(text);
@@ -34,7 +34,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A length of time: seconds, or with a unit.
+/// Parses a duration: seconds, or a number with a unit.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no duration: seconds, or a number and ms, s, m or h");
     let (number, unit) = split(text);
@@ -49,7 +49,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds * scale).map_err(|_| wrong())
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for people.
 pub(crate) fn show_size(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes >= 1 << shift {

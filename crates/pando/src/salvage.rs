@@ -1,5 +1,5 @@
-//! `pando salvage`: copies what can be read of a damaged store into a new one, and says what is
-//! lost.
+//! `pando salvage`: copies what can be read of a damaged store into a new one, and reports what is
+//! lost (decision 062).
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{parse_size, show_size};
 
-/// Memory of the new store where there is that much, when nothing is said.
+/// Default memory budget of the new store, if the machine has that much.
 const MEMORY_DEFAULT: u64 = 1 << 30;
 
 pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
     Err(Failure::new(Code::Damage, text))
 }
 
-/// The new directory is not there, or empty, and no part of the old one.
+/// Checks that the new directory is absent or empty, and not a part of the old one.
 fn check_new(old: &Path, new: &Path) -> Result<(), Failure> {
     let shown = new.display();
     let wrong = |what: &str| Failure::usage(format!("{shown} {what}"));

@@ -1,4 +1,5 @@
-//! `pando serve`: opens the directory, listens, says where, and stops well when told to.
+//! `pando serve`: opens the directory, listens, reports where, and shuts down in order when told
+//! to.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -93,7 +94,7 @@ fn builder(settings: &Settings) -> Builder {
     builder
 }
 
-/// Shows how far the replay of a log is: a bar, or a line of our own log every ten seconds.
+/// Shows the progress of log replay: a bar, or a log line every ten seconds.
 fn show_recovery() -> impl FnMut(RecoveryProgress) + Send + 'static {
     let mut shown: Option<Progress> = None;
     move |now| {
@@ -116,13 +117,13 @@ fn no_signals(error: std::io::Error) -> Failure {
     Failure::new(Code::Io, format!("signals: {error}"))
 }
 
-/// From here to the end of the process the signals that end a program by themselves are ours.
+/// Takes over the signals that would end the process.
 fn take_signals() -> Result<Signals, Failure> {
     Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(no_signals)
 }
 
-/// SIGINT and SIGTERM end what runs and close the store. SIGHUP comes when a terminal goes away,
-/// and from whoever turns logs over: it ends nothing.
+/// Waits for signals in a thread. SIGINT and SIGTERM shut the server down. SIGHUP, which comes when
+/// a terminal closes and from tools that rotate logs, does nothing.
 fn answer_signals(mut signals: Signals, handle: Handle) -> Result<(), Failure> {
     let wait = move || {
         for signal in signals.forever() {
@@ -141,7 +142,7 @@ fn answer_signals(mut signals: Signals, handle: Handle) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what is served, and how to reach it.
+/// Reports what is served, and how to reach it.
 fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]) {
     let engine = db.report();
     let dir = Path::canonicalize(&settings.dir).unwrap_or_else(|_| settings.dir.clone());

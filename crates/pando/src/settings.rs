@@ -1,4 +1,4 @@
-//! What a server is started with: the layers' texts, read and checked.
+//! The settings of a server: the texts of the layers, parsed and checked.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) dir: PathBuf,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) max_memory: u64,
-    /// The budget follows from the machine.
+    /// The budget was derived from the memory of the machine.
     pub(crate) max_memory_is_default: bool,
     pub(crate) durability: Durability,
     pub(crate) periodic_ms: u64,
@@ -46,7 +46,7 @@ fn wrong(value: &Value, what: impl std::fmt::Display) -> Failure {
     Failure::usage(format!("{}: {what}", value.origin))
 }
 
-/// Reads the value of `key` with `parse`, if there is one.
+/// Parses the value of `key` with `parse`, if there is one.
 fn read<T>(
     layers: &Layers,
     key: &'static str,
@@ -88,7 +88,7 @@ fn parse_optional_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
 }
 
 impl Settings {
-    /// Reads all settings of `layers`.
+    /// Parses all settings of `layers`.
     pub(crate) fn new(layers: &Layers) -> Result<Self, Failure> {
         let text = |text: &str| Ok(text.to_owned());
         let durability = |text: &str| {

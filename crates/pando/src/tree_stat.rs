@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::output;
 use crate::quantity::show_size;
 
-/// Columns of the longest bar.
+/// Width of the longest bar, in columns.
 const BAR_COLUMNS: u64 = 40;
 
-/// What `--tree` adds to a table in JSON: its levels, leaves first.
+/// Returns what `--tree` adds to a table in JSON: its levels, leaves first.
 pub(crate) fn json(table: &TableStat, page_size: u32) -> Value {
     let level = |(level, stat): (usize, &LevelStat)| {
         json!({

@@ -1,8 +1,8 @@
-//! Instructions of the operations that matter most, held against a table of bounds: counted by
-//! callgrind, which counts the same whatever else the machine does.
+//! Instruction counts of the most important operations, compared with a table of bounds. Callgrind
+//! counts them, so the counts do not depend on what else the machine does.
 //!
-//! Each figure is what two runs of different length differ by, divided by what their operations
-//! differ by, so that starting and stopping are in none.
+//! Each figure is the difference between two runs of different length, divided by the difference of
+//! their numbers of operations, so that start and end are not included.
 
 mod server;
 mod valgrind;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::run::{Result, cargo, run, target};
 use valgrind::Valgrind;
 
-/// What is counted, and the most that it may be.
+/// The cases that are counted, with their bounds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -25,12 +25,13 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// Instructions of one operation.
+    /// Maximum number of instructions of one operation.
     most: u64,
 }
 
-/// The command: counts each case whose name has the text of `--only`, or all. `--engine` and
-/// `--pando` name programs to count in place of those that are built: of another version, say.
+/// Runs the command: counts each case whose name contains the text of `--only`, or all. `--engine`
+/// and `--pando` name programs to count instead of the built ones: those of another version, for
+/// example.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let (mut only, mut engine, mut pando) = (None, None, None);
     let mut words = arguments.iter();
@@ -84,7 +85,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Builds what is not named.
+    /// Builds the programs that are not named.
     fn new(root: &Path, engine: Option<String>, pando: Option<String>) -> Result<Self> {
         let built = target(root, "release");
         if engine.is_none() {
@@ -102,11 +103,11 @@ impl Programs {
         })
     }
 
-    /// Instructions of one operation.
+    /// Returns the number of instructions of one operation.
     fn count(&self, valgrind: &Valgrind, name: &str) -> Result<u64> {
         let (less, more) = match name.strip_prefix("server ") {
             Some(_) => (8_000, 40_000),
-            // A put more, and it would wait for the log now and then.
+            // With more puts, one of them would have to wait for the log now and then.
             None => (4_000, 20_000),
         };
         let of = |operations: u64| match name.strip_prefix("server ") {

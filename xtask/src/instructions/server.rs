@@ -1,5 +1,5 @@
-//! Commands of a server with one event loop, in pipelines of 16 from one client. What the client
-//! runs is not counted.
+//! Commands of a server with one event loop, in pipelines of 16 from one client. The client's own
+//! instructions are not counted.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,11 +13,11 @@ use crate::run::Result;
 
 const PIPELINE: u64 = 16;
 const KEYS: u64 = 5_000;
-/// A program under valgrind starts slowly.
+/// A program starts slowly under valgrind.
 const START: Duration = Duration::from_secs(120);
 
-/// Instructions of a life of `program` in which it answers so many times `command`, which is `GET`,
-/// `SET` or `INCR`.
+/// Returns the instructions of a run of `program` in which it answers `command` (`GET`, `SET` or
+/// `INCR`) `operations` times.
 pub(super) fn count(
     valgrind: &Valgrind,
     program: &Path,
@@ -53,11 +53,11 @@ pub(super) fn count(
     valgrind.total()
 }
 
-/// Killed when dropped.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
-    /// Ends it as a service manager does, and waits.
+    /// Terminates it as a service manager does, and waits for its end.
     fn stop(&mut self) -> Result<()> {
         let pid = self.0.id().to_string();
         crate::run::run(std::process::Command::new("kill").arg(pid))?;
@@ -95,7 +95,7 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
     let mut stream = connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(START))?;
-    // Until it has read its store it answers with an error, and takes the connection.
+    // Until it has opened its store, it accepts connections and answers with an error.
     let began = Instant::now();
     while ask(&mut stream, &[vec!["GET".into(), "none".into()]], 1)?.starts_with(b"-") {
         if began.elapsed() > START {
@@ -114,7 +114,7 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
     for part in requests.chunks(PIPELINE as usize) {
         ask(&mut stream, part, part.len())?;
     }
-    // Keys in an order that looks random: the step has no factor in common with their number.
+    // Keys in an order that looks random: the step and the number of keys have no common factor.
     let mut number = 0;
     for _ in 0..operations / PIPELINE {
         let requests: Vec<_> = (0..PIPELINE)
@@ -137,7 +137,7 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sends `requests` together and reads replies of so many lines.
+/// Sends `requests` together, and reads replies with `lines` lines.
 fn ask(stream: &mut TcpStream, requests: &[Vec<String>], lines: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for words in requests {

@@ -1,4 +1,4 @@
-//! Programs under callgrind.
+//! Runs programs under callgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::run::{Result, run};
 
-/// Where its files are.
+/// The files of a callgrind run.
 pub(super) struct Valgrind {
     folder: PathBuf,
     /// See area.c.
@@ -14,7 +14,7 @@ pub(super) struct Valgrind {
 }
 
 impl Valgrind {
-    /// Keeps its files in `folder`.
+    /// Creates it, with its files in `folder`.
     pub(super) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let source = folder.join("area.c");
@@ -31,7 +31,7 @@ impl Valgrind {
         })
     }
 
-    /// A folder that holds nothing yet.
+    /// Returns an empty folder.
     pub(super) fn empty_folder(&self) -> Result<PathBuf> {
         let folder = self.folder.join("store");
         match fs::remove_dir_all(&folder) {
@@ -42,7 +42,7 @@ impl Valgrind {
         }
     }
 
-    /// `program`, about to be counted; its output goes nowhere.
+    /// Returns a command that runs `program` under callgrind and discards its output.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("valgrind");
         let out = format!("--callgrind-out-file={}", self.out().display());
@@ -60,7 +60,7 @@ impl Valgrind {
         self.folder.join("callgrind.out")
     }
 
-    /// Instructions of the program that has ended last.
+    /// Returns the number of instructions of the program that ended last.
     pub(super) fn total(&self) -> Result<u64> {
         let out = self.out();
         let text =
@@ -74,7 +74,7 @@ impl Valgrind {
             .ok_or_else(|| format!("{}: no sum in it", out.display()))
     }
 
-    /// Instructions of a whole run.
+    /// Returns the number of instructions of a whole run.
     pub(super) fn count(&self, program: &Path, arguments: &[&str]) -> Result<u64> {
         let mut command = self.command(program);
         let status = command

@@ -1,4 +1,4 @@
-//! Circles of files that import each other: none but those that are listed with a reason.
+//! Import cycles between files: none are allowed but those that are listed with a reason.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use petgraph::graphmap::DiGraphMap;
 
 use super::modules::Graph;
 
-/// Files that may stand in circles with each other.
+/// Files that may form cycles with each other.
 pub(crate) struct Listed {
     pub(crate) package: &'static str,
     pub(crate) reason: &'static str,
     pub(crate) files: &'static [&'static str],
 }
 
-/// What may stay, and why. Whoever opens one takes its files off.
+/// The allowed cycles, and why. Whoever breaks one up removes its files here.
 pub(crate) const LISTED: [Listed; 2] = [
     Listed {
         package: "pando-server",
@@ -39,7 +39,8 @@ pub(crate) const LISTED: [Listed; 2] = [
     },
 ];
 
-/// Circles of `package` that no entry of `listed` covers, and entries of it that cover none.
+/// Returns the cycles of `package` that no entry of `listed` covers, and the entries that cover
+/// none.
 pub(crate) fn check(package: &str, graph: &Graph, listed: &[Listed]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut tied = BTreeSet::new();
@@ -65,7 +66,7 @@ pub(crate) fn check(package: &str, graph: &Graph, listed: &[Listed]) -> Vec<Stri
     problems
 }
 
-/// What each file of `circle` imports of it.
+/// Describes what each file of `circle` imports from the others.
 fn arrows(graph: &Graph, circle: &[&str]) -> String {
     let lines = circle.iter().map(|from| {
         let to = graph.get(*from).into_iter().flatten();
@@ -78,7 +79,7 @@ fn arrows(graph: &Graph, circle: &[&str]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Sets of more than one file of which each reaches all others, in order.
+/// Returns the sets of more than one file in which each file reaches all others, in order.
 fn circles(graph: &Graph) -> Vec<Vec<&str>> {
     let arrows = graph
         .iter()
@@ -131,7 +132,7 @@ mod tests {
         expect(&and(&[("a.rs", "c.rs"), ("c.rs", "d.rs")]), &[]);
         let two = and(&[("c.rs", "d.rs"), ("d.rs", "c.rs")]);
         expect(&two, &["c.rs -> d.rs; d.rs -> c.rs"]);
-        // A listed circle that has grown is another.
+        // A listed cycle that has grown is a different one.
         let grown = and(&[("b.rs", "c.rs"), ("c.rs", "a.rs")]);
         expect(&grown, &["a.rs -> b.rs; b.rs -> a.rs, c.rs; c.rs -> a.rs"]);
     }

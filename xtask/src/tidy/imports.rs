@@ -1,27 +1,27 @@
-//! What a source file says about other files of its crate: the modules that it declares, what it
-//! imports, and the paths that its code goes.
+//! What a source file says about other files of its crate: the modules that it declares, its
+//! imports, and the paths in its code.
 //!
-//! Read from tokens, not from a syntax tree, so that the arguments of macros count as well. Items
-//! under `#[cfg(test)]`, or `all(test, ..)`, are left out.
+//! Reads tokens and not a syntax tree, so that the arguments of macros count, too. Items under
+//! `#[cfg(test)]`, or `all(test, ..)`, are left out.
 
 use std::collections::BTreeSet;
 
 use super::text::split;
 
-/// Words behind which an item's name stands.
+/// Keywords that are followed by an item's name.
 const KINDS: [&str; 8] = [
     "struct", "enum", "union", "trait", "type", "fn", "const", "static",
 ];
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
-    /// Modules in files of their own.
+    /// Modules that have files of their own.
     pub(crate) modules: Vec<String>,
     /// Names of items, methods included.
     pub(crate) items: BTreeSet<String>,
     pub(crate) uses: Vec<Use>,
-    /// Words of code that is no `use` and no `mod`.
+    /// Words of the code outside of `use` and `mod`.
     pub(crate) words: BTreeSet<String>,
     /// Paths in code, of at least two words.
     pub(crate) paths: Vec<Vec<String>>,
@@ -32,14 +32,14 @@ pub(crate) struct Imports {
 pub(crate) struct Use {
     /// Without the star of a glob.
     pub(crate) path: Vec<String>,
-    /// What the file calls it. None is a glob, or a name of a module within the file.
+    /// The name in this file. `None` for a glob, or for a name in a module inside the file.
     pub(crate) name: Option<String>,
     pub(crate) glob: bool,
-    /// With any `pub`.
+    /// It has a `pub` of any kind.
     pub(crate) public: bool,
 }
 
-/// Reads `source`.
+/// Parses `source`.
 pub(crate) fn read(source: &str) -> Imports {
     let code = split(source).code.join("\n");
     let mut reader = Reader {
@@ -55,7 +55,7 @@ pub(crate) fn read(source: &str) -> Imports {
     reader.found
 }
 
-/// Words, `::`, and all else by the character.
+/// Splits code into words, `::`, and single characters for everything else.
 fn tokens(code: &str) -> Vec<&str> {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut tokens = Vec::new();
@@ -82,7 +82,7 @@ struct Reader<'a> {
     tokens: Vec<&'a str>,
     at: usize,
     braces: usize,
-    /// How many braces are open around each module that we are in and that has no file.
+    /// Number of open braces around each enclosing module that has no file.
     inline: Vec<usize>,
     found: Imports,
 }
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over an attribute, and over its item if that is for tests only.
+    /// Skips an attribute, and its item if that is for tests only.
     fn attribute(&mut self) {
         self.at += 1;
         let start = self.at;
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over what is between the bracket that is next and its partner.
+    /// Skips everything from the next bracket to its closing one.
     fn group(&mut self) {
         let mut depth = 0;
         loop {
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A tree of a `use`, of which `path` is the part that stands before.
+    /// Reads a tree of a `use`, whose prefix is `path`.
     fn tree(&mut self, path: &mut Vec<String>, public: bool) {
         let above = path.len();
         loop {
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
                         break;
                     }
                 }
-                // Not Rust.
+                // Not valid Rust.
                 _ => break,
             }
         }
@@ -247,7 +247,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A path as the file's own module would say it: in a module without a file `super` is us.
+    /// Returns a path as the file's own module would write it: in a module without a file, `super`
+    /// is the file.
     fn outside(&self, path: Vec<String>) -> Vec<String> {
         let ours = path.iter().take(self.inline.len());
         match ours.take_while(|word| *word == "super").count() {

@@ -1,13 +1,12 @@
-//! Which files of a crate import which.
+//! Finds which files of a crate import which.
 //!
 //! A path is followed through the modules to the file that defines what it names. `lib.rs`,
-//! `main.rs` and `mod.rs` count as what they re-export: a name that such a file only passes on is
-//! one of the file that it comes from, and passing it on is no import. What they define or use
-//! themselves is theirs, names among it that they pass on as well.
+//! `main.rs` and `mod.rs` are transparent: a name that such a file only re-exports belongs to the
+//! file that it comes from, and the re-export is no import. Everything that they define or use
+//! themselves counts as theirs, including names that they also re-export.
 //!
-//! Left out, since the text alone does not say: methods that are called on a value, names that
-//! come out of a glob and that no file under it defines, macros that are exported by name, and
-//! files under `#[cfg(test)]` or with a `#[path]`.
+//! Left out, since the text alone does not tell: methods called on a value, names from a glob that
+//! no file under it defines, exported macros, and files under `#[cfg(test)]` or with a `#[path]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,13 +15,13 @@ use std::path::Path;
 use super::imports::{Imports, Use, read};
 use crate::run::Result;
 
-/// Files, and for each those that it imports.
+/// Files, each with the files that it imports.
 pub(crate) type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// More re-exports in a row than anybody writes, so that a circle of them comes to an end.
+/// More re-exports in a row than anyone writes, so that a cycle of them ends.
 const STEPS_MAX: usize = 32;
 
-/// The imports below `folder/src`, by paths below `src`.
+/// Returns the imports below `folder/src`, as paths below `src`.
 pub(crate) fn graph(folder: &Path) -> Result<Graph> {
     let mut graph = Graph::new();
     for root in ["lib.rs", "main.rs"] {
@@ -37,7 +36,7 @@ pub(crate) fn graph(folder: &Path) -> Result<Graph> {
     }
 }
 
-/// The modules of one root.
+/// The modules of one crate root.
 struct Crate {
     modules: Vec<Module>,
 }
@@ -49,7 +48,7 @@ struct Module {
     imports: Imports,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(usize),
@@ -58,7 +57,7 @@ enum Target {
 }
 
 impl Crate {
-    /// `source` gives the text of a file, if there is one.
+    /// Reads the modules; `source` returns the text of a file, if it exists.
     fn new(root: &str, source: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut all = Self {
             modules: Vec::new(),
@@ -68,7 +67,7 @@ impl Crate {
         all
     }
 
-    /// Adds a module, and those below, which are in `folder`.
+    /// Adds a module and its submodules, which are in `folder`.
     fn add(
         &mut self,
         file: String,
@@ -105,7 +104,7 @@ impl Crate {
                 .iter()
                 .filter(|leaf| !(leaf.public && module.passes_on()) || module.uses(leaf));
             let named = used.filter_map(|leaf| match self.follow(from, leaf, 0)? {
-                // What is used of it says where that is.
+                // The uses of its names tell which files are imported.
                 Target::Module(to) if self.modules[to].passes_on() => None,
                 target => Some(target),
             });
@@ -121,8 +120,8 @@ impl Crate {
         graph
     }
 
-    /// Where `path` leads, said in the file of module `from`; None if out of the crate, or if that
-    /// cannot be told.
+    /// Returns where `path`, written in the file of module `from`, leads; `None` if it leaves the
+    /// crate, or if the target cannot be determined.
     fn resolve(&self, from: usize, path: &[String], steps: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let module = &self.modules[from];
@@ -163,7 +162,7 @@ impl Crate {
         Some(target)
     }
 
-    /// What module `at` means by a `name` that it imports.
+    /// Returns what module `at` means by a `name` that it imports.
     fn passed_on(&self, at: usize, name: &str, steps: usize) -> Option<Target> {
         let uses = &self.modules[at].imports.uses;
         let leaf = uses
@@ -195,13 +194,13 @@ impl Crate {
 }
 
 impl Module {
-    /// True if its own code says the name of `leaf`.
+    /// Returns true if its own code mentions the name of `leaf`.
     fn uses(&self, leaf: &Use) -> bool {
         let name = leaf.name.as_ref();
         name.is_some_and(|name| self.imports.words.contains(name))
     }
 
-    /// True for the files that pass names on.
+    /// Returns true for the files that re-export names.
     fn passes_on(&self) -> bool {
         let name = self.file.rsplit('/').next();
         matches!(name, Some("lib.rs" | "main.rs" | "mod.rs"))
@@ -212,7 +211,7 @@ impl Module {
 mod tests {
     use super::Crate;
 
-    /// The imports of a crate with these files, as `from -> to`.
+    /// Checks the imports of a crate with these files, given as `from -> to`.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let source = |file: &str| {
             let mut found = files.iter().filter(|(name, _)| *name == file);
@@ -258,7 +257,7 @@ mod tests {
         let lib = ("lib.rs", "mod a; mod b; mod c; pub use b::B;");
         let found = ["a.rs -> b.rs", "a.rs -> c/d.rs"];
         check(&[lib, a, ("b.rs", ""), inner[0], inner[1]], &found);
-        // A glob, and a name that is passed on twice.
+        // A glob, and a name that is re-exported twice.
         let lib = ("lib.rs", "mod a; mod b; mod c; pub use b::*; pub use c::D;");
         check(
             &[
@@ -270,7 +269,7 @@ mod tests {
             ],
             &found,
         );
-        // One who passes his own name on is nobody's.
+        // A name that a file re-exports from itself belongs to no file.
         check(
             &[
                 ("lib.rs", "mod a; pub use crate::A;"),
@@ -291,7 +290,8 @@ mod tests {
         check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
         let lib = ("lib.rs", "mod a; pub use a::A; fn f(a: A) {}");
         check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
-        // In any other file a `pub use` is an import, and the name is the file's from there on.
+        // In any other file a `pub use` is an import, and the name belongs to that file from there
+        // on.
         let lib = ("lib.rs", "mod a; mod b; mod c;");
         let b = ("b.rs", "pub(crate) use crate::c::C;");
         check(

@@ -1,4 +1,4 @@
-//! What a source file may say.
+//! What a source file may contain.
 
 use super::text::{Split, split};
 
@@ -6,13 +6,13 @@ const LINE_COLUMNS_MAX: usize = 100;
 const CODE_LINES_WARN: usize = 600;
 const CODE_LINES_MAX: usize = 1000;
 
-/// Crates that hold unsafe code; all others forbid it.
+/// Crates with unsafe code; all others forbid it.
 const UNSAFE_CRATES: [&str; 3] = [
     "crates/pando-device/",
     "crates/pando-sync/",
     "peers/native/",
 ];
-/// Only `pando-sync` names these, so that a model checker can take their place.
+/// Only `pando-sync` may name these, so that a model checker can replace them.
 const SYNC_ONLY: [&str; 5] = [
     "std::sync",
     "core::sync",
@@ -20,7 +20,7 @@ const SYNC_ONLY: [&str; 5] = [
     "UnsafeCell",
     "Instant::now",
 ];
-/// Files that may name one of them all the same, and why.
+/// Files that may name one of them nevertheless, and why.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     (
         "crates/pando-wal/src/parking.rs",
@@ -43,7 +43,7 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
         "the same",
     ),
 ];
-/// Places of somebody's machine. Spelled in two pieces, since this file is checked, too.
+/// Paths of somebody's machine. Split into two pieces, since this file is checked, too.
 const FOREIGN_PATHS: [&str; 5] = [
     concat!("../sha", "red"),
     concat!("/wo", "rk/"),
@@ -59,7 +59,7 @@ pub(crate) struct Findings {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Rules for every text file.
+/// Applies the rules for every text file.
 pub(crate) fn check_any(file: &str, content: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for (index, line) in content.lines().enumerate() {
@@ -72,7 +72,7 @@ pub(crate) fn check_any(file: &str, content: &str) -> Vec<String> {
     problems
 }
 
-/// Rules for Rust.
+/// Applies the rules for Rust files.
 pub(crate) fn check_rust(file: &str, content: &str) -> Findings {
     let mut findings = Findings::default();
     let split = split(content);
@@ -103,18 +103,18 @@ pub(crate) fn check_rust(file: &str, content: &str) -> Findings {
     findings
 }
 
-/// True if the crate that `file` belongs to has no unsafe code.
+/// Returns true if the crate that `file` belongs to has no unsafe code.
 fn forbids_unsafe(file: &str) -> bool {
     !UNSAFE_CRATES.iter().any(|name| file.starts_with(name))
 }
 
-/// Long lines; strings are not counted, since they cannot always be broken.
+/// Reports a long line; strings do not count, since they cannot always be broken.
 fn columns(code: &str, comment: &str) -> Option<String> {
     let columns = code.chars().count() + comment.chars().count();
     (columns > LINE_COLUMNS_MAX).then(|| format!("{columns} columns without strings"))
 }
 
-/// Forbidden words of code.
+/// Returns the forbidden words in code.
 fn words(file: &str, code: &str) -> Vec<String> {
     let mut found = Vec::new();
     if !file.starts_with("crates/pando-sync/") {
@@ -130,7 +130,7 @@ fn words(file: &str, code: &str) -> Vec<String> {
     found
 }
 
-/// Forbidden words of comments.
+/// Returns the forbidden words in comments.
 fn marks(comment: &str) -> Vec<String> {
     let mut found = Vec::new();
     for mark in ["FIXME", "XXX"] {
@@ -147,7 +147,7 @@ fn marks(comment: &str) -> Vec<String> {
     found
 }
 
-/// Where `word` stands alone in `text`.
+/// Returns where `word` occurs in `text` as a word of its own.
 fn word_at(text: &str, word: &str) -> Option<usize> {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word).map(|(at, _)| at).find(|at| {
@@ -157,7 +157,7 @@ fn word_at(text: &str, word: &str) -> Option<usize> {
     })
 }
 
-/// Lines before the tests; none in files of tests.
+/// Returns the number of lines before the tests; 0 for files of tests.
 fn code_lines(file: &str, split: &Split) -> usize {
     let is_test =
         file.contains("/tests/") || file.ends_with("tests.rs") || file.ends_with("_model.rs");

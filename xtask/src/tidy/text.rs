@@ -3,7 +3,7 @@
 /// A source file, line by line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Split {
-    /// Code; strings and characters are one or two blanks.
+    /// Code, with strings and characters replaced by one or two blanks.
     pub(crate) code: Vec<String>,
     /// Text of comments.
     pub(crate) comments: Vec<String>,
@@ -13,14 +13,14 @@ pub(crate) struct Split {
 enum State {
     Code,
     LineComment,
-    /// With the number of comments around it, itself included.
+    /// Has its nesting depth.
     BlockComment(u32),
     String,
-    /// With the number of hashes that end it.
+    /// Has the number of hashes that end it.
     RawString(usize),
 }
 
-/// Splits `source`. Total: any text is taken, though only Rust gives something sensible.
+/// Splits `source`. Accepts any text, but only Rust gives a sensible result.
 pub(crate) fn split(source: &str) -> Split {
     let mut split = Split::default();
     let mut state = State::Code;
@@ -40,7 +40,7 @@ pub(crate) fn split(source: &str) -> Split {
                     code.push(first);
                 }
                 State::String | State::RawString(_) if !ends => {}
-                // The border of a comment counts as its text.
+                // The delimiter of a comment counts as comment text.
                 State::Code if matches!(next, State::LineComment | State::BlockComment(_)) => {
                     comment.push_str(&rest[..taken]);
                 }
@@ -56,7 +56,7 @@ pub(crate) fn split(source: &str) -> Split {
     split
 }
 
-/// The state behind the piece at the start of `rest`, and the piece's length in bytes.
+/// Returns the state after the piece at the start of `rest`, and the length of the piece in bytes.
 fn step(state: State, rest: &str, before: Option<char>) -> (State, usize) {
     let one = rest.chars().next().map_or(0, char::len_utf8);
     match state {
@@ -111,7 +111,7 @@ fn code_step(rest: &str, before: Option<char>, one: usize) -> (State, usize) {
     (State::Code, one)
 }
 
-/// Bytes of a character literal behind its first quote; None for a lifetime.
+/// Returns the bytes of a character literal after its first quote; `None` for a lifetime.
 fn character(quoted: &str) -> Option<usize> {
     if let Some(escaped) = quoted.strip_prefix('\\') {
         let skip = escaped.chars().next()?.len_utf8();

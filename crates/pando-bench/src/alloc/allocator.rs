@@ -1,28 +1,28 @@
-//! What is measured: the product's allocator, and whatever stands beside it in an ablation.
+//! The allocators that are measured: the product's, and those that an ablation compares with it.
 
 use pando_format::Extent;
 use pando_space::{Space, SpaceOptions};
 
 use crate::error::{Error, Result};
 
-/// Name in records and errors.
+/// Name of the workload in records and errors.
 pub(crate) const WORKLOAD: &str = "alloc";
 
-/// Hands out single blocks to all threads.
+/// Gives out single blocks to all threads.
 pub(crate) trait Allocator: Sync {
-    /// A free block; None: there is none.
+    /// Returns a free block, which is allocated now; `None` if there is none.
     fn allocate(&self) -> Option<u32>;
 
-    /// Gives a block back.
+    /// Frees a block.
     fn free(&self, block: u32);
 
-    /// Allocates the very blocks from `start` on; for building a state.
+    /// Allocates exactly the `count` blocks from `start` on; used to build a state.
     ///
     /// # Errors
     /// One of them is allocated already.
     fn mark(&self, start: u32, count: u32) -> Result<()>;
 
-    /// Searches that ended because they had looked at enough, where that is counted.
+    /// Returns the number of searches that were ended by their bound, if the allocator counts them.
     fn searches_bounded(&self) -> Option<u64> {
         None
     }
@@ -49,12 +49,12 @@ impl Allocator for Space {
     }
 }
 
-/// The product's allocator over so many blocks.
+/// Returns the product's allocator, over `blocks` blocks.
 pub(crate) fn ours(blocks: u64) -> Space {
     Space::new(blocks, SpaceOptions::default())
 }
 
-/// The allocator did something that it must not.
+/// Returns the error for something that an allocator must not do.
 pub(crate) fn wrong(what: String) -> Error {
     Error::Wrong {
         workload: WORKLOAD,

@@ -1,7 +1,7 @@
 //! `bench alloc`: blocks from the allocator alone, by fill, fragmentation and number of threads.
 //!
-//! Reading order: [`options`], `state` (how full, in which pieces), `allocator` (what is measured,
-//! behind one trait), `turns` (what a thread does, and its times), [`run`](mod@run).
+//! Reading order: [`options`], `state` (how full, and how fragmented), `allocator` (a trait over
+//! what is measured), `turns` (what a thread does, and its times), [`run`](mod@run).
 
 pub(crate) mod allocator;
 pub mod options;

@@ -1,4 +1,4 @@
-//! What a run of `bench alloc` is asked for.
+//! Options of a run of `bench alloc`.
 
 use crate::error::{Error, Result};
 
@@ -9,15 +9,16 @@ pub struct AllocOptions {
     pub size_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// How full, in percent of all blocks, in this order.
+    /// Allocated shares, in percent of all blocks; each is measured, in this order.
     pub fill_percent: Vec<u64>,
-    /// What is free lies in one piece (false), or in many (true), in this order.
+    /// Whether the free blocks are in one piece (false) or in many (true); each is measured, in
+    /// this order.
     pub fragmented: Vec<bool>,
     /// Numbers of threads, in this order.
     pub threads: Vec<usize>,
     /// Blocks that all threads together allocate, and free, for each of the two parts.
     pub num: u64,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -36,7 +37,7 @@ impl Default for AllocOptions {
 }
 
 impl AllocOptions {
-    /// Blocks in all.
+    /// Returns the number of blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.size_bytes / self.block_bytes.max(1)
     }
@@ -56,7 +57,7 @@ impl AllocOptions {
         let fine = fills.iter().all(|fill| (1..=99).contains(fill));
         needed("fill", fine, "percentages from 1 to 99 are needed")?;
         let blocks = self.blocks();
-        // Each thread holds some, and cores keep some ready.
+        // Each thread holds some blocks, and cores keep some in their magazines.
         let least = self.threads.iter().max().map_or(0, |most| *most as u64) * 10_000;
         let fullest = fills.iter().max().map_or(0, |fill| *fill);
         needed(

@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::phase::{Measured, Observer};
 use crate::record::Record;
 
-/// Runs all fills, fragmentations and numbers of threads of `options`; `observer` is told of each.
+/// Runs all fills, fragmentations and numbers of threads of `options`, and reports each to
+/// `observer`.
 ///
 /// # Errors
-/// Options that make no sense, and an allocator that has no block though some are free.
+/// Options that make no sense, and an allocator that finds no block although some are free.
 pub fn run(options: &AllocOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let blocks = options.blocks();
@@ -34,7 +35,7 @@ pub fn run(options: &AllocOptions, observer: &mut dyn Observer) -> Result<()> {
     Ok(())
 }
 
-/// Measures `allocator`, which is in `state`, with so many threads.
+/// Measures `allocator`, which is in `state`, with `threads` threads.
 pub(crate) fn run_one(
     options: &AllocOptions,
     state: &State,

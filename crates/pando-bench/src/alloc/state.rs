@@ -1,25 +1,25 @@
-//! How full a space is, and in what pieces: built before anything is measured.
+//! How full a space is, and how fragmented: built before anything is measured.
 
 use super::allocator::Allocator;
 use crate::error::Result;
 use crate::random::Random;
 
-/// Blocks that threads may free at the beginning, all together.
+/// Number of blocks that all threads together may free at the beginning.
 const SAMPLE: u64 = 1 << 18;
 
-/// A share of a space.
+/// The state that a space is brought into.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     pub(crate) blocks: u64,
     pub(crate) fill_percent: u64,
-    /// What is free lies in many pieces.
+    /// The free blocks are in many pieces.
     pub(crate) fragmented: bool,
     pub(crate) seed: u64,
 }
 
 impl State {
-    /// Makes `allocator`, which is empty, as full as this says. Returns blocks of all of it that
-    /// are allocated, in no order; none unless it is fragmented.
+    /// Fills `allocator`, which is empty, as this says. Returns allocated blocks from all over it,
+    /// in random order; none unless it is fragmented.
     pub(crate) fn build(&self, allocator: &impl Allocator) -> Result<Vec<u32>> {
         let used = self.blocks * self.fill_percent / 100;
         if !self.fragmented {
@@ -48,7 +48,7 @@ impl State {
         Ok(sample)
     }
 
-    /// Mean lengths of what is used and of what is free. Above 90 % what is free are single blocks.
+    /// Returns the mean lengths of used and of free runs. Above 90 % free runs are single blocks.
     fn means(&self) -> (u64, u64) {
         let (used, free) = (self.fill_percent, 100 - self.fill_percent);
         match used {
@@ -59,7 +59,7 @@ impl State {
     }
 }
 
-/// A number from 1 to twice `mean` less one.
+/// Returns a random number from 1 to twice `mean` minus 1.
 fn between(random: &mut Random, mean: u64) -> u64 {
     1 + random.below(2 * mean - 1)
 }
@@ -95,7 +95,7 @@ mod tests {
             assert!((used - fill as f64).abs() < 1.0, "{used} of {fill}");
             assert!(space.survey().runs > 5000, "{:?}", space.survey());
             assert!(sample.len() > 20_000, "{}", sample.len());
-            // All of them may be freed, once.
+            // All of them can be freed, once.
             let before = space.free_blocks();
             sample
                 .iter()

@@ -1,9 +1,9 @@
 //! What a thread does: it allocates 64 blocks, then frees as many, over and over, so that the space
-//! stays as full as it was. Of a fragmented space it frees blocks from all over it, else those that
-//! it has had longest.
+//! stays as full as it was. In a fragmented space it frees blocks from all over the space, else
+//! those that it has held longest.
 //!
-//! In the first part of a run the clock is looked at before and behind the 64; in the second one
-//! around each single block, and what the clock costs by itself is taken off.
+//! In the first part of a run the clock is read before and after the 64 calls; in the second part
+//! around each single call, and the cost of the clock itself is subtracted.
 
 use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicU32, Ordering};
@@ -15,32 +15,32 @@ use crate::counters::{Counters, Counts};
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// Blocks that are allocated one after the other, then freed.
+/// Number of blocks that are allocated one after the other, then freed.
 pub(crate) const BATCH: usize = 64;
-/// Blocks that a thread holds of a space that is not fragmented.
+/// Number of blocks that a thread holds in a space that is not fragmented.
 const HELD: usize = 4096;
-/// Calls of the clock that are timed to learn what one costs.
+/// Number of calls of the clock that are timed to find its cost.
 const CLOCK_CALLS: usize = 10_001;
 
-/// What came of it.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
-    /// Of a batch of allocations, in nanoseconds.
+    /// Times of batches of allocations, in nanoseconds.
     pub(crate) batches: Histogram,
-    /// Of a batch of frees.
+    /// Times of batches of frees, in nanoseconds.
     pub(crate) free_batches: Histogram,
-    /// Of a single allocation, without the clock.
+    /// Times of single allocations without the clock, in nanoseconds.
     pub(crate) singles: Histogram,
-    /// Allocations and frees of the first part.
+    /// Number of allocations and frees in the first part.
     pub(crate) ops: u64,
-    /// Time of the first part.
+    /// Length of the first part.
     pub(crate) elapsed: Duration,
-    /// What the processor counted in it.
+    /// Hardware counters of the first part.
     pub(crate) counts: Option<Counts>,
 }
 
-/// Runs both parts on `threads` threads, each with its share of `sample` and of `num` allocations
-/// for each part. Blocks of the sample are as before, in another order.
+/// Runs both parts on `threads` threads. Each has its share of `sample`, and of `num` allocations
+/// for each part. Afterwards `sample` has as many allocated blocks as before, but others.
 pub(crate) fn run(
     allocator: &impl Allocator,
     sample: &mut Vec<u32>,
@@ -70,7 +70,7 @@ pub(crate) fn run(
                         taken: [0; BATCH],
                     };
                     let filled = turns.fill();
-                    // Relaxed: nobody reads what others wrote before.
+                    // Relaxed: no thread reads what another one wrote before this.
                     waiting.fetch_sub(1, Ordering::Relaxed);
                     while waiting.load(Ordering::Relaxed) > 0 {
                         thread::yield_now();
@@ -114,7 +114,7 @@ struct Turns<'a, A> {
     is_fragmented: bool,
     /// Blocks that may be freed.
     held: Vec<u32>,
-    /// Which of them comes next, unless chance says.
+    /// Index of the next one in `held`, unless it is chosen at random.
     oldest: usize,
     random: Random,
     taken: [u32; BATCH],
@@ -166,7 +166,7 @@ impl<A: Allocator> Turns<'_, A> {
         Ok(timed)
     }
 
-    /// Pins what was taken, for as many that are to be freed.
+    /// Swaps the taken blocks with held ones, which are freed next.
     fn choose(&mut self) {
         for taken in &mut self.taken {
             let index = match self.is_fragmented {
@@ -186,7 +186,7 @@ impl<A: Allocator> Turns<'_, A> {
         }
     }
 
-    /// What another run may free.
+    /// Returns the blocks that another run may free.
     fn rest(self) -> Vec<u32> {
         if self.is_fragmented {
             return self.held;
@@ -207,7 +207,7 @@ fn since(begun: Instant, ended: Instant) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// What two looks at the clock, one after the other, are apart: the median.
+/// Returns the median difference of two readings of the clock, one right after the other.
 fn clock_ns() -> u64 {
     let mut apart: Vec<u64> = (0..CLOCK_CALLS)
         .map(|_| {
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Has one block less than it says.
+    /// Has one block less than it reports.
     struct Short(pando_sync::Mutex<Vec<u32>>);
 
     impl Allocator for Short {

@@ -1,4 +1,4 @@
-//! The file of the benchmark: filled once, found again.
+//! The file of the benchmark: filled once, and reused.
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, OpenOptions};
 
@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::phase::Observer;
 use crate::random::Random;
 
-/// Its name; a store in the same directory leaves it alone.
+/// Name of the file; a store in the same directory ignores it.
 pub(crate) const NAME: &str = "bench-device.dat";
 
 const FILL_BYTES: usize = 1 << 20;
-/// Blocks of a found file that are looked at.
+/// Number of blocks of an existing file that are checked.
 const SAMPLES: u64 = 64;
 
-/// Opens the file; fills it unless it is there in the size that is wanted.
+/// Opens the file; fills it unless it exists in the wanted size.
 pub(crate) fn open(
     device: &AnyDevice,
     options: &DeviceOptions,
@@ -35,7 +35,7 @@ pub(crate) fn open(
     Ok(file)
 }
 
-/// Whether a run of the past left a file that is as this one wants it.
+/// Returns true if an earlier run has left the file as this one needs it.
 fn is_filled(file: &AnyFile, options: &DeviceOptions) -> Result<bool> {
     let failed = || Error::device("looking at the file of the benchmark");
     if file.len().map_err(failed())? != options.file_bytes() {
@@ -43,7 +43,7 @@ fn is_filled(file: &AnyFile, options: &DeviceOptions) -> Result<bool> {
     }
     let mut block = IoBuf::new(options.block_bytes);
     let last = options.blocks() - 1;
-    // The last block first: files are filled in order.
+    // The last block first, since files are filled in order.
     for sample in (0..=SAMPLES).rev() {
         let index = u128::from(last) * u128::from(sample) / u128::from(SAMPLES);
         let offset = index as u64 * options.block_bytes as u64;
@@ -57,7 +57,7 @@ fn is_filled(file: &AnyFile, options: &DeviceOptions) -> Result<bool> {
 
 fn fill(file: &AnyFile, options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
     let failed = || Error::device("filling the file of the benchmark");
-    // What a cut leaves tells that it is not finished.
+    // Truncated first, so that a fill that is interrupted is detected.
     file.set_len(0).map_err(failed())?;
     let bytes = options.file_bytes();
     let mut random = Random::new(options.seed, u64::MAX);

@@ -1,6 +1,6 @@
 //! `bench device`: requests to the device alone, through the same channels that the engine uses.
 //!
-//! Reading order: [`options`], `content` (what the file holds, and how a read is checked), `file`
+//! Reading order: [`options`], `content` (the file's contents, and how a read is checked), `file`
 //! (filling and reusing it), `requests` (what a thread does), [`run`](mod@run).
 
 pub(crate) mod content;

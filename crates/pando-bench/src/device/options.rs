@@ -1,4 +1,4 @@
-//! What a run of `bench device` is asked for.
+//! Options of a run of `bench device`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pandodb::IoBackend;
 use super::content::SECTOR_BYTES;
 use crate::error::{Error, Result};
 
-/// Largest request.
+/// Maximum size of a request, in bytes.
 const BLOCK_BYTES_MAX: usize = 16 << 20;
 
 /// A workload of the device.
@@ -25,7 +25,7 @@ pub enum DeviceWorkload {
 }
 
 impl DeviceWorkload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 4] = [
         Self::RandRead,
         Self::RandWrite,
@@ -33,7 +33,7 @@ impl DeviceWorkload {
         Self::SeqWrite,
     ];
 
-    /// Name in options and records.
+    /// Returns its name in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::RandRead => "randread",
@@ -43,10 +43,10 @@ impl DeviceWorkload {
         }
     }
 
-    /// The workload of a name.
+    /// Returns the workload with this name.
     ///
     /// # Errors
-    /// Nobody knows the name.
+    /// The name is unknown.
     pub fn from_name(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|one| one.name() == name);
         known.ok_or_else(|| {
@@ -70,29 +70,29 @@ impl DeviceWorkload {
 /// Options of `bench device`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct DeviceOptions {
-    /// What to run, in this order.
+    /// Workloads to run, in this order.
     pub workloads: Vec<DeviceWorkload>,
     /// Bytes of a request.
     pub block_bytes: usize,
     /// Bytes of the file.
     pub size_bytes: u64,
-    /// Requests that each thread has in flight.
+    /// Requests that each thread keeps in flight.
     pub queue_depth: usize,
-    /// Threads, each with a channel of its own.
+    /// Number of threads, each with a channel of its own.
     pub threads: usize,
-    /// Length of a workload; None: as many requests as the file has blocks.
+    /// Length of a workload; `None`: as many requests as the file has blocks.
     pub duration: Option<Duration>,
-    /// Time that is in no figure.
+    /// Unmeasured time before a workload.
     pub warmup: Duration,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Where the file lies, and stays; None: a temporary directory.
+    /// Directory of the file, which is kept; `None`: a temporary directory.
     pub dir: Option<PathBuf>,
-    /// Way to the disk.
+    /// The I/O back end.
     pub io_backend: IoBackend,
-    /// Threads of the back end, where it has such.
+    /// Threads of the back end, if it uses threads.
     pub completion_threads: Option<usize>,
 }
 
@@ -116,17 +116,17 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// Requests of all threads, unless the run ends by time: each block once.
+    /// Returns the number of requests of all threads, unless the run ends by time: one per block.
     pub(super) fn total(&self) -> Option<u64> {
         self.duration.is_none().then(|| self.blocks())
     }
 
-    /// Blocks of the file.
+    /// Returns the number of blocks of the file.
     pub(crate) fn blocks(&self) -> u64 {
         self.size_bytes / self.block_bytes as u64
     }
 
-    /// Bytes of the file: whole blocks.
+    /// Returns the bytes of the file: whole blocks.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.blocks() * self.block_bytes as u64
     }

@@ -1,7 +1,7 @@
-//! What a thread of `bench device` does: keeps its channel full, takes what is done.
+//! What a thread of `bench device` does: keeps its channel full, and reaps completions.
 //!
-//! Each request is timed from its submission to its reaping. As many as were reaped are submitted
-//! again; the channel decides when they reach the device.
+//! Each request is timed from its submission to its reaping. For each reaped request a new one is
+//! submitted; the channel decides when requests reach the device.
 
 use std::ops::Range;
 
@@ -15,15 +15,15 @@ use crate::error::{Error, Result};
 use crate::phase::{Calls, Done};
 use crate::random::Random;
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) options: &'a DeviceOptions,
     pub(crate) workload: DeviceWorkload,
     pub(crate) file: &'a AnyFile,
-    /// Reads are looked at: they come from something that keeps bytes.
+    /// Reads are checked: the device keeps the bytes.
     pub(crate) is_checked: bool,
-    /// Requests of all threads, unless the run ends by time.
+    /// Number of requests of all threads, unless the run ends by time.
     pub(crate) total: Option<u64>,
 }
 
@@ -39,13 +39,13 @@ struct Slot {
 pub(super) struct Requests<'a> {
     plan: &'a Plan<'a>,
     channel: AnyChannel,
-    /// By tag.
+    /// Indexed by tag.
     slots: Vec<Slot>,
     free_tags: Vec<usize>,
     buffers: Vec<IoBuf>,
     completions: Vec<Completion>,
     random: Random,
-    /// Blocks that belong to this thread, of workloads in order.
+    /// Blocks of this thread, for sequential workloads.
     region: Range<u64>,
     next: u64,
     times: Histogram,
@@ -87,7 +87,7 @@ impl<'a> Requests<'a> {
         self.slots.len() - self.free_tags.len()
     }
 
-    /// Where the next request goes.
+    /// Returns the offset of the next request.
     fn choose(&mut self) -> u64 {
         let block = if self.plan.workload.is_random() {
             self.random.below(self.plan.options.blocks())
@@ -102,7 +102,7 @@ impl<'a> Requests<'a> {
         block * self.plan.options.block_bytes as u64
     }
 
-    /// Submits as many as may be in flight, but no more than `limit`.
+    /// Submits as many requests as may be in flight, but at most `limit`.
     fn submit(&mut self, limit: u64) -> Result<()> {
         let room = limit.saturating_sub(self.in_flight() as u64);
         let room = room.min(self.free_tags.len() as u64);
@@ -131,7 +131,7 @@ impl<'a> Requests<'a> {
         Ok(())
     }
 
-    /// Waits for something to be done, and takes it.
+    /// Waits for completions, and reaps them.
     fn reap(&mut self) -> Result<u64> {
         self.channel.wait(None);
         let mut completions = std::mem::take(&mut self.completions);

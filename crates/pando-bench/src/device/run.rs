@@ -10,14 +10,14 @@ use crate::phase::{self, Measured, Observer, Phase};
 use crate::place::Place;
 use crate::record::Record;
 
-/// Space of a device in memory beside the file.
+/// Space of a device in memory, in addition to the file.
 const MEMORY_SPARE_BYTES: u64 = 1 << 20;
 
-/// Runs all workloads of `options`; `observer` is told of each.
+/// Runs all workloads of `options`, and reports each to `observer`.
 ///
 /// # Errors
-/// Options that make no sense, errors of the device, and reads of something else than was written:
-/// the run ends there.
+/// Options that make no sense, errors of the device, and reads that return something other than
+/// what was written; the run ends there.
 pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let place = Place::open(
@@ -41,7 +41,7 @@ pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
     Ok(())
 }
 
-/// Runs one workload, as `plan` says.
+/// Runs the workload of `plan`.
 pub(crate) fn run_one(
     plan: &Plan<'_>,
     device: &AnyDevice,

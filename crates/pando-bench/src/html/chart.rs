@@ -1,4 +1,4 @@
-//! Lines over two axes, as SVG.
+//! Line charts, as SVG.
 
 use std::fmt::Write;
 
@@ -12,22 +12,22 @@ const TOP: f64 = 16.0;
 const BOTTOM: f64 = 44.0;
 /// Height of a line of the legend.
 const LEGEND: f64 = 18.0;
-/// Lines beyond these are dashed, and begin again with the first.
+/// Colours of lines; when all are used, they start over with dashed lines.
 const COLOURS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8b4513",
 ];
 
-/// Which numbers an axis shows.
+/// The range of an axis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis<'a> {
     pub(super) name: &'a str,
     pub(super) min: f64,
     pub(super) max: f64,
-    /// Positions that are labelled.
+    /// Labelled positions.
     pub(super) ticks: &'a [(f64, String)],
 }
 
-/// One line; its points are in the axes' terms.
+/// One line; its points are in the units of the axes.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -35,7 +35,7 @@ pub(super) struct Line {
 }
 
 impl<'a> Axis<'a> {
-    /// From 0 to the last of `ticks`.
+    /// Creates an axis from 0 to the last of `ticks`.
     pub(super) fn from_zero(name: &'a str, ticks: &'a [(f64, String)]) -> Self {
         Self {
             name,
@@ -45,13 +45,13 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// Where `value` lies between the ends, from 0 to 1.
+    /// Returns the position of `value` between the ends, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         ((value - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
     }
 }
 
-/// A chart of `lines`; each has its name in the legend and where the pointer is.
+/// Draws a chart of `lines`; the name of each is in the legend, and in the tooltip.
 pub(super) fn chart(x: Axis<'_>, y: Axis<'_>, lines: &[Line]) -> String {
     let legend = TOP + LEGEND * lines.len() as f64;
     let height = (legend + BOTTOM).max(HEIGHT);
@@ -152,7 +152,8 @@ fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(out, "{line}").expect("a string takes all");
 }
 
-/// Labels of an axis of powers of ten from `min` to `max`, at their logarithms.
+/// Returns the labels of a logarithmic axis: powers of ten whose logarithms are from `min` to
+/// `max`.
 pub(super) fn powers(min: f64, max: f64) -> Vec<(f64, String)> {
     let (first, last) = (min.floor() as i32, max.ceil() as i32);
     let label = |power: i32| match power {
@@ -164,7 +165,8 @@ pub(super) fn powers(min: f64, max: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Labels of an axis from 0 to at least `max`, at round numbers; the last is its end.
+/// Returns the labels of an axis from 0 to at least `max`, at round numbers; the last one is its
+/// end.
 pub(super) fn steps(max: f64) -> Vec<(f64, String)> {
     let max = if max.is_finite() && max > 0.0 {
         max
@@ -185,7 +187,7 @@ pub(super) fn steps(max: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// A number in few characters.
+/// Formats a number in few characters.
 fn number(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),

@@ -1,6 +1,6 @@
-//! Text that may hold anything, for content and attributes.
+//! Escapes any text, for content and attributes.
 
-/// `text` without anything that a browser or an XML parser would take for its own.
+/// Returns `text` without characters that a browser or an XML parser would interpret.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -10,7 +10,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // No XML may hold these, however they are written.
+            // XML allows these in no form.
             '\u{0}'..='\u{8}'
             | '\u{b}'
             | '\u{c}'

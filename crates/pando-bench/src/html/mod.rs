@@ -1,8 +1,8 @@
-//! Records as one page for a browser: tables and charts, nothing from elsewhere.
+//! Records as one page for a browser: tables and charts, without external resources.
 //!
-//! Reading order: `page` (what is on it), `table` (which fields are figures and which settings),
-//! `chart` (axes and lines, as SVG), `escape`. The page is well-formed XML, too; every text that
-//! is not written here goes through `escape`.
+//! Reading order: `page` (its contents), `table` (which fields are figures, and which are
+//! settings), `chart` (axes and lines, as SVG), `escape`. The page is well-formed XML, too; every
+//! text that does not come from this module goes through `escape`.
 
 mod chart;
 mod escape;

@@ -18,7 +18,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 .grid { stroke: #ddd; fill: none; } .line { fill: none; stroke-width: 2; }
 ";
-/// Shares whose percentiles are labelled, at the power of ten of what is above them.
+/// Shares whose percentiles are labelled, with the power of ten of the share above them.
 const LABELS: [(f64, &str); 7] = [
     (0.0, "0"),
     (LOG10_2, "50"),
@@ -29,7 +29,7 @@ const LABELS: [(f64, &str); 7] = [
     (5.0, "99.999"),
 ];
 
-/// A page called `title`; `about` are settings that are in no record, such as the command.
+/// Returns a page called `title`; `about` has settings that are in no record, such as the command.
 pub fn page(title: &str, about: &[(&str, String)], records: &[Record]) -> String {
     let tables = Tables::new(records);
     let mut sections = vec![("Workloads", tables.figures())];
@@ -50,7 +50,7 @@ pub fn page(title: &str, about: &[(&str, String)], records: &[Record]) -> String
     )
 }
 
-/// What tells a record from the others of its run.
+/// Returns a name that tells the record from the others of its run.
 fn name(record: &Record, records: &[Record]) -> String {
     let mut name = record.workload.to_owned();
     if records.iter().any(|other| other.variant != record.variant) {
@@ -62,7 +62,7 @@ fn name(record: &Record, records: &[Record]) -> String {
     name
 }
 
-/// Times over shares, both as powers of ten; None without times.
+/// Draws times over shares, both logarithmic; `None` if there are no times.
 fn latencies(records: &[Record]) -> Option<String> {
     let line = |record: &Record| {
         let points = record.percentiles.iter();
@@ -97,7 +97,7 @@ fn latencies(records: &[Record]) -> Option<String> {
     Some(chart(x, y, &lines))
 }
 
-/// Rates over time; None without a series.
+/// Draws rates over time; `None` without a series.
 fn series(records: &[Record]) -> Option<String> {
     let line = |record: &Record| {
         let step = record.interval_s?;
@@ -121,7 +121,7 @@ fn series(records: &[Record]) -> Option<String> {
     Some(chart(x, y, &lines))
 }
 
-/// Rates over numbers of threads; None if no workload ran with several.
+/// Draws rates over numbers of threads; `None` if no workload ran with several.
 fn scaling(records: &[Record]) -> Option<String> {
     let mut lines: Vec<Line> = Vec::new();
     for record in records {

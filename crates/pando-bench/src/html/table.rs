@@ -1,11 +1,11 @@
-//! Fields of records as tables: figures in columns; what is the same in all records once.
+//! Fields of records as tables: figures in columns; values that all records share are listed once.
 
 use serde_json::{Map, Value};
 
 use super::escape::escape;
 use crate::record::Record;
 
-/// Fields that are columns where a record has them, in this order.
+/// Fields that are columns if a record has them, in this order.
 const COLUMNS: [&str; 35] = [
     "workload",
     "variant",
@@ -43,7 +43,7 @@ const COLUMNS: [&str; 35] = [
     "ops",
     "elapsed_s",
 ];
-/// The series is a chart.
+/// Fields that are charts instead.
 const CHARTS: [&str; 1] = ["interval_ops_per_s"];
 
 type Fields = Map<String, Value>;
@@ -60,7 +60,7 @@ impl Tables {
         Self(records.iter().map(fields).collect())
     }
 
-    /// A row for each record.
+    /// Returns a table with a row for each record.
     pub(super) fn figures(&self) -> String {
         let mut names: Vec<&str> = COLUMNS.to_vec();
         names.retain(|name| self.0.iter().any(|fields| fields.contains_key(*name)));
@@ -79,7 +79,8 @@ impl Tables {
         )
     }
 
-    /// `about` and the fields that are the same wherever they are, a row each.
+    /// Returns a table of `about` and of the fields that are the same in all records, with a row
+    /// for each.
     pub(super) fn settings(&self, about: &[(&str, String)]) -> String {
         let row = |name: &str, value: &str| {
             let (name, value) = (escape(name), escape(value));
@@ -94,7 +95,7 @@ impl Tables {
         format!("<table class=\"settings\">\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 
-    /// Fields that are no columns by themselves, each once, by name.
+    /// Iterates over the fields that are not always columns, each once, by name.
     fn other_names(&self) -> impl Iterator<Item = &str> {
         let names = self.0.iter().flat_map(|fields| fields.keys());
         let mut names: Vec<&str> = names.map(String::as_str).collect();
@@ -104,7 +105,7 @@ impl Tables {
         names.into_iter().filter(is_other)
     }
 
-    /// The value of a field, if all records that have it agree.
+    /// Returns the value of a field, if all records that have it agree.
     fn same(&self, name: &str) -> Option<&Value> {
         let mut values = self.0.iter().filter_map(|fields| fields.get(name));
         let first = values.next()?;
@@ -131,7 +132,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A number with as many digits as people read.
+/// Formats a number with as many digits as people read.
 fn short(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 => 0,

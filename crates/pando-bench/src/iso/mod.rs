@@ -1,6 +1,6 @@
-//! `bench iso`: point reads of what is in memory, by more and more threads, each with a handle of
-//! its own or all with one. What is lost from one number of threads to the next is what the engine
-//! makes them wait for each other, and what the machine does not have.
+//! `bench iso`: point reads of cached data, by more and more threads, each with a table handle of
+//! its own or all with one. If the speed does not grow with the threads, either they wait for each
+//! other in the engine, or the machine is the limit.
 //!
 //! `options`: what is asked for; `run`: the turns.
 

@@ -1,25 +1,25 @@
-//! What a run is asked for.
+//! Options of a run of `bench iso`.
 
 use crate::error::{Error, Result};
 use crate::options::{KvOptions, Workload};
 
-/// More threads are a mistake.
+/// Maximum number of threads; more are taken for a mistake.
 const THREADS_MAX: usize = 1024;
 
-/// Whose handle of the table a thread uses.
+/// Which handle of the table a thread uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsoVariant {
     /// Each thread opens the table for itself.
     OwnHandle,
-    /// All threads use one.
+    /// All threads share one.
     SharedHandle,
 }
 
 impl IsoVariant {
-    /// Both, in the order of their turns.
+    /// Both variants, in the order of their turns.
     pub const ALL: [Self; 2] = [Self::OwnHandle, Self::SharedHandle];
 
-    /// Name in records.
+    /// Returns its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::OwnHandle => "own-handle",
@@ -35,7 +35,7 @@ pub struct IsoOptions {
     pub threads: Vec<usize>,
     /// Turns of each variant and number of threads; the median round is reported.
     pub rounds: usize,
-    /// Store, keys, and length of each turn; its workloads and threads mean nothing here.
+    /// Store, keys, and length of each turn; its workloads and threads are ignored.
     pub kv: KvOptions,
 }
 
@@ -50,7 +50,7 @@ impl Default for IsoOptions {
 }
 
 impl IsoOptions {
-    /// Options of the turns with so many threads.
+    /// Returns the options of the turns with `threads` threads.
     pub(super) fn turn(&self, threads: usize) -> KvOptions {
         KvOptions {
             workloads: vec![Workload::ReadRandom],

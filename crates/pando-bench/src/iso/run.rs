@@ -15,12 +15,12 @@ use crate::record::Record;
 use crate::store::Store;
 use crate::values::Values;
 
-/// Fills a store, or reads all of one that is there, and measures both variants with each number
-/// of threads, round by round; `observer` is told of the median rounds at the end.
+/// Fills a store, or reads all of an existing one, and measures both variants with each number of
+/// threads, round by round; reports the median rounds to `observer` at the end.
 ///
 /// # Errors
-/// Options that make no sense, errors of the engine, and reads that return something else than was
-/// written: the run ends there.
+/// Options that make no sense, errors of the engine, and reads that return something other than
+/// what was written; the run ends there.
 pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let once = KvOptions {
@@ -60,11 +60,11 @@ pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
 struct Turn {
     threads: usize,
     variant: IsoVariant,
-    /// What each round came to.
+    /// The record of each round.
     rounds: Vec<Record>,
 }
 
-/// All of them, in the order in which they are reported.
+/// All turns, in the order in which they are reported.
 struct Turns(Vec<Turn>);
 
 impl Turns {
@@ -80,8 +80,8 @@ impl Turns {
         Self(options.threads.iter().flat_map(of).collect())
     }
 
-    /// All turns once; every other round goes backwards, so that what changes slowly on the machine
-    /// changes for all of them.
+    /// Returns all turns once. Every second round goes backwards, so that a slow change of the
+    /// machine affects all of them alike.
     fn of_round(&mut self, round: usize) -> Box<dyn Iterator<Item = &mut Turn> + '_> {
         match round % 2 {
             0 => Box::new(self.0.iter_mut()),
@@ -89,7 +89,8 @@ impl Turns {
         }
     }
 
-    /// Of each turn the round of median speed, with what all rounds say.
+    /// Returns, of each turn, the round of median speed, with the figures that summarize all
+    /// rounds.
     fn medians(&self) -> Vec<Record> {
         let rates = |turn: &Turn| -> Vec<f64> {
             let rounds = turn.rounds.iter();
@@ -151,7 +152,8 @@ mod tests {
             ..IsoOptions::default()
         };
         let mut turns = Turns::new(&options);
-        // By round, in the order of the report: two threads own and shared, one thread the same.
+        // By round, in the order of the report: two threads with own and with a shared handle, then
+        // one thread.
         let rates = [
             [10.0, 20.0, 8.0, 10.0],
             [30.0, 50.0, 10.0, 40.0],

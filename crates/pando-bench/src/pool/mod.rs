@@ -1,5 +1,5 @@
 //! `bench pool`: reads that wait, through the pool alone: fetch, park, complete, publish, retry,
-//! evict. No tree above, no disk below.
+//! evict. There is no tree above and no disk below.
 //!
 //! Reading order: [`options`], `pages` (what is read), `null` (the device that does nothing),
 //! `parking` (where operations wait), `pending` (what a thread does), [`run`](mod@run).

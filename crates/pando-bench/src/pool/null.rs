@@ -1,4 +1,4 @@
-//! A channel whose reads are done when they are submitted, and have read nothing.
+//! A channel whose reads complete when they are submitted, without reading anything.
 
 use std::collections::VecDeque;
 use std::task::Waker;

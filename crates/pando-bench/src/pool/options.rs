@@ -1,4 +1,4 @@
-//! What a run of `bench pool` is asked for.
+//! Options of a run of `bench pool`.
 
 use pando_format::PageSize;
 use pando_pool::pool::FRAMES_MIN;
@@ -6,20 +6,21 @@ use pando_sync::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// What is below the pool.
+/// The device below the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolWorkload {
-    /// A device that is done at once without touching a byte; the pool looks at none either.
+    /// A device that completes at once without touching a byte; the pool does not check pages
+    /// either.
     Null,
-    /// A device in memory: pages are copied, checked and copied into their frames.
+    /// A device in memory: pages are copied, checked, and copied into their frames.
     Memory,
 }
 
 impl PoolWorkload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 2] = [Self::Null, Self::Memory];
 
-    /// Name in options and records.
+    /// Returns its name in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -27,10 +28,10 @@ impl PoolWorkload {
         }
     }
 
-    /// The workload of a name.
+    /// Returns the workload with this name.
     ///
     /// # Errors
-    /// Nobody knows the name.
+    /// The name is unknown.
     pub fn from_name(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|one| one.name() == name);
         known.ok_or_else(|| {
@@ -43,7 +44,7 @@ impl PoolWorkload {
 /// Options of `bench pool`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// What to run, in this order.
+    /// Workloads to run, in this order.
     pub workloads: Vec<PoolWorkload>,
     /// Bytes of all pages.
     pub size_bytes: u64,
@@ -51,19 +52,19 @@ pub struct PoolOptions {
     pub max_memory: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Reads that each thread has in flight.
+    /// Reads that each thread keeps in flight.
     pub queue_depth: usize,
-    /// Threads, each with a channel of its own.
+    /// Number of threads, each with a channel of its own.
     pub threads: usize,
-    /// Reads of all threads, unless there is a duration.
+    /// Number of reads of all threads, unless a duration is given.
     pub num: u64,
     /// Length of a workload.
     pub duration: Option<Duration>,
-    /// Time that is in no figure.
+    /// Unmeasured time before a workload.
     pub warmup: Duration,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -108,7 +109,7 @@ impl PoolOptions {
         let page_size = PageSize::new(self.page_bytes).ok_or_else(|| {
             Error::option("page-size", "a power of two from 4096 to 65536 is needed")
         })?;
-        // Each read in flight has a frame; as many again let the clock turn.
+        // Each read in flight has a frame; as many again let the clock advance.
         let in_flight = self.queue_depth.saturating_mul(self.threads);
         let frames_min = FRAMES_MIN.max(in_flight.saturating_mul(2));
         let bytes_min = frames_min.saturating_mul(self.page_bytes);

@@ -1,4 +1,4 @@
-//! The pages that are read: images as the engine writes them, each with a word that follows from
+//! The pages that are read: images as the engine writes them, each with a word that is derived from
 //! its id.
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, MemoryDevice, OpenOptions};
@@ -14,24 +14,24 @@ use crate::error::{Error, Result};
 use crate::phase::Observer;
 use crate::random::mix;
 
-/// The word that is looked at after a read.
+/// Index of the word that is checked after a read.
 pub(super) const VALUE_WORD: usize = HEADER_WORDS;
 
 const NAME: &str = "pages";
 const EPOCH: Epoch = Epoch(1);
-/// Space of the device beside the pages.
+/// Space of the device in addition to the pages.
 const SPARE_BYTES: u64 = 1 << 20;
-/// Bytes of what the engine counts places in.
+/// Size of the blocks in which the engine measures places.
 const BLOCK_BYTES: usize = 4096;
-/// How many pages are written between two looks at the progress.
+/// Number of pages that are written between two reports of the progress.
 const PROGRESS_PAGES: u32 = 1 << 12;
 
-/// What [`VALUE_WORD`] of a page holds.
+/// Returns the content of [`VALUE_WORD`] in a page.
 pub(super) fn value_of(page: PageId) -> u64 {
     mix(u64::from(page.0) ^ 0x7061_6765)
 }
 
-/// A device with pages, and a pool that knows where they lie.
+/// A device with pages, and a pool that knows their places.
 #[derive(Debug)]
 pub(crate) struct Pages {
     pub(crate) device: AnyDevice,
@@ -88,7 +88,7 @@ impl Pages {
     }
 }
 
-/// Where the page's bytes begin.
+/// Returns the offset of the page's first byte.
 pub(super) fn offset_of(stored: StoredPage) -> u64 {
     u64::from(stored.extent.block) * BLOCK_BYTES as u64
 }

@@ -1,4 +1,4 @@
-//! Where an operation stays while its page is being read.
+//! Where an operation is kept while its page is being read.
 
 use pando_pool::LoadTicket;
 use pando_sync::time::Instant;
@@ -10,23 +10,23 @@ pub(crate) struct Parked {
     pub(crate) begun: Instant,
 }
 
-/// Places for the operations of one thread.
+/// Stores the waiting operations of one thread.
 pub(crate) trait Park {
-    /// Keeps an operation; returns the tag that finds it again. There is room for as many as
-    /// reads may be in flight.
+    /// Stores an operation; returns the tag that identifies it. There is room for as many
+    /// operations as reads may be in flight.
     fn park(&mut self, parked: Parked) -> u64;
 
-    /// Gives the operation of a tag back, once.
+    /// Removes and returns the operation with this tag; once per tag.
     fn unpark(&mut self, tag: u64) -> Parked;
 
-    /// Operations that are parked.
+    /// Returns the number of parked operations.
     fn parked(&self) -> usize;
 
-    /// Gives all back.
+    /// Removes and returns all operations.
     fn take_all(&mut self) -> Vec<Parked>;
 }
 
-/// As the engine: slots that are made once.
+/// Like the engine: slots that are allocated once.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Option<Parked>>,

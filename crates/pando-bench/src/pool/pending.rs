@@ -1,8 +1,8 @@
-//! What a thread of `bench pool` does: looks for random pages, parks each operation that misses on
-//! the read of its page, publishes what was read, and runs the operation again.
+//! What a thread of `bench pool` does: looks up random pages, parks each operation that misses on
+//! the read of its page, publishes the page that was read, and runs the operation again.
 //!
-//! An operation that finds its page at once is a hit and counts by itself; one that had to wait is
-//! what is measured, from the miss to the end of its second attempt.
+//! An operation that finds its page at once is a hit, and counted separately; an operation that had
+//! to wait is measured, from the miss to the end of its second attempt.
 
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
 use pando_format::{PageDecoder, PageId};
@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 use crate::phase::{Calls, Done};
 use crate::random::Random;
 
-/// Frames that are emptied at a time.
+/// Number of frames that are evicted at a time.
 const EVICT_COUNT: usize = 64;
-/// Frames that are looked at for that.
+/// Maximum number of frames that are examined for that.
 const EVICT_STEPS: usize = 4 * EVICT_COUNT;
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) workload: PoolWorkload,
@@ -69,7 +69,8 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         self.parking.parked()
     }
 
-    /// Looks for random pages until as many are being read as may be. Returns hits.
+    /// Looks up random pages until as many reads are in flight as may be. Returns the number of
+    /// hits.
     fn start(&mut self, limit: u64) -> Result<u64> {
         let room = limit.saturating_sub(self.in_flight() as u64);
         let mut room = room.min((self.plan.queue_depth - self.in_flight()) as u64);
@@ -90,7 +91,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         Ok(hits)
     }
 
-    /// One attempt of an operation: finds the page, reads a word of it.
+    /// One attempt of an operation: finds the page and reads a word of it.
     fn look(&self, page: PageId) -> Attempt<()> {
         let seen = self.pool.optimistic(page, 0)?;
         if self.plan.workload == PoolWorkload::Memory {
@@ -106,8 +107,8 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         Ok(())
     }
 
-    /// Submits the read of a page that was missed, and parks the operation. False if another
-    /// thread is faster, or no frame is free.
+    /// Submits the read of a page that was missed, and parks the operation. Returns false if
+    /// another thread was faster, or no frame is free.
     fn fetch(&mut self, page: PageId, begun: Instant) -> Result<bool> {
         if self.pool.free_count() <= self.pool.options().free_frames_high() {
             self.pool.sweep(EVICT_STEPS, EVICT_COUNT, &mut Vec::new());
@@ -132,7 +133,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         }
     }
 
-    /// Takes what was read: publishes it and runs the operations again.
+    /// Reaps completed reads: publishes the pages and runs the operations again.
     fn reap(&mut self) -> Result<u64> {
         self.channel.wait(None);
         let mut completions = std::mem::take(&mut self.completions);
@@ -150,7 +151,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
             if let Err(error) = published {
                 return Err(self.wrong(format!("{page}: {}", error.what)));
             }
-            // Another thread may have evicted it already, or be about to look at its frame.
+            // Another thread may have evicted it already, or be examining its frame.
             match self.look(page) {
                 Ok(()) | Err(Restart::Fault(_) | Restart::Conflict) => {}
                 Err(restart) => return Err(self.wrong(format!("{page}: {restart:?}"))),
@@ -176,7 +177,7 @@ impl<C: Channel<File = AnyFile>, P: Park> Calls for Pending<'_, C, P> {
         self.times = Histogram::default();
     }
 
-    /// `found` counts the hits that came between.
+    /// `found` counts the hits in between.
     fn call(&mut self, limit: u64) -> Result<Option<Done>> {
         let found = self.start(limit)?;
         let ops = self.reap()?;

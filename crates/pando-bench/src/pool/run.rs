@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::phase::{self, Observer, Phase};
 use crate::record::Record;
 
-/// Runs all workloads of `options`; `observer` is told of each.
+/// Runs all workloads of `options`, and reports each to `observer`.
 ///
 /// # Errors
-/// Options that make no sense, and pages that are not what they should be: the run ends there.
+/// Options that make no sense, and pages with wrong contents; the run ends there.
 pub fn run(options: &PoolOptions, observer: &mut dyn Observer) -> Result<()> {
     let page_size = options.check()?;
     for workload in &options.workloads {
@@ -87,7 +87,7 @@ fn run_one(
     record.size_bytes = Some(options.pages() * options.page_bytes as u64);
     record.frames = Some(options.frames());
     record.page_reads_per_op = Some(reads / measured.ops.max(1) as f64);
-    // Looks that found their page at once are no operations here.
+    // Look-ups that found their page at once are not operations here.
     let looks = measured.ops + measured.found;
     record.hits_per_look = Some(measured.found as f64 / looks.max(1) as f64);
     record.interval_s = options.interval.map(|interval| interval.as_secs_f64());

@@ -1,17 +1,17 @@
-//! What a run is asked for.
+//! Options of a run of `bench recovery`.
 
 use crate::error::{Error, Result};
 use crate::options::{KvOptions, Workload};
 
-/// Shortest log that says anything.
+/// Shortest log that gives useful figures.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 
 /// Options of `bench recovery`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct RecoveryOptions {
-    /// Bytes of log behind the checkpoint, at least.
+    /// Minimum length of the log after the checkpoint, in bytes.
     pub log_bytes: u64,
-    /// Store, keys and values; its workloads and threads mean nothing here.
+    /// Store, keys and values; its workloads and threads are ignored.
     pub kv: KvOptions,
 }
 
@@ -25,12 +25,12 @@ impl Default for RecoveryOptions {
 }
 
 impl RecoveryOptions {
-    /// Options of the store.
+    /// Returns the options of the store.
     pub(super) fn store(&self) -> KvOptions {
         KvOptions {
             workloads: vec![Workload::FillRandom],
             threads: 1,
-            // A checkpoint comes when the log is half full, and would cut it short.
+            // A checkpoint begins when the log is half full, and would shorten the log.
             log_bytes: Some(self.log_bytes / 2 * 5),
             ..self.kv.clone()
         }

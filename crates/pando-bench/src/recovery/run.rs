@@ -15,18 +15,18 @@ use crate::store::{Store, check_directory};
 use crate::values::Values;
 
 const WORKLOAD: &str = "recovery";
-/// Writes of a batch.
+/// Number of writes in a batch.
 const BATCH: u64 = 16;
 const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
 };
 
-/// Fills a store, checkpoints it, writes a log behind that, and takes the device away; then opens
-/// the store and reads a key.
+/// Fills a store, checkpoints it, writes a log after the checkpoint, and takes the device away;
+/// then opens the store and reads a key.
 ///
 /// # Errors
-/// Options that make no sense, errors of the engine, a read that returns something else than was
-/// written, and a log that a checkpoint has cut short.
+/// Options that make no sense, errors of the engine, a read that returns something other than what
+/// was written, and a log that a checkpoint has shortened.
 pub fn run(options: &RecoveryOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let kv = options.store();
@@ -78,10 +78,10 @@ pub fn run(options: &RecoveryOptions, observer: &mut dyn Observer) -> Result<()>
     store.close()
 }
 
-/// What a device in memory holds at most.
+/// Capacity of a device in memory.
 const MEMORY_BYTES: u64 = 64 << 30;
 
-/// Leaves a store as a crash does, with the log behind its checkpoint. Returns the key that was
+/// Leaves a store as a crash does, with a log after its checkpoint. Returns the key that was
 /// written last, and the version of its value.
 fn write_log(
     options: &RecoveryOptions,
@@ -129,11 +129,11 @@ fn write_log(
         observer.progress("writing the log", share, 0.0);
     }
     store.db.flush()?;
-    // As after a power cut: nothing that comes now reaches the files.
+    // As after a power cut: from here on nothing reaches the files.
     for operation in [Operation::Write, Operation::Sync, Operation::Allocate] {
         device.fail(FaultPlan::sticky(operation, "", 1, Fault::Io));
     }
-    // It cannot close as it should.
+    // It cannot close cleanly.
     let _ = store.close();
     Ok((number, version))
 }

@@ -1,5 +1,5 @@
 //! What a thread of `bench resp` does: keeps the pipelines of its connections full, in a closed
-//! loop or at a rate, and takes answers as they come.
+//! loop or at a rate, and receives the answers.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,10 @@ use super::connection::Connection;
 use crate::error::{Error, Result};
 use crate::phase::{Calls, Done};
 
-/// Longest wait for events, so that the end of a run is noticed.
+/// Maximum wait for events, so that the end of a run is noticed.
 const WAIT: Duration = Duration::from_millis(50);
-/// Waits are whole milliseconds; less than this before a batch is due there is none.
+/// Waits are in whole milliseconds: less than this before a pipeline is due, the thread does not
+/// wait.
 const SPIN: Duration = Duration::from_millis(2);
 
 /// The connections of one thread.
@@ -25,11 +26,11 @@ pub(super) struct Client<'a> {
     events: Events,
     connections: Vec<Connection>,
     idle: Vec<usize>,
-    /// Keys whose answers are to come.
+    /// Number of keys whose answers have not arrived.
     on_the_way: u64,
-    /// There is nothing left to send.
+    /// Nothing is left to send.
     is_over: bool,
-    /// When the next pipeline is due, and the time between two, of an open loop.
+    /// In an open loop, when the next pipeline is due, and the time between two.
     due: Option<(Instant, Duration)>,
     times: Histogram,
 }
@@ -42,7 +43,7 @@ fn failed(source: std::io::Error) -> Error {
 }
 
 impl<'a> Client<'a> {
-    /// `connections` connections to `address`.
+    /// Opens `connections` connections to `address`.
     pub(super) fn new(
         plan: &'a Plan<'a>,
         commands: Commands<'a>,
@@ -77,7 +78,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Starts pipelines on connections that have nothing to wait for.
+    /// Starts pipelines on connections that wait for no answer.
     fn start(&mut self, limit: u64) -> Result<()> {
         let now = time::now();
         while !self.is_over && self.on_the_way < limit {
@@ -108,7 +109,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for answers and takes them.
+    /// Waits for answers and receives them.
     fn take(&mut self) -> Result<Done> {
         let mut wait = WAIT;
         if let Some((due, _)) = self.due

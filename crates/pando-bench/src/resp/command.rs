@@ -1,4 +1,4 @@
-//! Commands as bytes, and what their answers must be.
+//! Encoded commands, and what their answers must be.
 
 use std::io::Write;
 
@@ -11,16 +11,16 @@ use crate::phase::Done;
 use crate::random::Random;
 use crate::values::Values;
 
-/// Of a hundred commands of `mixed`.
+/// Number of SETs in a hundred commands of `mixed`.
 const MIXED_SETS: u64 = 10;
-/// Before the key of a counter, so that it is no key of a value.
+/// Prefix of the key of a counter, so that it differs from the keys of values.
 const COUNTER: u8 = b'c';
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) options: &'a RespOptions,
-    /// None: each key is set once.
+    /// `None`: each key is set once.
     pub(super) workload: Option<RespWorkload>,
     pub(super) keys: Keys,
     pub(super) values: &'a Values,
@@ -31,7 +31,7 @@ impl Plan<'_> {
         self.workload.map_or("filling", RespWorkload::name)
     }
 
-    /// Keys of a command.
+    /// Returns the number of keys of a command.
     pub(super) fn command_ops(&self) -> u64 {
         match self.workload {
             Some(RespWorkload::Mget) => self.options.batch,
@@ -47,13 +47,13 @@ impl Plan<'_> {
     }
 }
 
-/// A command whose answer is still to come.
+/// A command whose answer has not arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     Get,
     Set,
     Incr,
-    /// So many keys.
+    /// With the number of its keys.
     Mget(u64),
 }
 
@@ -66,7 +66,7 @@ impl Sent {
     }
 }
 
-/// Writes commands; has the buffers for that.
+/// Writes commands; owns the buffers for that.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
     plan: &'a Plan<'a>,
@@ -90,8 +90,8 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// Appends the next command to `out` and the numbers of its keys to `numbers`; for at most
-    /// `limit` keys. None: there is no more to do.
+    /// Appends the next command, for at most `limit` keys, to `out`, and the numbers of its keys to
+    /// `numbers`. `None`: nothing is left to do.
     pub(super) fn write(
         &mut self,
         limit: u64,
@@ -159,7 +159,7 @@ impl<'a> Commands<'a> {
         bulk(out, &self.value);
     }
 
-    /// Checks the whole answer `bytes` of `sent`, whose keys are next in `numbers`.
+    /// Checks the complete answer `bytes` to `sent`, whose keys are next in `numbers`.
     pub(super) fn check(
         &mut self,
         sent: Sent,
@@ -183,7 +183,7 @@ impl<'a> Commands<'a> {
             Sent::Incr => {
                 number();
                 let digits = bytes.strip_prefix(b":").map(<[u8]>::trim_ascii_end);
-                // At least this command has counted.
+                // At least this command has incremented it.
                 if digits.and_then(parse_integer).is_none_or(|count| count < 1) {
                     return Err(unexpected());
                 }

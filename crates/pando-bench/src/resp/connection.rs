@@ -1,4 +1,4 @@
-//! One connection: bytes that go, bytes that come, commands that wait for their answers.
+//! One connection: bytes to send, bytes received, and commands that wait for their answers.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,15 +20,16 @@ const INPUT_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     out: Vec<u8>,
-    /// Bytes of `out` that have gone.
+    /// Number of bytes of `out` that were sent.
     gone: usize,
     input: Vec<u8>,
-    /// Bytes of `input` that have come, and those of them that were taken.
+    /// Number of bytes in `input` that were received; `taken` is the number of these that were
+    /// parsed.
     come: usize,
     taken: usize,
     sent: VecDeque<Sent>,
     numbers: VecDeque<u64>,
-    /// When the commands on their way were due.
+    /// When the commands in flight were due.
     begun: Instant,
 }
 
@@ -64,13 +65,13 @@ impl Connection {
         })
     }
 
-    /// No answer is to come.
+    /// Returns true if no answer is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// Sends up to `count` commands for at most `limit` keys that were due at `begun`. Returns for
-    /// how many keys; 0: there is no more to do.
+    /// Sends up to `count` commands, which were due at `begun`, for at most `limit` keys. Returns
+    /// the number of keys; 0: nothing is left to do.
     pub(super) fn start(
         &mut self,
         commands: &mut Commands<'_>,
@@ -95,7 +96,7 @@ impl Connection {
         Ok(ops)
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     pub(super) fn flush(&mut self) -> Result<()> {
         while self.gone < self.out.len() {
             match self.stream.write(&self.out[self.gone..]) {
@@ -108,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the answers that are there.
+    /// Parses the answers that have arrived.
     pub(super) fn take(
         &mut self,
         commands: &mut Commands<'_>,
@@ -126,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// Reads once. True if there is no more for now.
+    /// Reads once. Returns true if there is no more for now.
     fn fill(&mut self) -> Result<bool> {
         if self.taken == self.come {
             (self.taken, self.come) = (0, 0);

@@ -1,4 +1,4 @@
-//! One question at a time to a server: is it ready, what is it, what has it counted.
+//! Single questions to a server: whether it is ready, what it is, what it has counted.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,7 +8,7 @@ use pando_resp::{Answer, Client, ClientOptions};
 
 use crate::error::{Error, Result};
 
-/// A connection that blocks.
+/// A blocking connection.
 #[derive(Debug)]
 pub(super) struct Control {
     client: Client,
@@ -28,12 +28,12 @@ impl Info {
         self.text(name)?.parse().ok()
     }
 
-    /// How much `name` has grown since `before`.
+    /// Returns the growth of `name` since `before`.
     pub(super) fn grown(&self, before: &Self, name: &str) -> Option<f64> {
         Some(self.number(name)? - before.number(name)?)
     }
 
-    /// Name and version of the server.
+    /// Returns the name and the version of the server.
     pub(super) fn server(&self) -> String {
         let known = [("pando", "pando_version"), ("redis", "redis_version")];
         let version = |(name, field)| Some(format!("{name} {}", self.text(field)?));
@@ -64,10 +64,10 @@ impl Control {
         self.client.call(words).map_err(failed(self.address))
     }
 
-    /// True once the server has its data.
+    /// Returns true once the server has its data.
     ///
     /// # Errors
-    /// It refuses for another reason than that.
+    /// The server refuses for any reason other than loading.
     pub(super) fn is_ready(&mut self) -> Result<bool> {
         match self.ask(&["PING"])? {
             Answer::Simple(text) if text == "PONG" => Ok(true),
@@ -79,7 +79,7 @@ impl Control {
         }
     }
 
-    /// All sections.
+    /// Returns all sections of INFO.
     pub(super) fn info(&mut self) -> Result<Info> {
         let text = match self.ask(&["INFO", "everything"])? {
             Answer::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

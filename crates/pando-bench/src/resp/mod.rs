@@ -1,8 +1,8 @@
-//! `bench resp`: a server through sockets, its own or one that runs, with a client that pipelines.
+//! `bench resp`: a server through sockets, its own or a running one, with a client that pipelines.
 //!
 //! Reading order: [`options`], `command` (what is sent, and what an answer must be), `connection`
-//! (bytes), `client` (what a thread does), `control` (one question at a time), `server` (one of
-//! its own), [`run`](mod@run).
+//! (bytes), `client` (what a thread does), `control` (single questions), `server` (one of its own),
+//! [`run`](mod@run).
 
 mod client;
 mod command;

@@ -1,4 +1,4 @@
-//! What a run of `bench resp` is asked for.
+//! Options of a run of `bench resp`.
 
 use std::path::PathBuf;
 
@@ -20,15 +20,15 @@ pub enum RespWorkload {
     Mget,
     /// INCR of random counters.
     Incr,
-    /// Nine GETs to a SET.
+    /// Nine GETs per SET.
     Mixed,
 }
 
 impl RespWorkload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 5] = [Self::Get, Self::Set, Self::Mget, Self::Incr, Self::Mixed];
 
-    /// Name in options and records.
+    /// Returns its name in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -39,10 +39,10 @@ impl RespWorkload {
         }
     }
 
-    /// The workload of a name.
+    /// Returns the workload with this name.
     ///
     /// # Errors
-    /// Nobody knows the name.
+    /// The name is unknown.
     pub fn from_name(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|one| one.name() == name);
         known.ok_or_else(|| {
@@ -54,7 +54,7 @@ impl RespWorkload {
         })
     }
 
-    /// True if it asks for keys that should be there.
+    /// Returns true if it reads keys that should exist.
     pub(super) fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Mget | Self::Mixed)
     }
@@ -63,19 +63,19 @@ impl RespWorkload {
 /// Options of `bench resp`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct RespOptions {
-    /// What to run, in this order.
+    /// Workloads to run, in this order.
     pub workloads: Vec<RespWorkload>,
-    /// Where a server runs; None: one of its own.
+    /// Host of a running server; `None`: start one.
     pub host: Option<String>,
-    /// Its port.
+    /// Port of the running server.
     pub port: u16,
-    /// Connections.
+    /// Number of connections.
     pub clients: usize,
-    /// Commands that a connection has on their way.
+    /// Commands that a connection keeps in flight.
     pub pipeline: usize,
     /// Threads of the client.
     pub threads: usize,
-    /// Number of keys; also of operations, unless there is a duration.
+    /// Number of keys; also the number of operations, unless a duration is given.
     pub num: u64,
     /// Bytes of a key.
     pub key_bytes: usize,
@@ -85,29 +85,29 @@ pub struct RespOptions {
     pub batch: u64,
     /// Length of each workload.
     pub duration: Option<Duration>,
-    /// Time that is in no figure.
+    /// Unmeasured time before a workload.
     pub warmup: Duration,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
-    /// Keys a second of an open loop; None: each connection goes on when it has its answers.
+    /// Keys per second of an open loop; `None`: each connection continues once it has its answers.
     pub rate: Option<f64>,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Takes the keys that are there; else all are written first, untimed.
+    /// Uses the keys that exist; else all are written first, untimed.
     pub use_existing_db: bool,
-    /// Where the store of its own server lies; None: a temporary directory.
+    /// Directory of its own server's store; `None`: a temporary directory.
     pub dir: Option<PathBuf>,
     /// Memory budget of its own server.
     pub max_memory: u64,
-    /// What replies of its own server reservation.
+    /// What replies of its own server promise.
     pub durability: Durability,
-    /// Event loops of its own server; None: one per core.
+    /// Event loops of its own server; `None`: one per core.
     pub server_threads: Option<usize>,
-    /// Way to the disk of its own server.
+    /// The I/O back end of its own server.
     pub io_backend: IoBackend,
-    /// Most reads in flight of an event loop of its own server.
+    /// Maximum number of reads in flight per event loop of its own server.
     pub queue_depth: Option<usize>,
-    /// Threads of the back end, where it has such.
+    /// Threads of the back end, if it uses threads.
     pub completion_threads: Option<usize>,
     /// Bytes of a page of its own server.
     pub page_bytes: Option<usize>,

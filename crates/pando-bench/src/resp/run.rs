@@ -15,14 +15,14 @@ use crate::phase::{self, Measured, Observer, Phase, share};
 use crate::record::Record;
 use crate::values::Values;
 
-/// Commands on their way of each connection while keys are written untimed.
+/// Commands that each connection keeps in flight while keys are written untimed.
 const FILL_PIPELINE: usize = 64;
 
-/// Runs all workloads of `options`; `observer` is told of each.
+/// Runs all workloads of `options`, and reports each to `observer`.
 ///
 /// # Errors
-/// Options that make no sense, errors of the server or of the way to it, and answers that are not
-/// what was written: the run ends there.
+/// Options that make no sense, errors of the server or of the connection, and answers that differ
+/// from what was written; the run ends there.
 pub fn run(options: &RespOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
     let target = Target::open(options)?;
@@ -38,7 +38,7 @@ pub fn run(options: &RespOptions, observer: &mut dyn Observer) -> Result<()> {
             keys: options.keys(),
             values: &values,
         };
-        // Both are there once the run has ended.
+        // Both are known once the run has ended.
         let mut before = control.info();
         let mut measuring = || before = control.info();
         let measured = run_plan(&plan, target.address, observer, &mut measuring)?;

@@ -1,4 +1,4 @@
-//! The server that is measured: one that runs, or one of its own in this process.
+//! The server that is measured: a running one, or one of its own in this process.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::place::temporary;
 use crate::store::check_directory;
 
-/// Longest recovery that is waited for.
+/// Maximum time to wait for recovery.
 const READY_WAIT: Duration = Duration::from_secs(60);
 const READY_STEP: Duration = Duration::from_millis(5);
 
@@ -24,7 +24,7 @@ pub(super) struct Target {
     own: Option<Own>,
 }
 
-/// A server of this process.
+/// A server in this process.
 struct Own {
     handle: Handle,
     thread: Option<JoinHandle<std::result::Result<(), pando_server::Error>>>,
@@ -32,7 +32,7 @@ struct Own {
 }
 
 impl Target {
-    /// The server that `options` name, ready for commands.
+    /// Opens the server that `options` name, and waits until it is ready for commands.
     pub(super) fn open(options: &RespOptions) -> Result<Self> {
         let mut target = match &options.host {
             Some(host) => Self {
@@ -45,7 +45,7 @@ impl Target {
         Ok(target)
     }
 
-    /// True if client and server are one process.
+    /// Returns true if client and server are in one process.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -106,7 +106,7 @@ impl Target {
             let late = time::now() >= end;
             match ready {
                 Ok(true) => return Ok(()),
-                // A server of its own that goes down says why, in a moment.
+                // A server of its own that goes down reports the reason in a moment.
                 Err(error) if late || self.own.is_none() => return Err(error),
                 Ok(false) if late => {
                     return Err(Error::option("host", "the server is still loading"));
@@ -116,7 +116,7 @@ impl Target {
         }
     }
 
-    /// Stops a server of its own.
+    /// Stops the server if it is its own.
     pub(super) fn close(mut self) -> Result<()> {
         match &mut self.own {
             None => Ok(()),
@@ -143,7 +143,7 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         self.handle.shutdown();
-        // Whoever drops it early has an error already.
+        // If it is dropped early, the caller has an error already.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

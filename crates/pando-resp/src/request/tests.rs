@@ -1,10 +1,11 @@
-//! Tests of the request parser: exact errors, and that the way bytes arrive does not matter.
+//! Tests of the request parser: exact errors, and independence of the way in which the bytes
+//! arrive.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Commands, then the error that ended them, as a server would see them when `bytes` arrive in
+/// Returns the commands, and the error that ended them, as a server sees them if `bytes` arrive in
 /// pieces that end at `cuts`.
 fn run(
     bytes: &[u8],
@@ -15,7 +16,7 @@ fn run(
     let mut buffer = Vec::new();
     let mut commands = Vec::new();
     let mut from = 0;
-    // Bytes of large arguments so far, and which those are.
+    // Bytes of large arguments so far, and the indices of these arguments.
     let (mut taken, mut large) = (Vec::new(), Vec::new());
     for cut in cuts.iter().copied().chain([bytes.len()]) {
         let cut = cut.clamp(from, bytes.len());
@@ -216,7 +217,7 @@ proptest! {
         }
         let every: Vec<usize> = (0..bytes.len()).collect();
         prop_assert_eq!(&run(&bytes, &every, &limits).0, &commands);
-        // The same if some of the arguments are not held.
+        // The same if some of the arguments do not stay in the buffer.
         let limits = Limits { whole_bytes_max: 7, ..limits };
         for cut in 0..=bytes.len() {
             prop_assert_eq!(&run(&bytes, &[cut], &limits).0, &commands);

@@ -1,4 +1,4 @@
-//! What is known of a client from command to command.
+//! State of a client that lasts from command to command.
 
 pub(crate) mod record;
 pub(crate) mod session;

@@ -1,4 +1,4 @@
-//! The register of clients: what `CLIENT LIST` shows and `CLIENT KILL` finds, over all loops.
+//! The registry of clients, over all loops: what `CLIENT LIST` shows and `CLIENT KILL` searches.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use pando_sync::{Arc, Mutex, Rank};
 
 use crate::loop_handle::Token;
 
-/// What a client calls itself.
+/// Names that a client has given itself.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Names {
     pub(crate) name: String,
@@ -19,8 +19,8 @@ pub(crate) struct Names {
     pub(crate) library_version: String,
 }
 
-/// One client, as others see it. Written by the loop of its connection (relaxed: a report may be
-/// a moment old); `killed` by anybody.
+/// One client, as other threads see it. Its atomics are written by the loop of its connection
+/// (relaxed: a report may be a moment old); `killed` by any thread.
 #[derive(Debug)]
 pub(crate) struct ClientRecord {
     pub(crate) id: u64,
@@ -30,22 +30,28 @@ pub(crate) struct ClientRecord {
     pub(crate) loop_index: usize,
     pub(crate) token: Token,
     pub(crate) created_ms: u64,
+    /// Unix time of the last turn of the connection, in milliseconds.
     pub(crate) active_ms: AtomicU64,
     pub(crate) database: AtomicU32,
+    /// Protocol version, 2 or 3.
     pub(crate) version: AtomicU8,
-    /// Queued commands, -1 outside MULTI.
+    /// Number of queued commands; -1 outside MULTI.
     pub(crate) queued: AtomicI64,
     pub(crate) queued_bytes: AtomicU64,
-    /// Places that are watched: several keys may have one in common.
+    /// Number of watched places; several keys may share one.
     pub(crate) watched: AtomicU32,
     pub(crate) watched_bytes: AtomicU64,
+    /// Unexecuted bytes of input.
     pub(crate) input_bytes: AtomicU64,
+    /// Unsent bytes of replies in memory.
     pub(crate) output_bytes: AtomicU64,
+    /// True while a command waits for something that may never come.
     pub(crate) waiting: AtomicBool,
+    /// Set by CLIENT KILL; the loop then closes the connection.
     pub(crate) killed: AtomicBool,
     /// Guarded by its lock, which is held for a copy only.
     pub(crate) names: Mutex<Names>,
-    /// Name of the last command, with its subcommand.
+    /// Name of the last command, with its subcommand. Guarded by its lock, held for a copy only.
     pub(crate) command: Mutex<&'static str>,
 }
 
@@ -82,7 +88,7 @@ impl ClientRecord {
         }
     }
 
-    /// Memory of what has come in, is queued, and is to go out.
+    /// Returns the memory of input, queued commands and output, in bytes.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         // Relaxed throughout: each field is a report of its own.
         self.input_bytes.load(Ordering::Relaxed)
@@ -90,7 +96,7 @@ impl ClientRecord {
             + self.output_bytes.load(Ordering::Relaxed)
     }
 
-    /// The line of `CLIENT LIST`, without its end.
+    /// Appends the line of `CLIENT LIST` to `into`, without its line end.
     pub(crate) fn describe(&self, into: &mut String) {
         // Relaxed throughout: each field is a report of its own.
         let now = unix_ms();
@@ -138,11 +144,12 @@ impl ClientRecord {
 pub(crate) struct Registry {
     /// Guarded by its lock, which is held for an insertion, a removal or a walk.
     clients: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
+    /// The id that was given last.
     next: AtomicU64,
 }
 
 impl Registry {
-    /// An id nobody had before.
+    /// Returns an id that no client had before.
     pub(crate) fn next_id(&self) -> u64 {
         // Relaxed: only uniqueness matters.
         self.next.fetch_add(1, Ordering::Relaxed) + 1
@@ -156,13 +163,13 @@ impl Registry {
         self.clients.lock().remove(&id);
     }
 
-    /// The sum of `figure` over all of them.
+    /// Returns the sum of `figure` over all clients.
     pub(crate) fn sum(&self, figure: impl Fn(&ClientRecord) -> u64) -> u64 {
         let clients = self.clients.lock();
         clients.values().map(|record| figure(record)).sum()
     }
 
-    /// All of them, in the order of their ids.
+    /// Returns all clients, in the order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<ClientRecord>> {
         self.clients.lock().values().cloned().collect()
     }

@@ -12,15 +12,15 @@ use crate::figures::command_profile::Profiles;
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]
 pub(crate) struct Multi {
-    /// A command was refused: EXEC will be.
+    /// A command was refused while queueing, so EXEC will be refused.
     pub(crate) dirty: bool,
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// Index in the table of commands, and the end of its spans.
+    /// For each command, its index in the table of commands and the end of its spans.
     commands: Vec<(usize, usize)>,
-    /// Arguments that were too long to be held; ascending by place.
+    /// Arguments that were too long to be held in memory; ascending by place.
     staged: Vec<Staged>,
-    /// Database and version when EXEC first began.
+    /// Database and protocol version when EXEC first began.
     before: Option<(usize, Version)>,
 }
 
@@ -29,14 +29,14 @@ impl Multi {
         self.commands.len()
     }
 
-    /// Memory that the queue holds.
+    /// Returns the memory that the queue takes.
     pub(crate) fn bytes(&self) -> usize {
         let staged = self.staged.iter().map(|staged| staged.value.idle_bytes());
         let staged = staged.sum::<usize>();
         self.bytes.len() + self.spans.len() * size_of::<Span>() + self.commands.len() * 16 + staged
     }
 
-    /// EXEC begins, perhaps again: what its commands did to the session is undone.
+    /// Begins an EXEC, perhaps again: undoes what its commands did to the session.
     pub(crate) fn enter(&mut self, session: &mut Session) {
         match self.before {
             Some((database, version)) => {
@@ -47,7 +47,7 @@ impl Multi {
         }
     }
 
-    /// Queues a command; takes what was staged of its arguments.
+    /// Queues a command, and moves its staged arguments here.
     pub(crate) fn push(
         &mut self,
         command: usize,
@@ -65,14 +65,14 @@ impl Multi {
         self.commands.push((command, self.spans.len()));
     }
 
-    /// What was staged of the arguments of command `index`.
+    /// Returns the staged arguments of command `index`.
     pub(crate) fn staged(&self, index: usize) -> &[Staged] {
         let from = self.staged.partition_point(|staged| staged.place < index);
         let to = self.staged.partition_point(|staged| staged.place <= index);
         &self.staged[from..to]
     }
 
-    /// Command `index` and its arguments.
+    /// Returns command `index` (its index in the table of commands) and its arguments.
     pub(crate) fn at(&self, index: usize) -> (usize, Arguments<'_>) {
         let from = match index {
             0 => 0,
@@ -83,30 +83,30 @@ impl Multi {
     }
 }
 
-/// State of one connection that commands change.
+/// State of one connection that commands can change.
 #[derive(Default)]
 pub(crate) struct Session {
     pub(crate) database: usize,
     pub(crate) version: Version,
     pub(crate) authenticated: bool,
-    /// After the replies so far are sent, the connection ends.
+    /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
     pub(crate) multi: Option<Multi>,
     pub(crate) watches: Watches,
-    /// The newest write of this connection.
+    /// LSN of the newest write of this connection.
     pub(crate) last_write: Option<Lsn>,
     /// Where its commands spend their time, if it has asked for that.
     pub(crate) profiles: Option<Box<Profiles>>,
 }
 
 impl Session {
-    /// Forgets MULTI and WATCH.
+    /// Drops MULTI and WATCH.
     pub(crate) fn end_transaction(&mut self) {
         self.multi = None;
         self.watches = Watches::default();
     }
 
-    /// Shows others what CLIENT LIST tells of this session.
+    /// Publishes what CLIENT LIST shows of this session.
     pub(crate) fn publish(&self, record: &ClientRecord) {
         // Relaxed throughout: each field is a report of its own.
         let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -132,7 +132,7 @@ impl Session {
         record.watched_bytes.store(watched_bytes, Ordering::Relaxed);
     }
 
-    /// RESET: as after connecting.
+    /// RESET: restores the state after connecting.
     pub(crate) fn reset(&mut self, authenticated: bool) {
         self.end_transaction();
         self.database = 0;

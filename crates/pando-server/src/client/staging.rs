@@ -1,51 +1,51 @@
-//! Arguments that are too long to be held: written to chunks of the store as they
-//! arrive (decision 029).
+//! Arguments that are too long to be held in memory: they are written to chunks of the store as
+//! they arrive (decision 029).
 //!
 //! ```text
 //!            begin              bytes               line end
 //!   (none) ---------> arriving ---------> durable ------------> staged
 //!                        | refused, failed                        | command ends, connection goes
 //!                        v                                        v
-//!                   thrown away -------> refusal              blocks are free, unless a key has it
+//!                    discarded ---------> refusal          blocks are freed, unless a key has them
 //! ```
 //!
-//! What cannot be kept is thrown away as it arrives, and the command is refused when it is whole:
-//! the connection stays in step. Nothing here waits: a sink that has no room stops the reading of
-//! its connection, and wakes it.
+//! An argument that cannot be stored is discarded as it arrives, and its command is refused once it
+//! is complete, so that the connection stays in step. Nothing here blocks: a sink that has no room
+//! stops the reading of its connection, and wakes it later.
 
 use std::task::Waker;
 
 use pandodb::nonblocking::ValueSink;
 use pandodb::{Db, LargeValue};
 
-/// A value that is an argument of a command.
+/// A staged argument of a command.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    /// Place of the command in its EXEC; 0 outside.
+    /// Place of its command in the EXEC; 0 outside.
     pub(crate) place: usize,
-    /// Which argument it is.
+    /// Index of the argument in its command.
     pub(crate) index: usize,
     pub(crate) value: LargeValue,
 }
 
-/// Arguments of the command that arrives, as far as they are too long to be held.
+/// Those arguments of the arriving command that are too long to be held in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    /// Boxed: most connections never have one.
+    /// Boxed, since most connections never have one.
     arriving: Option<Box<Arriving>>,
     values: Vec<Staged>,
-    /// Why the command cannot run.
+    /// Why the command cannot run, if so.
     refusal: Option<String>,
 }
 
 #[derive(Debug)]
 struct Arriving {
     index: usize,
-    /// Where its bytes begin, counted from the beginning of the command.
+    /// Offset of its first byte from the beginning of the command.
     at: usize,
-    /// Bytes that have not arrived.
+    /// Number of bytes that have not arrived.
     left: usize,
-    /// `None`: they are thrown away.
+    /// Where the bytes go; `None`: they are discarded.
     sink: Option<ValueSink>,
 }
 
@@ -53,54 +53,54 @@ struct Arriving {
 #[derive(Debug)]
 pub(crate) enum Destination {
     Store,
-    /// Nowhere; with the reason, unless the command is going to be refused or ignored by itself.
+    /// It is discarded. The reason is given unless the command will be refused or ignored anyway.
     Nowhere(Option<String>),
 }
 
-/// What became of the bytes that have arrived.
+/// Result of taking the bytes that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Intake {
     /// The argument is complete.
     Whole,
-    /// More bytes must come.
+    /// More bytes must arrive.
     Hungry,
-    /// The waker is woken when it goes on.
+    /// The sink has no room; the waker is woken once it can continue.
     Waits,
 }
 
 impl Staging {
-    /// True while an argument arrives.
+    /// Returns true while an argument arrives.
     pub(crate) fn is_arriving(&self) -> bool {
         self.arriving.is_some()
     }
 
-    /// Where the bytes of the argument that arrives begin, counted from the beginning of the
-    /// command.
+    /// Returns the offset of the arriving argument's first byte from the beginning of the command.
     pub(crate) fn begins_at(&self) -> Option<usize> {
         self.arriving.as_ref().map(|arriving| arriving.at)
     }
 
-    /// True if no argument of the command is too long to be held.
+    /// Returns true if no argument of the command is too long to be held.
     pub(crate) fn is_empty(&self) -> bool {
         self.arriving.is_none() && self.values.is_empty() && self.refusal.is_none()
     }
 
-    /// What has arrived of the running command.
+    /// Returns the staged arguments of the running command.
     pub(crate) fn values(&self) -> &[Staged] {
         &self.values
     }
 
+    /// The same, for the queue of MULTI, which takes them over.
     pub(crate) fn values_mut(&mut self) -> &mut Vec<Staged> {
         &mut self.values
     }
 
-    /// Why the command that has arrived cannot run, if so.
+    /// Takes the reason why the arrived command cannot run, if there is one.
     pub(crate) fn refusal(&mut self) -> Option<String> {
         self.refusal.take()
     }
 
-    /// Forgets the command; what no key has is freed.
+    /// Drops the state of the command; frees the values that no key has.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.arriving = None;
@@ -110,7 +110,7 @@ impl Staging {
         self.refusal = None;
     }
 
-    /// Argument `index`, of `bytes` bytes, begins at `at`.
+    /// Begins argument `index`, of `bytes` bytes, at offset `at` of the command.
     pub(crate) fn begin(
         &mut self,
         (index, at, bytes): (usize, usize, usize),
@@ -139,12 +139,12 @@ impl Staging {
         }));
     }
 
-    /// The first reason is told.
+    /// Records why the command cannot run; the first reason is kept.
     fn refuse(&mut self, text: String) {
         self.refusal.get_or_insert(text);
     }
 
-    /// Takes bytes of the argument that arrives out of `input`, where they begin at `from`.
+    /// Removes bytes of the arriving argument from `input`, where they begin at `from`.
     pub(crate) fn take(&mut self, input: &mut Vec<u8>, from: usize, waker: &Waker) -> Intake {
         let mut taken = 0;
         let intake = self.take_some(&input[from..], &mut taken, waker);
@@ -196,7 +196,8 @@ impl Staging {
                 Err(error) => break error,
             }
         };
-        // What was written is given back; the rest is thrown away.
+        // Dropping the sink frees the chunks that were written; the rest is discarded as it
+        // arrives.
         arriving.sink = None;
         self.refuse(format!("ERR {error}"));
         self.take_some(bytes, taken, waker)

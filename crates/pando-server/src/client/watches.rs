@@ -1,8 +1,8 @@
 //! What a connection watches, and the memory that all connections may take for it.
 //!
-//! The engine tells changes apart by stripe, so one look stands for all keys of a stripe: the
-//! oldest, which fails whenever a later one would. A connection keeps a few bytes for each stripe,
-//! however many keys there are and however long, and finds one in a hash table.
+//! The engine detects changes per stripe, so one watch covers all keys of a stripe. The oldest is
+//! kept, since it fails whenever a later one would. So a connection keeps a few bytes for each
+//! stripe, whatever the number and length of the keys, and finds a stripe in a hash table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,15 +11,15 @@ use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pandodb::nonblocking::{ValidatedBatch, Watch, WatchPlace};
 
-/// What a place takes: in a table that has just grown, and in the batch of EXEC.
+/// Memory that a place takes: in a table that has just grown, and in the batch of EXEC.
 const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watch)>() + size_of::<Watch>()) as u64;
 
-/// Bytes that all connections have taken. Relaxed throughout: a count that orders nothing.
+/// Memory that the watches of all connections take. Relaxed throughout: the count orders nothing.
 #[derive(Debug, Default)]
 pub(crate) struct WatchBytes(AtomicU64);
 
 impl WatchBytes {
-    /// As of now.
+    /// Returns the memory taken now, in bytes.
     pub(crate) fn used(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -33,38 +33,38 @@ impl WatchBytes {
     }
 }
 
-/// All memory for watches is taken.
+/// Error: all memory for watches is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 /// The keys that a connection watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Places, each with the oldest look at it.
+    /// The watched places, each with its oldest watch.
     places: HashMap<WatchPlace, Watch>,
-    /// Whom its memory is counted by, once it has taken some.
+    /// The counter of its memory, once it has taken some.
     bytes: Option<Arc<WatchBytes>>,
-    /// When the first of the values that were there ends: that is a change.
+    /// Earliest expiry of the watched values that existed: expiry counts as a change.
     deadline: Option<u64>,
 }
 
 impl Watches {
-    /// How many places are watched.
+    /// Returns the number of watched places.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Memory that they take.
+    /// Returns the memory that they take, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.places.len() as u64 * PLACE_BYTES
     }
 
-    /// True if the place of `watch` is watched, since before that look.
+    /// Returns true if the place of `watch` is watched, since an earlier or the same moment.
     pub(crate) fn has(&self, watch: &Watch) -> bool {
         self.places.contains_key(&watch.place())
     }
 
-    /// Watches the place of `watch`, unless it does already.
+    /// Watches the place of `watch`, unless it is watched already.
     ///
     /// # Errors
     /// All connections together would take more than `most`.
@@ -85,18 +85,18 @@ impl Watches {
         Ok(())
     }
 
-    /// A value that is watched ends then.
+    /// Records that a watched value expires at `deadline`.
     pub(crate) fn ends_at(&mut self, deadline: u64) {
         let first = self.deadline.unwrap_or(u64::MAX);
         self.deadline = Some(first.min(deadline));
     }
 
-    /// True if a value that was there has ended.
+    /// Returns true if a watched value has expired.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now_ms)
     }
 
-    /// Takes over what `later` watches: where both do, the older look stays.
+    /// Adds what `later` watches; where both watch a place, the older watch stays.
     pub(crate) fn append(&mut self, mut later: Self) {
         if let Some(deadline) = later.deadline {
             self.ends_at(deadline);
@@ -116,7 +116,7 @@ impl Watches {
         }
     }
 
-    /// `transaction` is committed only if nothing has changed.
+    /// Makes `batch` commit only if nothing that is watched has changed.
     pub(crate) fn expect(&self, batch: &mut ValidatedBatch) {
         for watch in self.places.values() {
             batch.expect(watch);
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(first.add(look(&table, &db, key), &bytes, most), Ok(()));
         }
         assert_eq!((first.len(), bytes.used()), (2, 2 * PLACE_BYTES));
-        // More than anybody holds: places are few.
+        // More keys than the engine has places.
         for number in 0..100_000_u32 {
             let watch = look(&table, &db, &number.to_be_bytes());
             let place = watch.place();

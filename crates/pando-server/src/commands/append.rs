@@ -19,7 +19,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Writes `piece` at `offset` of the string that was found, and replies the new length.
+/// Writes `piece` at `offset` of the string in `found`, and replies with the new length.
 fn overwrite(
     context: &mut Context<'_>,
     key: &[u8],
@@ -41,7 +41,8 @@ fn overwrite(
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
-/// The value is edited where it was read, behind its old head, then written with a new head.
+/// Edits the value in the buffer into which it was read, after its old head, and writes it with a
+/// new head.
 fn overwrite_plain(
     context: &mut Context<'_>,
     key: &[u8],

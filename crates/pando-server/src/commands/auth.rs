@@ -5,7 +5,7 @@ use pando_resp::{Version, parse_integer};
 use super::client::valid_name;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 
-/// The version of Redis whose commands and errors are spoken.
+/// The version of Redis whose commands and errors are implemented.
 pub(crate) const REDIS_VERSION: &str = "7.2.5";
 
 const FLAGS: Flags = Flags::FAST
@@ -33,7 +33,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn is_user(context: &Context<'_>, user: &[u8], password: &[u8]) -> bool {
-    // Both are compared whatever the first says.
+    // Both are compared, whatever the result of the first comparison, so that the time tells
+    // nothing.
     let known = context.shared.settings.is_password(password);
     let is_user = user == b"default" && known;
     if !is_user {

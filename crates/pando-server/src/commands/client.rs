@@ -1,4 +1,4 @@
-//! CLIENT and its subcommands, but for KILL.
+//! CLIENT and its subcommands, except KILL.
 
 use super::client_kill::kill;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
@@ -83,7 +83,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("client", -2, help)
 }];
 
-/// A name as it is stored: no blanks, nothing invisible.
+/// Returns a name as it is stored; refuses names with blanks or invisible characters.
 pub(crate) fn valid_name(name: &[u8]) -> Result<String, &'static str> {
     if name.iter().all(u8::is_ascii_graphic) {
         Ok(String::from_utf8_lossy(name).into_owned())
@@ -149,7 +149,7 @@ fn info(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// Others see this client as it is now.
+/// Publishes the current state of this client to other threads.
 fn publish(context: &Context<'_>) {
     context.session.publish(context.record);
     *context.record.command.lock() = match context.command.name {

@@ -8,13 +8,13 @@ use crate::client::record::ClientRecord;
 use crate::context::{Context, Run, replies};
 use crate::loop_handle::Message;
 
-/// Which clients are meant: those that every given filter takes.
+/// Selects clients: those that pass every given filter.
 #[derive(Default)]
 struct Filters<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
-    /// Only clients of other kinds are meant, of which there are none.
+    /// Only other kinds of clients are selected, of which there are none.
     nobody: bool,
     age_s: Option<u64>,
     spare_self: bool,
@@ -55,7 +55,7 @@ pub(crate) fn kill(context: &mut Context<'_>) -> Run {
             continue;
         }
         killed += 1;
-        // Relaxed: the message below carries the order.
+        // Relaxed: the message below orders the flag.
         record.killed.store(true, Ordering::Relaxed);
         if record.id == own_id {
             context.session.closing = true;

@@ -1,4 +1,4 @@
-//! COMMAND and its subcommands: the table describes itself.
+//! COMMAND and its subcommands: the table of commands describes itself.
 
 use pando_resp::{Arguments, Writer};
 
@@ -56,7 +56,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("command", -1, all)
 }];
 
-/// Access control categories of a command, from its flags and group.
+/// Returns the access control categories of a command, derived from its flags and group.
 fn categories(command: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     let mut add = |name, holds: bool| {
@@ -165,7 +165,7 @@ fn count(context: &mut Context<'_>) -> Run {
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// The command that `name` calls: `get`, or `config|get`.
+/// Returns the command that `name` names: `get`, or `config|get`.
 fn named(index: &CommandIndex, name: &[u8]) -> Option<(Option<&'static str>, &'static Command)> {
     match name.iter().position(|byte| *byte == b'|') {
         None => index.find(name).map(|(_, command)| (None, command)),
@@ -261,7 +261,7 @@ fn keys(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// Which commands COMMAND LIST names.
+/// Decides which commands COMMAND LIST names.
 type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
 
 fn list(context: &mut Context<'_>) -> Run {

@@ -1,4 +1,4 @@
-//! PANDO with its COMPACT, and BGREWRITEAOF, which asks for the same.
+//! PANDO with its subcommand COMPACT, and BGREWRITEAOF, which does the same.
 
 use super::profile::profile;
 use crate::context::{Command, Context, Flags, Kind, Run, replies};

@@ -1,4 +1,4 @@
-//! CONFIG: one table of parameters.
+//! CONFIG, over one table of parameters.
 
 use pando_resp::parse_integer;
 
@@ -62,24 +62,24 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("config", -2, help)
 }];
 
-/// Checks a value, and takes it over if told to.
+/// Checks a value, and applies it if the last argument is true.
 type Set = fn(&Shared, &[u8], bool) -> Result<(), &'static str>;
 
 enum Value {
-    /// Always the same. Setting it to what it is does nothing.
+    /// Never changes. Setting it to the value that it has does nothing.
     Fixed(&'static str),
     /// Cannot be set.
     Computed(fn(&Shared) -> String),
     Settable(fn(&Shared) -> String, Set),
 }
 
-/// Most entries of the slow log that may be asked for: memory is bounded.
+/// Greatest accepted limit of entries in the slow log, since these take memory.
 const SLOW_ENTRIES_MAX: u64 = 100_000;
 const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
 const NOT_A_SWITCH: &str = "argument must be 'yes' or 'no'";
 const IMMUTABLE: &str = "can't set immutable config";
 
-/// In the order of their names.
+/// Ordered by name.
 const PARAMETERS: &[(&str, Value)] = &[
     ("activedefrag", Value::Fixed("no")),
     ("appendfsync", Value::Computed(appendfsync)),
@@ -229,7 +229,7 @@ fn set_maxclients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'st
     if count == 0 {
         return Err("argument must be between 1 and 4294967295 inclusive");
     }
-    // The limit of open files was raised for the number that the server started with.
+    // The limit of open files was raised at start, for the number of clients configured then.
     if count > shared.options.maxclients as u64 {
         return Err("The operating system is not able to handle the specified number of clients");
     }
@@ -355,7 +355,7 @@ fn set_protected_mode(shared: &Shared, value: &[u8], apply: bool) -> Result<(), 
     Ok(())
 }
 
-/// The password itself is shown to nobody.
+/// Never shows the password itself.
 fn requirepass(shared: &Shared) -> String {
     if shared.settings.has_password() {
         "********"
@@ -402,7 +402,7 @@ fn set(context: &mut Context<'_>) -> Run {
     if !context.count().is_multiple_of(2) {
         return context.fail("ERR wrong number of arguments for 'config|set' command");
     }
-    // All are checked before any is changed.
+    // All values are checked before any is changed.
     for apply in [false, true] {
         for at in (2..context.count()).step_by(2) {
             let name = context.argument(at);

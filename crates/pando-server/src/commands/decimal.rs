@@ -1,28 +1,28 @@
 //! Numbers of INCRBYFLOAT: decimal text in, decimal text out.
 //!
-//! Redis adds in 80-bit floating point and prints 17 digits behind the point. Sums here are exact
-//! decimals of 17 such digits where they fit 128 bits, so that 0.1 + 0.2 is 0.3; beyond that range
-//! they are 64-bit floating point.
+//! Redis adds in 80-bit floating point and prints 17 digits after the point. Sums here are exact
+//! decimals with 17 such digits as long as they fit into 128 bits, so that 0.1 + 0.2 is 0.3; beyond
+//! that range they are computed in 64-bit floating point.
 
-/// Digits behind the point.
+/// Number of digits after the point.
 const PLACES: i32 = 17;
-/// Longest text that is taken for a number.
+/// Longest text that is accepted as a number.
 const TEXT_BYTES_MAX: usize = 255;
 
-/// A number as text gave it.
+/// A number parsed from text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Decimal {
-    /// In units of 10^-17, if it fits.
+    /// The number in units of 10^-17, if it fits and is exact.
     exact: Option<i128>,
     nearest: f64,
 }
 
-/// Why there is no number.
+/// Why there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecimalError {
-    /// The text is no number.
+    /// The text is not a number.
     NotANumber,
-    /// A sum has no finite value.
+    /// The sum is not finite.
     NotFinite,
 }
 
@@ -42,7 +42,7 @@ impl Decimal {
         })
     }
 
-    /// The sum as text, without needless zeros.
+    /// Returns the sum as text, without trailing zeros.
     pub(crate) fn sum(self, other: Self) -> Result<String, DecimalError> {
         if let (Some(a), Some(b)) = (self.exact, other.exact)
             && let Some(sum) = a.checked_add(b)
@@ -58,7 +58,7 @@ impl Decimal {
     }
 }
 
-/// Units of 10^-17 of finite decimal text; `None` if it does not fit or is not exact.
+/// Returns finite decimal text in units of 10^-17; `None` if it does not fit or is not exact.
 fn exact(text: &str) -> Option<i128> {
     let (mantissa, exponent) = match text.find(['e', 'E']) {
         Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),

@@ -56,7 +56,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// What the number of an expiry means.
+/// The meaning of an expiry's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expire {
     Seconds,
@@ -66,7 +66,7 @@ pub(crate) enum Expire {
 }
 
 impl Expire {
-    /// The meaning of an option of SET or GETEX.
+    /// Returns the meaning of an option of SET or GETEX.
     pub(crate) fn from_option(option: &[u8]) -> Option<Self> {
         let options: [(&[u8], Self); 4] = [
             (b"ex", Self::Seconds),
@@ -80,12 +80,14 @@ impl Expire {
             .map(|(_, unit)| unit)
     }
 
-    /// True if an option may come behind those so far: once more, and then the last one counts.
+    /// Returns true if this option may come after `before`: the same option again, of which the
+    /// last counts.
     pub(crate) fn may_follow(self, before: Option<(Self, usize)>) -> bool {
         before.is_none_or(|(unit, _)| unit == self)
     }
 
-    /// `number` as milliseconds since 1970, which may lie before; `None` if it does not fit.
+    /// Returns `number` as milliseconds since 1970, which may be negative; `None` if it does not
+    /// fit.
     fn deadline(self, number: i64, now_ms: u64) -> Option<i64> {
         let milliseconds = match self {
             Self::Seconds | Self::SecondsAt => number.checked_mul(1000)?,
@@ -100,7 +102,7 @@ impl Expire {
     }
 }
 
-/// Argument `at` as a deadline; must be positive, as SET demands.
+/// Returns argument `at` as a deadline; it must be positive, as SET demands.
 pub(crate) fn parse_expire(context: &Context<'_>, unit: Expire, at: usize) -> Result<u64, String> {
     let number = context.integer_at(at)?;
     let deadline = Some(number).filter(|number| *number > 0);
@@ -109,7 +111,7 @@ pub(crate) fn parse_expire(context: &Context<'_>, unit: Expire, at: usize) -> Re
     deadline.ok_or_else(|| replies::invalid_expire(context.command.name))
 }
 
-/// Conditions of EXPIRE on the deadline that is there.
+/// Conditions of EXPIRE on the deadline that the key has.
 #[derive(Default, Clone, Copy)]
 struct Conditions {
     none: bool,
@@ -146,7 +148,7 @@ fn conditions(context: &Context<'_>) -> Result<Conditions, String> {
 }
 
 impl Conditions {
-    /// No deadline is later than any.
+    /// A key without a deadline counts as one whose deadline is later than any other.
     fn allow(self, old: Option<u64>, new: i64) -> bool {
         let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
         !(self.none && old.is_some()

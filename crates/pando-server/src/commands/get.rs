@@ -75,7 +75,7 @@ fn get_and_expire(context: &mut Context<'_>) -> Run {
     }
     let found = context.read(key)?;
     let mut deadline = None;
-    // The time does not matter where nothing can end.
+    // A key without a value has nothing to expire, so the time is not checked.
     if let Some((unit, at)) = expire.filter(|_| found.row.is_some()) {
         match parse_expire(context, unit, at) {
             Ok(time) => deadline = Some(time),

@@ -1,21 +1,21 @@
 //! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
 //!
-//! The matcher keeps one place to go back to, the last star: its work is at most pattern times
-//! text, and it needs no stack, whatever the pattern.
+//! The matcher remembers only one place to return to, the last star: so its work is at most the
+//! length of the pattern times that of the text, and it needs no stack, whatever the pattern.
 
-/// True if `text` matches `pattern` as a whole.
+/// Returns true if `text` matches `pattern` as a whole.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |a, b| a == b)
 }
 
-/// As [`matches`], small and capital letters being the same.
+/// Like [`matches`], but ignores the case of letters.
 pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut p, mut t) = (0, 0);
-    // After the last star: where the pattern goes on, and how much text the star has taken.
+    // For the last star: where the pattern continues, and how much text the star has consumed.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if p < pattern.len() && pattern[p] == b'*' {
@@ -44,7 +44,7 @@ fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> b
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Where the pattern goes on if its element at `p` takes `byte`.
+/// Returns where the pattern continues if its element at `p` matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -60,7 +60,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool)
         p += 1;
     }
     let mut found = false;
-    // A class that is not closed ends with the pattern.
+    // A class without its closing bracket ends with the pattern.
     while p < pattern.len() && pattern[p] != b']' {
         if pattern[p] == b'\\' && p + 1 < pattern.len() {
             found |= same(pattern[p + 1], byte);
@@ -133,7 +133,7 @@ mod tests {
         assert!(!matches(&pattern, &text));
     }
 
-    /// The naive twin.
+    /// A naive implementation to compare with.
     fn simple(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

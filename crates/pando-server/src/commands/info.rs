@@ -11,7 +11,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("info", -1, info)
 }];
 
-/// All sections that nobody has to ask for by name.
+/// Returns all sections except those that must be asked for by name.
 pub(crate) fn info_all(shared: &Shared) -> String {
     let mut text = String::new();
     render(shared, &mut text, |section| section.shown != Shown::ByName);

@@ -1,4 +1,4 @@
-//! The sections of INFO, under the names that exporters and clients read.
+//! The sections of INFO, under the names that exporters and clients expect.
 
 use std::fmt::{Display, Write as _};
 
@@ -15,17 +15,17 @@ use crate::report::gauges::gauges;
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
-/// Who is shown a section that was not asked for by name.
+/// When a section is shown without being asked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     ByDefault,
-    /// Who asks for all.
+    /// Shown if all sections are asked for.
     WithAll,
-    /// Nobody: it is for programs, and long.
+    /// Shown only by name: it is long, and meant for programs.
     ByName,
 }
 
-/// A part of INFO.
+/// A section of INFO.
 pub(crate) struct Section {
     pub(crate) name: &'static str,
     pub(crate) shown: Shown,
@@ -113,7 +113,7 @@ fn server(shared: &Shared, text: &mut String) {
 
 fn clients(shared: &Shared, text: &mut String) {
     let all = shared.clients.all();
-    // Relaxed: reports.
+    // Relaxed: figures for a report.
     let waiting = all
         .iter()
         .filter(|record| record.waiting.load(Ordering::Relaxed))
@@ -199,7 +199,7 @@ fn persistence(shared: &Shared, text: &mut String) {
     let log_bytes = engine
         .as_ref()
         .map_or(0, |engine| bytes(engine.db.report().log_bytes));
-    // Relaxed: reports.
+    // Relaxed: figures for a report.
     let saving = u8::from(shared.saving.load(Ordering::Relaxed));
     let saved = if shared.save_failed.load(Ordering::Relaxed) {
         "err"
@@ -230,7 +230,7 @@ fn persistence(shared: &Shared, text: &mut String) {
     compaction(running, &ended, text);
 }
 
-/// The compaction that runs, and the last one that has ended.
+/// Writes the progress of the running compaction, and the result of the last one.
 fn compaction(running: Option<Running>, ended: &Ended, text: &mut String) {
     field(text, "compact_in_progress", u8::from(running.is_some()));
     if let Some(Running { phase, percent }) = running {
@@ -330,7 +330,8 @@ fn replication(shared: &Shared, text: &mut String) {
 }
 
 fn processor(_: &Shared, text: &mut String) {
-    // User and system time in ticks of 10 ms, behind the name, which ends with the last bracket.
+    // User and system time, in ticks of 10 ms. They come after the name, which ends with the last
+    // bracket.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default();
     let ticks = |index: usize| {
@@ -444,7 +445,7 @@ fn pando(shared: &Shared, text: &mut String) {
     }
 }
 
-/// All histograms as they are: who has two of them knows what came between.
+/// Writes all histograms in full: the difference of two of them describes the time in between.
 fn histograms(shared: &Shared, text: &mut String) {
     let mut histogram = |name: &str, values: &Histogram| {
         let (count, sum) = (values.count(), values.sum());

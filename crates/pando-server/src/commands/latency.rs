@@ -7,7 +7,7 @@ use pando_stats::Histogram;
 use crate::context::{Command, Context, Flags, Run};
 
 const FLAGS: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING);
-/// Upper end of the first bucket of LATENCY HISTOGRAM; each next one is twice as wide.
+/// Upper end of the first bucket of LATENCY HISTOGRAM; every further bucket is twice as wide.
 const FIRST_BUCKET_NS: u64 = 1024;
 
 const fn sub(
@@ -112,8 +112,8 @@ fn reset(context: &mut Context<'_>) -> Run {
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// The buckets of `latency`: their ends in microseconds, and how many calls took no longer. Those
-/// that add nothing are left out.
+/// Returns the buckets of `latency`: the end of each in microseconds, and the number of calls that
+/// took at most that long. Buckets that add no call are left out.
 fn buckets(latency: &Histogram) -> Vec<(u64, u64)> {
     let (mut found, mut end, mut before) = (Vec::new(), FIRST_BUCKET_NS, 0);
     let all = latency.count();
@@ -191,7 +191,7 @@ fn doctor(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// Where the time of slow commands may have gone: what the engine knows.
+/// Writes where the engine sees the time of slow commands go.
 fn advise(db: &pandodb::Db, text: &mut String) {
     use pando_stats::{Measure, Ticker};
     let counts = db.statistics();

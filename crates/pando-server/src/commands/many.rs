@@ -42,7 +42,7 @@ fn get_many(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// The error of pairs that are none, or of a value that is too long.
+/// Returns the error for arguments that are not pairs, or for a value that is too long.
 fn refusal(context: &Context<'_>) -> Option<String> {
     if context.count().is_multiple_of(2) {
         return Some(replies::wrong_arity(context.command.name));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run, replies};
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 
-/// What an entry takes in a leaf beside its bytes.
+/// Bytes of an entry in a leaf, in addition to its key and value.
 const ENTRY_BYTES: usize = 8;
 
 const fn sub(
@@ -71,7 +71,7 @@ fn usage(context: &mut Context<'_>) -> Run {
     context.integer(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
-/// A figure of MEMORY STATS.
+/// The value of a figure in MEMORY STATS.
 enum Figure {
     Count(u64),
     Ratio(f64),

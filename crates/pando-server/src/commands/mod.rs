@@ -1,6 +1,7 @@
-//! All commands: one table that dispatches and describes.
+//! All commands: one table, which dispatches and describes them.
 //!
-//! A family of commands is a file with a list of [`Command`]s; [`FAMILIES`] is the list of lists.
+//! A family of commands is a file with a list of [`Command`]s; [`FAMILIES`] is the list of these
+//! lists.
 
 mod append;
 mod auth;
@@ -37,7 +38,7 @@ use crate::context::Command;
 pub(crate) use info::info_all;
 pub(crate) use transaction::{queue, runs_at_once};
 
-/// The table.
+/// The table of all commands.
 pub(crate) const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     auth::COMMANDS,

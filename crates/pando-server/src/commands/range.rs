@@ -23,8 +23,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Where in a string of `length` bytes those from `start` to `end` lie, both included, negative
-/// ones counted from the end.
+/// Returns the range of the bytes from `start` to `end`, both included, in a string of `length`
+/// bytes; negative positions count from the end.
 fn slice(length: u64, start: i64, end: i64) -> Range<u64> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {

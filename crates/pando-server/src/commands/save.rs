@@ -1,7 +1,7 @@
 //! SAVE, BGSAVE, LASTSAVE, SHUTDOWN, TIME.
 //!
-//! A save is a checkpoint of the engine. It blocks, so a thread of its own takes it, and the
-//! connection that asked waits.
+//! A save is a checkpoint of the engine. It blocks, so a separate thread takes it while the
+//! connection that asked for it waits.
 
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
@@ -54,7 +54,7 @@ fn save(context: &mut Context<'_>) -> Run {
     }
     let engine = context.shared.engine();
     let engine = engine.expect("SAVE runs when the engine is open");
-    // AcqRel: pairs with the Release of the thread below; one save at a time.
+    // AcqRel: pairs with the Release of the thread below. Only one save runs at a time.
     if context.shared.saving.swap(true, Ordering::AcqRel) {
         return context.fail("ERR Background save already in progress");
     }

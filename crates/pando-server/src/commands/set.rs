@@ -29,7 +29,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Only under which condition SET writes.
+/// The condition under which SET writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Always,
@@ -83,9 +83,10 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The expiry entry of a key that is about to be overwritten unread. While the database has no
-/// entries at all the row need not be read for it: an entry that appears in between is garbage
-/// that the cleaner knows. A folded key is always read: its row may be that of another key.
+/// Returns the expiry entry of a key that is about to be overwritten without being read. While the
+/// database has no entries, the row need not be read for it: an entry that another command adds in
+/// between becomes garbage, which the cleaner removes. A folded key is always read, since its row
+/// may belong to another key.
 pub(crate) fn entry_to_replace(
     context: &mut Context<'_>,
     key: &[u8],

@@ -1,8 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! EXEC runs its commands over one transaction of the engine, which the executor commits: others
-//! see all of it or nothing. It may be run several times; the queue stays with the session until
-//! the commit has succeeded.
+//! EXEC runs its commands in one transaction of the engine (decision 006), which the executor
+//! commits: others see all of it or nothing. It may run several times; the queue stays with the
+//! session until the commit has succeeded.
 
 use pando_resp::Arguments;
 use pando_stats::Ticker;
@@ -19,7 +19,7 @@ use crate::data::keyspace::{Row, RowError};
 use crate::figures::error_codes::code_of;
 use crate::times::nanoseconds;
 
-/// Keys that WATCH looks at before others get their turn.
+/// Number of keys that WATCH reads before it yields to other connections.
 const WATCHES_PER_TURN: usize = 512;
 
 const FLAGS: Flags = Flags::FAST.and(Flags::LOADING).and(Flags::NOSCRIPT);
@@ -74,7 +74,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// True for the commands that run between MULTI and EXEC instead of being queued.
+/// Returns true for the commands that run between MULTI and EXEC instead of being queued.
 pub(crate) fn runs_at_once(command: &Command) -> bool {
     matches!(
         command.name,
@@ -82,7 +82,7 @@ pub(crate) fn runs_at_once(command: &Command) -> bool {
     )
 }
 
-/// Queues a command that has been checked, or refuses it.
+/// Queues a command that was checked, or refuses it.
 pub(crate) fn queue(
     session: &mut Session,
     index: usize,
@@ -94,7 +94,7 @@ pub(crate) fn queue(
         .multi
         .as_mut()
         .expect("commands are queued between MULTI and EXEC");
-    // After an error nothing more is kept: EXEC is going to refuse.
+    // After an error nothing more is queued, since EXEC will refuse.
     if multi.dirty {
         return Ok(());
     }
@@ -121,7 +121,7 @@ fn discard(context: &mut Context<'_>) -> Run {
     context.ok()
 }
 
-/// EXEC forgets what is watched at its end, and not before: it may run again.
+/// Forgets what is watched. Inside EXEC this is left to the end of EXEC, which may run again.
 fn unwatch(context: &mut Context<'_>) -> Run {
     if context.exec_index.is_none() {
         context.session.watches = Watches::default();
@@ -129,9 +129,10 @@ fn unwatch(context: &mut Context<'_>) -> Run {
     context.ok()
 }
 
-/// Looks at all keys. What is over already counts as absent, and stays so when the cleaner takes
-/// it away: that must be no change. So WATCH takes it away itself, before it looks at anything
-/// again: it leaves its progress behind then, which has the executor commit and run it again.
+/// Watches all keys. An expired key already counts as absent, and still does when the cleaner
+/// removes its row, so that removal must not count as a change. WATCH therefore removes expired
+/// rows itself, and then reads all keys again: it leaves its progress behind, which makes the
+/// executor commit and run it again.
 fn watch(context: &mut Context<'_>) -> Run {
     if context.session.multi.is_some() {
         return context.fail("ERR WATCH inside MULTI is not allowed");
@@ -173,19 +174,19 @@ fn watch(context: &mut Context<'_>) -> Run {
     }
 }
 
-/// How a look at the keys of WATCH ended.
+/// Result of reading the keys of WATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looked {
     /// All are watched.
     All,
-    /// They take more memory than there is.
+    /// The watches exceed their share of the memory.
     TooMany,
-    /// One of them is over and still there.
+    /// One of them has expired and still has its row.
     Over,
 }
 
-/// Puts the removal of keys that are over into the transaction, from the first that was not looked
-/// at. Back at the first key when there is none.
+/// Adds the removal of expired keys to the transaction, starting with the first key that was not
+/// read. Starts over at the first key once none is left.
 fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
     let (first, mut removed) = (watching.keys, 0);
     for at in first.. {
@@ -202,7 +203,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
             };
         }
         let found = match context.find(key) {
-            // Of whoever shares its place: another key.
+            // The place belongs to another key, with the same first bytes and the same hash.
             Err(Interrupted::Row(RowError::OtherKey)) => continue,
             found => found?,
         };
@@ -218,7 +219,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
     Ok(())
 }
 
-/// Looks at the keys of WATCH, from the first that it has not looked at.
+/// Reads the keys of WATCH, starting with the first one that was not read.
 fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked, Interrupted> {
     let (database, now_ms) = (context.database(), context.now_ms);
     let bytes = &context.shared.watch_bytes;
@@ -234,7 +235,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         data.engine.folder.store(key, &mut data.scratch.stored);
         let batch = data.batch.as_deref_mut();
         let batch = batch.expect("WATCH has a batch");
-        // Registered before the look: a change in between is a change.
+        // The watch is registered before the read: a change in between counts as a change.
         let watch = match batch.watch(&database.keys, &data.scratch.stored) {
             Polled::Ready(watch) => watch,
             Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
@@ -245,7 +246,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         }
         let scratch = &mut *context.data().scratch;
         scratch.value.clear();
-        // Nothing of it is shown.
+        // No reply shows what is read here.
         let looked = database.look(&scratch.stored, &mut scratch.value, &mut None)?;
         let found = match looked {
             Polled::Ready(found) => found,
@@ -285,7 +286,7 @@ fn exec(context: &mut Context<'_>) -> Run {
     {
         context.session.watches.expect(batch);
     }
-    // Run again, it begins as the first time.
+    // A repeated run begins in the same state as the first one.
     multi.enter(context.session);
     let result = run_all(context, &multi);
     if result.is_err() {

@@ -1,6 +1,6 @@
-//! WAIT and WAITAOF: how far the writes of this connection have come.
+//! WAIT and WAITAOF: how far the writes of this connection are durable.
 //!
-//! There are no replicas: who asks for one waits until the timeout.
+//! There are no replicas: a client that asks for one waits until the timeout.
 
 use pando_sync::time::{Duration, now};
 
@@ -43,7 +43,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Waits for the next wake-up. False if the time is over, or a transaction must not wait.
+/// Waits for the next wake-up. Returns false if the time is over, or inside a transaction, which
+/// must not wait.
 fn may_wait(context: &mut Context<'_>, timeout_ms: u64) -> bool {
     if context.exec_index.is_some() {
         return false;

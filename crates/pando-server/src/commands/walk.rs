@@ -1,8 +1,8 @@
 //! SCAN, KEYS, DBSIZE: commands over a whole database.
 //!
-//! An iteration goes leaf by leaf in the order of stored keys, lets others run after some leaves,
-//! and goes on where it was. A key that is there from beginning to end is found; one that comes or
-//! goes meanwhile may be.
+//! An iteration reads one leaf after another, in the order of stored keys, yields after some
+//! leaves, and then continues where it was. A key that exists from beginning to end is found; one
+//! that is added or removed in the meantime may be found or not.
 
 use std::ops::Bound;
 
@@ -14,11 +14,11 @@ use crate::context::progress::{Position, Walk};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::Row;
 
-/// Leaves that are looked at before others get their turn.
+/// Number of leaves that are read before the iteration yields.
 const LEAVES_PER_TURN: usize = 8;
-/// Keys that SCAN looks at if not told.
+/// Number of keys that SCAN examines without COUNT.
 const SCAN_COUNT: u64 = 10;
-/// Bytes of keys that SCAN replies, whatever it is told: about so many.
+/// Approximate maximum of the bytes of keys that SCAN returns, whatever its COUNT.
 const SCAN_BYTES_MAX: usize = 1024 * 1024;
 
 const fn over_all(
@@ -68,15 +68,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// What an iteration looks for.
+/// What an iteration selects, and its limits.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     pattern: Option<&'a [u8]>,
-    /// Keys to look at.
+    /// Number of keys to examine.
     limit: u64,
-    /// Bytes of keys after which no more are looked at.
+    /// Number of bytes of keys after which the iteration stops.
     bytes_max: usize,
-    /// Nothing has the type that is asked for.
+    /// No key can have the requested type.
     nothing: bool,
 }
 
@@ -89,7 +89,7 @@ impl Request<'_> {
     }
 }
 
-/// Goes on with the iteration of this command until it is done.
+/// Continues the iteration of this command until it is done.
 fn advance(
     context: &mut Context<'_>,
     request: Request<'_>,
@@ -122,7 +122,7 @@ fn advance(
     }
 }
 
-/// Looks at one leaf.
+/// Examines the keys of one leaf.
 fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
@@ -138,7 +138,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
     }
     walk.shown_from = walk.shown_from.max(scratch.page.shown_from);
     for (stored, value) in scratch.page.iter() {
-        // A long value is not in the leaf; its head is needed all the same.
+        // A long value is not in the leaf, but its head is needed.
         let value = match value {
             Some(value) => Some(value),
             None => {
@@ -180,7 +180,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
     Ok(())
 }
 
-/// Replies the keys of a finished iteration; those that EXEC made in its range included.
+/// Replies with the keys of a finished iteration, and those that EXEC has made in its range.
 fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Request<'_>) -> Run {
     context.progress.show_from(walk.shown_from);
     let number = context.session.database;
@@ -205,7 +205,7 @@ fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Request<'_>) -> R
     context.check_reply()
 }
 
-/// EXEC may begin again: what was found is not looked for again.
+/// Keeps the iteration of a command in EXEC, which may run again: the next run does not repeat it.
 fn keep(context: &mut Context<'_>, walk: Walk) {
     if let Some(index) = context.exec_index {
         context.progress.keep_walk(index, walk);
@@ -290,7 +290,8 @@ fn size(context: &mut Context<'_>) -> Run {
                 false
             } else {
                 data.scratch.value.clear();
-                // Inside EXEC, whose commit is shown, if at all, from an LSN behind it.
+                // EXEC has made changes here: its reply is shown only once its own commit is, with
+                // a later LSN.
                 match database.look(stored, &mut data.scratch.value, &mut None)? {
                     Polled::Ready(found) => found,
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),

@@ -1,4 +1,5 @@
-//! What a command that has ended adds to the figures: counters, slow log, latency monitor, profile.
+//! What a command that has finished adds to the figures: counters, slow log, latency monitor,
+//! profile.
 
 use pando_resp::Arguments;
 use pando_sync::time::Duration;
@@ -12,7 +13,7 @@ use crate::figures::slow_log::{SlowCommand, kept};
 use crate::times::nanoseconds;
 
 impl Connection {
-    /// Counts a command that has ended at the turn's clock, and those inside.
+    /// Counts a command that has finished at the turn's clock, and the commands inside an EXEC.
     #[inline]
     pub(crate) fn count(&mut self, turn: &mut Turn<'_>, running: &Running) {
         let statistics = &turn.shared.statistics;
@@ -53,7 +54,8 @@ impl Connection {
         }
     }
 
-    /// Keeps where a command spent its time, for its connection; that of asking for it is not kept.
+    /// Adds where a command spent its time to the connection's profiles; PANDO PROFILE itself is
+    /// left out.
     #[cold]
     fn note_profile(&mut self, turn: &Turn<'_>, running: &Running, ns: u64) {
         let name = turn.shared.statistics.commands.name(running.id);
@@ -68,7 +70,8 @@ impl Connection {
         profiles.end(name, Duration::from_nanos(ns), waited);
     }
 
-    /// Tells slow log and latency monitor of a command that took `ns`, and what it waited for.
+    /// Reports a command that took `ns` nanoseconds, and what it waited for, to slow log and
+    /// latency monitor.
     #[cold]
     pub(crate) fn note_slow(
         &self,

@@ -1,4 +1,4 @@
-//! The turn of a connection: reads, finds commands, executes them.
+//! The turn of a connection: reads input, finds commands, executes them.
 
 use std::io::{self, Read as _};
 
@@ -10,11 +10,11 @@ use crate::connection::intake::Input;
 use crate::connection::loop_data::Turn;
 use crate::connection::{Connection, SpareBuffers};
 
-/// Commands that a connection executes in one turn.
+/// Maximum number of commands that a connection executes in one turn.
 const COMMANDS_PER_TURN: usize = 1024;
-/// Bytes that a connection reads in one turn.
+/// Maximum number of bytes that a connection reads in one turn.
 const READ_BYTES_PER_TURN: usize = 512 * 1024;
-/// Unexecuted input beyond which nothing is read.
+/// Number of unexecuted input bytes beyond which nothing is read.
 const INPUT_BYTES_AHEAD: usize = 128 * 1024;
 
 /// What the loop does with a connection after its turn.
@@ -28,19 +28,20 @@ pub(crate) enum Next {
 }
 
 impl Connection {
-    /// True if no more input can be used for now.
+    /// Returns true if the connection has as much input as it can use for now.
     fn has_enough(&self) -> bool {
         let staging = self.buffers.as_ref().map(|buffers| &buffers.staging);
         if let Some(begin) = staging.and_then(Staging::begins_at) {
-            // What comes before the argument stays.
+            // The bytes of the command before the argument stay in the buffer, so they do not
+            // count.
             return self.input_ahead().saturating_sub(begin) >= INPUT_BYTES_AHEAD;
         }
-        // A command that is still arriving is read to its end, whatever its length; its limits are
-        // the parser's.
+        // A command that has arrived in part is read to its end, whatever its length; the parser
+        // enforces its limits.
         !self.starved && self.input_ahead() >= INPUT_BYTES_AHEAD
     }
 
-    /// Reads what there is, up to a turn's share. True if there was something.
+    /// Reads available input, up to the quota of a turn. Returns true if it has read something.
     fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> bool {
         let mut left = READ_BYTES_PER_TURN;
         while self.readable && left > 0 && !self.at_end && !self.session.closing {
@@ -57,8 +58,8 @@ impl Connection {
                         .buffers
                         .get_or_insert_with(|| spare.pop().unwrap_or_default());
                     buffers.input.extend_from_slice(&turn.read_buffer[..count]);
-                    // A short read has emptied the socket; the next bytes make a new event. The
-                    // end does not, if it was announced together with these bytes.
+                    // A short read has emptied the socket: later bytes raise a new event. The end
+                    // of the input does not, if it was announced together with these bytes.
                     if count < room && !self.read_closed {
                         self.readable = false;
                     }
@@ -74,8 +75,8 @@ impl Connection {
         left < READ_BYTES_PER_TURN
     }
 
-    /// Has its turn: reads, executes, and says how it goes on. Replies are sent by the loop, when
-    /// all connections have had theirs: their writes share a flush.
+    /// Takes its turn: reads and executes, and returns what comes next. The loop sends the replies
+    /// after all connections have had their turn, so that their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
         turn.is_clock_new = false;
         let most = turn.shared.settings.output_bytes_max();
@@ -136,8 +137,8 @@ impl Connection {
         next
     }
 
-    /// Remembers since when the peer owes the rest of a command: only while nothing else is waited
-    /// for.
+    /// Records since when the peer owes the rest of a command, unless the connection waits for
+    /// something else.
     fn note_arrival(&mut self, received: bool, clock: Instant) {
         let has_begun = self.buffers.as_ref().is_some_and(|buffers| {
             buffers.input.len() > buffers.offset || buffers.staging.is_arriving()
@@ -150,14 +151,14 @@ impl Connection {
         }
     }
 
-    /// The running command has another turn.
+    /// The running command gets another turn.
     fn unpark(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             buffers.waits.unpark();
         }
     }
 
-    /// Drops executed input.
+    /// Drops executed input from the buffer.
     fn compact(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             if buffers.offset == buffers.input.len() {

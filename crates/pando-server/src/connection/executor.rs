@@ -7,11 +7,11 @@
 //!                     | v                            | | v
 //!                   parked                           | parked
 //!                     ^------------------------------'
-//!                         Conflict: all over again
+//!                         Conflict: back to the start
 //! ```
 //!
-//! While parked the command's reply is held or taken back, its arguments stay in the input buffer,
-//! and its batch stays with the connection.
+//! While the command is parked, its reply is held or taken back, its arguments stay in the input
+//! buffer, and its batch stays with the connection.
 
 use pando_resp::Writer;
 use pando_stats::Ticker;
@@ -29,24 +29,24 @@ use crate::context::{Context, Data, Interrupted, Run};
 use crate::figures::error_codes::code_of;
 use crate::options::Durability;
 
-/// Conflicts after which others get their turn.
+/// Number of conflicts after which the command yields to other connections.
 const CONFLICTS_PER_TURN: u32 = 8;
 
-/// How a turn of a command ended.
+/// Result of a turn of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
     /// Its reply is complete.
     Done,
-    /// It goes on when the connection is woken.
+    /// It continues when the connection is woken.
     Suspended,
-    /// It goes on in the next turn.
+    /// It continues in the next turn.
     Yielded,
 }
 
 impl Connection {
-    /// Begins the command that the parser has found, of `consumed` bytes: checks it, and refuses,
-    /// queues or runs it.
+    /// Begins the command that the parser has found, of `consumed` bytes: checks it, and then
+    /// refuses, queues or runs it.
     pub(crate) fn begin(&mut self, turn: &mut Turn<'_>, consumed: usize) -> Step {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.hold();
@@ -56,7 +56,7 @@ impl Connection {
                 .map(|(id, resolved)| (index, id, resolved)),
             None => {
                 let name = arguments.at(0);
-                // A browser was tricked into talking to us.
+                // These are HTTP requests: a browser was tricked into talking to us.
                 if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                     self.session.closing = true;
                     let client = self.record.address;
@@ -88,7 +88,7 @@ impl Connection {
             began: turn.clock,
             consumed,
             committing: false,
-            // Whoever looked ahead has counted it.
+            // If the lookahead has covered this command, it has counted its misses.
             missed: self.position < self.looked_until,
             waited: false,
             parked: false,
@@ -98,7 +98,7 @@ impl Connection {
         self.resume(turn)
     }
 
-    /// Checks that do not depend on arguments.
+    /// Makes the checks that do not depend on arguments.
     #[inline]
     fn admit(&self, turn: &Turn<'_>, command: &Command) -> Result<(), &'static str> {
         if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
@@ -125,7 +125,7 @@ impl Connection {
             turn.shared.statistics.commands.rejected(id);
         }
         if id == turn.commands.find(b"exec").map(|(exec, _)| exec) {
-            // No other command ends a transaction without having run.
+            // Any other command ends the transaction only by running.
             self.session.end_transaction();
             self.write_error(&replies::exec_aborted(text));
         } else {
@@ -154,17 +154,17 @@ impl Connection {
         self.finish(turn, consumed, None)
     }
 
-    /// Runs the command that has begun as far as it goes.
+    /// Runs the command that has begun as far as it gets.
     pub(crate) fn resume(&mut self, turn: &mut Turn<'_>) -> Step {
         let mut running = self.running.take().expect("a command has begun");
         turn.is_clock_new = false;
         match running.command.kind {
             Kind::Read | Kind::ReadMany | Kind::Transaction | Kind::Watch => {}
-            // Counts may be looked at or reset.
+            // The command may show or reset counts.
             Kind::Session | Kind::Exec => turn.tick(),
         }
         if running.command.flags.has(Flags::BLOCKING) {
-            // It was told to wait: that is no latency.
+            // The client asked the command to wait: that is no latency.
             running.began = turn.clock;
         }
         loop {
@@ -182,7 +182,7 @@ impl Connection {
             }
             let ends_here = match running.command.kind {
                 Kind::Session | Kind::Read => true,
-                // It goes on behind a commit.
+                // After its first commit it continues with further keys.
                 Kind::Watch => self.progress().watching.is_none(),
                 Kind::ReadMany | Kind::Transaction => running.batch.is_none(),
                 Kind::Exec => self.session.multi.is_none() || running.batch.is_none(),
@@ -268,7 +268,7 @@ impl Connection {
         run
     }
 
-    /// The run has stopped: parks it, or ends it with an error.
+    /// Handles an interrupted run: parks the command, or ends it with an error.
     fn interrupted(
         &mut self,
         turn: &mut Turn<'_>,
@@ -283,7 +283,7 @@ impl Connection {
             },
             Interrupted::Yield => return Step::Yielded,
             Interrupted::Wait => {
-                // What was read is not read again.
+                // The next run plays back what this one has read (decision 013).
                 running.waited = running.batch.is_some();
                 return Step::Suspended;
             }
@@ -297,7 +297,7 @@ impl Connection {
         Step::Done
     }
 
-    /// As [`Connection::park`], for a command that has not read all; counts its miss.
+    /// Like [`Connection::park`], for a command that still has to read; counts its miss.
     fn park_read(
         &mut self,
         turn: &mut Turn<'_>,
@@ -314,7 +314,8 @@ impl Connection {
         self.park(turn, running, pending)
     }
 
-    /// Registers for the wake-up, and has the engine fetch what comes behind, too.
+    /// Registers for the wake-up, and has the engine fetch the pages of the commands after this
+    /// one, too.
     fn park(
         &mut self,
         turn: &mut Turn<'_>,
@@ -351,7 +352,7 @@ impl Connection {
             keys_done: running.batch.as_ref().map_or(0, |batch| batch.reads_done()),
         };
         let arguments = buffers.parser.arguments(rest);
-        // A command of many keys may have more than fit into a look.
+        // A command of many keys may have more keys than one lookahead covers.
         let own = (is_first || arguments.len() > 2).then_some((running.command, arguments));
         let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
         let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));
@@ -364,7 +365,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Tries to commit. `Err(None)`: run again; `Err(Some(step))`: not now.
+    /// Tries to commit. `Err(None)` means that the command has to run again; `Err(Some(step))` that
+    /// it cannot commit now.
     fn commit(
         &mut self,
         turn: &mut Turn<'_>,
@@ -425,7 +427,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// True if what was committed is only a part of the command.
+    /// Returns true if the commit was only a part of the command.
     fn goes_on(&mut self, running: &Running) -> bool {
         running.command.kind == Kind::Watch && self.progress().watching.is_some()
     }
@@ -435,7 +437,7 @@ impl Connection {
         &mut buffers.expect("a command is in the buffers").progress
     }
 
-    /// What the commands of an EXEC that is not committed did to the session is undone.
+    /// Undoes what the commands of an uncommitted EXEC did to the session.
     fn undo_exec(&mut self) {
         if let Some(mut multi) = self.session.multi.take() {
             multi.enter(&mut self.session);
@@ -443,7 +445,7 @@ impl Connection {
         }
     }
 
-    /// The command is over.
+    /// Finishes the command.
     fn end(&mut self, turn: &mut Turn<'_>, mut running: Running, lsn: Option<Lsn>) -> Step {
         if self.looked_keys > 0 {
             self.pass_looked(&running);
@@ -454,7 +456,8 @@ impl Connection {
             }
             data.give_back(batch);
         }
-        // One without MULTI has ended nothing, and its client still watches what it watched.
+        // An EXEC without MULTI has ended no transaction, and its client still watches what it
+        // watched.
         if running.command.kind == Kind::Exec && self.session.multi.is_some() {
             self.session.end_transaction();
         }
@@ -464,7 +467,7 @@ impl Connection {
         self.finish(turn, running.consumed, lsn)
     }
 
-    /// The keys of a command that ends are ahead no more.
+    /// Removes the keys of a command that has finished from the count of keys ahead.
     fn pass_looked(&mut self, running: &Running) {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
@@ -472,7 +475,7 @@ impl Connection {
         self.looked_keys = self.looked_keys.saturating_sub(keys);
     }
 
-    /// The reply is complete: it waits for `lsn` if it must, and the input moves on.
+    /// Completes the reply: it waits for `lsn` if it must, and the input advances.
     fn finish(&mut self, turn: &mut Turn<'_>, consumed: usize, lsn: Option<Lsn>) -> Step {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let reply = buffers.output.running();
@@ -485,7 +488,7 @@ impl Connection {
         for (offset, source) in buffers.progress.streams.drain(..) {
             buffers.output.push_stream(offset, source);
         }
-        // The reply to a write, and one that tells of what others have written.
+        // The LSN of the command's own write, or of the writes of others that its reply shows.
         let gate = lsn.max(buffers.progress.shown_from());
         let gate = gate.filter(|_| turn.shared.settings.durability() == Durability::Durable);
         if gate.is_some()
@@ -516,7 +519,7 @@ impl Connection {
     }
 }
 
-/// What a command replies that the store failed; the log is told, too.
+/// Returns the reply to a command that failed since the store failed; logs the failure, too.
 #[cold]
 fn engine_error(turn: &Turn<'_>, command: &Command, error: &pandodb::Error) -> String {
     turn.shared.events.failed_command(command.name, error);

@@ -1,5 +1,5 @@
-//! The next command of a connection, and where its arguments go that are too long to be
-//! held (decision 029).
+//! Finds the next command of a connection, and decides where arguments go that are too long to be
+//! held in memory (decision 029).
 
 use pando_resp::Parsed;
 
@@ -8,21 +8,21 @@ use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::context::replies;
 
-/// What the input so far is.
+/// What the input so far contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Input {
     Command {
         consumed: usize,
     },
-    /// More bytes must come.
+    /// More bytes must arrive.
     Starved,
-    /// The store has no room for bytes that are there: it wakes the connection.
+    /// The store has no room for bytes that have arrived; it wakes the connection once it has.
     Stuck,
 }
 
 impl Connection {
-    /// Finds the next command.
+    /// Finds the next command in the input.
     #[inline]
     pub(crate) fn parse(&mut self, turn: &Turn<'_>) -> Input {
         let limits = self.limits(turn);
@@ -107,7 +107,8 @@ impl Connection {
         )))
     }
 
-    /// Takes what has arrived of an argument that begins at `at` of the command.
+    /// Takes the bytes that have arrived of an argument, which begins at offset `at` of the
+    /// command.
     #[cold]
     fn take_large(&mut self, at: usize) -> Intake {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");

@@ -1,14 +1,15 @@
-//! Faults of a pipeline, submitted together.
+//! The cache misses of a pipeline, submitted together.
 //!
-//! When a command has to wait for a page, the keys of the commands behind it in the buffer are
-//! tried too, and what they miss is asked for at once: a pipeline of cold GETs costs the device
-//! one deep queue and not one read after the other. Nothing is executed here; commands are run
-//! again in their order, and mostly find their pages. Commands whose database or meaning depends
-//! on those before them end the look.
+//! When a command has to wait for a page, the lookahead tries the keys of the commands after it in
+//! the buffer, too, and requests at once the pages that they miss: a pipeline of cold GETs costs
+//! the device one deep queue instead of one read after the other. Nothing is executed here; the
+//! commands run later, in their order, and mostly find their pages in memory. A command whose
+//! database or meaning depends on the commands before it ends the lookahead.
 //!
-//! A look ends when the device takes no more. It goes on behind its end, as soon as a command waits
-//! while less than half of the reads are in flight: the queue of the device stays full, and no more
-//! than a bounded number of keys lies between the command that waits and the end of the look.
+//! The lookahead stops when the device accepts no further read. It continues from there as soon as
+//! a command waits while less than half of the reads are in flight: so the queue of the device
+//! stays full, and the number of keys between the command that waits and the end of the lookahead
+//! is bounded.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
 use pandodb::nonblocking::{Polled, Prefetched, Reactor};
@@ -17,12 +18,12 @@ use crate::client::session::Session;
 use crate::context::{Command, CommandIndex, Kind};
 use crate::data::engine::Engine;
 
-/// Keys ahead of the one that waits that are looked at.
+/// Maximum number of keys that are looked up ahead of the command that waits.
 pub(crate) const KEYS_MAX: usize = 1024;
-/// Bytes of values in memory that are copied in passing before the look ends.
+/// Number of bytes of cached values after which a lookahead stops: it copies them as it passes.
 const VALUE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Buffers of the look.
+/// Buffers of the lookahead.
 #[derive(Default)]
 pub(crate) struct Prefetch {
     parser: Parser,
@@ -30,31 +31,31 @@ pub(crate) struct Prefetch {
     value: Vec<u8>,
     keys: usize,
     keys_max: usize,
-    /// Keys to be passed over.
+    /// Number of keys that are still to be skipped.
     keys_done: usize,
     value_bytes: usize,
-    /// The device takes no more reads, or no frame is free.
+    /// The device accepts no further read, or no frame is free.
     full: bool,
 }
 
-/// The place a look begins at.
+/// What a lookahead works with.
 pub(crate) struct Outlook<'a> {
     pub(crate) commands: &'a CommandIndex,
     pub(crate) engine: &'a Engine,
     pub(crate) session: &'a Session,
     pub(crate) limits: &'a Limits,
-    /// Most keys to look at.
+    /// Maximum number of keys to look up.
     pub(crate) keys_max: usize,
-    /// Keys that the command has read already.
+    /// Number of keys that the waiting command has read already.
     pub(crate) keys_done: usize,
 }
 
-/// How far a look went.
+/// How far a lookahead got.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Looked {
-    /// Bytes of the commands behind that were looked at as a whole.
+    /// Number of bytes of the following commands that were covered in full.
     pub(crate) bytes: usize,
-    /// Keys of these.
+    /// Number of keys of these commands.
     pub(crate) keys: usize,
 }
 
@@ -66,7 +67,8 @@ impl Prefetch {
         }
     }
 
-    /// Asks for the pages that `command`, if there is one, and the commands in `behind` will miss.
+    /// Requests the pages that `command`, if there is one, and the commands in `behind` are going
+    /// to miss.
     pub(crate) fn run(
         &mut self,
         outlook: &Outlook<'_>,
@@ -97,7 +99,7 @@ impl Prefetch {
             if let Parsed::Command { consumed } = parsed {
                 let arguments = parser.arguments(&behind[looked.bytes..]);
                 let found = outlook.commands.find(arguments.at(0));
-                // What was looked at in part is looked at again.
+                // A command that was covered in part is looked up again from its beginning.
                 if let Some((_, command)) = found.filter(|(_, command)| is_followed(command))
                     && self.fetch(outlook, reactor, command, arguments)?
                 {
@@ -133,7 +135,7 @@ impl Prefetch {
         self.keys < self.keys_max && self.value_bytes < VALUE_BYTES_MAX && !self.full
     }
 
-    /// False if it ended early.
+    /// Requests the missing pages of `command`; returns false if it stopped early.
     fn fetch(
         &mut self,
         outlook: &Outlook<'_>,
@@ -154,7 +156,8 @@ impl Prefetch {
             outlook.engine.folder.store(key, &mut self.stored);
             self.value.clear();
             match table.try_prefetch(&self.stored, &mut self.value)? {
-                // Nobody is woken: the command in front has its own waker, the others come later.
+                // No waker is registered: the command that waits has its own, and the others run
+                // later.
                 Polled::Pending(pending) => match reactor.prefetch(pending)? {
                     Prefetched::Reading => {
                         if matches!(command.kind, Kind::Read | Kind::ReadMany) {
@@ -174,7 +177,8 @@ impl Prefetch {
     }
 }
 
-/// Commands that can be passed: they change neither database nor mode of the session.
+/// Returns true for commands that can be passed: they change neither the database nor the mode of
+/// the session.
 fn is_followed(command: &Command) -> bool {
     matches!(
         command.kind,

@@ -1,4 +1,4 @@
-//! What one loop needs of the engine, and lends to the connection whose turn it is.
+//! What one loop needs of the engine, and what it lends to the connection whose turn it is.
 
 use pando_stats::{IS_OFF, Ticker};
 use pando_sync::Arc;
@@ -14,13 +14,13 @@ use crate::data::engine::Engine;
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
-/// Transactions that are kept for the next command.
+/// Maximum number of transactions that are kept for later commands.
 const SPARE_TRANSACTIONS: usize = 64;
-/// Scratch buffers beyond this go back to the system after a turn.
+/// Scratch buffers that are larger than this are freed after a turn.
 const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
 
-/// Transactions that no command uses now.
-/// Boxed: a command that begins moves a pointer and allocates nothing.
+/// Transactions that no command uses at the moment. Boxed, so that a command that begins moves a
+/// pointer and allocates nothing.
 type SpareTransactions = Vec<Box<ValidatedBatch>>;
 
 /// The engine's side of a loop.
@@ -48,7 +48,7 @@ impl LoopData {
         })
     }
 
-    /// An empty batch.
+    /// Returns an empty transaction.
     #[inline]
     pub(crate) fn batch(&mut self) -> Box<ValidatedBatch> {
         match self.spare.pop() {
@@ -57,7 +57,7 @@ impl LoopData {
         }
     }
 
-    /// Takes a transaction back that is no longer needed, whatever is in it.
+    /// Takes a transaction back that is no longer needed; drops what it contains.
     #[inline]
     pub(crate) fn give_back(&mut self, mut batch: Box<ValidatedBatch>) {
         if self.spare.len() < SPARE_TRANSACTIONS {
@@ -66,7 +66,7 @@ impl LoopData {
         }
     }
 
-    /// Gives unusually much memory back.
+    /// Frees the memory of unusually large buffers.
     pub(crate) fn trim(&mut self) {
         self.scratch.trim(SCRATCH_BYTES_KEPT);
         self.prefetch.trim(SCRATCH_BYTES_KEPT);
@@ -74,8 +74,8 @@ impl LoopData {
     }
 }
 
-/// What the turns of a round count, ticked once: before replies are sent, and before a command runs
-/// that may show counts.
+/// Counts of the turns of a round. They are added to the statistics at once, before replies are
+/// sent and before a command runs that may show them.
 #[derive(Default)]
 pub(crate) struct RoundCounts {
     input_bytes: u64,
@@ -86,7 +86,7 @@ pub(crate) struct RoundCounts {
 }
 
 impl RoundCounts {
-    /// Bytes have come in.
+    /// Counts bytes that were received.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize) {
         if !IS_OFF {
@@ -94,7 +94,8 @@ impl RoundCounts {
         }
     }
 
-    /// Commands have ended that found `hits` keys, and `misses` keys not.
+    /// Counts commands that have finished, with `hits` keys that they found and `misses` that they
+    /// did not.
     #[inline]
     pub(crate) fn ended(&mut self, commands: u64, hits: u64, misses: u64) {
         if !IS_OFF {
@@ -104,7 +105,8 @@ impl RoundCounts {
         }
     }
 
-    /// Commands have ended in a pipeline run; they are commands, too.
+    /// Counts commands that have finished in a pipeline run. [`RoundCounts::ended`] counts them,
+    /// too.
     #[inline]
     pub(crate) fn ended_together(&mut self, commands: u64) {
         if !IS_OFF {
@@ -121,19 +123,19 @@ pub(crate) struct Turn<'a> {
     /// `None` until the engine is open.
     pub(crate) data: Option<&'a mut LoopData>,
     pub(crate) read_buffer: &'a mut [u8],
-    /// When the current command began, or the last one ended.
+    /// When the current command began, or the last one finished.
     pub(crate) clock: Instant,
     /// Nothing has run since `clock` was read.
     pub(crate) is_clock_new: bool,
-    /// Time by which deadlines are judged: that of the turn's beginning.
+    /// Unix time of the beginning of the turn, in milliseconds; expiry is decided by it.
     pub(crate) now_ms: u64,
     pub(crate) counts: RoundCounts,
-    /// Nothing new begins.
+    /// The server stops: nothing new begins.
     pub(crate) stopping: bool,
 }
 
 impl Turn<'_> {
-    /// A command has ended: the clock is read, for the time that it took and for nothing else.
+    /// Reads the clock after a command has finished, to measure its time and for nothing else.
     #[inline]
     pub(crate) fn read_clock(&mut self) {
         if !IS_OFF {
@@ -142,7 +144,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The counts of the round so far are there for all to see.
+    /// Adds the counts of the round so far to the statistics.
     pub(crate) fn tick(&mut self) {
         let counts = std::mem::take(&mut self.counts);
         let tick = |ticker, count: u64| {

@@ -1,13 +1,14 @@
-//! Replies on their way out: what may be sent, what waits for the log, what is still being made.
+//! Replies on their way out: which may be sent, which wait for the log, and which are incomplete.
 //!
-//! Positions count all bytes the connection ever wrote, so that they stay valid while sent bytes
-//! are dropped. Replies leave in order, and two things hold them back:
+//! Positions count all bytes that the connection ever wrote, so they stay valid when sent bytes are
+//! dropped. Replies leave in order, and two things hold them back:
 //!
-//! - a *gate*: the reply at its position acknowledges a write that is not yet durable;
-//! - the *hold*: the command whose reply begins there has not ended, and may take it back.
+//! - a *gate*: the reply that begins at its position waits for an LSN to become durable;
+//! - the *hold*: the command whose reply begins there has not finished, and may take its reply
+//!   back.
 //!
-//! A *stream* is a large value that is sent at its position, between the bytes: piece by piece,
-//! each read when those before it have left.
+//! A *stream* is a large value that is sent at its position, between the bytes: piece by piece, and
+//! each piece is read once the pieces before it have been sent.
 
 use std::collections::VecDeque;
 
@@ -34,10 +35,10 @@ pub(crate) struct Output {
     pub(crate) bytes: Vec<u8>,
     /// Position of `bytes[0]`.
     base: u64,
-    /// Bytes of `bytes` that are sent.
+    /// Number of bytes at the front of `bytes` that were sent.
     sent: usize,
     gates: VecDeque<Gate>,
-    /// Gates of this turn are one: one flush serves them all.
+    /// True while further gates of this turn join the last one: one flush serves them all.
     gate_open: bool,
     hold: Option<u64>,
     /// Ascending. A line end follows each, so none lies at the end of a reply.
@@ -53,26 +54,26 @@ impl Output {
         usize::try_from(position - self.base).expect("unsent bytes are in memory")
     }
 
-    /// A command begins: its reply is held until [`Output::release`].
+    /// Begins the reply of a command: it is held until [`Output::release`].
     pub(crate) fn hold(&mut self) {
         self.hold = Some(self.end());
     }
 
-    /// Takes the reply of the running command back.
+    /// Drops the reply of the running command.
     pub(crate) fn take_back(&mut self) {
         let hold = self.hold.expect("a command is running");
         let index = self.index(hold);
         self.bytes.truncate(index);
     }
 
-    /// The reply of the running command, so far.
+    /// Returns the reply of the running command, as far as it is written.
     pub(crate) fn running(&self) -> &[u8] {
         let hold = self.hold.expect("a command is running");
         &self.bytes[self.index(hold)..]
     }
 
-    /// A value belongs to the reply of the running command, `offset` bytes behind its beginning.
-    /// Those of one reply come in their order, before [`Output::release`].
+    /// Adds a value to the reply of the running command, `offset` bytes after its beginning. The
+    /// values of one reply are added in their order, before [`Output::release`].
     pub(crate) fn push_stream(&mut self, offset: usize, source: ValueSource) {
         let hold = self.hold.expect("a command is running");
         assert!(offset > 0, "its length comes before it");
@@ -81,7 +82,7 @@ impl Output {
         self.streams.push_back(Stream { position, source });
     }
 
-    /// The command has ended; `gate`: its reply waits for this LSN.
+    /// Ends the hold, as the command has finished; with `gate`, its reply waits for this LSN.
     pub(crate) fn release(&mut self, gate: Option<Lsn>) {
         let position = self.hold.take().expect("a command is running");
         let Some(lsn) = gate else { return };
@@ -92,25 +93,27 @@ impl Output {
         self.gate_open = true;
     }
 
-    /// The turn ends: later gates are separate. The newest LSN that is waited for.
+    /// Ends the gate of this turn: later replies get a gate of their own. Returns the LSN of the
+    /// last gate.
     pub(crate) fn close_gate(&mut self) -> Option<Lsn> {
         self.gate_open = false;
         self.gates.back().map(|gate| gate.lsn)
     }
 
-    /// True if a reply waits for the log.
+    /// Returns true if a reply waits for the log.
     pub(crate) fn is_gated(&self) -> bool {
         !self.gates.is_empty()
     }
 
-    /// Opens the gates that wait for `durable` or less.
+    /// Opens the gates that wait for `durable` or an older LSN.
     pub(crate) fn open_gates(&mut self, durable: Lsn) {
         while self.gates.front().is_some_and(|gate| gate.lsn <= durable) {
             self.gates.pop_front();
         }
     }
 
-    /// The log has failed: replies that waited for it are dropped, what was before them is sent.
+    /// Drops the replies that wait for the log, which has failed; replies before them are still
+    /// sent.
     pub(crate) fn fail_gates(&mut self) {
         if let Some(first) = self.gates.front().copied() {
             let index = self.index(first.position);
@@ -122,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the bytes that may be sent now.
     pub(crate) fn sendable(&self) -> &[u8] {
         let gate = self.gates.front().map(|gate| gate.position);
         let stream = self.streams.front().map(|stream| stream.position);
@@ -134,15 +137,15 @@ impl Output {
         &self.bytes[self.sent..end.max(self.sent)]
     }
 
-    /// The value that is to be sent next, if it may be and all before it is sent.
+    /// Returns the value that is to be sent next, if everything before it was sent.
     pub(crate) fn stream(&mut self) -> Option<&mut ValueSource> {
-        // Its reply begins in front of it: what is sent up to here was neither gated nor held.
+        // Its reply begins before it: as that was sent up to here, it is neither gated nor held.
         let at = self.base + self.sent as u64;
         let stream = self.streams.front_mut()?;
         (stream.position == at).then_some(&mut stream.source)
     }
 
-    /// The value that was to be sent next is sent.
+    /// Records that the value that [`Output::stream`] returned was sent completely.
     pub(crate) fn end_stream(&mut self) {
         let ended = self.streams.pop_front();
         assert!(
@@ -151,7 +154,7 @@ impl Output {
         );
     }
 
-    /// `count` more bytes are sent.
+    /// Records that `count` more bytes were sent.
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
         assert!(
@@ -159,7 +162,7 @@ impl Output {
             "only what was written is sent"
         );
         let all = self.sent == self.bytes.len();
-        // Dropping from the front moves the rest: only when it pays.
+        // Dropping bytes at the front moves the rest, so it is done only when it pays.
         if all || self.sent > self.bytes.len() / 2 && self.sent > 64 * 1024 {
             self.base += self.sent as u64;
             self.bytes.drain(..self.sent);
@@ -167,13 +170,13 @@ impl Output {
         }
     }
 
-    /// Bytes in memory that wait, for whatever reason.
+    /// Returns the number of bytes in memory that wait, for whatever reason.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// As [`Output::unsent`], with what is still to come of values in the store.
+    /// Like [`Output::unsent`], but includes what is still to be read of values in the store.
     #[inline]
     pub(crate) fn owed(&self) -> usize {
         let mut owed = self.unsent();
@@ -184,12 +187,12 @@ impl Output {
         owed
     }
 
-    /// True if nothing waits and nothing runs.
+    /// Returns true if nothing waits and nothing runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.unsent() == 0 && self.hold.is_none() && self.gates.is_empty()
     }
 
-    /// As new, with memory of at most `bytes` kept.
+    /// Resets it, and keeps memory for at most `bytes` bytes.
     pub(crate) fn reset(&mut self, bytes: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(bytes);

@@ -5,22 +5,23 @@ use pandodb::nonblocking::ValidatedBatch;
 
 use crate::context::Command;
 
-/// What is known of it until it ends.
+/// State of a command until it finishes.
 pub(crate) struct Running {
-    /// Number in the index of commands.
+    /// Index in the table of commands.
     pub(crate) id: usize,
     pub(crate) command: &'static Command,
     pub(crate) began: Instant,
-    /// Bytes of input it takes.
+    /// Number of input bytes that it takes.
     pub(crate) consumed: usize,
-    /// Its run is over, its commit is not.
+    /// Its run has finished, its commit has not.
     pub(crate) committing: bool,
-    /// A page that it reads was asked for.
+    /// It has requested a page that it reads.
     pub(crate) missed: bool,
     /// Its last run ended where it had to wait for a read.
     pub(crate) waited: bool,
-    /// It was parked once: its waits are in the buffers.
+    /// It was parked at least once: its waits are recorded in the buffers.
     pub(crate) parked: bool,
     pub(crate) batch: Option<Box<ValidatedBatch>>,
+    /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,
 }

@@ -1,8 +1,8 @@
-//! One connection: bytes in, commands, bytes out.
+//! The state of one connection, which bounds what a peer can make the server hold.
 //!
-//! Owned by one loop. An idle connection owns no buffers: they go back to the loop's pool when all
-//! input is executed and all replies are sent. Input is read only while it can be used, commands
-//! are executed only while replies leave: what a peer can make the server hold is bounded.
+//! Owned by one loop. An idle connection owns no buffers: they return to the loop's pool when all
+//! input is executed and all replies are sent. Input is read only while it can be used, and
+//! commands are executed only while replies leave.
 
 use std::io::{self, Write as _};
 use std::task::Waker;
@@ -25,31 +25,31 @@ use crate::context::progress::Progress;
 use crate::figures::command_profile::CommandWaits;
 use crate::loop_handle::TokenWake;
 
-/// Unsent replies of a peer that has not authenticated, beyond which nothing is executed.
+/// Number of unsent reply bytes at which a peer that has not authenticated stops executing.
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// Memory that buffers keep in the pool.
+/// Memory that a buffer keeps in the pool.
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
-/// The same of the few that the busiest connections take turns with.
+/// The same for the few large buffers, which the busiest connections reuse.
 const LARGE_BUFFER_BYTES_KEPT: usize = 256 * 1024;
-/// Longest argument that is held while the engine is opening.
+/// Longest argument that is held in memory while the engine is opening.
 const LOADING_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a connection holds while it is not idle.
+/// Buffers that a connection has while it is not idle.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) input: Vec<u8>,
-    /// The current command begins here in `input`.
+    /// Where the current command begins in `input`.
     pub(crate) offset: usize,
     pub(crate) parser: Parser,
     pub(crate) output: Output,
     pub(crate) progress: Progress,
-    /// What the running command has waited for, once it has.
+    /// What the running command has waited for, if it has waited.
     pub(crate) waits: CommandWaits,
     pub(crate) staging: Staging,
 }
 
 impl Buffers {
-    /// As new, with some memory kept: more of a large one.
+    /// Resets the buffers for the pool; a large one keeps more memory.
     pub(crate) fn recycle(&mut self, is_large: bool) {
         let kept = if is_large {
             LARGE_BUFFER_BYTES_KEPT
@@ -67,8 +67,8 @@ impl Buffers {
     }
 }
 
-/// Buffers of connections that are idle now.
-/// Boxed: becoming busy moves a pointer and allocates nothing.
+/// Buffers that no connection uses at the moment. Boxed, so that a connection that becomes busy
+/// moves a pointer and allocates nothing.
 pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
 
 /// A client's connection.
@@ -80,43 +80,45 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) buffers: Option<Box<Buffers>>,
     pub(crate) running: Option<Running>,
+    /// When the connection was accepted.
     pub(crate) opened: Instant,
+    /// Time of the last [`Connection::publish`]; idle time counts from here.
     pub(crate) active: Instant,
-    /// Bytes of commands executed since the beginning.
+    /// Number of bytes of the commands that it has executed.
     pub(crate) position: u64,
-    /// Commands up to here have had their pages asked for.
+    /// Position up to which the lookahead has requested the pages of commands.
     pub(crate) looked_until: u64,
-    /// Keys of the commands between the current one and there.
+    /// Number of keys of the commands between the current one and `looked_until`.
     pub(crate) looked_keys: usize,
     pub(crate) last_command: &'static str,
     pub(crate) quota: PipelineQuota,
-    /// The socket may have bytes.
+    /// The socket may have bytes to read.
     pub(crate) readable: bool,
-    /// The socket may take bytes.
+    /// The socket may accept bytes.
     pub(crate) writable: bool,
-    /// In the loop's run queue.
+    /// It is in the loop's run queue.
     pub(crate) queued: bool,
-    /// In the loop's list of those that wait for the log.
+    /// It is in the loop's list of connections that wait for the log.
     pub(crate) gated: bool,
-    /// The peer has said that it sends nothing more.
+    /// The peer has announced that it sends nothing more.
     pub(crate) read_closed: bool,
-    /// All that the peer sent is read.
+    /// Everything that the peer sent was read.
     pub(crate) at_end: bool,
-    /// No whole command is in the input.
+    /// The input holds no complete command.
     pub(crate) starved: bool,
-    /// Execution has stopped until replies have left.
+    /// Execution has stopped until replies have been sent.
     pub(crate) stalled: bool,
-    /// The peer takes nothing any more.
+    /// The peer accepts no further bytes.
     pub(crate) gone: bool,
     /// The socket has failed.
     pub(crate) broken: bool,
-    /// When the loop is to wake it; among the loop's timers.
+    /// When the loop is to wake it; equals its entry in the loop's timers.
     pub(crate) timer: Option<Instant>,
-    /// Since when the socket takes nothing of what is to be sent.
+    /// Since when the socket accepts nothing of what is to be sent.
     pub(crate) blocked_since: Option<Instant>,
-    /// Since when the peer sends nothing more of a command that has begun.
+    /// Since when the peer has sent nothing more of a command that has begun.
     pub(crate) unfinished_since: Option<Instant>,
-    /// When it was decided to close; a peer that does not read is not waited for long.
+    /// When it was decided to close it; a peer that does not read gets little time after that.
     pub(crate) closing_since: Option<Instant>,
 }
 
@@ -163,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Limits of the next request.
+    /// Returns the limits of the next request.
     #[inline]
     pub(crate) fn limits(&self, turn: &Turn<'_>) -> Limits {
         let unauthenticated = !self.session.authenticated;
@@ -183,7 +185,8 @@ impl Connection {
         }
     }
 
-    /// Unsent bytes at which execution stops; `most` is the limit of known peers.
+    /// Returns the number of unsent bytes at which execution stops; `most` is the limit of
+    /// authenticated peers.
     pub(crate) fn output_bytes_max(&self, most: usize) -> usize {
         if self.session.authenticated {
             most
@@ -192,47 +195,49 @@ impl Connection {
         }
     }
 
-    /// Unexecuted bytes of input.
+    /// Returns the number of unexecuted bytes of input.
     pub(crate) fn input_ahead(&self) -> usize {
         let buffers = self.buffers.as_ref();
         buffers.map_or(0, |buffers| buffers.input.len() - buffers.offset)
     }
 
-    /// Bytes of replies that are not sent.
+    /// Returns the number of reply bytes in memory that were not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.buffers
             .as_ref()
             .map_or(0, |buffers| buffers.output.unsent())
     }
 
-    /// Bytes of replies that are not sent, with those that are still in the store.
+    /// Returns the number of reply bytes that were not sent, including those that are still in the
+    /// store.
     pub(crate) fn owed(&self) -> usize {
         self.buffers
             .as_ref()
             .map_or(0, |buffers| buffers.output.owed())
     }
 
-    /// True if the peer has taken nothing of what is to be sent for longer than `most`.
+    /// Returns true if the peer has accepted nothing of what is to be sent for longer than `most`.
     pub(crate) fn takes_nothing(&self, now: Instant, most: Duration) -> bool {
         let since = self.blocked_since;
         since.is_some_and(|time| now.saturating_duration_since(time) > most)
     }
 
-    /// True if the peer has sent nothing more of a command for longer than `most`.
+    /// Returns true if the peer has sent nothing more of a command for longer than `most`.
     pub(crate) fn sends_nothing_more(&self, now: Instant, most: Duration) -> bool {
         let since = self.unfinished_since;
         since.is_some_and(|time| now.saturating_duration_since(time) > most)
     }
 
-    /// Ends the turn's gate; the newest LSN that replies wait for.
+    /// Ends the turn's gate; returns the LSN of the last gate of its replies.
     pub(crate) fn close_gate(&mut self) -> Option<Lsn> {
         self.buffers
             .as_mut()
             .and_then(|buffers| buffers.output.close_gate())
     }
 
-    /// Sends what may be sent. True if a connection that was stopped by its output can go on:
-    /// when half of what it may hold has left. `most` is the limit of known peers.
+    /// Sends what may be sent. Returns true if a connection that its unsent output had stopped can
+    /// continue, which is when half of its limit has been sent. `most` is the limit of
+    /// authenticated peers.
     pub(crate) fn flush(&mut self, sent_bytes: &mut u64, most: usize) -> bool {
         let output_bytes_max = self.output_bytes_max(most);
         let Some(buffers) = &mut self.buffers else {
@@ -257,7 +262,7 @@ impl Connection {
                         }
                         written.map(|count| (count, true))
                     }
-                    // Its length is announced: there is no way to say it.
+                    // The length of the value was sent already, so no error can be reported.
                     Err(_) => {
                         self.broken = true;
                         break;
@@ -287,7 +292,7 @@ impl Connection {
             }
         }
         if self.writable {
-            // Nothing is left, or the server has to go on first.
+            // Nothing is left to send, or the server has to make progress first.
             self.blocked_since = None;
         }
         let goes_on = self.stalled && buffers.output.owed() <= output_bytes_max / 2;
@@ -297,9 +302,9 @@ impl Connection {
         goes_on
     }
 
-    /// True if nothing is left to do for this connection, ever.
+    /// Returns true if nothing is left to do for this connection, ever.
     pub(crate) fn is_over(&self, stopping: bool) -> bool {
-        // Relaxed: the loop was told by a message.
+        // Relaxed: the message that told the loop orders the flag.
         if self.broken || self.record.killed.load(Ordering::Relaxed) && !self.session.closing {
             return true;
         }
@@ -316,21 +321,21 @@ impl Connection {
         (self.at_end && self.starved || stopping) && sent && self.running.is_none()
     }
 
-    /// True while a command waits for what may never come. The end of what the peer sends is the
-    /// end of such a wait: nothing else would ever tell that the peer is gone.
+    /// Returns true while a command waits for something that may never come. The end of the peer's
+    /// input ends such a wait: nothing else would ever tell that the peer is gone.
     fn waits_for_others(&self) -> bool {
         let buffers = self.buffers.as_ref();
         self.running.is_some() && buffers.is_some_and(|buffers| buffers.progress.waiting)
     }
 
-    /// Takes the buffers away if nothing is in them.
+    /// Takes the buffers away if they hold nothing.
     pub(crate) fn take_idle_buffers(&mut self) -> Option<Box<Buffers>> {
         let buffers = self.buffers.as_ref()?;
         let idle = self.running.is_none() && buffers.input.is_empty() && buffers.output.is_idle();
         if idle { self.buffers.take() } else { None }
     }
 
-    /// Shows others how this connection stands.
+    /// Publishes the state of this connection to other threads.
     pub(crate) fn publish(&mut self, now: Instant, now_ms: u64) {
         // Relaxed: reports.
         self.active = now;

@@ -1,7 +1,9 @@
-//! Strings in chunks that a command makes of others: what takes several runs of the command.
+//! Strings in chunks that a command makes of other strings, which takes several runs of the
+//! command.
 //!
-//! A command that is run again asks for the same edits in the same order. What was made is kept as
-//! long as it is made of the same: over waits, and over conflicts with writes to other keys.
+//! A command that is run again requests the same edits in the same order. A string that was made is
+//! kept while its source stays the same: across waits, and across conflicts with writes to other
+//! keys.
 
 use std::task::{Poll, Waker};
 
@@ -12,10 +14,10 @@ use super::Interrupted;
 
 /// What a string is made of.
 pub(crate) struct Source<'a> {
-    /// Database and stored key.
+    /// Database and stored key of the old string.
     pub(crate) key: (usize, &'a [u8]),
     pub(crate) old: EditOld,
-    /// Where the new bytes come.
+    /// Offset at which the new bytes are written.
     pub(crate) offset: u64,
     pub(crate) new: NewBytes,
 }
@@ -24,7 +26,7 @@ pub(crate) struct Source<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     list: Vec<Edit>,
-    /// The next one that this run asks for.
+    /// Index of the next edit that this run requests.
     next: usize,
 }
 
@@ -38,7 +40,7 @@ struct Edit {
     state: State,
 }
 
-/// What tells whether the old value is still the same.
+/// Identifies the old value, to detect that it has changed.
 #[derive(Debug, PartialEq, Eq)]
 enum Old {
     Value(Vec<u8>),
@@ -56,13 +58,13 @@ impl Edits {
         self.list.is_empty()
     }
 
-    /// The command runs again, from its beginning.
+    /// Begins another run of the command, from its first edit.
     #[inline]
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
     }
 
-    /// The string that `source` makes, once it is made: until then the command waits.
+    /// Returns the string that `source` makes, once it is made; until then the command waits.
     pub(crate) fn make(
         &mut self,
         db: &Db,
@@ -83,7 +85,7 @@ impl Edits {
                 && edit.old == old
         };
         if !self.list.get(place).is_some_and(is_same) {
-            // Those behind it were made of what it was.
+            // The edits after it were made of what it was before.
             self.list.truncate(place);
             let edit = PendingEdit::new(db, source.old, source.offset, source.new);
             self.list.push(Edit {

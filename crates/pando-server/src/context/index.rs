@@ -1,27 +1,27 @@
-//! Finds a command by its name: a hash table without chains, made at start.
+//! Finds a command by its name: a hash table with open addressing, built at start.
 
 use pando_resp::Arguments;
 
 use super::{Command, replies};
 
-/// Slots of the hash table; several times the number of commands.
+/// Number of slots of the hash table; several times the number of commands.
 const SLOTS: usize = 512;
-/// Longest name that is looked for.
+/// Longest name that is looked up.
 const NAME_BYTES_MAX: usize = 32;
 const EMPTY: u16 = u16::MAX;
 
-/// The table of commands with its hash table.
+/// The table of commands, with a hash table over it.
 pub(crate) struct CommandIndex {
     all: Vec<&'static Command>,
-    /// Names by number: of all commands, then of all subcommands.
+    /// Names of all commands, then of all subcommands, by number.
     names: Vec<String>,
-    /// Number of the first subcommand of each command.
+    /// For each command, the number of its first subcommand.
     first: Vec<usize>,
     slots: Box<[u16; SLOTS]>,
 }
 
 impl CommandIndex {
-    /// Of all commands in `families`.
+    /// Builds the table of all commands in `families`.
     pub(crate) fn new(families: &[&'static [Command]]) -> Self {
         let all: Vec<&'static Command> = families.iter().flat_map(|family| family.iter()).collect();
         assert!(all.len() * 2 < SLOTS, "look-ups stay short");
@@ -50,7 +50,7 @@ impl CommandIndex {
         }
     }
 
-    /// The command called `name`, in any case, and its index.
+    /// Returns the command called `name`, in any case, and its index.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         if name.len() > NAME_BYTES_MAX {
@@ -67,11 +67,11 @@ impl CommandIndex {
         }
     }
 
-    /// The subcommand that `arguments` call if command `index` is a container, else the command,
-    /// with its number in [`CommandIndex::names`]; checks the number of arguments.
+    /// Returns the subcommand that `arguments` name if command `index` is a container, else the
+    /// command itself, with its number in [`CommandIndex::names`]; checks the number of arguments.
     ///
     /// # Errors
-    /// The text of the error to reply, and the number of what is refused, if it is known.
+    /// The text of the error reply, and the number of the refused command if it is known.
     #[inline]
     pub(crate) fn resolve(
         &self,
@@ -98,7 +98,7 @@ impl CommandIndex {
         Ok((id, subcommand))
     }
 
-    /// The text for a command that is not known.
+    /// Returns the error reply for an unknown command.
     #[cold]
     pub(crate) fn unknown(arguments: Arguments<'_>) -> String {
         let name = replies::shown(arguments.at(0));
@@ -118,7 +118,7 @@ impl CommandIndex {
         self.all[index]
     }
 
-    /// Names of all commands and subcommands (`config|get`), by number.
+    /// Returns the names of all commands and subcommands (`config|get`), by number.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }

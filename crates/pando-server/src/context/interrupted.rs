@@ -4,20 +4,20 @@ use pandodb::nonblocking::Pending;
 
 use crate::data::keyspace::RowError;
 
-/// Why a command stopped before its end. Control flow, never shown to a client as such.
+/// Why a run of a command stopped early. Used for control flow; no client sees it as such.
 #[must_use]
 pub(crate) enum Interrupted {
-    /// The engine has to fetch or to wait first.
+    /// The engine has to wait for something, a page for example.
     Pending(Pending),
     /// The engine has failed.
     Engine(pandodb::Error),
-    /// A row cannot be used.
+    /// A row cannot be decoded.
     Row(RowError),
-    /// Others get their turn, then the command goes on.
+    /// Other connections get a turn, then the command continues.
     Yield,
-    /// The waker of the connection is registered somewhere.
+    /// The waker of the connection is registered with what the command waits for.
     Wait,
-    /// The reply is beyond the limit.
+    /// The reply exceeds the limit.
     ReplyTooLong,
 }
 
@@ -33,5 +33,5 @@ impl From<RowError> for Interrupted {
     }
 }
 
-/// How a run of a command ends.
+/// Result of a run of a command.
 pub(crate) type Run = Result<(), Interrupted>;

@@ -1,4 +1,5 @@
-//! Strings that lie in chunks: as arguments, as parts of replies, and written.
+//! Strings in chunks: as arguments, as parts of replies, and as values to be written (decision
+//! 029).
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{encode_head, head_bytes};
 
 impl<'a> Context<'a> {
-    /// Argument `index` as a string to be stored, however long it is.
+    /// Returns argument `index` as a string to be stored, whatever its length.
     #[inline]
     pub(crate) fn string(&self, index: usize) -> NewString<'a> {
         let mut staged = self.staged.iter();
@@ -20,13 +21,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// True if a string of `bytes` bytes is not too long.
+    /// Returns true if a string of `bytes` bytes is not too long.
     #[inline]
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         bytes <= self.engine().string_bytes_max
     }
 
-    /// True if a string of `bytes` bytes at `key` lies in pages.
+    /// Returns true if a string of `bytes` bytes at `key` lies in pages.
     #[inline]
     pub(crate) fn lies_in_pages(&self, key: &[u8], bytes: u64) -> bool {
         let engine = self.engine();
@@ -34,7 +35,7 @@ impl<'a> Context<'a> {
         bytes.saturating_add(head_bytes(whole_key) as u64) <= engine.row_bytes_max as u64
     }
 
-    /// Bytes of the string of the row that was read last; 0 if there is none.
+    /// Returns the number of bytes of the string in the row that was read last; 0 if there is none.
     #[inline]
     pub(crate) fn string_bytes(&mut self, found: &Found) -> u64 {
         match (&found.large, found.row) {
@@ -44,8 +45,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Replies the bytes of a string in chunks at `range`, which is within it. They are read when
-    /// all before them is sent.
+    /// Replies with the bytes at `range` of a string in chunks; `range` must be within it. They are
+    /// read once everything before them has been sent.
     pub(crate) fn reply_part(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
         let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
         self.reply().bulk_header(length);
@@ -61,8 +62,8 @@ impl<'a> Context<'a> {
         self.check_reply()
     }
 
-    /// The string that was read last, with `new` at `offset`; zeros come between. For strings that
-    /// lie in chunks before or afterwards.
+    /// Returns the string that was read last, with `new` written at `offset`; a gap is filled with
+    /// zeros. For strings that lie in chunks before or after the change.
     pub(crate) fn spliced(
         &mut self,
         key: &[u8],
@@ -119,7 +120,7 @@ impl<'a> Context<'a> {
         self.put_with_head(key, deadline, entry, |head| value.with_head(head))
     }
 
-    /// Gives a string in chunks another deadline; writes none of them.
+    /// Changes the deadline of a string in chunks; writes no chunk.
     #[cold]
     pub(super) fn put_head(
         &mut self,

@@ -1,9 +1,10 @@
 //! What a command is, and what it runs in: its arguments, its reply, its session, the data.
 //!
-//! A command is a synchronous function that may be run again from its beginning. It stops with a
-//! [`Interrupted`] whenever it would have to wait; its reply and its uncommitted writes are dropped
-//! then, and it runs again when waiting has made sense. So a command changes its session only when
-//! nothing can interrupt it any more. What must outlive an interruption is in [`Progress`].
+//! A command is a synchronous function that may be run again from its beginning (decision 009).
+//! Whenever it would have to wait it stops with an [`Interrupted`]; its reply and its uncommitted
+//! writes are dropped, and it runs again once the wait is over. So a command changes its session
+//! only when nothing can interrupt it any longer. State that must survive an interruption is in
+//! [`Progress`].
 
 pub(crate) mod edits;
 mod index;
@@ -35,20 +36,20 @@ pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use strings::{Found, NewString};
 
-/// Buffers that commands use one after the other; one set for each loop.
+/// Buffers that commands use one after the other; one set per loop.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Value of the row that was read last.
     pub(crate) value: Vec<u8>,
-    /// Stored key.
+    /// Stored key of the current access.
     pub(crate) stored: Vec<u8>,
-    /// Row or entry to be written.
+    /// Row or expiry entry to be written.
     pub(crate) encoded: Vec<u8>,
     pub(crate) page: ScanPage,
 }
 
 impl Scratch {
-    /// Gives the memory of unusually large values back.
+    /// Frees the memory of unusually large values.
     pub(crate) fn trim(&mut self, bytes: usize) {
         for buffer in [&mut self.value, &mut self.stored, &mut self.encoded] {
             if buffer.capacity() > bytes {
@@ -58,25 +59,25 @@ impl Scratch {
     }
 }
 
-/// Access to the data. Exists only when the engine is open.
+/// Access to the data. Exists only while the engine is open.
 pub(crate) struct Data<'a> {
     pub(crate) engine: &'a Engine,
-    /// Of commands that write, or read several keys; plain reads have none.
+    /// Present for commands that write or read several keys; plain reads have none.
     pub(crate) batch: Option<&'a mut ValidatedBatch>,
     pub(crate) scratch: &'a mut Scratch,
-    /// What EXEC has changed so far.
+    /// Changes that EXEC has made so far.
     pub(crate) overlay: Option<&'a mut Overlay>,
 }
 
-/// The surroundings of one run of one command.
+/// The environment of one run of one command.
 pub(crate) struct Context<'a> {
     pub(crate) arguments: Arguments<'a>,
-    /// Those of them that are not held: among the arguments they are empty.
+    /// The arguments that are not held in memory; among `arguments` they are empty.
     pub(crate) staged: &'a [Staged],
     pub(crate) command: &'static Command,
     pub(crate) session: &'a mut Session,
     pub(crate) out: &'a mut Vec<u8>,
-    /// Where in `out` the reply begins, that of EXEC for commands inside.
+    /// Where the reply begins in `out`; for a command inside EXEC, where the reply of EXEC begins.
     pub(crate) reply_start: usize,
     pub(crate) shared: &'a Shared,
     pub(crate) commands: &'a CommandIndex,
@@ -91,7 +92,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A command of EXEC, in the same surroundings.
+    /// Returns the context of a command inside EXEC, in the same environment.
     pub(crate) fn nested<'b>(
         &'b mut self,
         command: &'static Command,
@@ -125,26 +126,26 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The writer of the reply.
+    /// Returns the writer of the reply.
     #[inline]
     pub(crate) fn reply(&mut self) -> Writer<'_> {
         Writer::new(self.out, self.session.version)
     }
 
-    /// Replies an error and ends.
+    /// Replies with an error and ends the command.
     pub(crate) fn fail(&mut self, text: &str) -> Run {
         self.reply().error(text);
         Ok(())
     }
 
-    /// Replies `OK` and ends.
+    /// Replies `OK` and ends the command.
     #[inline]
     pub(crate) fn ok(&mut self) -> Run {
         self.reply().ok();
         Ok(())
     }
 
-    /// Replies lines of help and ends.
+    /// Replies with lines of help and ends the command.
     pub(crate) fn lines(&mut self, lines: &[&str]) -> Run {
         let mut reply = self.reply();
         reply.array(lines.len());
@@ -152,32 +153,32 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Replies an integer and ends.
+    /// Replies with an integer and ends the command.
     pub(crate) fn integer(&mut self, value: i64) -> Run {
         self.reply().integer(value);
         Ok(())
     }
 
-    /// How many arguments there are, the name included.
+    /// Returns the number of arguments, the name included.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.arguments.len()
     }
 
-    /// Argument `index`; the table of commands has checked that it is there.
+    /// Returns argument `index`; the caller knows from the command's arity that it exists.
     #[inline]
     pub(crate) fn argument(&self, index: usize) -> &'a [u8] {
         self.arguments.at(index)
     }
 
-    /// True if argument `index` is the word `word`, in any case.
+    /// Returns true if argument `index` is `word`, in any case.
     pub(crate) fn is(&self, index: usize, word: &str) -> bool {
         self.arguments
             .get(index)
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Argument `index` as an integer, or the text of the error.
+    /// Returns argument `index` as an integer, or the text of the error.
     pub(crate) fn integer_at(&self, index: usize) -> Result<i64, &'static str> {
         parse_integer(self.argument(index)).ok_or(replies::NOT_AN_INTEGER)
     }
@@ -191,7 +192,7 @@ impl<'a> Context<'a> {
             .expect("commands with data run when the engine is open")
     }
 
-    /// The open engine.
+    /// Returns the open engine.
     #[inline]
     pub(crate) fn engine(&self) -> &'a Engine {
         let data = self.data.as_ref();
@@ -199,13 +200,13 @@ impl<'a> Context<'a> {
             .engine
     }
 
-    /// The selected database.
+    /// Returns the selected database.
     #[inline]
     pub(crate) fn database(&self) -> &'a Database {
         &self.engine().databases[self.session.database]
     }
 
-    /// Stops a reply that has become too long.
+    /// Interrupts the command if its reply has become too long.
     #[inline]
     pub(crate) fn check_reply(&self) -> Run {
         let bytes = self.out.len() - self.reply_start + self.progress.stream_bytes;

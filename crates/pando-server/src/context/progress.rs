@@ -1,4 +1,4 @@
-//! What a long command keeps while it waits or yields. Dropped when the command has ended.
+//! State that a long command keeps while it waits or yields. Dropped when the command has finished.
 
 use std::ops::Bound;
 use std::task::Waker;
@@ -11,24 +11,24 @@ use pandodb::nonblocking::ValueSource;
 use super::edits::Edits;
 use crate::client::watches::Watches;
 
-/// An iteration over a database that has come some way.
+/// An iteration over a database that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// The stored key behind which the iteration began; `None` for the beginning.
+    /// The stored key after which the iteration began; `None` for the beginning.
     pub(crate) start: Option<Vec<u8>>,
-    /// Where it goes on; `None` at the beginning.
+    /// Where it continues; `None` at the beginning.
     pub(crate) position: Option<Position>,
-    /// Keys looked at.
+    /// Number of keys examined.
     pub(crate) examined: u64,
-    /// Keys in `found`.
+    /// Number of keys in `found`.
     pub(crate) count: usize,
     /// Encoded replies of the keys that match.
     pub(crate) found: Vec<u8>,
-    /// They may be shown when this is durable.
+    /// The keys in `found` may be shown once this LSN is durable.
     pub(crate) shown_from: Option<Lsn>,
-    /// The end of the database is reached.
+    /// The end of the database was reached.
     pub(crate) at_end: bool,
-    /// Began, so `start` is decided.
+    /// It has begun, so `start` is decided.
     pub(crate) begun: bool,
     pub(crate) done: bool,
 }
@@ -36,14 +36,14 @@ pub(crate) struct Walk {
 /// A place between two stored keys.
 #[derive(Debug)]
 pub(crate) enum Position {
-    /// Go on with this key, or the first behind it.
+    /// Continue with this key, or with the first one after it.
     At(Vec<u8>),
-    /// Go on behind this key.
+    /// Continue after this key.
     Behind(Vec<u8>),
 }
 
 impl Position {
-    /// Its form for the engine.
+    /// Returns it as a bound for the engine.
     pub(crate) fn bound(&self) -> Bound<&[u8]> {
         match self {
             Self::At(key) => Bound::Included(key),
@@ -52,22 +52,22 @@ impl Position {
     }
 }
 
-/// A WATCH that has come some way: a change behind any of its looks is a change.
+/// A WATCH that is under way. A change after any of its reads counts as a change.
 #[derive(Debug, Default)]
 pub(crate) struct Watching {
-    /// Keys that it has looked at.
+    /// Number of keys that it has read.
     pub(crate) keys: usize,
     pub(crate) watches: Watches,
-    /// It has met a key that is over, and removes all of those first.
+    /// It has met an expired key, and first removes all expired keys.
     pub(crate) removing: bool,
-    /// Keys that it removes in the commit that comes next.
+    /// Number of keys that its next commit removes.
     pub(crate) removed: u64,
 }
 
-/// Work that a thread of its own does for a connection.
+/// Work that a separate thread does for a connection.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Guarded by its lock, held for a look or a change.
+    /// Guarded by its lock, held for a copy or a change.
     result: Mutex<Option<Result<(), String>>>,
     waker: Waker,
 }
@@ -80,13 +80,13 @@ impl Job {
         })
     }
 
-    /// The work is done.
+    /// Records the result and wakes the connection.
     pub(crate) fn finish(&self, result: Result<(), String>) {
         *self.result.lock() = Some(result);
         self.waker.wake_by_ref();
     }
 
-    /// The result, once there is one.
+    /// Returns the result, once there is one.
     pub(crate) fn result(&self) -> Option<Result<(), String>> {
         self.result.lock().clone()
     }
@@ -97,40 +97,43 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
-    /// What a WATCH has looked at so far.
+    /// The keys that a WATCH has read so far.
     pub(crate) watching: Option<Box<Watching>>,
+    /// The job that the command waits for.
     pub(crate) job: Option<Arc<Job>>,
     /// When the command stops waiting; the loop wakes it then.
     pub(crate) deadline: Option<Instant>,
-    /// The command has begun to wait.
+    /// The command waits for something that may never come.
     pub(crate) waiting: bool,
-    /// Lookups of its current run that found their key, and that did not.
+    /// Number of look-ups of the current run that found their key.
     pub(crate) hits: u32,
+    /// Number of look-ups of the current run that did not find their key.
     pub(crate) misses: u32,
     /// Commands that the current run of an EXEC has called.
     pub(crate) calls: Vec<InnerCall>,
-    /// Values that are parts of the reply of the current run, by where in it they come.
+    /// Values that are parts of the current run's reply, each with its offset in the reply.
     pub(crate) streams: Vec<(usize, ValueSource)>,
-    /// Memory that they take.
+    /// Memory that `streams` take.
     pub(crate) stream_bytes: usize,
-    /// What its current run has read may be shown when this is durable.
+    /// What the current run has read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
 }
 
-/// A command of an EXEC.
+/// A command inside an EXEC.
 #[derive(Debug)]
 pub(crate) struct InnerCall {
     /// Its number in the index of commands.
     pub(crate) id: usize,
     pub(crate) ns: u64,
-    /// Code of the error that it replied.
+    /// Code of the error that it replied, if it did.
     pub(crate) error: Option<Vec<u8>>,
 }
 
 impl Progress {
-    /// The iteration of the command at `index`, taken out: put it back before halting.
+    /// Takes out the iteration of the command at `index`. Put it back with [`Progress::keep_walk`]
+    /// before the run is interrupted.
     pub(crate) fn take_walk(&mut self, index: usize) -> Walk {
         match self.walks.iter().position(|(of, _)| *of == index) {
             Some(at) => self.walks.swap_remove(at).1,
@@ -142,19 +145,19 @@ impl Progress {
         self.walks.push((index, walk));
     }
 
-    /// Something was read that may be shown when `lsn` is durable.
+    /// Records that something was read that may be shown once `lsn` is durable.
     #[inline]
     pub(crate) fn show_from(&mut self, lsn: Option<Lsn>) {
         self.shown_from = self.shown_from.max(lsn);
     }
 
-    /// When all that was read may be shown.
+    /// Returns the LSN that must be durable before the reply may be shown.
     #[inline]
     pub(crate) fn shown_from(&self) -> Option<Lsn> {
         self.shown_from
     }
 
-    /// Forgets everything; keeps no memory.
+    /// Drops all state, and keeps no memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if !self.edits.is_empty() {
@@ -163,7 +166,8 @@ impl Progress {
         self.begin_again();
     }
 
-    /// As [`Progress::clear`], but for what was made of values that may be the same.
+    /// Like [`Progress::clear`], but keeps the strings that were made of values that may be
+    /// unchanged.
     #[inline]
     pub(crate) fn begin_again(&mut self) {
         if !self.walks.is_empty() {
@@ -177,7 +181,7 @@ impl Progress {
         self.calls = Vec::new();
     }
 
-    /// Forgets what the current run has counted: it is run again, or has failed.
+    /// Drops what the current run has counted and replied: it is repeated or has failed.
     #[inline]
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);

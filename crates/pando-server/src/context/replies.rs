@@ -1,4 +1,4 @@
-//! Texts of errors, word for word those that clients know.
+//! Texts of error replies, word for word as clients know them.
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -30,32 +30,32 @@ pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode becau
      --requirepass. NOTE: You only need to do one of the above things in order for the server to \
      start accepting connections from the outside.";
 
-/// WATCH was refused: nothing of it is watched.
+/// WATCH was refused: none of its keys are watched.
 pub(crate) const TOO_MANY_WATCHES: &str =
     "ERR too many watched keys: all memory that connections have for them is taken";
 
-/// EXEC itself was refused, for the reason in `text`.
+/// Returns the reply of an EXEC that was refused for the reason in `text`.
 pub(crate) fn exec_aborted(text: &str) -> String {
     let reason = text.strip_prefix("ERR ").unwrap_or(text);
     format!("EXECABORT Transaction discarded because of: {reason}")
 }
 
-/// `wrong number of arguments` of a command.
+/// Returns the `wrong number of arguments` error of a command.
 pub(crate) fn wrong_arity(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
-/// An argument that is neither held nor stored.
+/// Returns the error for an argument that is too long to be held and cannot be stored.
 pub(crate) fn argument_too_long(command: &str, index: usize, bytes: usize, most: usize) -> String {
     format!("ERR argument {index} of '{command}' has {bytes} bytes, at most {most} are taken here")
 }
 
-/// `invalid expire time` of a command.
+/// Returns the `invalid expire time` error of a command.
 pub(crate) fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
 }
 
-/// Text that a client sent, as it may be shown in a reply: at most 128 bytes.
+/// Returns text that a client sent in a form that a reply may show: at most 128 bytes.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
 }

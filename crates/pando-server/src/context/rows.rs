@@ -1,4 +1,4 @@
-//! Reading and writing rows: the only place where commands touch the tables of keys.
+//! Reading and writing rows: the only place where commands access the tables of keys.
 
 use pando_resp::Writer;
 use pandodb::Error;
@@ -8,7 +8,7 @@ use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key};
 
 impl Context<'_> {
-    /// Reads the row of `key`: in the batch if the command has one, else as it is now.
+    /// Reads the row of `key`: through the batch if the command has one, else its current state.
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let now_ms = self.now_ms;
         let database = self.database();
@@ -51,7 +51,7 @@ impl Context<'_> {
         })
     }
 
-    /// Reads the row whose stored key is in the scratch, once it is known to lie in chunks.
+    /// Opens the value whose stored key is in the scratch, and which is known to lie in chunks.
     #[cold]
     fn open(&mut self) -> Result<Opened, Interrupted> {
         let database = self.database();
@@ -73,7 +73,8 @@ impl Context<'_> {
         }
     }
 
-    /// As [`Context::find`] for a command that replies what it finds: counts hits and misses.
+    /// Like [`Context::find`], for a command that replies with what it finds: counts hits and
+    /// misses.
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find(key)?;
@@ -84,13 +85,13 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// The string of the row that was read last, unless it lies in chunks: empty then.
+    /// Returns the string of the row that was read last; empty if it lies in chunks.
     #[inline]
     pub(crate) fn payload(&mut self, row: Row) -> &[u8] {
         &self.data().scratch.value[row.payload..]
     }
 
-    /// Replies the string of the row that was read last, or no value.
+    /// Replies with the string of the row that was read last, or with null.
     #[inline]
     pub(crate) fn reply_found(&mut self, found: &Found) -> Run {
         if let Some(stream) = &found.large {
@@ -143,7 +144,7 @@ impl Context<'_> {
         result
     }
 
-    /// Gives the value that was read last another deadline.
+    /// Changes the deadline of the value that was read last.
     pub(crate) fn put_deadline(&mut self, key: &[u8], found: &Found, deadline: Option<u64>) -> Run {
         if let Some(stream) = &found.large {
             return self.put_head(key, stream, deadline, found.entry);
@@ -171,7 +172,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Deletes the row that `found` found at `key`, and its expiry entry.
+    /// Deletes the row that `found` describes at `key`, and its expiry entry.
     pub(crate) fn remove(&mut self, key: &[u8], found: &Found) -> Run {
         let number = self.session.database;
         let database = self.database();
@@ -188,7 +189,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Sees to it that the key's one expiry entry is not later than `deadline`.
+    /// Makes sure that the key's only expiry entry is not later than `deadline`.
     pub(super) fn move_entry(
         &mut self,
         key: &[u8],

@@ -1,4 +1,4 @@
-//! What the table knows about a command.
+//! What the command table knows about a command.
 
 use pando_resp::Arguments;
 
@@ -14,21 +14,21 @@ impl Flags {
     pub(crate) const WRITE: Self = Self(1);
     /// Reads data.
     pub(crate) const READONLY: Self = Self(2);
-    /// Refused when there is no room.
+    /// Refused while the disk is full.
     pub(crate) const DENYOOM: Self = Self(4);
-    /// Administration.
+    /// Administrative command.
     pub(crate) const ADMIN: Self = Self(8);
-    /// Constant or logarithmic time.
+    /// Takes constant or logarithmic time.
     pub(crate) const FAST: Self = Self(16);
     /// Runs while the engine is opening.
     pub(crate) const LOADING: Self = Self(32);
     /// Runs before authentication.
     pub(crate) const NO_AUTH: Self = Self(64);
-    /// Not between MULTI and EXEC.
+    /// Not allowed between MULTI and EXEC.
     pub(crate) const NO_MULTI: Self = Self(128);
-    /// Not from scripts.
+    /// Not allowed in scripts.
     pub(crate) const NOSCRIPT: Self = Self(256);
-    /// May wait.
+    /// May wait for other clients or for the store.
     pub(crate) const BLOCKING: Self = Self(512);
 
     pub(crate) const fn and(self, other: Self) -> Self {
@@ -39,7 +39,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Names as COMMAND gives them.
+    /// Returns the names that COMMAND shows.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         const NAMES: [(Flags, &str); 10] = [
             (Flags::WRITE, "write"),
@@ -60,7 +60,7 @@ impl Flags {
     }
 }
 
-/// Which arguments are keys: the first, the last (negative: counted from the end), the step.
+/// Which arguments are keys: the first, the last (negative: counted from the end), and the step.
 /// All 0: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys {
@@ -75,7 +75,7 @@ impl Keys {
     pub(crate) const SECOND: Self = Self::new(2, 2, 1);
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
-    /// Of arguments that are no keys.
+    /// Also used for arguments that are no keys.
     pub(crate) const THIRD: Self = Self::new(3, 3, 1);
     pub(crate) const OF_PAIRS: Self = Self::new(2, -1, 2);
 
@@ -83,14 +83,14 @@ impl Keys {
         Self { first, last, step }
     }
 
-    /// True if argument `index` of `count` is one of them.
+    /// Returns true if argument `index` of `count` is a key.
     pub(crate) fn has(self, index: usize, count: usize) -> bool {
         let range = self.range(count);
         let step = usize::try_from(self.step).unwrap_or(1).max(1);
         range.contains(&index) && (index - range.start).is_multiple_of(step)
     }
 
-    /// Where they lie among `count` arguments.
+    /// Returns the range of the keys among `count` arguments.
     #[inline]
     fn range(self, count: usize) -> std::ops::Range<usize> {
         let first = usize::try_from(self.first).unwrap_or(0);
@@ -105,7 +105,7 @@ impl Keys {
         }
     }
 
-    /// The keys among `arguments`.
+    /// Iterates over the keys among `arguments`.
     pub(crate) fn of<'a>(self, arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
         let step = usize::try_from(self.step).unwrap_or(1).max(1);
         self.range(arguments.len())
@@ -114,7 +114,7 @@ impl Keys {
     }
 }
 
-/// Family of a command, as the documentation groups them.
+/// Family of a command, as the documentation of Redis groups them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     Connection,
@@ -139,44 +139,44 @@ impl Group {
 /// How a command is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Touches no data.
+    /// Accesses no data.
     Session,
-    /// Reads what is there now, without a transaction.
+    /// Reads the current state, without a transaction.
     Read,
-    /// Reads several keys as they are at one moment.
+    /// Reads several keys as of one moment.
     ReadMany,
     /// Reads or writes in a transaction that is then committed.
     Transaction,
-    /// Looks at data through a transaction that is not committed.
+    /// Reads through a transaction; commits only the removal of expired keys.
     Watch,
-    /// The transaction of MULTI.
+    /// Runs the transaction of MULTI.
     Exec,
 }
 
 /// A command or a subcommand.
 pub(crate) struct Command {
-    /// Small letters.
+    /// In lower case.
     pub(crate) name: &'static str,
-    /// Arguments with the name; negative: at least.
+    /// Number of arguments, the name included; negative: the minimum.
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
-    /// Arguments that may be longer than what is held whole.
+    /// The arguments that may be longer than what is held in memory.
     pub(crate) large: Keys,
     pub(crate) group: Group,
     pub(crate) kind: Kind,
     pub(crate) since: &'static str,
     pub(crate) complexity: &'static str,
     pub(crate) summary: &'static str,
-    /// So many arguments may be shown to others; those behind may be secrets.
+    /// Number of arguments that may be shown to others; the arguments after them may be secrets.
     pub(crate) shown: usize,
     pub(crate) run: fn(&mut Context<'_>) -> Run,
-    /// A container's subcommands: `run` of the container is never called then.
+    /// Subcommands of a container, whose own `run` is never called.
     pub(crate) subcommands: &'static [Command],
 }
 
 impl Command {
-    /// A session command that takes no keys: the base of struct updates.
+    /// Returns a session command without keys: the base of struct updates.
     pub(crate) const fn new(
         name: &'static str,
         arity: i32,
@@ -199,7 +199,7 @@ impl Command {
         }
     }
 
-    /// A command that reads the string at its first argument.
+    /// Returns a command that reads the string at its first argument.
     pub(crate) const fn read(
         name: &'static str,
         arity: i32,
@@ -214,7 +214,7 @@ impl Command {
         }
     }
 
-    /// A command that writes the string at its first argument.
+    /// Returns a command that writes the string at its first argument.
     pub(crate) const fn write(
         name: &'static str,
         arity: i32,
@@ -227,14 +227,14 @@ impl Command {
         }
     }
 
-    /// True if it can be called with `count` arguments, the name included.
+    /// Returns true if it can be called with `count` arguments, the name included.
     #[inline]
     pub(crate) fn takes(&self, count: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
         count == least || self.arity < 0 && count > least
     }
 
-    /// The subcommand that `name` calls, and its place.
+    /// Returns the subcommand called `name`, and its place.
     pub(crate) fn subcommand(&self, name: &[u8]) -> Option<(usize, &'static Self)> {
         let mut subcommands = self.subcommands.iter().enumerate();
         subcommands.find(|(_, sub)| sub.name.as_bytes().eq_ignore_ascii_case(name))

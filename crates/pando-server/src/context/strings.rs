@@ -1,24 +1,24 @@
-//! Strings as commands find them and make them.
+//! Strings that commands find and make.
 
 use pandodb::nonblocking::NewBytes;
 use pandodb::{LargeValue, ValueStream};
 
 use crate::data::keyspace::Row;
 
-/// What is at a key.
+/// What a key has.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The value that lives; its payload is in the scratch until the next read.
+    /// The value, unless it has expired; its payload is in the scratch until the next read.
     pub(crate) row: Option<Row>,
-    /// The expiry entry of the row, of one that has ended too.
+    /// The expiry entry of the row; also that of an expired one.
     pub(crate) entry: Option<u64>,
     /// The string of the row, head included, if it lies in chunks: the payload is empty then.
-    /// Boxed: the usual row is moved about.
+    /// Boxed, since the usual row is moved often.
     pub(crate) large: Option<Box<ValueStream>>,
 }
 
 impl Found {
-    /// When the value ends.
+    /// Returns the time at which the value expires.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.row
             .and_then(|row| row.expiry)
@@ -26,7 +26,7 @@ impl Found {
     }
 }
 
-/// A string that a command is given or makes.
+/// A string that a command was given or makes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NewString<'a> {
     /// In memory.
@@ -36,7 +36,7 @@ pub(crate) enum NewString<'a> {
 }
 
 impl NewString<'_> {
-    /// Bytes of it.
+    /// Returns its length in bytes.
     pub(crate) fn len(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,

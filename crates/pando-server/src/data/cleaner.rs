@@ -1,10 +1,11 @@
-//! Removes what has ended, without anybody reading it.
+//! Removes expired keys that nobody reads.
 //!
-//! Each loop looks after some of the databases. Expiry entries are ordered by time, so the first
-//! leaf of a database's elements shows whether anything is due. Due entries are worked off in
-//! small transactions: an entry whose row has ended goes with its row; an entry whose row has a
-//! later deadline is moved there; an entry that no row names just goes. The work of a step is
-//! bounded; when more is due the next step follows after the connections have had their turn.
+//! Each loop cleans some of the databases. Expiry entries are ordered by time, so the first leaf of
+//! a database's elements shows whether an entry is due. Due entries are processed in small
+//! transactions: if the row of an entry has expired, both are removed; if the row has a later
+//! deadline, the entry is moved to that time; if no row names the entry, it is removed. The work of
+//! a step is bounded; when more is due, the next step follows after the connections have had their
+//! turn.
 
 use std::ops::Bound;
 use std::task::Waker;
@@ -17,16 +18,17 @@ use crate::data::engine::{Database, Engine};
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
 use crate::figures::statistics::ServerStatistics;
 
-/// Most entries of one batch.
+/// Maximum number of entries in a batch.
 const BATCH: usize = 64;
-/// Waits for pages after which a batch is halved: what it needs does not stay in memory together.
+/// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
+/// together.
 const WAITS_PER_BATCH: u32 = 2;
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Cleaned {
-    /// More is due now.
+    /// More may be due now.
     More,
     /// The cleaner waits for its waker.
     Waiting,
@@ -34,21 +36,21 @@ pub(crate) enum Cleaned {
     Nothing,
 }
 
-/// The cleaner of one loop.
+/// The expiry cleaner of one loop.
 pub(crate) struct Cleaner {
-    /// Databases that are its own.
+    /// Numbers of the databases that it cleans.
     databases: Vec<usize>,
-    /// Index in `databases` of the one it is at.
+    /// Index in `databases` of the database that it is at.
     at: usize,
-    /// Databases in a row where nothing was due.
+    /// Number of databases in a row in which nothing was due.
     quiet: usize,
-    /// Due entries: time and stored key.
+    /// Due entries of the current batch: time and stored key.
     due: Vec<(u64, Vec<u8>)>,
-    /// Entries of the next batch.
+    /// Maximum number of entries of the next batch.
     size: usize,
-    /// Waits for pages of the current batch.
+    /// Number of waits for pages of the current batch.
     waits: u32,
-    /// The batch is made and waits for its commit.
+    /// The batch is complete and waits for its commit.
     committing: bool,
     removed: u64,
     page: ScanPage,
@@ -66,7 +68,7 @@ enum Stop {
 }
 
 impl From<pandodb::Error> for Stop {
-    // A failed engine answers every command with its error; the cleaner just rests.
+    // A failed engine answers every command with its error; the cleaner does nothing.
     fn from(_: pandodb::Error) -> Self {
         Self::Failed
     }
@@ -91,14 +93,14 @@ impl Cleaner {
         }
     }
 
-    /// True if any entry exists at all, due or not.
+    /// Returns true if there are any expiry entries, due or not.
     pub(crate) fn has_entries(&self, engine: &Engine) -> bool {
         self.databases
             .iter()
             .any(|number| engine.databases[*number].entries() > 0)
     }
 
-    /// Works off at most one batch.
+    /// Processes at most one batch.
     pub(crate) fn step(
         &mut self,
         engine: &Engine,
@@ -130,7 +132,7 @@ impl Cleaner {
         }
     }
 
-    /// Collects, changes and commits; how many entries were worked off.
+    /// Collects, changes and commits a batch; returns the number of entries that were processed.
     fn batch(
         &mut self,
         database: &Database,
@@ -161,7 +163,8 @@ impl Cleaner {
             }
             Polled::Ready(Outcome::Committed(_)) => {
                 self.committing = false;
-                // It keeps the chunks of large values from being freed.
+                // Until it is reset, the transaction keeps the chunks of large values from being
+                // freed.
                 self.batch.reset();
                 let count = self.due.len();
                 self.due.clear();
@@ -172,7 +175,7 @@ impl Cleaner {
         }
     }
 
-    /// Looks which entries are due.
+    /// Collects the due entries.
     fn collect(
         &mut self,
         database: &Database,
@@ -202,14 +205,14 @@ impl Cleaner {
                 }
             }
             match self.page.next.take() {
-                // An emptied leaf that is not yet removed.
+                // A leaf that was emptied but not yet removed.
                 Some(next) if !any => from = next,
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Puts the changes of a transaction into its batch.
+    /// Writes the changes of a batch into its transaction.
     fn change(
         &mut self,
         database: &Database,
@@ -224,7 +227,7 @@ impl Cleaner {
             let mut large = None;
             match opened {
                 Polled::Pending(pending) => {
-                    // All rows of the batch are asked for together.
+                    // All missing rows of the batch are requested together.
                     reactor.park(pending, &self.waker)?;
                     missing = true;
                     continue;
@@ -242,7 +245,7 @@ impl Cleaner {
                     }
                 }
             }
-            // A damaged row keeps its error for those who ask for it.
+            // A damaged row stays, so that its readers get the error.
             let Ok(row) = Row::decode(stored, &self.value) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! The compaction of the store that a command asked for: a thread of its own, one at a time, and
-//! what INFO says about it.
+//! The compaction of the store that a command started: it has a thread of its own, only one runs at
+//! a time, and INFO reports on it.
 
 use std::ops::ControlFlow;
 
@@ -8,35 +8,37 @@ use pando_sync::thread::{self, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::{CompactPhase, CompactProgress, CompactReport, Db};
 
-/// How the last one has ended.
+/// How the last compaction ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Ended {
     /// There was none.
     Never,
-    /// It was stopped, or came to its end.
+    /// It was stopped, or it finished.
     Done(CompactReport),
     Failed(String),
 }
 
-/// Where the running one is.
+/// Progress of the running compaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) phase: CompactPhase,
     pub(crate) percent: u32,
 }
 
-/// See the module.
+/// The state of compaction; see the module.
 #[derive(Debug)]
 pub(crate) struct Compaction {
+    /// True from `start` until the thread has stored how the compaction ended.
     running: AtomicBool,
+    /// Asks the running compaction to end; read at each report of its progress.
     stop: AtomicBool,
-    /// Of the one that runs, in percent.
+    /// Progress of the running compaction, in percent.
     percent: AtomicU32,
-    /// Guarded by its lock, held for a look or a change.
+    /// Guarded by its lock, held for a copy or a change.
     phase: Mutex<CompactPhase>,
-    /// The same.
+    /// Guarded by its lock, held for a copy or a change.
     ended: Mutex<Ended>,
-    /// The thread of the newest one.
+    /// The thread of the newest compaction.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -54,12 +56,12 @@ impl Default for Compaction {
 }
 
 impl Compaction {
-    /// Starts one on a thread of its own. False if one runs.
+    /// Starts a compaction on a thread of its own. Returns false if one runs already.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// The system cannot start a thread.
     pub(crate) fn start(this: &Arc<Self>, db: Db) -> std::io::Result<bool> {
-        // AcqRel: pairs with the Release at the end of the one before.
+        // AcqRel: pairs with the Release at the end of the previous compaction.
         if this.running.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }
@@ -71,7 +73,7 @@ impl Compaction {
             .spawn(move || own.run(&db));
         match spawned {
             Ok(handle) => {
-                // That of the one before has ended.
+                // The thread of the previous compaction has ended.
                 *this.thread.lock() = Some(handle);
                 Ok(true)
             }
@@ -102,24 +104,25 @@ impl Compaction {
         }
     }
 
-    /// Asks the running one to end soon. False if none runs.
+    /// Asks the running compaction to end soon. Returns false if none runs.
     pub(crate) fn abort(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         // Acquire: pairs with the Release in run.
         self.running.load(Ordering::Acquire)
     }
 
-    /// Ends the running one, and waits for it. Blocks.
+    /// Ends the running compaction and waits for it; blocks.
     pub(crate) fn end(&self) {
         let _running = self.abort();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // A panic of it has poisoned nothing: the store is closed as ever.
+            // If the thread has panicked, it has poisoned nothing: the store is closed in the usual
+            // way.
             let _ = thread.join();
         }
     }
 
-    /// Where it is, if one runs.
+    /// Returns the progress of the running compaction, if one runs.
     pub(crate) fn running(&self) -> Option<Running> {
         // Acquire: pairs with the Release in run.
         let running = self.running.load(Ordering::Acquire);
@@ -129,7 +132,7 @@ impl Compaction {
         })
     }
 
-    /// How the last one has ended.
+    /// Returns how the last compaction ended.
     pub(crate) fn ended(&self) -> Ended {
         self.ended.lock().clone()
     }

@@ -1,27 +1,28 @@
 //! SCAN cursors: numbers below 2^53 that name where an iteration stopped (decision 053).
 //!
-//! Places are kept by bytes. Iterations that stop at the same key share one, so their number is
-//! bounded by that of keys, too. When there is no room the place goes that was not used for the
-//! longest time, and first among those that all who came there have left: these are needed only by
-//! a client that asks once more. A fast iteration so crowds out its own trail, and not the places
-//! where slow ones are.
+//! Places are kept within a budget of bytes. Iterations that stop at the same key share a place, so
+//! the number of places is also bounded by that of keys. When there is no room, the place that was
+//! unused for the longest time is dropped, beginning with the places that all iterations have left:
+//! these are needed only if a client repeats a request. So a fast iteration pushes out its own
+//! trail, and not the places where slow iterations are.
 //!
-//! A number that is not known, or not any more, starts over: keys may come twice, none is left out.
+//! A number that is unknown, or no longer known, starts the iteration over: keys may be returned
+//! twice, but none is left out.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use hashbrown::HashTable;
 
-/// Bits of a cursor that say where its place is; the others are the generation of what is there.
+/// Bits of a cursor that hold the slot of its place; the other bits hold the slot's generation.
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 29;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// Longest stored key that needs no memory of its own.
+/// Longest stored key that is kept inside the slot, without an allocation.
 const SHORT_BYTES_MAX: usize = 22;
-/// What the system adds to memory of its own.
+/// Overhead of an allocation.
 const ALLOCATION_BYTES: u64 = 16;
-/// What a place takes in the index, which may have just grown.
+/// Memory of a place in the index, which may have just grown.
 const INDEX_BYTES: u64 = 16;
 const NONE: u32 = u32::MAX;
 
@@ -54,16 +55,16 @@ impl Key {
     }
 }
 
-/// Where iterations have stopped.
+/// A place where iterations have stopped.
 #[derive(Debug)]
 struct Slot {
-    /// The last stored key that was looked at: go on behind it.
+    /// The last stored key that was examined: iterations continue after it.
     key: Key,
     generation: u32,
-    /// Neighbours in the list that the place is in.
+    /// Neighbours in the list that contains the place.
     older: u32,
     newer: u32,
-    /// Cursors that were given out for it and not used.
+    /// Number of cursors that were returned for the place and not used yet.
     open: u16,
     database: u8,
     is_taken: bool,
@@ -72,7 +73,7 @@ struct Slot {
 const _: () = assert!(size_of::<Slot>() == 40);
 
 impl Slot {
-    /// Memory that it takes; the list of slots has some to spare.
+    /// Returns the memory that it takes, including the spare capacity of the list of slots.
     fn bytes(&self) -> u64 {
         let own = match &self.key {
             Key::Short(..) => 0,
@@ -82,7 +83,7 @@ impl Slot {
     }
 }
 
-/// Slots by their last use.
+/// Slots ordered by their last use.
 #[derive(Debug, Clone, Copy)]
 struct List {
     oldest: u32,
@@ -94,7 +95,7 @@ const EMPTY: List = List {
     newest: NONE,
 };
 
-/// The places behind all cursors.
+/// The places that cursors name.
 #[derive(Debug)]
 pub(crate) struct Cursors {
     slots: Vec<Slot>,
@@ -102,16 +103,16 @@ pub(crate) struct Cursors {
     /// Slots by database and key.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// Places that all who stopped there have left.
+    /// Places that all iterations which stopped there have left.
     left: List,
-    /// Places where somebody may still be.
+    /// Places where an iteration may still be.
     open: List,
     bytes: u64,
 }
 
 impl Cursors {
-    /// No place is known. Numbers of an earlier run are not those of this one: generations begin
-    /// anywhere.
+    /// Knows no place. Generations begin at random, so that numbers of an earlier run of the server
+    /// are unknown to this one.
     pub(crate) fn new() -> Self {
         Self {
             slots: Vec::new(),
@@ -124,13 +125,13 @@ impl Cursors {
         }
     }
 
-    /// Memory that the places take.
+    /// Returns the memory that the places take, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A number below 2^53, never 0, for the place behind `key`. All places take at most about
-    /// `most` bytes.
+    /// Returns a number below 2^53, never 0, for the place after `key`. All places together are
+    /// kept to about `most` bytes.
     pub(crate) fn insert(&mut self, database: usize, key: &[u8], most: u64) -> u64 {
         let database = u8::try_from(database).expect("databases are few");
         let hash = self.hasher.hash_one((database, key));
@@ -153,7 +154,8 @@ impl Cursors {
         id
     }
 
-    /// The key behind which cursor `id` of `database` goes on. It is used by that.
+    /// Returns the key after which cursor `id` of `database` continues, and counts the cursor as
+    /// used.
     pub(crate) fn find(&mut self, id: u64, database: usize) -> Option<Vec<u8>> {
         let place = u32::try_from(id & (SLOTS_MAX as u64 - 1)).ok()?;
         let slot = self.slots.get_mut(place as usize)?;
@@ -169,7 +171,7 @@ impl Cursors {
         Some(key)
     }
 
-    /// A slot that has the key, in no list.
+    /// Returns a slot that has the key, and is in no list.
     fn take(&mut self, hash: u64, database: u8, key: &[u8]) -> u32 {
         if self.free.is_empty() && self.slots.len() == SLOTS_MAX {
             self.forget_oldest(NONE);
@@ -177,12 +179,12 @@ impl Cursors {
         let place = self.free.pop().unwrap_or_else(|| {
             let place = u32::try_from(self.slots.len()).expect("slots are bounded");
             if self.slots.len() == self.slots.capacity() {
-                // Not twice as many: they may be all there is room for.
+                // Not doubled: the slots may already fill the budget.
                 self.slots.reserve_exact(self.slots.len() / 8 + 64);
             }
             self.slots.push(Slot {
                 key: Key::new(&[]),
-                // Unpredictable enough: hashers are seeded by the system.
+                // Unpredictable enough: the system seeds the hashers.
                 generation: u32::try_from(self.hasher.hash_one(place) >> 32).unwrap_or(0),
                 older: NONE,
                 newer: NONE,
@@ -208,7 +210,8 @@ impl Cursors {
         place
     }
 
-    /// Forgets the place that is needed least, unless that is `but`. True if it did.
+    /// Drops the place that is needed least, unless it is `but`. Returns true if it has dropped
+    /// one.
     fn forget_oldest(&mut self, but: u32) -> bool {
         let oldest = [self.left.oldest, self.open.oldest];
         let oldest = oldest
@@ -248,7 +251,7 @@ impl Cursors {
         (slot.older, slot.newer) = (before, NONE);
     }
 
-    /// Takes the place out of its list.
+    /// Removes the place from its list.
     fn unlink(&mut self, place: u32) {
         let Slot { older, newer, .. } = self.slots[place as usize];
         match older {
@@ -266,7 +269,7 @@ impl Cursors {
 mod tests {
     use super::*;
 
-    /// What a server with 64 MiB has for them.
+    /// The budget of a server with 64 MiB.
     const MOST: u64 = 6 << 20;
 
     fn key(number: u32) -> Vec<u8> {
@@ -307,7 +310,7 @@ mod tests {
         let open: Vec<u64> = (0..100_000)
             .map(|number| cursors.insert(0, &key(number), MOST))
             .collect();
-        // A trail of ten times what there is room for, in the same database.
+        // A trail of ten times as many places as there is room for, in the same database.
         let mut at = cursors.insert(0, &key(1_000_000), MOST);
         for number in 1_000_001..2_000_000 {
             assert_eq!(cursors.find(at, 0), Some(key(number - 1)));
@@ -335,7 +338,7 @@ mod tests {
         let mut insert = |number: u8| cursors.insert(0, &[number; 100], most);
         let (two, three) = (insert(2), insert(3));
         let mut known = |id| cursors.find(id, 0).is_some();
-        // The first two are used: the second is left first.
+        // `two` and `one` are used, in this order.
         assert!(known(two) && known(one));
         let mut insert = |number: u8| cursors.insert(0, &[number; 100], most);
         let four = insert(4);
@@ -346,7 +349,7 @@ mod tests {
             [one, two, three, four, five, six].map(&mut known),
             [false, false, false, true, true, true]
         );
-        // One that two iterations have come to is left when both have gone on.
+        // A place that two iterations share counts as left once both have moved on.
         let mut cursors = Cursors::new();
         let shared = cursors.insert(0, &[1; 100], most);
         cursors.insert(0, &[1; 100], most);

@@ -1,5 +1,5 @@
-//! The engine as the loops see it: the store, its sixteen databases, and limits that follow from
-//! its memory.
+//! The engine as the loops see it: the store, its sixteen databases, and the limits that follow
+//! from its memory.
 
 use pandodb::nonblocking::{Opened, Polled};
 use pandodb::{Db, Error, Lsn, Table};
@@ -8,7 +8,7 @@ use crate::data::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A count of bytes of the engine's report.
+/// Converts a count of bytes from the engine's report.
 pub(crate) fn bytes<T: TryInto<u64>>(count: T) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
@@ -21,14 +21,14 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// How many expiry entries there are.
+    /// Returns the number of expiry entries.
     #[inline]
     pub(crate) fn entries(&self) -> u64 {
         self.elements.len()
     }
 
-    /// Reads the row at `stored` into `out`, or what it has before a string in chunks; `shown_from`
-    /// as in [`Table::try_get`].
+    /// Reads the row at `stored` into `out`; of a row with a string in chunks, the part before the
+    /// string. `shown_from` as in [`Table::try_get`].
     ///
     /// # Errors
     /// Those of the engine.
@@ -53,23 +53,24 @@ pub(crate) struct Engine {
     pub(crate) db: Db,
     pub(crate) databases: Vec<Database>,
     pub(crate) folder: KeyFolder,
-    /// Longest string.
+    /// Longest string, in bytes.
     pub(crate) string_bytes_max: u64,
-    /// Longest row that lies in pages.
+    /// Longest row that is stored in pages.
     pub(crate) row_bytes_max: usize,
-    /// Longest argument that is held whole; longer ones are staged as they arrive.
+    /// Longest argument that is held in memory; longer ones are staged as they arrive.
     pub(crate) whole_bytes_max: usize,
-    /// Longest request and reply, without what is staged or streamed.
+    /// Longest request, without its staged arguments.
     pub(crate) request_bytes_max: usize,
+    /// Longest reply, without its streamed values.
     pub(crate) reply_bytes_max: usize,
-    /// Memory for the places at which iterations have stopped.
+    /// Memory for the places of SCAN cursors.
     pub(crate) cursor_bytes_max: u64,
-    /// Memory that all connections together may take for what they watch.
+    /// Memory that the watches of all connections may take together.
     pub(crate) watch_bytes_max: u64,
 }
 
 impl Engine {
-    /// Opens the tables; blocks, so never on a loop.
+    /// Opens the tables. Blocks, so it is never called on a loop.
     ///
     /// # Errors
     /// Those of the engine.
@@ -93,7 +94,7 @@ impl Engine {
             whole_bytes_max,
             request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
             reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
-            // A hundred thousand iterations, if that is possible at all.
+            // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
             watch_bytes_max: max_memory / 16,
             databases,

@@ -10,8 +10,8 @@
 //! | longer            | `01`, first L - 17 bytes of the user key, SipHash-2-4-128 of the whole   |
 //!
 //! The hash has 16 bytes (two little-endian words) and is keyed with the key of the store. A folded
-//! row holds the whole user key; a row whose whole key is another one is an error, never another
-//! key's value.
+//! row holds the whole user key. A row with a different whole key is an error: the value of another
+//! key is never returned.
 //!
 //! **Value** of a row of `db/N/keys`, little-endian:
 //!
@@ -24,25 +24,25 @@
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string                                                               |
 //!
-//! A string too long for pages lies in chunks; the rest of its row is the head of the engine's
-//! large value, so a new deadline writes no chunk.
+//! A string that is too long for pages lies in chunks; this part of its row is then the head of the
+//! engine's large value, so a new deadline writes no chunk.
 //!
 //! **Expiry entry**, key of a row of `db/N/elements` with an empty value: `00`, `45` ("E"), time as
 //! 8 bytes big-endian, stored key. A row with a deadline has one entry, which it names. A later
-//! deadline leaves the entry where it is: the cleaner moves it when it comes due. An entry that no
-//! row names is garbage that the cleaner removes when it comes due.
+//! deadline leaves the entry where it is: the cleaner moves it when it is due. An entry that no row
+//! names is garbage, which the cleaner removes when it is due.
 
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// How many databases there are.
+/// Number of databases.
 pub(crate) const DATABASES: usize = 16;
 
 const PLAIN: u8 = 0;
 const FOLDED: u8 = 1;
 const HASH_BYTES: usize = 16;
-/// What an expiry entry has before the stored key.
+/// Length of an expiry entry's prefix, before the stored key.
 const ENTRY_PREFIX_BYTES: usize = 10;
 /// First bytes of all expiry entries.
 pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
@@ -50,19 +50,20 @@ pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
 const TYPE_STRING: u8 = 1;
 const HAS_DEADLINE: u8 = 1;
 const HAS_WHOLE_KEY: u8 = 2;
-/// Type, flags, deadline and entry, length of the whole key.
+/// Maximum length of a value's head without the whole key: type, flags, deadline and entry, length
+/// of the whole key.
 const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
 
-/// A row that cannot be used.
+/// Error: a row cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowError {
-    /// The bytes are no value of this version.
+    /// The bytes are not a value of this version.
     Damaged,
-    /// Two long keys share first bytes and hash.
+    /// The row belongs to another long key, with the same first bytes and the same hash.
     OtherKey,
 }
 
-/// Turns user keys into stored keys.
+/// Converts user keys to stored keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyFolder {
     hash_key: [u64; 2],
@@ -70,7 +71,7 @@ pub(crate) struct KeyFolder {
 }
 
 impl KeyFolder {
-    /// For an engine whose keys have at most `key_bytes_max` bytes.
+    /// Creates it for an engine whose keys have at most `key_bytes_max` bytes.
     pub(crate) fn new(hash_key: [u64; 2], key_bytes_max: usize) -> Self {
         assert!(
             key_bytes_max > ENTRY_PREFIX_BYTES + 1 + HASH_BYTES,
@@ -82,7 +83,7 @@ impl KeyFolder {
         }
     }
 
-    /// True if the row of `key` must hold the whole key.
+    /// Returns true if the row of `key` must store the whole key.
     pub(crate) fn folds(&self, key: &[u8]) -> bool {
         key.len() >= self.stored_bytes_max
     }
@@ -112,17 +113,17 @@ impl KeyFolder {
     }
 }
 
-/// What the head of a value says.
+/// The decoded head of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) expiry: Option<Expiry>,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub(crate) payload: usize,
-    /// Length of the whole key in front of the payload; 0 if there is none.
+    /// Length of the whole key before the payload; 0 if the row has none.
     whole_key_bytes: usize,
 }
 
-/// When a row ends, and which entry says so to the cleaner.
+/// When a row expires, and the time of its expiry entry; both in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {
     pub(crate) deadline: u64,
@@ -130,7 +131,7 @@ pub(crate) struct Expiry {
 }
 
 impl Row {
-    /// Reads the head of `value`, the row at `stored`.
+    /// Decodes the head of `value`, the row at `stored`.
     #[inline]
     pub(crate) fn decode(stored: &[u8], value: &[u8]) -> Result<Self, RowError> {
         let (&[kind, flags], mut rest) = value.split_first_chunk().ok_or(RowError::Damaged)?;
@@ -164,7 +165,7 @@ impl Row {
         })
     }
 
-    /// The user key of the row at `stored` with this head.
+    /// Returns the user key of the row at `stored` with this head.
     pub(crate) fn user_key<'a>(&self, stored: &'a [u8], value: &'a [u8]) -> &'a [u8] {
         if self.whole_key_bytes == 0 {
             stored.get(1..).unwrap_or_default()
@@ -173,14 +174,14 @@ impl Row {
         }
     }
 
-    /// True if the row has ended at `now_ms`.
+    /// Returns true if the row has expired at `now_ms`.
     #[inline]
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         self.expiry.is_some_and(|expiry| expiry.deadline <= now_ms)
     }
 }
 
-/// Replaces `out` by a value; `whole_key` is for folded keys.
+/// Replaces `out` by an encoded value; `whole_key` is given for folded keys.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
     whole_key: Option<&[u8]>,
@@ -191,7 +192,7 @@ pub(crate) fn encode(
     out.extend_from_slice(payload);
 }
 
-/// Replaces `out` by what a value has before its payload; `whole_key` is for folded keys.
+/// Replaces `out` by the part of a value before its payload; `whole_key` is given for folded keys.
 pub(crate) fn encode_head(out: &mut Vec<u8>, whole_key: Option<&[u8]>, expiry: Option<Expiry>) {
     let flags = if expiry.is_some() { HAS_DEADLINE } else { 0 }
         | if whole_key.is_some() {
@@ -213,13 +214,13 @@ pub(crate) fn encode_head(out: &mut Vec<u8>, whole_key: Option<&[u8]>, expiry: O
     }
 }
 
-/// Bytes that a value has before its payload, at most.
+/// Returns the maximum number of bytes that a value has before its payload.
 #[inline]
 pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
     HEADER_BYTES_MAX + whole_key.map_or(0, <[u8]>::len)
 }
 
-/// Longest string that lies in pages, for any key that is not folded.
+/// Returns the length of the longest string that is stored in pages for any key that is not folded.
 pub(crate) fn plain_string_bytes_max(value_bytes_max: usize) -> usize {
     value_bytes_max.saturating_sub(HEADER_BYTES_MAX)
 }
@@ -232,7 +233,7 @@ pub(crate) fn entry_key(out: &mut Vec<u8>, time: u64, stored: &[u8]) {
     out.extend_from_slice(stored);
 }
 
-/// Time and stored key of an expiry entry.
+/// Returns the time and the stored key of an expiry entry.
 pub(crate) fn decode_entry(key: &[u8]) -> Option<(u64, &[u8])> {
     let rest = key.strip_prefix(&ENTRY_TAG)?;
     let (time, stored) = rest.split_first_chunk()?;

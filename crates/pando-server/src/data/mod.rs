@@ -1,4 +1,4 @@
-//! The open store: its tables, how rows lie in them, what cleans and packs them.
+//! The open store: its tables, how rows are stored in them, and what cleans and compacts them.
 
 pub(crate) mod cleaner;
 pub(crate) mod compaction;

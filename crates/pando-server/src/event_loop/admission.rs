@@ -1,4 +1,4 @@
-//! Messages from other threads: connections that come in, the engine that is open, the end.
+//! Messages from other threads: new connections, the opened engine, the end of the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl EventLoop {
             Message::Stop => {
                 self.stop_at = Some(now() + self.shared.options.shutdown_timeout);
                 for token in self.connections.tokens() {
-                    // What waits for an event that may never come is not waited for.
+                    // A command that waits for an event that may never come is not waited for.
                     if let Some(connection) = self.connections.get(token)
                         && connection
                             .buffers
@@ -50,10 +50,14 @@ impl EventLoop {
         }
     }
 
+    /// Registers a new connection with this loop and in the registry of clients.
+    ///
+    /// # Errors
+    /// The socket refuses; it is closed.
     pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
         let local_address = stream.local_addr()?;
         stream.set_nodelay(true)?;
-        // One that is not asked is served all the same.
+        // If the option cannot be set, the connection is served all the same.
         let _: io::Result<()> = keep_alive(&stream, self.shared.settings.tcp_keepalive_s());
         let (shared, handle, loop_index) = (&self.shared, &self.handle, self.index);
         let registry = self.poll.registry();
@@ -83,6 +87,7 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Creates the engine's side of this loop, and lets commands that need data run.
     pub(super) fn engine_ready(&mut self) {
         let Some(engine) = self.shared.engine() else {
             return;
@@ -95,7 +100,8 @@ impl EventLoop {
         self.cleaner = Some(Cleaner::new(&engine, databases, waker));
         match LoopData::new(engine, Waker::from(self.reactor_wake.clone())) {
             Ok(data) => {
-                // What it says is said by the waker's token, too: look at everything.
+                // It shares the waker's token: its event only ends the sleep, and every round polls
+                // the engine.
                 if let Some(fd) = data.reactor.completion_fd()
                     && let Err(source) =
                         self.poll

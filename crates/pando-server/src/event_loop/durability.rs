@@ -1,4 +1,4 @@
-//! Replies that wait for the log: one question for all of a round, and their release.
+//! Replies that wait for the log: one request for durability per round, and the release of replies.
 
 use pando_stats::Ticker;
 use pandodb::Lsn;
@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::loop_handle::Token;
 
 impl EventLoop {
-    /// Asks for one flush that serves all replies of this round.
+    /// Requests one flush of the log for all replies of this round.
     pub(super) fn ask_for_durability(&mut self) {
         let mut newest: Option<Lsn> = None;
         for token in &self.touched {
@@ -27,7 +27,7 @@ impl EventLoop {
             return;
         }
         if self.asked.is_none() {
-            // The log has answered the last question: what is still open is asked again.
+            // The log has answered the last request: ask again for what still waits.
             for token in &self.gated {
                 let connection = self.connections.get(*token);
                 newest = newest.max(connection.and_then(Connection::close_gate));
@@ -47,7 +47,7 @@ impl EventLoop {
         self.gated = gated;
     }
 
-    /// Lets the replies of one connection go as far as the log is; true if some still wait.
+    /// Releases the replies of one connection that are durable; returns true if some still wait.
     pub(super) fn open_gates(
         &mut self,
         token: Token,

@@ -1,4 +1,4 @@
-//! What is done now and then: cleaning, timeouts; and how a connection is closed.
+//! Periodic work: expiry and timeouts (decision 052); and how a connection is closed.
 
 use std::io;
 
@@ -12,14 +12,15 @@ use crate::loop_handle::Token;
 use crate::report::memory_use::MemoryUse;
 use crate::times::nanoseconds;
 
-/// How often the cleaner looks for what is due.
+/// Interval at which the cleaner looks for work.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
-/// How often connections are looked over for timeouts.
+/// Interval at which connections are checked for timeouts.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a connection that is to be closed may take to read its last replies.
+/// Time that a closing connection has to read its last replies.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl EventLoop {
+    /// Removes the connection, if it is still there, and closes its socket.
     pub(super) fn close(&mut self, token: Token) {
         let Some(mut connection) = self.connections.remove(token) else {
             return;
@@ -30,11 +31,11 @@ impl EventLoop {
         self.shared.events.connection(address, false);
         // Relaxed: a hint for the acceptor.
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
-        // A socket that cannot be deregistered is closed all the same.
+        // If the socket cannot be deregistered, it is closed all the same.
         let _: io::Result<()> = self.poll.registry().deregister(&mut connection.stream);
     }
 
-    /// Removes what has ended.
+    /// Lets the cleaner remove expired keys.
     pub(super) fn clean(&mut self, now: Instant) {
         let (Some(data), Some(cleaner)) = (&mut self.data, &mut self.cleaner) else {
             self.next_clean = now + HOUSEKEEPING_INTERVAL;
@@ -61,7 +62,7 @@ impl EventLoop {
         }
     }
 
-    /// Tries once more to send: the system says that there is room only when there is much of it.
+    /// Tries once more to send: the system reports a writable socket only once it has much room.
     fn takes_something(&mut self, token: Token, now: Instant) -> bool {
         let Some(connection) = self.connections.get(token) else {
             return false;
@@ -78,7 +79,7 @@ impl EventLoop {
         takes
     }
 
-    /// Closes connections that take too long.
+    /// Closes connections that exceed a timeout.
     pub(super) fn housekeeping(&mut self, now: Instant) {
         if now < self.next_housekeeping {
             return;
@@ -97,7 +98,8 @@ impl EventLoop {
                 continue;
             };
             let since = |time: Instant| now.saturating_duration_since(time);
-            // Who waits for the server is not idle; who does not read what was sent is.
+            // A client that waits for the server is not idle; a client that does not read its
+            // replies is.
             let idle = connection.running.is_none() && !connection.gated;
             let late = !connection.session.authenticated && since(connection.opened) > handshake
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)

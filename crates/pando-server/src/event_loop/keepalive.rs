@@ -1,5 +1,5 @@
-//! Peers that are gone without a word: the system asks them now and then whether they are
-//! there (decision 054).
+//! Detection of peers that disappeared without a word: the system probes them after a silence
+//! (decision 054).
 
 use std::io;
 use std::time::Duration;
@@ -7,15 +7,16 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use rustix::net::sockopt;
 
-/// Questions without an answer after which the peer is gone.
+/// Number of unanswered probes after which the peer counts as gone.
 const QUESTIONS: u32 = 3;
-/// The longest time that the system takes.
+/// The longest interval that the system accepts, in seconds.
 const SECONDS_MAX: u64 = 32_767;
 
-/// Has the system ask after `seconds` of silence, then each third of that; 0: never.
+/// Has the system probe the peer after `seconds` of silence, and then at intervals of a third of
+/// that; 0 turns this off.
 ///
 /// # Errors
-/// Those of the system; what it refused is as it was.
+/// Those of the system; an option that it refused stays unchanged.
 pub(crate) fn keep_alive(stream: &TcpStream, seconds: u64) -> io::Result<()> {
     if seconds == 0 {
         return Ok(());

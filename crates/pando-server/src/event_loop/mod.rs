@@ -1,4 +1,4 @@
-//! The loop of one core.
+//! The event loop of one core.
 
 mod admission;
 mod durability;

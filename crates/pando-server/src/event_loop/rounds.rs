@@ -1,9 +1,9 @@
-//! The loop of one core: events, wake-ups, turns of connections, the log, replies.
+//! The event loop of one core: events, wake-ups, turns of connections, the log, replies.
 //!
 //! A round has these steps, in this order: wait for events; take messages and wake-ups; let the
-//! engine hand out its completions; give every runnable connection one turn; ask for one flush of
-//! the log for all replies of the round; send what may be sent; do some cleaning. Nothing in a
-//! round waits, except the wait for events at its beginning.
+//! engine deliver its completions; give every runnable connection one turn; request one flush of
+//! the log for all replies of the round; send the replies that may be sent; do some cleaning.
+//! Nothing in a round blocks, except the wait for events at its beginning.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,15 +28,15 @@ use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::shared::Shared;
 use crate::times::milliseconds;
 
-/// Token of the loop's own waker; connections follow.
+/// Token of the loop's own waker; connections have the tokens after it.
 pub(crate) const WAKER: mio::Token = mio::Token(0);
-/// Buffers that are kept for the next busy connection.
+/// Maximum number of idle buffers that are kept for connections that become busy.
 const SPARE_BUFFERS: usize = 256;
-/// The first of them keep what a deep pipeline needs.
+/// Number of these that keep the memory that a deep pipeline needs.
 const LARGE_SPARE_BUFFERS: usize = 8;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// An event loop; lives on its own thread.
+/// An event loop; lives on a thread of its own.
 pub(crate) struct EventLoop {
     pub(super) index: usize,
     pub(super) poll: Poll,
@@ -44,19 +44,20 @@ pub(crate) struct EventLoop {
     pub(super) commands: Arc<CommandIndex>,
     pub(super) handle: Arc<LoopHandle>,
     pub(super) connections: Slab<Connection>,
-    /// Connections that can go on.
+    /// Connections that can continue.
     pub(super) runnable: VecDeque<Token>,
-    /// Connections that had their turn in this round.
+    /// Connections that had a turn in this round, or are to be checked at its end.
     pub(super) touched: Vec<Token>,
     /// Connections whose replies wait for the log.
     pub(super) gated: Vec<Token>,
-    /// Connections that want to be woken at a time.
+    /// Wake-up times of connections.
     pub(super) timers: Timers,
+    /// The engine's side of the loop; `None` until the engine is open.
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
-    /// The engine has completions that nobody has taken.
+    /// The engine has completions that were not taken yet.
     pub(super) completions: bool,
-    /// The cleaner has something to do.
+    /// The cleaner has work left.
     pub(super) cleaning: bool,
     pub(super) spare: SpareBuffers,
     pub(super) read_buffer: Box<[u8]>,
@@ -64,10 +65,11 @@ pub(crate) struct EventLoop {
     pub(super) durable_wake: WakerArc<TokenWake>,
     pub(super) cleaner_wake: WakerArc<TokenWake>,
     pub(super) durable_waker: Waker,
-    /// The newest LSN whose durability was asked for, until the log answers.
+    /// The newest LSN whose durability was requested; `None` once the log has answered.
     pub(super) asked: Option<Lsn>,
     pub(super) next_clean: Instant,
     pub(super) next_housekeeping: Instant,
+    /// When the server has to end at the latest; set once it stops.
     pub(super) stop_at: Option<Instant>,
 }
 
@@ -141,13 +143,14 @@ impl EventLoop {
             }
             self.completions = false;
             if let Some(data) = &mut self.data {
-                // A failed engine answers each command by itself.
+                // The commands find out by themselves that the engine has failed.
                 let count = data.reactor.poll().unwrap_or(0);
-                // Those beyond one harvest make no new event.
+                // Completions beyond one harvest raise no new event.
                 self.completions = count >= REAP_MAX;
             }
-            // Those that completions have just woken are not left for the next round. Completions
-            // that come meanwhile are, and the loop does not sleep before.
+            // Connections that these completions have woken get their turn in this round.
+            // Connections that are woken by later completions get it in the next, and the loop does
+            // not sleep before that.
             self.handle.drain_woken(&mut woken);
             for token in woken.drain(..) {
                 self.take_wake(token);
@@ -160,7 +163,7 @@ impl EventLoop {
             self.clean(at);
             self.housekeeping(at);
             if let Some(data) = &mut self.data {
-                // What this round has started goes to the device before the loop sleeps.
+                // I/O that this round has started goes to the device before the loop sleeps.
                 data.reactor.flush();
             }
             if let Some(stop_at) = self.stop_at
@@ -171,7 +174,7 @@ impl EventLoop {
         }
     }
 
-    /// How long the loop may sleep.
+    /// Returns how long the loop may sleep; `None`: until an event.
     fn timeout(&self) -> Option<Duration> {
         if !self.runnable.is_empty() || self.cleaning || self.completions {
             return Some(Duration::ZERO);
@@ -180,10 +183,11 @@ impl EventLoop {
         let times = [self.next_housekeeping, self.next_clean].into_iter();
         let times = times.chain(self.timers.next()).chain(self.stop_at);
         let next = times.min()?;
-        // One millisecond more: the wait is cut to milliseconds, and must not end too early.
+        // One millisecond more: the wait is truncated to milliseconds, and must not end too early.
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
+    /// Puts the connection into the run queue, unless it is there already.
     pub(super) fn enqueue(&mut self, token: Token) {
         if let Some(connection) = self.connections.get(token)
             && !connection.queued
@@ -213,7 +217,7 @@ impl EventLoop {
         }
     }
 
-    /// The connection is looked at when the round ends.
+    /// Has the connection checked at the end of the round.
     pub(super) fn touch(&mut self, token: Token) {
         if self.connections.get(token).is_some() {
             self.touched.push(token);
@@ -279,7 +283,7 @@ impl EventLoop {
                 continue;
             };
             connection.queued = false;
-            // Where the turn before has just looked at the clock, it serves this one, too.
+            // If the previous turn has just read the clock, its time serves this turn, too.
             if !turn.is_clock_new {
                 turn.clock = now();
             }
@@ -301,7 +305,7 @@ impl EventLoop {
         }
     }
 
-    /// Sends replies, takes buffers back, closes what is over.
+    /// Sends replies, takes buffers back, and closes connections that are over.
     fn finish_round(&mut self) {
         let mut output_bytes = 0;
         let output_bytes_max = self.shared.settings.output_bytes_max();
@@ -331,7 +335,7 @@ impl EventLoop {
             }
         }
         self.touched = touched;
-        // Relaxed: a report. Written only when it changes.
+        // Relaxed: a figure for reports. Written only when it changes.
         if self.handle.timers.load(Ordering::Relaxed) != self.timers.len() {
             self.handle
                 .timers

@@ -1,8 +1,8 @@
-//! Connections by index. An index is used again; its generation tells one user from the next.
+//! Connections by index. Indices are reused; a generation tells the users of an index apart.
 
 use crate::loop_handle::Token;
 
-/// Values in numbered places.
+/// Values at reusable indices.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<Box<T>>)>,
@@ -17,7 +17,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts what `make` makes of its token into a free place.
+    /// Inserts the value that `make` makes of its token.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> T) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
@@ -31,7 +31,7 @@ impl<T> Slab<T> {
         token
     }
 
-    /// What is at `index`, of whatever generation.
+    /// Returns the value at `index`, whatever its generation.
     pub(crate) fn at(&mut self, index: usize) -> Option<(Token, &mut T)> {
         let (generation, value) = self.places.get_mut(index)?;
         let token = Token::Connection {
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         value.as_deref_mut().map(|value| (token, value))
     }
 
-    /// What `token` names, if it is still there.
+    /// Returns the value that `token` names, if it is still there.
     #[inline]
     pub(crate) fn get(&mut self, token: Token) -> Option<&mut T> {
         let Token::Connection { index, generation } = token else {
@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes what `token` names out.
+    /// Removes and returns the value that `token` names.
     pub(crate) fn remove(&mut self, token: Token) -> Option<Box<T>> {
         let Token::Connection { index, generation } = token else {
             return None;
@@ -68,12 +68,12 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Places, taken or not: what [`Slab::at`] can be asked for.
+    /// Returns the number of indices, free or not: the bound of what [`Slab::at`] accepts.
     pub(crate) fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// Tokens of all that are there.
+    /// Returns the tokens of all values.
     pub(crate) fn tokens(&self) -> Vec<Token> {
         let mut tokens = Vec::new();
         for (index, (generation, value)) in self.places.iter().enumerate() {

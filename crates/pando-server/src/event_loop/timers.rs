@@ -1,7 +1,7 @@
-//! When connections want to be woken: one time each, in the order of time.
+//! Wake-up times of connections: at most one per connection, ordered by time.
 //!
-//! A time is set, changed and taken back in logarithmic time, so what is here is what somebody
-//! still waits for: a connection that goes takes its time with it.
+//! A time is set, changed and removed in logarithmic time, so that the set holds nothing stale: a
+//! connection that is closed removes its time.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use pando_sync::time::Instant;
 
 use crate::loop_handle::Token;
 
-/// Times of the connections of one loop. Each connection knows its own.
+/// Wake-up times of the connections of one loop. Each connection stores its own, too.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     by_time: BTreeSet<(Instant, Token)>,
 }
 
 impl Timers {
-    /// `token` wants to be woken at `wanted`, and no longer at `known`, which it is brought to.
+    /// Replaces the time `known` of `token` by `wanted`, and sets `known` to it.
     pub(crate) fn set(
         &mut self,
         token: Token,
@@ -36,7 +36,8 @@ impl Timers {
         *known = wanted;
     }
 
-    /// Takes out whoever is due at `now`; its connection knows no time then.
+    /// Removes and returns a token that is due at `now`; the caller clears the time in its
+    /// connection.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Token> {
         let first = self.by_time.first().filter(|(time, _)| *time <= now);
         let due = *first?;
@@ -44,12 +45,12 @@ impl Timers {
         Some(due.1)
     }
 
-    /// The next time.
+    /// Returns the earliest time.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(time, _)| *time)
     }
 
-    /// How many there are.
+    /// Returns the number of timers.
     pub(crate) fn len(&self) -> usize {
         self.by_time.len()
     }

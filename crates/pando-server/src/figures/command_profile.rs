@@ -1,13 +1,13 @@
-//! Where commands spend their time: what the running one has waited for, and what the last one of a
-//! connection that asks for profiles did.
+//! Where commands spend their time: the waits of the running command, and the profile of the last
+//! command of a connection that asks for profiles.
 //!
-//! Only a command that waits tells anything; the others do not look here, unless their connection
-//! has turned profiles on.
+//! Only commands that wait touch this module, and those of connections that have turned profiles
+//! on (decision 048).
 
 use pando_sync::time::{Duration, Instant, now};
 use pandodb::{Profile, Wait};
 
-/// What the running command of a connection has waited for.
+/// The waits of a connection's running command.
 #[derive(Debug, Default)]
 pub(crate) struct CommandWaits {
     profile: Profile,
@@ -16,7 +16,7 @@ pub(crate) struct CommandWaits {
 }
 
 impl CommandWaits {
-    /// The command begins to wait for `wait`; for the first time if `is_first`.
+    /// Begins a wait for `wait`; `is_first`: the first one of this command.
     pub(crate) fn park(&mut self, wait: Wait, is_first: bool) {
         if is_first {
             *self = Self::default();
@@ -24,14 +24,14 @@ impl CommandWaits {
         self.parked = Some((wait, now()));
     }
 
-    /// The command has another turn.
+    /// Ends the wait, as the command has another turn.
     pub(crate) fn unpark(&mut self) {
         if let Some((wait, since)) = self.parked.take() {
             self.profile.add_wait(wait, since.elapsed());
         }
     }
 
-    /// What was waited for, as a line.
+    /// Returns a line with what the command waited for.
     pub(crate) fn text(&self) -> String {
         let waits = Wait::ALL.iter().filter_map(|wait| {
             let spent = self.profile.waited(*wait);
@@ -45,10 +45,10 @@ impl CommandWaits {
 /// Profiles of a connection that has turned them on.
 #[derive(Debug, Default)]
 pub(crate) struct Profiles {
-    /// Of the runs of the command so far.
+    /// Profile of the runs of the current command so far.
     running: Profile,
     runs: u64,
-    /// Of the command that has ended last.
+    /// Profile of the command that finished last.
     last: Option<CommandProfile>,
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct Profiles {
 #[derive(Debug, Clone)]
 pub(crate) struct CommandProfile {
     pub(crate) command: String,
-    /// From its beginning to its reply, the wait for the log not included.
+    /// Time from its beginning to its reply, without the wait for the log.
     pub(crate) elapsed: Duration,
-    /// How often it ran, wholly or in part.
+    /// Number of its runs, complete or not.
     pub(crate) runs: u64,
     pub(crate) profile: Profile,
     /// When its reply began to wait for the log.
@@ -66,18 +66,18 @@ pub(crate) struct CommandProfile {
 }
 
 impl Profiles {
-    /// A run of the command or of its commit is over.
+    /// Adds a run of the command, or of its commit.
     pub(crate) fn add_run(&mut self, profile: &Profile) {
         self.running.add(profile);
         self.runs += 1;
     }
 
-    /// The command that has run is not to be kept.
+    /// Drops the runs of a command that is not to be recorded.
     pub(crate) fn forget_runs(&mut self) {
         (self.running, self.runs) = (Profile::default(), 0);
     }
 
-    /// A command is over. `waited` is what it waited for, if it did.
+    /// Finishes a command. `waited` has its waits, if there were any.
     pub(crate) fn end(&mut self, command: &str, elapsed: Duration, waited: Option<&CommandWaits>) {
         let mut profile = std::mem::take(&mut self.running);
         if let Some(waited) = waited {
@@ -92,14 +92,14 @@ impl Profiles {
         });
     }
 
-    /// The reply of the last command waits for the log.
+    /// Notes that the reply of the last command begins to wait for the log.
     pub(crate) fn gate(&mut self) {
         if let Some(last) = &mut self.last {
             last.gated = Some(now());
         }
     }
 
-    /// The log has what all replies so far wait for.
+    /// Ends that wait: the log is durable as far as all replies so far need.
     pub(crate) fn open_gate(&mut self) {
         if let Some(last) = &mut self.last
             && let Some(since) = last.gated.take()
@@ -108,7 +108,7 @@ impl Profiles {
         }
     }
 
-    /// Of the command that has ended last.
+    /// Returns the profile of the command that finished last.
     pub(crate) fn last(&self) -> Option<&CommandProfile> {
         self.last.as_ref()
     }

@@ -1,8 +1,8 @@
 //! How often each command was called, how long it took, and how often it was refused or failed.
 //!
-//! One histogram for each command and subcommand, core by core: its count is that of the calls and
-//! its sum their time. All are mapped at start; memory is used for those that were called, and
-//! only those are read. Nothing is ever set back: a reset remembers what there was.
+//! Each command and subcommand has one core-local histogram: its count is the number of calls, and
+//! its sum their time. All are mapped at start, but memory is used only for the commands that were
+//! called, and only these are read. Nothing is ever set back to zero: a reset stores a baseline.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,31 +11,31 @@ use pando_stats::{Histogram, IS_OFF, Recorder};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Addition, CoreWords, Mutex, Rank};
 
-/// Most commands and subcommands.
+/// Maximum number of commands and subcommands.
 pub(crate) const COMMANDS_MAX: usize = 256;
 
-/// Figures of all commands, by the number that the index of commands gives them.
+/// Figures of all commands, by their number in the index of commands.
 #[derive(Debug)]
 pub(crate) struct CommandStatistics {
     names: Box<[String]>,
     latencies: Box<[Recorder]>,
-    /// Refused calls, and from `COMMANDS_MAX` on failed ones.
+    /// Refused calls by command number; failed calls from `COMMANDS_MAX` on.
     failures: CoreWords<{ 2 * COMMANDS_MAX }>,
-    /// Was called or refused. Written once, so that reading it costs no transfer.
+    /// The command was called or refused. Written only once, so that reads of it stay in the cache.
     used: Box<[AtomicBool]>,
-    /// What there was at the last reset.
+    /// The figures at the last reset. Guarded by its lock.
     baseline: Mutex<BTreeMap<usize, CommandFigures>>,
 }
 
 /// Figures of one command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandFigures {
-    /// Calls and their time, in nanoseconds: from the beginning to the reply, waits for pages
-    /// included, the wait for the log not.
+    /// Calls and their time in nanoseconds, from the beginning to the reply: waits for pages are
+    /// included, the wait for the log is not.
     pub(crate) latency: Histogram,
-    /// Calls that were refused before they ran.
+    /// Number of calls that were refused before they ran.
     pub(crate) rejected: u64,
-    /// Calls that ran and replied an error.
+    /// Number of calls that ran and replied with an error.
     pub(crate) failed: u64,
 }
 
@@ -46,10 +46,10 @@ impl CommandFigures {
 }
 
 impl CommandStatistics {
-    /// Of commands with these names.
+    /// Creates the figures of commands with these names.
     ///
     /// # Errors
-    /// When the system refuses address space.
+    /// The system refuses address space.
     pub(crate) fn new(names: &[String]) -> io::Result<Self> {
         let count = names.len();
         assert!(count <= COMMANDS_MAX, "commands have their words");
@@ -66,20 +66,20 @@ impl CommandStatistics {
         })
     }
 
-    /// Name of command `id`, that of its container in front (`config|get`).
+    /// Returns the name of command `id`, after that of its container (`config|get`).
     pub(crate) fn name(&self, id: usize) -> &str {
         &self.names[id]
     }
 
     #[inline]
     fn mark(&self, id: usize) {
-        // Relaxed: a reader that does not see it yet sees the next call.
+        // Relaxed: a reader that does not see it yet sees it at the next read.
         if !self.used[id].load(Ordering::Relaxed) {
             self.used[id].store(true, Ordering::Relaxed);
         }
     }
 
-    /// A call of command `id` that took `ns` has ended.
+    /// Records a call of command `id` that took `ns` nanoseconds.
     #[inline]
     pub(crate) fn called(&self, id: usize, ns: u64) {
         if IS_OFF {
@@ -89,7 +89,7 @@ impl CommandStatistics {
         self.latencies[id].record(ns);
     }
 
-    /// `count` calls of command `id` that took `ns` each have ended.
+    /// Records `count` calls of command `id` that took `ns` nanoseconds each.
     #[inline]
     pub(crate) fn called_together(&self, id: usize, ns: u64, count: u64) {
         if IS_OFF {
@@ -99,13 +99,13 @@ impl CommandStatistics {
         self.latencies[id].record_many(ns, count);
     }
 
-    /// The call that has just ended replied an error.
+    /// Counts that the call recorded last has replied with an error.
     #[cold]
     pub(crate) fn failed(&self, id: usize) {
         self.failures.add(COMMANDS_MAX + id, 1);
     }
 
-    /// A call of command `id` was refused.
+    /// Counts a refused call of command `id`.
     #[cold]
     pub(crate) fn rejected(&self, id: usize) {
         self.mark(id);
@@ -127,7 +127,7 @@ impl CommandStatistics {
             .map(|(id, _)| id)
     }
 
-    /// Figures of command `id` since the last reset; `None` if there is nothing to tell.
+    /// Returns the figures of command `id` since the last reset; `None` if there are none.
     pub(crate) fn of(&self, id: usize) -> Option<CommandFigures> {
         // Relaxed: as in mark.
         if !self.used[id].load(Ordering::Relaxed) {
@@ -143,19 +143,19 @@ impl CommandStatistics {
         (!figures.is_empty()).then_some(figures)
     }
 
-    /// Figures of all commands that have some, by number.
+    /// Returns the figures of all commands that have some, by number.
     pub(crate) fn all(&self) -> Vec<(usize, CommandFigures)> {
         let figures = |id| Some((id, self.of(id)?));
         self.used().filter_map(figures).collect()
     }
 
-    /// Begins again from zero.
+    /// Resets all figures to zero.
     pub(crate) fn reset(&self) {
         let mut baseline = self.baseline.lock();
         *baseline = self.used().map(|id| (id, self.totals(id))).collect();
     }
 
-    /// The most memory that the commands called so far come to use.
+    /// Returns the most memory that the commands called so far can come to use, in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         let of_latencies = self.used().map(|id| self.latencies[id].bytes_max());
         self.failures.bytes() + of_latencies.sum::<usize>()

@@ -1,13 +1,14 @@
-//! Error replies by their first word. Each loop has its own, read by INFO on any loop.
+//! Error replies by their first word. Each loop has its own counts; INFO reads those of all loops.
 
 use std::collections::BTreeMap;
 
 use pando_sync::Mutex;
 
-/// Most error codes that are counted apart: clients can make codes up (through scripts, say).
+/// Maximum number of error codes that are counted separately, as clients can make up codes (through
+/// scripts, for example).
 const ERROR_CODES_MAX: usize = 128;
 
-/// The first word of an error reply, without its mark.
+/// Returns the first word of an error reply, without the leading `-`.
 pub(crate) fn code_of(reply: &[u8]) -> &[u8] {
     let end = reply.iter().position(|byte| matches!(byte, b' ' | b'\r'));
     &reply[1.min(reply.len())..end.unwrap_or(reply.len())]
@@ -39,7 +40,7 @@ impl ErrorCodes {
         }
     }
 
-    /// Begins again from zero.
+    /// Resets all counts to zero.
     pub(crate) fn reset(&self) {
         self.counts.lock().clear();
     }

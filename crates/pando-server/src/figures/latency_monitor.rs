@@ -1,29 +1,29 @@
-//! What took longer than the threshold of the latency monitor, by event: for LATENCY.
+//! Events that took longer than the threshold of the latency monitor, for LATENCY.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use pando_sync::Mutex;
 
-/// Seconds that an event is remembered in.
+/// Number of seconds that are kept of an event.
 const SAMPLES_MAX: usize = 160;
 
-/// The longest time of an event in one second.
+/// The longest time of an event within one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spike {
     pub(crate) unix_s: u64,
     pub(crate) ms: u64,
 }
 
-/// An event's spikes.
+/// The spikes of an event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    /// The oldest first; one for each second.
+    /// The oldest first; at most one per second.
     pub(crate) spikes: VecDeque<Spike>,
-    /// The longest since the last reset.
+    /// The longest since the last reset, in milliseconds.
     pub(crate) ms_max: u64,
 }
 
-/// All events; their names are the program's, so there are few.
+/// All events. The program defines their names, so there are few.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyMonitor {
     /// Guarded by its lock, held for one spike or a copy.
@@ -31,7 +31,7 @@ pub(crate) struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// `event` took `ms` at `unix_s`.
+    /// Records that `event` took `ms` milliseconds at `unix_s`.
     pub(crate) fn add(&self, event: &'static str, unix_s: u64, ms: u64) {
         let mut events = self.events.lock();
         let history = events.entry(event).or_default();
@@ -47,12 +47,12 @@ impl LatencyMonitor {
         }
     }
 
-    /// All events.
+    /// Returns the histories of all events.
     pub(crate) fn all(&self) -> BTreeMap<&'static str, History> {
         self.events.lock().clone()
     }
 
-    /// Forgets the events that `wanted` chooses; how many.
+    /// Drops the events that `wanted` selects; returns their number.
     pub(crate) fn reset(&self, wanted: impl Fn(&str) -> bool) -> usize {
         let mut events = self.events.lock();
         let before = events.len();

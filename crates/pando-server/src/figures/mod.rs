@@ -1,4 +1,4 @@
-//! What is counted and measured, by whoever does what is counted.
+//! What the server counts and measures.
 
 pub(crate) mod command_profile;
 pub(crate) mod command_statistics;

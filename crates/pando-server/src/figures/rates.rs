@@ -1,11 +1,11 @@
-//! What happens in a second: the counts of the last moments, and their differences.
+//! Rates per second, computed from the counts of the last few moments.
 
 use std::collections::VecDeque;
 
 use pando_stats::{Ticker, Totals};
 use pando_sync::time::Instant;
 
-/// Moments that are remembered; two neighbours are at least half a second apart.
+/// Number of moments that are kept; adjacent ones are at least half a second apart.
 const MOMENTS: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct PerSecond {
     pub(crate) output_bytes: f64,
 }
 
-/// The counts of the last moments.
+/// The counts of the last few moments.
 #[derive(Debug)]
 pub(crate) struct Rates {
     moments: VecDeque<Moment>,
@@ -32,7 +32,7 @@ pub(crate) struct Rates {
 
 impl Default for Rates {
     fn default() -> Self {
-        // Loops remember moments, and allocate nothing for it.
+        // Loops record moments, and must not allocate for that.
         Self {
             moments: VecDeque::with_capacity(MOMENTS),
         }
@@ -40,7 +40,7 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Remembers `totals`, the counts at `at`, in place of the oldest ones.
+    /// Records `totals`, the counts at `at`, and drops the oldest ones.
     pub(crate) fn remember(&mut self, at: Instant, totals: &Totals) {
         if self.moments.len() == MOMENTS {
             self.moments.pop_front();
@@ -53,7 +53,7 @@ impl Rates {
         });
     }
 
-    /// What happened in a second between the oldest and the newest moment.
+    /// Returns the rates per second between the oldest and the newest moment.
     pub(crate) fn per_second(&self) -> PerSecond {
         let (Some(first), Some(last)) = (self.moments.front(), self.moments.back()) else {
             return PerSecond::default();

@@ -1,19 +1,19 @@
-//! The newest commands that took long, for SLOWLOG.
+//! The newest commands that were slow, for SLOWLOG.
 //!
-//! Bounded: by the number of entries, and each by the number and length of its arguments.
+//! The number of entries is bounded, and so are the number and the length of an entry's arguments.
 
 use std::collections::VecDeque;
 
 use pando_resp::Arguments;
 use pando_sync::Mutex;
 
-/// Arguments of an entry; the last one tells how many more there were.
+/// Maximum number of arguments of an entry; the last one says how many more there were.
 const ARGUMENTS_MAX: usize = 32;
-/// Bytes of an argument; what is cut off is counted.
+/// Maximum number of bytes of an argument, and the entry says how many were cut off.
 const ARGUMENT_BYTES_MAX: usize = 128;
 const REDACTED: &[u8] = b"(redacted)";
 
-/// A command that took long.
+/// A command that was slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlowCommand {
     pub(crate) id: i64,
@@ -24,7 +24,7 @@ pub(crate) struct SlowCommand {
     pub(crate) client_name: String,
 }
 
-/// The log.
+/// The slow log.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     /// Guarded by its lock, held for an insertion or a copy.
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl SlowLog {
-    /// Adds `command`, with a number of its own, and forgets all but the newest `entries_max`.
+    /// Adds `command` under the next id, and drops all but the newest `entries_max` entries.
     pub(crate) fn add(&self, mut command: SlowCommand, entries_max: usize) {
         let mut state = self.state.lock();
         command.id = state.next;
@@ -48,7 +48,7 @@ impl SlowLog {
         state.entries.truncate(entries_max);
     }
 
-    /// At most `count` entries, the newest first.
+    /// Returns at most `count` entries, the newest first.
     pub(crate) fn newest(&self, count: usize) -> Vec<SlowCommand> {
         self.state
             .lock()
@@ -63,13 +63,13 @@ impl SlowLog {
         self.state.lock().entries.len()
     }
 
-    /// Forgets all; numbers go on.
+    /// Drops all entries; ids continue.
     pub(crate) fn reset(&self) {
         self.state.lock().entries = VecDeque::new();
     }
 }
 
-/// The arguments as an entry keeps them: those behind the first `shown` are nobody's business.
+/// Returns the arguments as an entry stores them: those after the first `shown` are redacted.
 pub(crate) fn kept(arguments: Arguments<'_>, shown: usize) -> Vec<Vec<u8>> {
     let count = arguments.len();
     let whole = if count > ARGUMENTS_MAX {

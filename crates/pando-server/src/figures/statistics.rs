@@ -1,4 +1,4 @@
-//! What the server counts and measures of itself; the engine has its own.
+//! What the server counts and measures about itself; the engine has its own statistics.
 
 use std::io;
 
@@ -15,17 +15,17 @@ use crate::figures::rates::{PerSecond, Rates};
 pub(crate) struct ServerStatistics {
     counts: Statistics,
     pub(crate) commands: CommandStatistics,
-    /// Guarded by its lock, held for a look or one more moment.
+    /// Guarded by its lock, held for a read or the addition of one moment.
     rates: Mutex<Rates>,
-    /// The most memory that was seen in use.
+    /// The most memory that was seen in use, in bytes.
     memory_peak: AtomicU64,
 }
 
 impl ServerStatistics {
-    /// All at zero, of commands with these names.
+    /// Creates statistics at zero, for commands with these names.
     ///
     /// # Errors
-    /// When the system refuses address space.
+    /// The system refuses address space.
     pub(crate) fn new(commands: &[String]) -> io::Result<Self> {
         Ok(Self {
             counts: Statistics::try_new()?,
@@ -41,36 +41,36 @@ impl ServerStatistics {
         self.counts.tick(ticker, count);
     }
 
-    /// Counts since the last reset.
+    /// Returns the counts since the last reset.
     pub(crate) fn counts(&self) -> Totals {
         self.counts.snapshot()
     }
 
-    /// One more moment that rates are taken from.
+    /// Adds a moment from which rates are computed.
     pub(crate) fn remember(&self, at: Instant) {
         self.rates.lock().remember(at, &self.counts.totals());
     }
 
-    /// What happens in a second.
+    /// Returns the current rates per second.
     pub(crate) fn per_second(&self) -> PerSecond {
         self.rates.lock().per_second()
     }
 
-    /// The most memory that was in use, now that it is `used`.
+    /// Records that `used` bytes are in use now; returns the most that was ever seen.
     pub(crate) fn memory_peak(&self, used: u64) -> u64 {
-        // Relaxed: a figure of its own.
+        // Relaxed: the figure orders nothing.
         self.memory_peak
             .fetch_max(used, Ordering::Relaxed)
             .max(used)
     }
 
-    /// Begins again from zero; rates go on.
+    /// Resets everything to zero, except the rates.
     pub(crate) fn reset(&self) {
         self.counts.reset();
         self.commands.reset();
     }
 
-    /// The most memory that this comes to use.
+    /// Returns the most memory that the statistics can come to use, in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.counts.bytes_max() + self.commands.bytes_max()
     }

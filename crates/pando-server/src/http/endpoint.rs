@@ -1,9 +1,9 @@
 //! The HTTP endpoint: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes, and at `/`
 //! the dashboard, which draws `/stats.json`.
 //!
-//! One thread of its own with few connections, none of which it waits for: who is slow has a
-//! deadline, and when all places are taken the oldest connection gives way. It takes nothing from
-//! the event loops but what reading the statistics costs.
+//! It has one thread of its own and a few connections, and blocks on none of them: a slow peer has
+//! a deadline, and when all slots are taken the oldest connection is closed. The event loops pay
+//! nothing for it but the cost of reading their statistics.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
@@ -18,14 +18,14 @@ use crate::report::dashboard::{page, stats_json};
 use crate::report::metrics_text::{not_ready, render};
 use crate::shared::{Shared, Stage};
 
-/// Connections at a time.
+/// Maximum number of connections.
 const EXCHANGES_MAX: usize = 32;
-/// Time for a request and its reply.
+/// Time limit of a request and its reply.
 const EXCHANGE_TIME: Duration = Duration::from_secs(5);
-/// Time for the peer to take what was sent before its connection is closed.
+/// Time that the peer has to receive the reply before its connection is closed.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const WAKER: Token = Token(0);
-/// Listeners follow, then connections, each with a token nobody had before.
+/// Token of the first listener; connections come after the listeners, each with a token of its own.
 const LISTENERS: usize = 1;
 const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -41,18 +41,18 @@ struct Exchange {
     output: Vec<u8>,
     sent: usize,
     deadline: Instant,
-    /// All is sent: only the peer's end is waited for.
+    /// Everything was sent, and only the end of the peer's input is waited for.
     lingers: bool,
 }
 
-/// What becomes of an exchange.
+/// What happens to an exchange next.
 #[derive(PartialEq, Eq)]
 enum Next {
     Wait,
     Close,
 }
 
-/// The endpoint before and while it serves.
+/// The endpoint, before and while it serves.
 pub(crate) struct HttpEndpoint {
     poll: Poll,
     listeners: Vec<TcpListener>,
@@ -62,10 +62,11 @@ pub(crate) struct HttpEndpoint {
 }
 
 impl HttpEndpoint {
-    /// Listens on `addresses`; the waker ends it once the server stops.
+    /// Listens on `addresses`; the waker that is returned ends [`HttpEndpoint::run`] once the
+    /// server stops.
     ///
     /// # Errors
-    /// An address is taken or not ours, or the system has no more to give.
+    /// An address is taken or does not belong to this machine, or the system is out of resources.
     pub(crate) fn bind(addresses: &[SocketAddr]) -> Result<(Self, mio::Waker), Error> {
         let io = |operation| move |source| Error::Io { operation, source };
         let poll = Poll::new().map_err(io("waiting for requests"))?;
@@ -92,7 +93,7 @@ impl HttpEndpoint {
         Ok((endpoint, waker))
     }
 
-    /// Serves until the server stops.
+    /// Serves until the server stops; blocks.
     ///
     /// # Errors
     /// The wait for events failed.
@@ -100,7 +101,7 @@ impl HttpEndpoint {
         let mut events = Events::with_capacity(64);
         while shared.stage() != Stage::Stopping {
             let deadline = self.exchanges.iter().map(|of| of.deadline).min();
-            // One millisecond more: the wait is cut to milliseconds.
+            // One millisecond more, since the wait is truncated to milliseconds.
             let wait = deadline
                 .map(|time| time.saturating_duration_since(now()) + Duration::from_millis(1));
             match self.poll.poll(&mut events, wait) {
@@ -125,8 +126,8 @@ impl HttpEndpoint {
         Ok(())
     }
 
-    /// Takes all connections that wait. A failure is the peer's, or passes: who still waits is
-    /// taken with the next event.
+    /// Accepts all waiting connections. A failure concerns one peer, or passes: connections that
+    /// still wait are accepted with the next event.
     fn accept(&mut self) {
         for listener in &self.listeners {
             loop {
@@ -187,12 +188,13 @@ impl Exchange {
             }
         }
         if !self.lingers {
-            // A close with input that nobody has read would take the reply back.
+            // Closing a socket with unread input would reset the connection, and the peer could
+            // lose the reply.
             self.lingers = true;
             self.deadline = self.deadline.min(now() + LINGER_TIME);
             self.stream.shutdown(Shutdown::Write)?;
         }
-        // Until the peer ends, or sends what nobody asked for.
+        // Read until the peer closes, or has sent more than a request may have.
         let mut left = REQUEST_BYTES_MAX;
         loop {
             self.input.clear();
@@ -204,7 +206,7 @@ impl Exchange {
         }
     }
 
-    /// Appends what has come to the input; how much.
+    /// Appends the bytes that have arrived to the input; returns their number.
     fn read(&mut self) -> io::Result<usize> {
         let mut chunk = [0; 2048];
         loop {
@@ -220,7 +222,7 @@ impl Exchange {
     }
 }
 
-/// True for failures that say nothing about the next connection.
+/// Returns true for failures that say nothing about the next connection.
 fn is_of_one_peer(error: &io::Error) -> bool {
     let kind = error.kind();
     kind == io::ErrorKind::Interrupted || kind == io::ErrorKind::ConnectionAborted

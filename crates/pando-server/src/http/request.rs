@@ -1,23 +1,23 @@
-//! The little of HTTP/1.1 that scrapers and probes need: one request without a body, one reply,
-//! and the connection ends. Input is anything at all; what is kept of it is bounded.
+//! The part of HTTP/1.1 that scrapers and probes need: one request without a body, one reply, and
+//! the connection ends. The input can be any bytes, and only a bounded number of them is kept.
 
 use crate::report::dashboard::POLICY;
 
-/// Longest request line with its headers.
+/// Maximum length of a request line with its headers.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
-/// What the input says so far.
+/// Result of parsing the input so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
-    /// More is needed.
+    /// More input is needed.
     Incomplete,
-    /// Not HTTP, or too long: the status to reply.
+    /// Not HTTP, or too long; has the status of the reply.
     Bad(u16),
-    /// A request that wants `path`; the reply has no body if `head`.
+    /// A request for `path`; the reply has no body if `head`.
     Get { path: &'a str, head: bool },
 }
 
-/// Reads `input`, all that has come so far.
+/// Parses `input`, which is everything that has arrived so far.
 pub(crate) fn parse(input: &[u8]) -> Request<'_> {
     let ends = |mark: &[u8]| input.windows(mark.len()).any(|window| window == mark);
     if !ends(b"\r\n\r\n") && !ends(b"\n\n") {
@@ -46,7 +46,7 @@ pub(crate) fn parse(input: &[u8]) -> Request<'_> {
     }
 }
 
-/// The bytes of a reply.
+/// Returns the bytes of a reply.
 pub(crate) fn reply(status: u16, kind: &str, body: &str, head: bool) -> Vec<u8> {
     let reason = match status {
         200 => "OK",

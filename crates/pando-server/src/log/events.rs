@@ -1,7 +1,8 @@
-//! The events that peers cause: each kind has a bound, and says how many it left out.
+//! Events that peers cause. Each kind has a rate limit, and reports how many events the limit
+//! dropped.
 //!
-//! No event has a key, a value or a password: only names of commands and addresses of clients.
-//! None is on the way of a command that ends as it should.
+//! No event contains a key, a value or a password: only names of commands and addresses of clients.
+//! Commands that succeed do not pass through here.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use pando_sync::time::unix_ms;
 
 use super::limit::Limit;
 
-/// The bounds of all kinds.
+/// The rate limits, one per kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     connections: Limit,
@@ -23,7 +24,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// A connection was opened, or closed if not `open`.
+    /// Reports that a connection was opened, or closed if not `open`.
     pub(crate) fn connection(&self, client: SocketAddr, open: bool) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -37,7 +38,7 @@ impl Events {
         }
     }
 
-    /// A connection was refused.
+    /// Reports that a connection was refused.
     #[cold]
     pub(crate) fn refused(&self, client: SocketAddr, why: &str) {
         if let Some(left_out) = self.refused.admit(unix_ms()) {
@@ -45,7 +46,7 @@ impl Events {
         }
     }
 
-    /// The system has no connection to give now.
+    /// Reports that the system cannot accept connections now.
     #[cold]
     pub(crate) fn not_accepted(&self, error: &io::Error) {
         if let Some(left_out) = self.accepting.admit(unix_ms()) {
@@ -53,7 +54,7 @@ impl Events {
         }
     }
 
-    /// A peer sent what is no request; its connection ends.
+    /// Reports that a peer sent an invalid request, which ends its connection.
     #[cold]
     pub(crate) fn protocol_error(&self, client: SocketAddr, error: &str) {
         if let Some(left_out) = self.protocol.admit(unix_ms()) {
@@ -61,7 +62,7 @@ impl Events {
         }
     }
 
-    /// A peer gave a wrong password.
+    /// Reports that a peer gave a wrong password.
     #[cold]
     pub(crate) fn wrong_password(&self, client: SocketAddr) {
         if let Some(left_out) = self.passwords.admit(unix_ms()) {
@@ -69,7 +70,7 @@ impl Events {
         }
     }
 
-    /// A command took as long as those of the slow log.
+    /// Reports a command that is slow enough for the slow log.
     #[cold]
     pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64, waits: &str) {
         if let Some(left_out) = self.slow.admit(unix_ms()) {
@@ -77,7 +78,8 @@ impl Events {
         }
     }
 
-    /// A command failed since the store did; what is wrong with a command is its client's matter.
+    /// Reports a command that failed since the store failed. Errors of the command itself are
+    /// reported to its client only.
     #[cold]
     pub(crate) fn failed_command(&self, command: &str, error: &pandodb::Error) {
         use pandodb::Error::{Full, Io, Poisoned};

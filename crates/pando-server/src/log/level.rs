@@ -1,30 +1,30 @@
-//! How much of what happens is written to the log of the server, and how that is changed.
+//! The level of the server's log, and how it is changed.
 //!
-//! This library tells `tracing` what happens; lines are made of it by whoever set up a subscriber,
-//! which is also who can change its level.
+//! This library emits events to `tracing`. Whoever installs a subscriber turns them into lines, and
+//! can change the level.
 
 use std::fmt;
 
-/// From which importance on events are written.
+/// Lowest severity of events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LogLevel {
-    /// Nothing is written.
+    /// Nothing is logged.
     Off,
-    /// What ends the service, or part of it.
+    /// Events that end the service, or a part of it.
     Error,
-    /// What somebody should look at.
+    /// Events that somebody should look at.
     Warn,
-    /// Start, recovery, end, and what is rare.
+    /// Start, recovery, end, and rare events.
     #[default]
     Info,
-    /// Checkpoints, connections that come and go.
+    /// Also checkpoints, and connections that open and close.
     Debug,
 }
 
 impl LogLevel {
     const ALL: [Self; 5] = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug];
 
-    /// Its name in options.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -35,7 +35,7 @@ impl LogLevel {
         }
     }
 
-    /// Its name in `CONFIG GET loglevel`, where tools know those of Redis.
+    /// Returns its name in `CONFIG GET loglevel`, where tools expect the names of Redis.
     pub fn redis_name(self) -> &'static str {
         match self {
             Self::Off => "nothing",
@@ -46,7 +46,7 @@ impl LogLevel {
         }
     }
 
-    /// The level of a name, ours or that of Redis.
+    /// Returns the level with this name, ours or that of Redis.
     pub fn from_name(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("verbose") {
             return Some(Self::Debug);
@@ -59,8 +59,8 @@ impl LogLevel {
     }
 }
 
-/// Who is told of another level: the one who set up the subscriber. It lives as long as the
-/// process, as subscribers do.
+/// Callback that changes the level of the log; supplied by the owner of the subscriber. It lives as
+/// long as the process, as subscribers do.
 #[derive(Clone, Copy)]
 pub struct LogLevelSetter(pub &'static (dyn Fn(LogLevel) + Send + Sync));
 

@@ -1,31 +1,32 @@
-//! Bounds how many lines a second a kind of event may write: what peers can cause at will must not
-//! fill a disk.
+//! A rate limit for the lines of one kind of event: what peers can cause at will must not fill a
+//! disk.
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
-/// Lines of a kind in one second.
+/// Maximum number of lines of one kind per second.
 const LINES_PER_SECOND: u64 = 10;
-/// Bits of the count in the word; the second is above them.
+/// Bits of the count in the state word; the second is stored above them.
 const COUNT_BITS: u32 = 24;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// The bound of one kind of event.
+/// The rate limit of one kind of event.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    /// The second, and how many events it had.
+    /// The current second, and the number of events in it.
     state: AtomicU64,
-    /// Events that were not written since the last line.
+    /// Number of events that were dropped since the last line.
     left_out: AtomicU64,
 }
 
 impl Limit {
-    /// Whether an event at `now_ms` is written: then with how many were left out before it.
+    /// Decides whether an event at `now_ms` is logged. Returns `None` if not; else the number of
+    /// events that were dropped before it.
     pub(super) fn admit(&self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
         let mut admitted = false;
         let _ = self
             .state
-            // Relaxed throughout: counts of their own.
+            // Relaxed throughout: the counts guard nothing.
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
                 let count = match state >> COUNT_BITS == second {
                     true => state & COUNT_MASK,

@@ -1,4 +1,4 @@
-//! What the server tells `tracing`: from which level on, how often at most, and in which
+//! What the server reports to `tracing`: from which level on, at which rate at most, and in which
 //! words (decision 047).
 
 mod events;

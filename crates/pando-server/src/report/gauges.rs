@@ -1,16 +1,16 @@
-//! How the store stands: what is not counted but has some value now, with one line of help. One
-//! table for INFO, `/metrics` and `/stats.json`.
+//! Gauges of the store: values that are not counted but have a current state, with one line of help
+//! each. INFO, `/metrics` and `/stats.json` share this table.
 
 use pandodb::Report;
 
-/// A value of now.
+/// A current value.
 pub(crate) struct Gauge {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) value: u64,
 }
 
-/// All that is known of a store.
+/// Returns all gauges of a store.
 pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
     let pending = report.newest_lsn.0.saturating_sub(report.durable_lsn.0);
     let rows = [
@@ -61,7 +61,7 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
         .collect()
 }
 
-/// What is known of the data file and of checkpoints.
+/// Gauges of the data file and of checkpoints.
 fn of_space(report: &Report) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
     let rows = [
         ("pages", "One past the largest page id.", report.pages),

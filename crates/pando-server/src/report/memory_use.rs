@@ -1,17 +1,17 @@
-//! Where the memory is: each part of the budget with what is in use.
+//! Where the memory is: the parts of the budget, and what each part uses.
 
 use pandodb::MemoryShare;
 
 use crate::data::engine::bytes;
 use crate::shared::Shared;
 
-/// What a connection holds without buffers.
+/// Memory of a connection without its buffers.
 const CONNECTION_BYTES: u64 = 1024;
 
-/// The parts of the memory budget.
+/// The parts of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MemoryUse {
-    /// The budget.
+    /// The whole budget.
     pub(crate) max: u64,
     pub(crate) frames: MemoryShare,
     pub(crate) page_table: MemoryShare,
@@ -19,19 +19,20 @@ pub(crate) struct MemoryUse {
     pub(crate) images: MemoryShare,
     pub(crate) chunk_buffers: MemoryShare,
     pub(crate) tables: MemoryShare,
-    /// What connections watch; of the rest.
+    /// Watches of connections; their share is a part of the rest.
     pub(crate) watches: MemoryShare,
-    /// Places at which iterations have stopped; likewise.
+    /// Places of SCAN cursors; their share is a part of the rest, too.
     pub(crate) cursors: MemoryShare,
-    /// What is left of the budget for those around this, and for what nobody has counted.
+    /// The rest of the budget: for watches, cursors, connections, statistics, and memory that is
+    /// not counted.
     pub(crate) rest_budget: u64,
     pub(crate) connections: u64,
-    /// At most: pages of counters that nobody touched take nothing.
+    /// An upper bound: untouched pages of counters take no memory.
     pub(crate) statistics: u64,
 }
 
 impl MemoryUse {
-    /// As of now. Allocates nothing.
+    /// Returns the current use. Allocates nothing.
     pub(crate) fn new(shared: &Shared) -> Self {
         let mut found = Self {
             connections: connections(shared),
@@ -61,7 +62,7 @@ impl MemoryUse {
         found
     }
 
-    /// Names of all parts, what they use, and their share of the budget if they have their own.
+    /// Returns the name of each part, the bytes that it uses, and its budget if it has one.
     pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 10] {
         let share = |name, of: MemoryShare| (name, of.used_bytes, Some(of.budget_bytes));
         [
@@ -78,12 +79,12 @@ impl MemoryUse {
         ]
     }
 
-    /// All that is in use.
+    /// Returns the bytes in use, over all parts.
     pub(crate) fn used(&self) -> u64 {
         self.parts().iter().map(|(_, used, _)| used).sum()
     }
 
-    /// What is in use without any data: buffers and statistics.
+    /// Returns the bytes that are in use before there is any data: buffers and statistics.
     pub(crate) fn at_start(&self) -> u64 {
         self.log_buffers.used_bytes + self.images.used_bytes + self.statistics
     }
@@ -95,7 +96,7 @@ fn connections(shared: &Shared) -> u64 {
         .sum(|record| CONNECTION_BYTES + record.buffer_bytes())
 }
 
-/// Resident memory of the process, as the system counts it.
+/// Returns the resident memory of the process, as the system counts it, in bytes.
 pub(crate) fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1);

@@ -1,8 +1,8 @@
-//! All figures as text that Prometheus reads: tickers and measures from the one table, commands by
-//! name, and what is not counted but stands at some value now.
+//! All figures in the text format of Prometheus: tickers and measures from their common table,
+//! commands by name, and gauges.
 //!
-//! Times are in seconds, as is usual there: `_ns` of a name becomes `_seconds`. A reset of the
-//! statistics looks like a restart, which Prometheus knows how to take.
+//! Times are in seconds, as usual there: the suffix `_ns` of a name becomes `_seconds`. A reset of
+//! the statistics looks like a restart, which Prometheus can handle.
 
 use std::fmt::{Display, Write as _};
 
@@ -14,12 +14,12 @@ use crate::report::gauges::{Gauge, gauges};
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
-/// Buckets of times end at 1,024 nanoseconds and powers of two of it: up to 17 seconds.
+/// Number of buckets for times; they end at 1,024 ns times powers of two, up to 17 seconds.
 const TIME_BUCKETS: u32 = 25;
-/// Buckets of other values end below powers of two.
+/// Number of buckets for other values; they end just below powers of two.
 const VALUE_BUCKETS: u32 = 21;
 
-/// The text as it is written.
+/// The text while it is written.
 #[derive(Default)]
 struct Exposition {
     text: String,
@@ -31,7 +31,7 @@ impl Exposition {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A sample; `labels` as made by [`label`], without brackets.
+    /// Writes a sample; `labels` as made by [`label`], without braces.
     fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = match labels {
             "" => writeln!(self.text, "{name} {value}"),
@@ -44,7 +44,7 @@ impl Exposition {
         self.sample(name, "", value);
     }
 
-    /// The samples of a histogram of the family `name`.
+    /// Writes the samples of a histogram of the family `name`.
     fn histogram(&mut self, name: &str, labels: &str, is_time: bool, values: &Histogram) {
         let comma = if labels.is_empty() { "" } else { "," };
         let bucket = format!("{name}_bucket");
@@ -75,19 +75,19 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A label with its value, which may be anything.
+/// Returns a label with its value, which may contain any character.
 fn label(name: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"");
     format!("{name}=\"{}\"", value.replace('\n', "\\n"))
 }
 
-/// The name of a ticker or measure, without its unit if that is seconds elsewhere.
+/// Returns the name of a ticker or measure without `_ns`; `None` if its unit is not nanoseconds.
 fn in_seconds(name: &str) -> Option<String> {
     let base = name.strip_suffix("_ns")?;
     Some(format!("pando_{base}_seconds"))
 }
 
-/// All figures.
+/// Returns all figures.
 pub(crate) fn render(shared: &Shared) -> String {
     let mut out = Exposition::default();
     state(shared, &mut out);
@@ -241,7 +241,7 @@ fn store(report: &Report, out: &mut Exposition) {
     }
 }
 
-/// Why the server is not ready; `None` if it is.
+/// Returns why the server is not ready; `None` if it is.
 pub(crate) fn not_ready(shared: &Shared) -> Option<String> {
     match shared.stage() {
         Stage::Loading => Some("loading".to_owned()),

@@ -1,4 +1,4 @@
-//! Figures as they are shown: as lists, as text for Prometheus, as the dashboard.
+//! Presentation of the figures: lists, text for Prometheus, and the dashboard.
 
 pub(crate) mod dashboard;
 pub(crate) mod gauges;

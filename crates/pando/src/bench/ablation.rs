@@ -1,4 +1,4 @@
-//! `pando bench ablation`: the product beside the slower ways that it could have been made.
+//! `pando bench ablation`: the product next to slower alternatives of its parts.
 
 use clap::Args;
 use pando_bench::{Ablation, AblationOptions};
@@ -14,10 +14,10 @@ pub(crate) struct AblationFlags {
     /// Which part: pending, queue, pread-handles, throttle, scatter-gather, fetch, descent, cursor,
     /// stats, alloc.
     name: String,
-    /// Workloads, of alloc: alloc (alone), overwrite (of a store in memory) [default: both].
+    /// Workloads of alloc: alloc (alone), overwrite (of a store in memory) [default: both].
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
-    /// Turns of each variant; the median round is reported.
+    /// Rounds of each variant; the median round is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Numbers of threads, separated by commas [default: of pread-handles 16, of queue 2, of
@@ -25,23 +25,23 @@ pub(crate) struct AblationFlags {
     /// else 1].
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Operations of a turn [default: some hundred thousand].
+    /// Operations of a round [default: some hundred thousand].
     #[arg(long)]
     num: Option<u64>,
-    /// Length of a turn, instead of a number.
+    /// Length of a round, instead of a number of operations.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Bytes of what is read: pages, a file, or keys and values; of all blocks [default: of alloc
-    /// 1t, else 256m].
+    /// Bytes of the data that is read: pages, a file, or keys and values; for alloc, of all blocks
+    /// [default: of alloc 1t, else 256m].
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// Bytes of the memory above it.
+    /// Memory budget above the data, in bytes.
     #[arg(long, alias = "cache-size", default_value = "32m", value_parser = parse_size)]
     max_memory: u64,
     /// Keys of a call that reads several [default: of throttle 1024, else 128].
     #[arg(long)]
     batch: Option<u64>,
-    /// Use the store that is in --dir.
+    /// Use the store that exists in --dir.
     #[arg(long)]
     use_existing_db: bool,
     #[command(flatten)]

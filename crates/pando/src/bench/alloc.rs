@@ -8,12 +8,12 @@ use super::screen::Screen;
 use crate::failure::Failure;
 use crate::quantity::parse_size;
 
-/// In what pieces free blocks lie.
+/// How fragmented the free blocks are.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Pieces {
-    /// In one.
+    /// In one piece.
     Fresh,
-    /// In many.
+    /// In many pieces.
     Fragmented,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct AllocFlags {
     /// Percentages of the blocks that are allocated, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = AllocOptions::default().fill_percent)]
     fill: Vec<u64>,
-    /// In one piece or in many: what is free, separated by commas.
+    /// Free blocks in one piece (fresh) or in many (fragmented), separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "fresh,fragmented")]
     pieces: Vec<Pieces>,
     /// Numbers of threads, in this order, separated by commas.

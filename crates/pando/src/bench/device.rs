@@ -17,20 +17,21 @@ pub(crate) struct DeviceFlags {
     /// Bytes of a request.
     #[arg(long, default_value = "4096", value_parser = parse_size)]
     block_size: u64,
-    /// Requests that each thread has in flight.
+    /// Requests that each thread keeps in flight.
     #[arg(long, default_value_t = 128)]
     queue_depth: usize,
     /// Threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Way to the disk: auto, uring, libaio, pread, memory or null; with a !: fail rather than
-    /// fall back.
+    /// I/O back end: auto, uring, libaio, pread, memory or null; with a !: fail rather than fall
+    /// back.
     #[arg(long, default_value = "auto")]
     io_backend: String,
-    /// Threads of the back end, where it has such.
+    /// Threads of the back end, if it uses threads.
     #[arg(long)]
     completion_threads: Option<usize>,
-    /// Bytes of the file bench-device.dat, which is filled first, untimed, or found.
+    /// Bytes of the file bench-device.dat, which is reused if it exists, else filled first,
+    /// untimed.
     #[arg(long, default_value = "1g", value_parser = parse_size)]
     size: u64,
     /// Length of each workload [default: as many requests as the file has blocks].

@@ -1,4 +1,4 @@
-//! Flags that several layers have, with the same names and meanings.
+//! Flags that several layers share, with the same names and meanings.
 
 use std::path::PathBuf;
 
@@ -32,22 +32,22 @@ impl Level {
 /// Flags of every layer.
 #[derive(Debug, Args)]
 pub(super) struct CommonFlags {
-    /// Directory of the benchmark; it stays [default: a temporary one that is removed].
+    /// Directory of the benchmark, which is kept [default: a temporary one that is removed].
     #[arg(long)]
     pub(super) dir: Option<PathBuf>,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Time before each workload that does not fill, in no figure.
+    /// Unmeasured time before each workload that does not fill.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_duration)]
     pub(super) warmup: Duration,
-    /// Length of the steps of a series over time.
+    /// Length of the steps in a series over time.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     pub(super) interval: Option<Duration>,
-    /// Write a JSON object for each workload, a line each.
+    /// Write a JSON object for each workload, one per line.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write a page for a browser: tables, percentiles, series over time, settings.
+    /// Write an HTML page: tables, percentiles, series over time, settings.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
 }
@@ -55,14 +55,14 @@ pub(super) struct CommonFlags {
 /// Flags of layers that open a store.
 #[derive(Debug, Args)]
 pub(super) struct IoFlags {
-    /// Way to the disk: auto, uring, libaio, pread, memory or null; with a !: fail rather than
-    /// fall back.
+    /// I/O back end: auto, uring, libaio, pread, memory or null; with a !: fail rather than fall
+    /// back.
     #[arg(long, default_value = "auto")]
     io_backend: String,
-    /// Most reads in flight of one event loop.
+    /// Maximum number of reads in flight per event loop.
     #[arg(long)]
     pub(super) queue_depth: Option<usize>,
-    /// Threads that read for event loops, where the back end has such.
+    /// Threads that read for event loops, if the back end uses threads.
     #[arg(long)]
     pub(super) completion_threads: Option<usize>,
     /// Bytes of a page.
@@ -81,17 +81,17 @@ impl IoFlags {
     }
 }
 
-/// The back end of a name.
+/// Returns the back end called `name`.
 pub(super) fn choose(name: &str) -> Result<IoBackend, Failure> {
     backend::choose(name, true)
 }
 
-/// A number of bytes that has to fit into memory.
+/// Converts a number of bytes that must fit into memory.
 pub(super) fn bytes(flag: &str, bytes: u64) -> Result<usize, Failure> {
     usize::try_from(bytes).map_err(|_| Failure::usage(format!("--{flag}: {bytes} is too large")))
 }
 
-/// What names stand for, in their order.
+/// Returns the values that `names` stand for, in the same order.
 pub(super) fn named<T>(
     names: &[String],
     from_name: fn(&str) -> pando_bench::Result<T>,
@@ -100,7 +100,7 @@ pub(super) fn named<T>(
     Ok(all.collect::<Result<_, _>>()?)
 }
 
-/// Sizes of values, as the help of the flag says.
+/// Parses sizes of values, in the format that the flag's help describes.
 pub(super) fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
     let size = |text: &str| {
         let bytes = parse_size(text)?;

@@ -1,4 +1,4 @@
-//! `pando bench iso`: how reads of what is in memory grow with threads.
+//! `pando bench iso`: how reads of cached data scale with threads.
 
 use clap::Args;
 use pando_bench::{Distribution, IsoOptions, KvOptions, ValueSizes};
@@ -14,31 +14,31 @@ pub(crate) struct IsoFlags {
     /// Numbers of threads, in this order, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().threads)]
     threads: Vec<usize>,
-    /// Turns of each variant and number of threads, there and back; the median round is reported.
+    /// Turns of each variant and number of threads, forth and back; the median round is reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Number of keys; also of reads of a turn, unless there is a duration.
+    /// Number of keys; also the number of reads of a turn, unless a duration is given.
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
     /// Bytes of a key.
     #[arg(long, default_value = "16", value_parser = parse_size)]
     key_size: u64,
-    /// Bytes of a value: SIZE, or MIN-MAX (all sizes alike), or MIN-MAX:zipf (short ones most).
+    /// Bytes of a value: SIZE, or MIN-MAX (uniform), or MIN-MAX:zipf (mostly short).
     #[arg(long, value_name = "SIZES", default_value = "100", value_parser = parse_value_sizes)]
     value_size: ValueSizes,
     /// Length of each turn.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Memory budget of the engine: above the data.
+    /// Memory budget of the engine; must exceed the data.
     #[arg(long, alias = "cache-size", default_value = "1g", value_parser = parse_size)]
     max_memory: u64,
-    /// Which keys are chosen: uniform, zipf:S or latest [default: uniform].
+    /// Distribution of the chosen keys: uniform, zipf:S or latest [default: uniform].
     #[arg(long, value_name = "NAME")]
     distribution: Option<String>,
     /// Print the engine's counters of each turn.
     #[arg(long)]
     statistics: bool,
-    /// Use the store that is in --dir, and what it holds: it is read once first.
+    /// Use the store that exists in --dir, with its data, which is read once first.
     #[arg(long)]
     use_existing_db: bool,
     #[command(flatten)]

@@ -29,16 +29,16 @@ pub(crate) struct KvFlags {
         default_value = "fillseq,fillrandom,readrandom"
     )]
     workloads: Vec<String>,
-    /// Number of keys; also of operations, unless there is a duration.
+    /// Number of keys; also the number of operations, unless a duration is given.
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
     /// Bytes of a key.
     #[arg(long, default_value = "16", value_parser = parse_size)]
     key_size: u64,
-    /// Bytes of a value: SIZE, or MIN-MAX (all sizes alike), or MIN-MAX:zipf (short ones most).
+    /// Bytes of a value: SIZE, or MIN-MAX (uniform), or MIN-MAX:zipf (mostly short).
     #[arg(long, value_name = "SIZES", default_value = "100", value_parser = parse_value_sizes)]
     value_size: ValueSizes,
-    /// To what share values compress.
+    /// Ratio to which values can be compressed.
     #[arg(long, default_value_t = 1.0)]
     value_compress: f64,
     /// Threads that run operations.
@@ -56,36 +56,36 @@ pub(crate) struct KvFlags {
     /// Keys of a batch of writes, and of a call of multireadrandom.
     #[arg(long, default_value_t = 128)]
     batch: u64,
-    /// Entries that wait in the queue of workload queue.
+    /// Entries that are kept in the queue of workload queue.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     queue_length: u64,
-    /// A reader stands in the store all through workload queue: an iterator at its head, and one of
-    /// a large value that was deleted meanwhile.
+    /// Keep a reader open during workload queue: an iterator at the head of the queue, and a reader
+    /// of a large value that is deleted in the meantime.
     #[arg(long)]
     old_reader: bool,
-    /// Which keys are chosen: uniform, zipf:S or latest [default: uniform; of ycsbd latest, of the
-    /// others of YCSB zipf:0.99].
+    /// Distribution of the chosen keys: uniform, zipf:S or latest [default: uniform; of ycsbd
+    /// latest, of the other YCSB workloads zipf:0.99].
     #[arg(long, value_name = "NAME")]
     distribution: Option<String>,
-    /// What keys look like.
+    /// Form of the keys.
     #[arg(long, value_enum, default_value = "decimal")]
     key_kind: Kind,
-    /// How pages of several blocks are compressed: none, lz4, zstd:N or snappy.
+    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy.
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = Compression::parse)]
     compression: Compression,
     /// Bytes of a block: 512 to 4k [default: 4k].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,
-    /// Keys a second of an open loop; times count from when a call was due.
+    /// Keys per second of an open loop; latencies count from the time when a call was due.
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
-    /// Write a checkpoint so often, and tell times apart by whether one ran.
+    /// Write a checkpoint at this interval, and report times with and without a running one.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     checkpoint_interval: Option<Duration>,
     /// Print the engine's counters of each workload.
     #[arg(long)]
     statistics: bool,
-    /// Use the store that is in --dir, and what it holds.
+    /// Use the store that exists in --dir, with its data.
     #[arg(long)]
     use_existing_db: bool,
     #[command(flatten)]

@@ -1,11 +1,11 @@
-//! Which layers can be measured.
+//! The layers that can be measured.
 
 use clap::Subcommand;
 
 use super::{ablation, alloc, device, iso, kv, pool, recovery, resp};
 use crate::failure::Failure;
 
-/// What is measured.
+/// The layer that is measured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Layer {
     /// Requests to the device alone.
@@ -16,15 +16,15 @@ pub(crate) enum Layer {
     Alloc(Box<alloc::AllocFlags>),
     /// The embedded engine.
     Kv(Box<kv::KvFlags>),
-    /// A server through sockets: its own, or one that runs.
+    /// A server, through sockets: its own, or a running one.
     Resp(Box<resp::RespFlags>),
-    /// Reads of what is in memory, by more and more threads.
+    /// Reads of cached data, by more and more threads.
     Iso(Box<iso::IsoFlags>),
     /// How fast a log is replayed after a crash, and how soon a read is answered.
     Recovery(Box<recovery::RecoveryFlags>),
-    /// The product without one of its parts, and with it, in turn.
+    /// The product with and without one of its parts, in alternation.
     Ablation(Box<ablation::AblationFlags>),
-    /// Names of no layer.
+    /// A name that is no layer's.
     #[command(external_subcommand)]
     Other(Vec<String>),
 }

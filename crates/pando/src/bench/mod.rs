@@ -1,7 +1,7 @@
-//! `pando bench`: flags, table and records; the work is `pando-bench`'s.
+//! `pando bench`: flags, table and records; `pando-bench` does the work.
 //!
-//! Reading order: `flags` (what several layers share), `screen` (where results go), [`layer`]
-//! (which layers there are), a file for each layer.
+//! Reading order: `flags` (shared by several layers), `screen` (where results go), [`layer`] (the
+//! layers), and one file per layer.
 
 mod ablation;
 mod alloc;

@@ -11,11 +11,11 @@ use crate::quantity::{parse_duration, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolFlags {
-    /// What lies below, separated by commas: null (done at once, no byte is looked at), memory
-    /// (copy and checksum).
+    /// Device below the pool, separated by commas: null (done at once, without reading a byte),
+    /// memory (copy and checksum).
     #[arg(long, value_delimiter = ',', default_value = "null,memory")]
     workloads: Vec<String>,
-    /// The same under the name that other layers have for it.
+    /// The same, under the name that other layers use.
     #[arg(long, conflicts_with = "workloads", value_delimiter = ',')]
     io_backend: Vec<String>,
     /// Bytes of all pages.
@@ -27,13 +27,13 @@ pub(crate) struct PoolFlags {
     /// Bytes of a page.
     #[arg(long, default_value = "4096", value_parser = parse_size)]
     page_size: u64,
-    /// Reads that each thread has in flight.
+    /// Reads that each thread keeps in flight.
     #[arg(long, default_value_t = 128)]
     queue_depth: usize,
     /// Threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Reads of all threads, unless there is a duration.
+    /// Reads of all threads together, unless a duration is given.
     #[arg(long, default_value_t = 10_000_000)]
     num: u64,
     /// Length of each workload.

@@ -10,7 +10,7 @@ use crate::quantity::parse_size;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecoveryFlags {
-    /// Bytes of log behind the checkpoint.
+    /// Bytes of the log after the checkpoint.
     #[arg(long, default_value = "1g", value_parser = parse_size)]
     log_size: u64,
     /// Number of keys.
@@ -19,7 +19,7 @@ pub(crate) struct RecoveryFlags {
     /// Bytes of a key.
     #[arg(long, default_value = "16", value_parser = parse_size)]
     key_size: u64,
-    /// Bytes of a value: SIZE, or MIN-MAX (all sizes alike), or MIN-MAX:zipf (short ones most).
+    /// Bytes of a value: SIZE, or MIN-MAX (uniform), or MIN-MAX:zipf (mostly short).
     #[arg(long, value_name = "SIZES", default_value = "100", value_parser = parse_value_sizes)]
     value_size: ValueSizes,
     /// Memory budget of the engine.

@@ -1,4 +1,4 @@
-//! `pando bench resp`: a server through sockets.
+//! `pando bench resp`: a server, through sockets.
 
 use clap::Args;
 use pando_bench::{RespOptions, RespWorkload};
@@ -11,26 +11,26 @@ use crate::quantity::{parse_duration, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct RespFlags {
-    /// What to run, in this order, separated by commas: get, set, mget, incr, mixed (nine GETs to
-    /// a SET).
+    /// What to run, in this order, separated by commas: get, set, mget, incr, mixed (nine GETs per
+    /// SET).
     #[arg(long, value_delimiter = ',', default_value = "set,get")]
     workloads: Vec<String>,
-    /// Where a server runs [default: one of its own].
+    /// Host of a running server [default: start one].
     #[arg(long)]
     host: Option<String>,
-    /// Its port [default: 6379]; alone, of this machine.
+    /// Port of a running server [default: 6379]; without --host, on this machine.
     #[arg(long)]
     port: Option<u16>,
     /// Connections.
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Commands that each connection has on their way.
+    /// Commands that each connection keeps in flight.
     #[arg(long, default_value_t = 1)]
     pipeline: usize,
     /// Threads of the client.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Number of keys; also of operations, unless there is a duration.
+    /// Number of keys; also the number of operations, unless a duration is given.
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
     /// Bytes of a key.
@@ -45,16 +45,16 @@ pub(crate) struct RespFlags {
     /// Length of each workload.
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Keys a second of an open loop; times count from when a pipeline was due.
+    /// Keys per second of an open loop; latencies count from the time when a pipeline was due.
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
-    /// Take the keys that are there; without, all are written first if something reads, untimed.
+    /// Use the keys that exist; else all are written first, untimed, if a workload reads.
     #[arg(long)]
     use_existing_db: bool,
     /// Memory budget of its own server.
     #[arg(long, alias = "cache-size", default_value = "1g", value_parser = parse_size)]
     max_memory: u64,
-    /// What replies of its own server reservation.
+    /// What replies of its own server promise.
     #[arg(long, value_enum, default_value = "none")]
     durability: Level,
     /// Event loops of its own server [default: one per core].

@@ -17,15 +17,15 @@ use crate::progress::Progress;
 pub(super) struct Screen {
     progress: Progress,
     json: Option<File>,
-    /// What the page is made of, if there is to be one.
+    /// The records for the page, if one is written.
     records: Option<Vec<Record>>,
     statistics: bool,
-    /// What people have been told.
+    /// Notes that were printed already.
     noted: Vec<String>,
 }
 
 impl Screen {
-    /// Runs a benchmark of `layer` that reports here, and in the files that `flags` name.
+    /// Runs a benchmark of `layer` that reports here, and to the files that `flags` name.
     pub(super) fn run(
         layer: &str,
         flags: &CommonFlags,
@@ -44,7 +44,7 @@ impl Screen {
         let result = run(&mut screen);
         screen.progress.finish();
         if let (Some(file), Some(records)) = (&mut html, &screen.records) {
-            // Also of a run that failed: it has what was measured until then.
+            // A run that failed has a page, too, with what was measured until then.
             let page = html::page(&format!("pando bench {layer}"), &about(), records);
             file.write_all(page.as_bytes()).map_err(|error| {
                 Failure::new(Code::Io, format!("writing the page of --html: {error}"))
@@ -54,7 +54,7 @@ impl Screen {
     }
 }
 
-/// The file of a flag, made before anything runs.
+/// Creates the file of a flag, before anything runs.
 fn create(flag: &str, path: Option<&Path>) -> Result<Option<File>, Failure> {
     let open = |path: &Path| {
         File::create(path).map_err(|error| {
@@ -64,7 +64,7 @@ fn create(flag: &str, path: Option<&Path>) -> Result<Option<File>, Failure> {
     path.map(open).transpose()
 }
 
-/// What a page says beside the records.
+/// Returns what a page says in addition to the records.
 fn about() -> [(&'static str, String); 2] {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let command: Vec<_> = words.collect();

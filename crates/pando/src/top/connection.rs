@@ -1,4 +1,5 @@
-//! A connection to a server: one request at a time, each with a deadline and a longest reply.
+//! A connection to a server: one request at a time, each with a deadline and a maximum reply
+//! length.
 
 use std::fmt;
 use std::io;
@@ -9,11 +10,11 @@ use pando_sync::time::Duration;
 
 const OPTIONS: ClientOptions = ClientOptions {
     timeout: Duration::from_secs(3),
-    // INFO with all histograms is a hundredth of it.
+    // INFO with all histograms takes a hundredth of this.
     reply_bytes_max: 16 << 20,
 };
 
-/// Which server, and how to be let in.
+/// The server's address, and the password.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) host: String,
@@ -33,9 +34,9 @@ impl fmt::Display for Target {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Nobody is there, or no longer: it may come back.
+    /// The server cannot be reached, or no longer; it may come back.
     Lost(String),
-    /// The server says no, or is none of ours: asking again does not help.
+    /// The server refuses, or is not a PandoDB server: asking again does not help.
     Refused(String),
 }
 
@@ -51,11 +52,11 @@ fn lost(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
     move |error| Trouble::Lost(format!("{what}: {error}"))
 }
 
-/// An open connection that is let in.
+/// An open, authenticated connection.
 pub(crate) struct Connection(Client);
 
 impl Connection {
-    /// Connects, and gives the password if there is one. Blocks for some seconds at most.
+    /// Connects, and sends the password if there is one. Blocks for a few seconds at most.
     ///
     /// # Errors
     /// Nobody listens, or the password is refused.
@@ -70,10 +71,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The text that the server answers `words` with. Blocks for some seconds at most.
+    /// Returns the text of the server's answer to `words`. Blocks for a few seconds at most.
     ///
     /// # Errors
-    /// The connection is gone, the reply is late, too long or none, or it is an error.
+    /// The connection is lost; the reply is late, too long or malformed; or it is an error.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String, Trouble> {
         let answer = self.0.call(words).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => Trouble::Refused(format!("no server of ours: {error}")),

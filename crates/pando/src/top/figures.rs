@@ -1,27 +1,27 @@
-//! Two moments, and what happened between them.
+//! Two samples, and what happened between them.
 
 use super::sample::Sample;
 use super::spread::Spread;
 
-/// The newest sample, and the one before it if it tells something.
+/// The newest sample, and the one before it if they can be compared.
 pub(crate) struct Figures<'a> {
     pub(crate) now: &'a Sample,
     before: Option<&'a Sample>,
     seconds: f64,
 }
 
-/// What one command did.
+/// Figures of one command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CommandRow {
     pub(crate) name: String,
-    /// Calls per second; all calls so far if nothing is known of before.
+    /// Calls per second; the number of all calls if there is no earlier sample.
     pub(crate) rate: f64,
     pub(crate) spread: Spread,
     pub(crate) failures: Option<f64>,
 }
 
 impl<'a> Figures<'a> {
-    /// Figures of `now`, and of the time since `before`.
+    /// Creates the figures of `now`, and of the time since `before`.
     pub(crate) fn new(now: &'a Sample, before: Option<&'a Sample>) -> Self {
         let before = before.filter(|before| before.is_of_run(now) && before.at < now.at);
         let seconds = before.map_or(1.0, |before| now.at.duration_since(before.at).as_secs_f64());
@@ -32,29 +32,29 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// True if nothing is known of before: what there is, is of all the time since the start.
+    /// Returns true if there is no earlier sample: figures then cover all the time since the start.
     pub(crate) fn is_first(&self) -> bool {
         self.before.is_none()
     }
 
-    /// How much counter `name` grew; `None` if that is not known, also behind a reset.
+    /// Returns the growth of counter `name`; `None` if it is unknown, for example after a reset.
     fn growth(&self, name: &str) -> Option<u64> {
         let (now, before) = (self.now.number(name)?, self.before?.number(name)?);
         now.checked_sub(before)
     }
 
-    /// Growth of counter `name` in a second.
+    /// Returns the growth of counter `name` per second.
     pub(crate) fn rate(&self, name: &str) -> Option<f64> {
         Some(self.growth(name)? as f64 / self.seconds)
     }
 
-    /// `part` among `part` and `rest`.
+    /// Returns the share of `part` in `part` and `rest`.
     fn share(part: u64, rest: u64) -> Option<f64> {
         let all = part.saturating_add(rest);
         (all > 0).then(|| part as f64 / all as f64)
     }
 
-    /// The share of lookups of the server that found a key.
+    /// Returns the share of the server's look-ups that found a key.
     pub(crate) fn lookups_found(&self) -> Option<f64> {
         let (hits, misses) = (
             self.growth("keyspace_hits")?,
@@ -63,7 +63,7 @@ impl<'a> Figures<'a> {
         Self::share(hits, misses)
     }
 
-    /// The share of point reads that found all pages in memory.
+    /// Returns the share of point reads that found all pages in memory.
     pub(crate) fn gets_cached(&self) -> Option<f64> {
         let (gets, missed) = (
             self.growth("gets_total")?,
@@ -72,13 +72,13 @@ impl<'a> Figures<'a> {
         Self::share(gets.saturating_sub(missed), missed)
     }
 
-    /// How much `top` grew for each one that `bottom` grew.
+    /// Returns the growth of `top` per unit of growth of `bottom`.
     pub(crate) fn ratio(&self, top: &str, bottom: &str) -> Option<f64> {
         let (top, bottom) = (self.growth(top)?, self.growth(bottom)?);
         (bottom > 0).then(|| top as f64 / bottom as f64)
     }
 
-    /// The values of histogram `name` since before, or since the start.
+    /// Returns the values of histogram `name` since the earlier sample, or since the start.
     pub(crate) fn spread(&self, name: &str) -> Option<Spread> {
         let now = self.now.spread(name)?;
         Some(match self.before.and_then(|before| before.spread(name)) {
@@ -87,18 +87,18 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// All values of histogram `name` since the start.
+    /// Returns all values of histogram `name` since the start.
     pub(crate) fn whole_spread(&self, name: &str) -> Option<&Spread> {
         self.now.spread(name)
     }
 
-    /// How many values histogram `name` got in a second.
+    /// Returns the number of values per second that were added to histogram `name`.
     pub(crate) fn spread_rate(&self, name: &str) -> Option<f64> {
         self.before?;
         Some(self.spread(name)?.count as f64 / self.seconds)
     }
 
-    /// Commands that were called, those called most first.
+    /// Returns the commands that were called, most called first.
     pub(crate) fn commands(&self) -> Vec<CommandRow> {
         let mut rows: Vec<_> = self
             .now

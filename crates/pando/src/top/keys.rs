@@ -1,7 +1,7 @@
-//! The keys that the view knows, read from the terminal as they come.
+//! The keys that the view understands, read from the terminal.
 //!
-//! A read happens only when there is something to read, and what it brings is understood at once:
-//! part of a character or of a sequence is no key, and nobody waits for its rest.
+//! The terminal is read only when it has input, and the input is interpreted at once: an incomplete
+//! character or sequence is ignored, and its rest is not waited for.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -11,7 +11,7 @@ use pando_sync::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// What somebody wants who has pressed a key.
+/// What a pressed key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Quit,
@@ -23,7 +23,7 @@ pub(super) enum Key {
     Last,
 }
 
-/// The terminal that keys come from.
+/// The terminal that keys are read from.
 #[derive(Debug)]
 pub(super) struct Keys(File);
 
@@ -37,13 +37,13 @@ impl Keys {
         Ok(Self(terminal))
     }
 
-    /// Waits for keys for `tick` at most. `None` if the terminal has gone away: not every one that
-    /// goes sends a signal.
+    /// Waits for keys for at most `tick`. Returns `None` if the terminal is gone: not every
+    /// terminal sends a signal then.
     pub(super) fn wait(&mut self, tick: Duration) -> io::Result<Option<Vec<Key>>> {
         let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
         let tick = Timespec::try_from(tick).expect("a few milliseconds");
         match poll(&mut ready, Some(&tick)) {
-            // A signal: it is looked at behind the keys.
+            // A signal: the caller checks for signals after the keys.
             Ok(0) | Err(Errno::INTR) => return Ok(Some(Vec::new())),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
@@ -57,7 +57,7 @@ impl Keys {
             Ok(0) => Ok(None),
             Ok(count) => Ok(Some(keys_of(&bytes[..count]))),
             Err(error) => match Errno::from_io_error(&error) {
-                // It has gone since.
+                // The terminal is gone.
                 Some(Errno::IO) => Ok(None),
                 Some(Errno::INTR | Errno::AGAIN) => Ok(Some(Vec::new())),
                 _ => Err(error),
@@ -66,13 +66,13 @@ impl Keys {
     }
 }
 
-/// The keys in what a terminal has sent.
+/// Returns the keys in the bytes that a terminal has sent.
 fn keys_of(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((first, rest)) = bytes.split_first() {
         let (key, length) = match first {
             0x1b => after_escape(rest),
-            // Control and C.
+            // Control-C.
             b'q' | 0x03 => (Some(Key::Quit), 0),
             b'j' => (Some(Key::Down), 0),
             b'k' => (Some(Key::Up), 0),
@@ -85,10 +85,10 @@ fn keys_of(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// What an escape and the bytes behind it mean, and how many of those belong to it.
+/// Returns what an escape and the bytes after it mean, and how many of these bytes belong to it.
 fn after_escape(rest: &[u8]) -> (Option<Key>, usize) {
     match rest {
-        // The key itself.
+        // The escape key itself.
         [] => (Some(Key::Quit), 0),
         [b'[', sequence @ ..] => {
             let ends = |byte: &u8| matches!(byte, 0x40..=0x7e);
@@ -98,7 +98,7 @@ fn after_escape(rest: &[u8]) -> (Option<Key>, usize) {
             }
         }
         [b'O', letter, ..] => (of_sequence(&[], *letter), 2),
-        // With Alt it is the same key.
+        // Alt and a key: the escape is dropped, and the key means the same as alone.
         _ => (None, 0),
     }
 }
@@ -132,7 +132,7 @@ mod tests {
             (b"\x1b[H\x1bOF\x1b[1~\x1b[4~", &[First, Last, First, Last]),
             (b"\x1b[5~j\x1b[6~", &[PageUp, Down, PageDown]),
             (b"\x1b[15~\x1b[2q\x1bOP", &[]),
-            // Parts of something.
+            // Incomplete characters.
             (b"\xc3", &[]),
             (b"\xc3\xa4j\xe2\x82", &[Down]),
             (b"\x1b[", &[]),

@@ -11,7 +11,7 @@ use super::spread::Spread;
 pub(crate) struct Row {
     pub(crate) label: String,
     pub(crate) value: String,
-    /// How full something is, 0 to 1.
+    /// How full it is, 0 to 1.
     pub(crate) share: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ impl Panel {
         self
     }
 
-    /// A part of a whole that is known.
+    /// Adds a row with a part of a known whole.
     fn part(mut self, label: &str, part: u64, whole: u64, show: fn(f64) -> String) -> Self {
         self.rows.push(Row {
             label: label.to_owned(),
@@ -60,7 +60,7 @@ fn bytes_per_second(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{}/s", bytes(value)))
 }
 
-/// A percentile of times.
+/// Returns a percentile of times.
 pub(crate) fn percentile(spread: &Spread, share: f64) -> String {
     known(spread.percentile(share).map(|ns| ns as f64), time)
 }
@@ -71,7 +71,7 @@ fn both(spread: Option<Spread>, show: fn(f64) -> String) -> String {
     format!("{} / {}", value(0.5), value(0.99))
 }
 
-/// The first line: what runs where, and since when.
+/// Returns the first line: what runs where, and since when.
 pub(crate) fn title(figures: &Figures<'_>) -> String {
     let now = figures.now;
     let number = |name| now.number(name).unwrap_or(0);
@@ -90,7 +90,7 @@ pub(crate) fn title(figures: &Figures<'_>) -> String {
     )
 }
 
-/// All panels, in the order of what is looked at first.
+/// Returns all panels, the most important first.
 pub(crate) fn panels(figures: &Figures<'_>) -> Vec<Panel> {
     vec![
         traffic(figures),
@@ -203,7 +203,7 @@ fn checkpoints(figures: &Figures<'_>) -> Panel {
     let now = figures.now;
     let last = now.number("last_checkpoint_unix_ms");
     let ago = last.map(|last| unix_ms().saturating_sub(last) / 1000);
-    // They are rare: all since the start.
+    // Checkpoints are rare, so all since the start are shown.
     let times = |name| both(figures.whole_spread(name).cloned(), time);
     Panel::new("Checkpoints")
         .row("done", now.text("checkpoints_total"))
@@ -231,7 +231,7 @@ fn space(figures: &Figures<'_>) -> Panel {
         )
 }
 
-/// Parts of the memory budget: the field of INFO and what it is called here.
+/// Parts of the memory budget: the field of INFO, and its label here.
 const PARTS: [(&str, &str); 10] = [
     ("memory_frames", "frames"),
     ("memory_page_table", "page table"),

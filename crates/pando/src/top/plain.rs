@@ -4,14 +4,14 @@ use super::figures::Figures;
 use super::panels::{Panel, panels, percentile, title};
 use super::quantities::{UNKNOWN, count, time};
 
-/// Width of names.
+/// Width of the names.
 const NAME_WIDTH: usize = 24;
-/// Titles of the columns of commands.
+/// Titles of the columns of the command table.
 pub(crate) const COLUMNS: [&str; 7] = [
     "command", "per s", "mean", "p50", "p99", "p99.9", "errors/s",
 ];
 
-/// The cells of the table of commands, most called first.
+/// Returns the cells of the command table, most called first.
 pub(crate) fn command_cells(figures: &Figures<'_>) -> Vec<[String; 7]> {
     let rows = figures.commands().into_iter();
     rows.map(|row| {
@@ -35,7 +35,7 @@ pub(crate) fn command_cells(figures: &Figures<'_>) -> Vec<[String; 7]> {
     .collect()
 }
 
-/// All figures of the server at `address`, with a line end behind each line.
+/// Returns all figures of the server at `address`, with a line end after each line.
 pub(crate) fn render(address: &str, figures: &Figures<'_>) -> String {
     let mut text = format!("{address}: {}\n", title(figures));
     for Panel { title, rows } in panels(figures) {

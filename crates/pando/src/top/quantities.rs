@@ -1,14 +1,14 @@
-//! How numbers are written where there is little room: three digits and a unit.
+//! How numbers are written in little space: three digits and a unit.
 
 use crate::quantity::show_size;
 
-/// What stands for a figure that is not known.
+/// Shown for an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// A count, in thousands and so on.
+/// Formats a count, in thousands and so on.
 pub(crate) fn count(value: f64) -> String {
     for (unit, scale) in [("G", 1e9), ("M", 1e6), ("k", 1e3)] {
-        // What would be written as 1000 of the unit below is one of this.
+        // A number that would be rounded to 1000 of the smaller unit is one of this unit.
         if value >= scale * 0.9995 {
             return format!("{}{unit}", three_digits(value / scale));
         }
@@ -24,7 +24,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Nanoseconds, as time.
+/// Formats nanoseconds as a time.
 pub(crate) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns < 999.5 => (ns, "ns"),
@@ -35,12 +35,12 @@ pub(crate) fn time(ns: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Bytes.
+/// Formats bytes.
 pub(crate) fn bytes(value: f64) -> String {
     show_size(value as u64).replace(" bytes", " B")
 }
 
-/// A share of a whole.
+/// Formats a share of a whole.
 pub(crate) fn percent(share: f64) -> String {
     match share {
         _ if share > 0.9995 => "100 %".to_owned(),
@@ -48,7 +48,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Seconds, as days, hours and minutes.
+/// Formats seconds as days, hours and minutes.
 pub(crate) fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

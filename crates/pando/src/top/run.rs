@@ -1,4 +1,4 @@
-//! `pando top` from its flags to its end.
+//! `pando top`, from its flags to its end.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -14,15 +14,15 @@ use crate::command_line::TopFlags;
 use crate::failure::{Code, Failure};
 use crate::quantity::parse_duration;
 
-/// Shortest time between two looks.
+/// Shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// Longest: a day.
+/// Longest time between two samples: a day.
 const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 
 /// Shows a running server.
 ///
 /// # Errors
-/// It does not answer and nobody waits for it, or the terminal cannot be used.
+/// The server does not answer and no terminal view waits for it, or the terminal cannot be used.
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
     let interval = parse_duration(&flags.interval)
         .map_err(|what| Failure::usage(format!("--interval: {what}")))?;
@@ -55,11 +55,11 @@ fn failure(target: &Target, trouble: &Trouble) -> Failure {
     Failure::new(code, format!("{target}: {trouble}"))
 }
 
-/// Prints figures `count` times, or until nobody reads them. Looks that found no server count.
+/// Prints figures `count` times, or until nobody reads them. Attempts that reached no server count.
 fn print(target: &Target, interval: Duration, count: Option<u64>) -> Result<(), Failure> {
     let mut asker = Asker::new(target.clone());
     let mut before: Option<Sample> = None;
-    // The first look shows what there is, and is none of them: rates need two.
+    // The first sample only shows the state and does not count: rates need two.
     let mut result = asker.ask();
     let mut done = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What INFO said at one moment.
+//! The contents of INFO at one moment.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use pando_sync::time::Instant;
 use super::connection::Trouble;
 use super::spread::Spread;
 
-/// Sections that are asked for.
+/// Sections that are requested.
 pub(crate) const SECTIONS: &[&str] = &[
     "INFO",
     "server",
@@ -31,10 +31,10 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Reads `text`, which came at `at`.
+    /// Parses `text`, which arrived at `at`.
     ///
     /// # Errors
-    /// It is of another server than ours.
+    /// It is from a server other than PandoDB.
     pub(crate) fn parse(text: &str, at: Instant) -> Result<Self, Trouble> {
         let (mut fields, mut spreads) = (BTreeMap::new(), BTreeMap::new());
         for line in text.lines() {
@@ -57,28 +57,28 @@ impl Sample {
         })
     }
 
-    /// The field `name`, empty if it is not there.
+    /// Returns the field `name`; empty if it is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 
-    /// The number in field `name`.
+    /// Returns the number in field `name`.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.text(name).parse().ok()
     }
 
-    /// The histogram `name`.
+    /// Returns the histogram `name`.
     pub(crate) fn spread(&self, name: &str) -> Option<&Spread> {
         self.spreads.get(name)
     }
 
-    /// Commands that have a histogram, by name.
+    /// Iterates over the commands that have a histogram, by name.
     pub(crate) fn commands(&self) -> impl Iterator<Item = (&str, &Spread)> {
         let all = self.spreads.iter();
         all.filter_map(|(name, spread)| Some((name.strip_prefix(COMMAND)?, spread)))
     }
 
-    /// Calls of `command` that replied an error, refused ones included.
+    /// Returns the number of calls of `command` that replied with an error, refused calls included.
     pub(crate) fn failures(&self, command: &str) -> Option<u64> {
         let value = self.text(&format!("cmdstat_{command}")).to_owned();
         let part = |name: &str| {
@@ -92,7 +92,7 @@ impl Sample {
         part("rejected_calls")?.checked_add(part("failed_calls")?)
     }
 
-    /// Keys of all databases.
+    /// Returns the number of keys in all databases.
     pub(crate) fn keys(&self) -> u64 {
         let numbers = 0..16;
         let keys = numbers.filter_map(|number| {
@@ -103,7 +103,7 @@ impl Sample {
         keys.fold(0, u64::saturating_add)
     }
 
-    /// True if both are of one run of the server.
+    /// Returns true if both samples are from the same run of the server.
     pub(crate) fn is_of_run(&self, other: &Self) -> bool {
         self.text("run_id") == other.text("run_id")
     }

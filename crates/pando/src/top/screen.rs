@@ -1,5 +1,5 @@
-//! The view in a terminal: drawn anew with each answer, key and change of size; the terminal is as
-//! it was when it ends, whatever ends it.
+//! The view in a terminal. It is redrawn after each answer, key and change of size; the terminal is
+//! restored when it ends, whatever ends it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,24 +24,24 @@ use super::sample::Sample;
 use super::watch::watch;
 use crate::failure::{Code, Failure};
 
-/// How long a key may wait.
+/// Longest time until a key is noticed.
 const TICK: Duration = Duration::from_millis(50);
-/// Rates that are kept for the curve.
+/// Number of rates that are kept for the curve.
 const HISTORY: usize = 512;
-/// Width of one panel, its border included.
+/// Width of one panel, including its border.
 const PANEL_WIDTH: u16 = 44;
-/// Height of the curve, its border included.
+/// Height of the curve, including its border.
 const CURVE_HEIGHT: u16 = 6;
 const BAR_WIDTH: usize = 8;
-/// Blocks of a bar.
+/// Characters of a bar.
 const FULL: &str = "\u{2588}";
 const EMPTY: &str = "\u{2591}";
-/// Highest page of all that is drawn; the screen is a window of it.
+/// Maximum height of the drawing; the screen shows a window of it.
 const CANVAS_HEIGHT: u16 = 400;
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// What is on the screen.
+/// State of the screen.
 struct View {
     address: String,
     newest: Option<Arc<Sample>>,
@@ -51,11 +51,11 @@ struct View {
     rates: VecDeque<u64>,
     /// First line that is shown.
     scroll: u16,
-    /// Lines there are.
+    /// Number of lines of the drawing.
     height: u16,
 }
 
-/// Shows the server until somebody ends it.
+/// Shows the server until the user or a signal ends it.
 ///
 /// # Errors
 /// The terminal cannot be used.
@@ -117,7 +117,7 @@ fn show(
         }
         for signal in signals.pending() {
             match signal {
-                // It has another size.
+                // The size has changed.
                 SIGWINCH => is_old = true,
                 _ => return Ok(()),
             }
@@ -131,7 +131,7 @@ impl View {
         Some(Figures::new(newest, self.before.as_deref()))
     }
 
-    /// Adds the newest rate to the curve; none while nothing is heard.
+    /// Adds the newest rate to the curve; adds nothing while the server does not answer.
     fn remember(&mut self) {
         if self.rates.len() == HISTORY {
             self.rates.pop_front();
@@ -159,7 +159,7 @@ impl View {
         self.scroll = wanted.min(end);
     }
 
-    /// One line about the server, one of help or trouble, and a window of all the rest.
+    /// Draws one line about the server, one with help or trouble, and a window of the rest.
     fn draw(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
         if area.height < 2 || area.width == 0 {
@@ -206,7 +206,7 @@ impl View {
         }
     }
 
-    /// Draws everything from the top of `canvas` on; how many lines it took.
+    /// Draws everything from the top of `canvas` on; returns the number of lines it took.
     fn draw_all(&self, canvas: &mut Buffer) -> u16 {
         let Some(figures) = self.figures() else {
             return 0;
@@ -261,7 +261,7 @@ fn draw_panel(panel: &Panel, area: Rect, canvas: &mut Buffer) {
     }
 }
 
-/// The value, with a bar before it if it is a share.
+/// Returns the value, after a bar if the row has a share.
 fn with_bar(row: &Row) -> String {
     let Some(share) = row.share else {
         return row.value.clone();
@@ -286,7 +286,7 @@ fn draw_commands(figures: &Figures<'_>, area: Rect, canvas: &mut Buffer) -> u16 
             if index == 0 { DIM } else { Style::new() },
         );
         canvas.set_stringn(inner.x, y, &cells[0], inner.width.into(), style);
-        // Columns from the right of the name on, as many as fit.
+        // As many columns as fit to the right of the name.
         for (column, cell) in cells[1..].iter().enumerate() {
             let end = 20 + (column as u16 + 1) * 10;
             if end <= inner.width {

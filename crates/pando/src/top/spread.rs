@@ -1,4 +1,4 @@
-//! A histogram as INFO shows it: counts by the end of their bucket.
+//! A histogram as INFO shows it: counts by the upper end of their bucket.
 
 /// Counts of values, ascending by the largest value of their bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Reads `count=N,sum=N,buckets=END:COUNT END:COUNT ...`; `None` if it is something else.
+    /// Parses `count=N,sum=N,buckets=END:COUNT END:COUNT ...`; returns `None` for anything else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (count, rest) = text.strip_prefix("count=")?.split_once(",sum=")?;
         let (sum, rest) = rest.split_once(",buckets=")?;
@@ -19,7 +19,7 @@ impl Spread {
             buckets.push((end.parse().ok()?, count.parse().ok()?));
         }
         buckets.sort_unstable();
-        // Any server may say anything: sums of counts must be numbers, too.
+        // A server may send any numbers: the sum of the counts must not overflow.
         let counts = buckets.iter().map(|(_, count): &(u64, u64)| *count);
         counts.into_iter().try_fold(0, u64::checked_add)?;
         Some(Self {
@@ -29,12 +29,12 @@ impl Spread {
         })
     }
 
-    /// What came behind `earlier`; all of it if the server has begun anew in between.
+    /// Returns what was added after `earlier`; everything if the server was reset in between.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.buckets.iter().copied().peekable();
         let mut buckets = Vec::new();
         for (end, count) in &self.buckets {
-            // A bucket that is there no more, or has less than before: a reset.
+            // A bucket that is missing now, or has less than before, shows a reset.
             let old = match before.next_if(|(old_end, _)| old_end == end) {
                 Some((_, old)) if old <= *count => old,
                 Some(_) => return self.clone(),
@@ -57,8 +57,8 @@ impl Spread {
         }
     }
 
-    /// The value that the share `share` (0 to 1) of all values does not exceed, to 2 %; `None`
-    /// without values.
+    /// Returns the value that a share of `share` (0 to 1) of all values does not exceed, within 2
+    /// %; `None` without values.
     pub(crate) fn percentile(&self, share: f64) -> Option<u64> {
         let all: u64 = self.buckets.iter().map(|(_, count)| count).sum();
         let wanted = (share * all as f64).ceil().max(1.0);
@@ -72,7 +72,7 @@ impl Spread {
         None
     }
 
-    /// The mean; `None` without values.
+    /// Returns the mean; `None` without values.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }

@@ -1,4 +1,4 @@
-//! The thread that asks the server, so that the screen never waits for it.
+//! The thread that asks the server, so that the screen never waits for the server.
 
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
@@ -7,7 +7,7 @@ use pando_sync::{Arc, Mutex, Rank};
 use super::connection::{Connection, Target, Trouble};
 use super::sample::{SECTIONS, Sample};
 
-/// A server that is asked again and again, and connected to again when it went away.
+/// A server that is asked repeatedly, and reconnected to after its connection was lost.
 pub(crate) struct Asker {
     target: Target,
     connection: Option<Connection>,
@@ -19,10 +19,10 @@ impl Asker {
         Self { target, connection }
     }
 
-    /// What the server says now. Blocks for some seconds at most.
+    /// Returns the current sample. Blocks for a few seconds at most.
     ///
     /// # Errors
-    /// It does not answer; the next call connects again.
+    /// The server does not answer; the next call connects again.
     pub(crate) fn ask(&mut self) -> Result<Sample, Trouble> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -38,15 +38,15 @@ impl Asker {
 /// The newest answers.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Grows with each answer, and each that did not come.
+    /// Incremented by each attempt, whether it was answered or not.
     pub(crate) round: u64,
     pub(crate) newest: Option<Arc<Sample>>,
     pub(crate) before: Option<Arc<Sample>>,
-    /// Why there is nothing newer.
+    /// Why there is no newer sample.
     pub(crate) trouble: Option<Trouble>,
 }
 
-/// Asks once every `interval` until the process ends; what it learns is in what it returns.
+/// Asks every `interval` until the process ends; the caller reads the answers from what it returns.
 ///
 /// # Errors
 /// The thread does not start.
@@ -63,7 +63,7 @@ pub(crate) fn watch(target: Target, interval: Duration) -> std::io::Result<Arc<M
         }
     };
     let named = thread::Builder::new().name("pando-top".to_owned());
-    // It waits for the server, perhaps for long: nobody waits for it.
+    // The thread may wait long for the server, so it is never joined.
     drop(named.spawn(run)?);
     Ok(seen)
 }

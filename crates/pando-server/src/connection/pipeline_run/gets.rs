@@ -1,4 +1,4 @@
-//! A pipeline run of GETs: group after group goes down the tree.
+//! A pipeline run of GETs: the tree is descended by one group of keys after another.
 
 use pando_resp::Writer;
 use pandodb::{Lsn, Table};
@@ -10,7 +10,7 @@ use crate::connection::loop_data::Turn;
 use crate::data::keyspace::Row;
 
 impl Connection {
-    /// Runs GETs until all are done, one has to wait, or enough replies are unsent.
+    /// Runs GETs until all are done, one has to wait, or the limit of unsent replies is reached.
     pub(super) fn run_gets(&mut self, turn: &mut Turn<'_>, pipeline_run: &mut PipelineRun) -> Done {
         let mut done = Done {
             cut: false,
@@ -38,7 +38,7 @@ impl Connection {
         done
     }
 
-    /// Looks the keys of `count` commands up, from the one at `from` on.
+    /// Looks up the keys of `count` commands, starting with the command at `from`.
     fn look_up(
         &self,
         turn: &Turn<'_>,
@@ -63,13 +63,13 @@ impl Connection {
         pipeline_run.bytes.clear();
         pipeline_run.values.clear();
         let table = &engine.databases[self.session.database].keys;
-        // What is wrong is said by the command that meets it.
+        // On an error nothing is replied here: the command that meets it runs alone and reports it.
         let PipelineRun { bytes, values, .. } = pipeline_run;
         let read = table.try_get_group(&keys[..count], bytes, values, shown_from);
         read.is_ok()
     }
 
-    /// Replies the value at `place` of the group. False if its row cannot be used.
+    /// Replies with the value at `place` of the group. Returns false if its row cannot be used.
     fn reply_value(
         &mut self,
         turn: &Turn<'_>,

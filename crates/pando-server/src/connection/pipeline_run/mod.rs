@@ -1,17 +1,16 @@
-//! Pipeline runs: GETs or SETs that lie one behind the other in a pipeline, run together (decision
-//! 050).
+//! Pipeline runs: adjacent GETs or SETs of a pipeline, run together (decision 050).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  SET e 2  INCR f
-//!           '---- a pipeline run ---'   '-- a pipeline run ---'  by itself
+//!           '---- a pipeline run ---'   '-- a pipeline run ---'  alone
 //! ```
 //!
-//! A pipeline run means what its commands mean one after the other: those that it cannot run that
-//! way it leaves, and they begin by themselves, from the first one on. GETs go down the tree
-//! together ([`gets`]); SETs are one batch ([`sets`]). Only plain ones are taken ([`run`]):
-//! the key and the value lie in pages, there are no options, no MULTI, and no reply is an error.
-//! What is not in memory ends a pipeline run, and what comes behind is approached carefully
-//! ([`quota`]).
+//! A pipeline run has the same effect as its commands one after the other. Where it cannot have
+//! that, it leaves the rest, and these commands begin alone, starting with the first one that is
+//! left. GETs descend the tree together ([`gets`]); SETs are one batch ([`sets`]). Only plain
+//! commands are taken ([`run`]): key and value lie in pages, there are no options and no MULTI, and
+//! no reply is an error. A page that is not in memory ends a pipeline run, and the next runs are
+//! kept short ([`quota`]).
 
 mod gets;
 mod quota;
@@ -29,17 +28,17 @@ pub(crate) use quota::PipelineQuota;
 pub(crate) use run::PipelineRun;
 use run::PlainKind;
 
-/// Commands of a pipeline run that were run.
+/// The commands of a pipeline run that were run.
 #[derive(Debug, Clone, Copy)]
 struct Done {
-    /// From the first one on.
+    /// Their number, counted from the first command.
     count: usize,
     hits: u64,
     misses: u64,
     lsn: Option<Lsn>,
-    /// What was read may be shown when this is durable.
+    /// What they have read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
-    /// The next one waits for a page, or is something else: not for lack of room.
+    /// The next command waits for a page or is no plain one; false if only room ended the run.
     cut: bool,
 }
 
@@ -55,8 +54,9 @@ impl Done {
 }
 
 impl Connection {
-    /// Runs the command that the parser has found, of `consumed` bytes, with those behind it, if
-    /// they are a pipeline run of at most `most` commands. How many were run; none of them if 0.
+    /// Runs the command that the parser has found, of `consumed` bytes, together with the commands
+    /// after it if they are a pipeline run of at most `most` commands. Returns the number of
+    /// commands that were run; 0 if there were none.
     #[inline]
     pub(crate) fn run_pipeline(
         &mut self,
@@ -74,7 +74,7 @@ impl Connection {
 
     fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let free = self.session.authenticated && self.session.multi.is_none();
-        // A profile is of one command.
+        // A profile belongs to one command.
         let is_profiled = self.session.profiles.is_some();
         let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {
             return 0;
@@ -131,8 +131,8 @@ impl Connection {
         done.count
     }
 
-    /// The first commands of a pipeline run have ended: their replies wait for the log together if
-    /// they must, and the input moves on behind them.
+    /// Finishes the first commands of a pipeline run: their replies wait for the log together if
+    /// they must, and the input advances past them.
     fn end_together(
         &mut self,
         turn: &mut Turn<'_>,
@@ -147,7 +147,7 @@ impl Connection {
         turn.counts.ended(count, done.hits, done.misses);
         turn.counts.ended_together(count);
         let statistics = &turn.shared.statistics;
-        // The time of one is its share.
+        // The time of one command is its share of the whole.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;
         statistics.commands.called_together(id, ns, count);
         if ns >= turn.shared.settings.watch_ns() {

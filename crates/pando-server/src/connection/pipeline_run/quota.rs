@@ -1,13 +1,13 @@
 //! How many commands of a connection may run together.
 //!
-//! While all is in memory, as many as a pipeline run has. Where pages are missing a pipeline run
-//! does its work in vain: behind a command that waited they begin small, and double with each that
-//! did not.
+//! While all pages are in memory, a pipeline run takes as many commands as it can. Where pages are
+//! missing, it does part of its work in vain: so the quota is small after a command that waited,
+//! and doubles with each command that did not.
 
-/// Most commands of a pipeline run.
+/// Maximum number of commands in a pipeline run.
 pub(crate) const COMMANDS_MAX: usize = 64;
 
-/// See the module.
+/// The quota of one connection; see the module.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PipelineQuota(u8);
 
@@ -18,7 +18,7 @@ impl Default for PipelineQuota {
 }
 
 impl PipelineQuota {
-    /// True if more than one command may run at a time.
+    /// Returns true if more than one command may run at a time.
     #[inline]
     pub(crate) fn allows_several(self) -> bool {
         self.0 > 1
@@ -28,13 +28,14 @@ impl PipelineQuota {
         usize::from(self.0)
     }
 
-    /// A command has ended without a wait.
+    /// Raises the quota after a command that did not wait.
     #[inline]
     pub(crate) fn grow(&mut self) {
         self.0 = self.0.saturating_mul(2).min(COMMANDS_MAX as u8);
     }
 
-    /// Of `count` commands together `done` were run; `cut`: another one could not be.
+    /// Adjusts the quota after a pipeline run of which `done` commands were run; `cut`: the next
+    /// command could not be run.
     pub(super) fn note(&mut self, done: usize, cut: bool) {
         match cut {
             true => self.0 = u8::try_from(done.clamp(1, COMMANDS_MAX)).unwrap_or(1),
@@ -42,7 +43,7 @@ impl PipelineQuota {
         }
     }
 
-    /// A command has to wait.
+    /// Lowers the quota, since a command has to wait.
     #[inline]
     pub(crate) fn shrink(&mut self) {
         self.0 = 1;

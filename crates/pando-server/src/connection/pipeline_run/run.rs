@@ -1,4 +1,4 @@
-//! The commands of a pipeline run: found in the input, in front of anything else.
+//! The commands of a pipeline run, gathered from the input before any of them runs.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::context::{Command, CommandIndex};
 use crate::data::engine::Engine;
 use crate::data::keyspace::{KeyFolder, head_bytes};
 
-/// Bytes of commands that are taken together: what is copied stays in the caches.
+/// Maximum number of bytes of commands in a run, so that what is copied stays in the caches.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// What the commands of a pipeline run are.
+/// The kind of the commands in a pipeline run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlainKind {
     /// `GET key`.
@@ -21,7 +21,7 @@ pub(super) enum PlainKind {
 }
 
 impl PlainKind {
-    /// Of a command with these arguments.
+    /// Returns the kind of a command with these arguments.
     fn of_arguments(arguments: Arguments<'_>) -> Option<Self> {
         match (arguments.len(), arguments.get(0)?) {
             (2, name) if name.eq_ignore_ascii_case(b"get") => Some(Self::Get),
@@ -30,7 +30,7 @@ impl PlainKind {
         }
     }
 
-    /// Arguments, the name included.
+    /// Returns its number of arguments, the name included.
     fn arity(self) -> usize {
         match self {
             Self::Get => 2,
@@ -38,7 +38,7 @@ impl PlainKind {
         }
     }
 
-    /// Number and entry of the command.
+    /// Returns the index and the entry of the command in the table.
     pub(super) fn of(self, commands: &CommandIndex) -> (usize, &'static Command) {
         let name: &[u8] = match self {
             Self::Get => b"get",
@@ -48,26 +48,27 @@ impl PlainKind {
     }
 }
 
-/// The commands of a pipeline run, and buffers to run them; one for each loop.
+/// The commands of a pipeline run, with the buffers to run them; one per loop.
 #[derive(Default)]
 pub(crate) struct PipelineRun {
     parser: Parser,
-    /// Arguments of all of them, counted from where the first one begins.
+    /// Arguments of all commands, relative to the beginning of the first command.
     spans: Vec<Span>,
-    /// Where each one ends, counted alike.
+    /// End of each command, also relative to it.
     ends: Vec<usize>,
     arity: usize,
-    /// Stored keys of a group, one behind the other, and where they end.
+    /// Stored keys of a group, concatenated; `stored_ends` has their ends.
     pub(super) stored: Vec<u8>,
     pub(super) stored_ends: Vec<usize>,
-    /// Values of a group and where they lie.
+    /// Values of a group; `values` has their ranges.
     pub(super) bytes: Vec<u8>,
     pub(super) values: Vec<Option<Range<usize>>>,
 }
 
 impl PipelineRun {
-    /// Takes plain commands from the beginning of `rest`, at most `most`; `first` are the
-    /// arguments of the first one. `None`: no two of them are plain and of one kind.
+    /// Gathers plain commands from the beginning of `rest`, at most `most`; `first` are the
+    /// arguments of the first one. Returns `None` if there are not at least two plain commands of
+    /// the same kind.
     pub(super) fn gather(
         &mut self,
         rest: &[u8],
@@ -103,7 +104,7 @@ impl PipelineRun {
         self.ends.len()
     }
 
-    /// Bytes of the first `count` commands.
+    /// Returns the number of bytes of the first `count` commands.
     pub(super) fn end(&self, count: usize) -> usize {
         match count {
             0 => 0,
@@ -111,13 +112,13 @@ impl PipelineRun {
         }
     }
 
-    /// Arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
+    /// Returns the arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
     pub(super) fn arguments<'a>(&'a self, rest: &'a [u8], place: usize) -> Arguments<'a> {
         let from = place * self.arity;
         Arguments::new(rest, &self.spans[from..from + self.arity])
     }
 
-    /// Makes the stored keys of the commands at `places`.
+    /// Builds the stored keys of the commands at `places`.
     pub(super) fn store_keys(&mut self, rest: &[u8], places: Range<usize>, folder: &KeyFolder) {
         self.stored.clear();
         self.stored_ends.clear();
@@ -128,7 +129,7 @@ impl PipelineRun {
         }
     }
 
-    /// The stored key at `place` of the group.
+    /// Returns the stored key at `place` of the group.
     pub(super) fn stored_at(&self, place: usize) -> &[u8] {
         let start = match place {
             0 => 0,
@@ -137,7 +138,7 @@ impl PipelineRun {
         &self.stored[start..self.stored_ends[place]]
     }
 
-    /// Gives the memory of unusually large values back.
+    /// Frees the memory of unusually large values.
     pub(crate) fn trim(&mut self, bytes: usize) {
         for buffer in [&mut self.stored, &mut self.bytes] {
             if buffer.capacity() > bytes {
@@ -147,7 +148,7 @@ impl PipelineRun {
     }
 }
 
-/// True if the row of its key has no whole key, and its value lies in pages.
+/// Returns true if the row does not store the whole key, and the value lies in pages.
 fn is_plain(arguments: Arguments<'_>, engine: &Engine) -> bool {
     let value_bytes = arguments.get(2).map_or(0, <[u8]>::len);
     let row_bytes = value_bytes + head_bytes(None);

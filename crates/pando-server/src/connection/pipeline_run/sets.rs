@@ -1,8 +1,9 @@
-//! A pipeline run of SETs: each runs as it does alone, but all in one batch.
+//! A pipeline run of SETs: each runs as it does alone, but all are in one batch.
 //!
-//! One record of the log, one apply section, one look at each leaf. Others see all of them or
-//! none: that is one of the orders that single SETs may have. A SET reads before it writes, so one
-//! that has to wait for a page has written nothing: those in front of it are committed.
+//! That takes one log record, one apply section, and one descent to each leaf. Others see all of
+//! the SETs or none: this is one of the orders that single SETs may have. A SET reads before it
+//! writes, so one that has to wait for a page has written nothing, and the SETs before it are
+//! committed.
 
 use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Polled, ValidatedBatch};
@@ -13,11 +14,11 @@ use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
 use crate::context::{Context, Data, Interrupted};
 
-/// The reply of a SET that has set.
+/// The reply of a SET that has set its key.
 const OK: &[u8] = b"+OK\r\n";
 
 impl Connection {
-    /// Runs SETs and commits them together; none of them if that has to wait.
+    /// Runs SETs and commits them together; does none of them if the commit would have to wait.
     pub(super) fn run_sets(&mut self, turn: &mut Turn<'_>, pipeline_run: &PipelineRun) -> Done {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut batch = data.batch();
@@ -36,8 +37,8 @@ impl Connection {
         }
     }
 
-    /// Runs SETs in `transaction` until all are done or one has to wait. How many; `None`: they
-    /// have to run one by one.
+    /// Runs SETs in `transaction` until all are done or one has to wait. Returns their number;
+    /// `None` if they have to run one by one.
     fn write_sets(
         &mut self,
         turn: &mut Turn<'_>,
@@ -92,8 +93,8 @@ impl Connection {
     }
 }
 
-/// Commits at once or not at all. A commit that would have to wait is forgotten: its commands run
-/// one by one, and wait or fail as each of them must.
+/// Commits at once or not at all. A commit that would have to wait is dropped: its commands then
+/// run one by one, and each waits or fails by itself.
 fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Option<Lsn> {
     match batch.try_commit(&mut data.reactor) {
         Ok(Polled::Ready(Outcome::Committed(lsn))) => lsn,

@@ -1,4 +1,4 @@
-//! `/stats.json`: all that is counted and measured, and how things stand.
+//! `/stats.json`: all counters, measures and gauges.
 
 use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::time::{now, unix_ms};
@@ -9,7 +9,7 @@ use crate::report::gauges::gauges;
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
-/// All figures, as of now.
+/// Returns all current figures as JSON.
 pub(crate) fn stats_json(shared: &Shared) -> String {
     let engine = shared.engine();
     let report = engine.as_ref().map(|engine| engine.db.report());
@@ -54,7 +54,7 @@ fn keys(engine: &Engine) -> u64 {
     engine.databases.iter().map(|of| of.keys.len()).sum()
 }
 
-/// Of the server, and of the engine once it is there.
+/// Counters of the server, and those of the engine once it is open.
 fn counters(shared: &Shared, engine: Option<&Engine>) -> Map<String, Value> {
     let ours = shared.statistics.counts();
     let theirs = engine.map(|engine| engine.db.statistics());
@@ -81,7 +81,7 @@ fn memory(shared: &Shared) -> Value {
     })
 }
 
-/// Buckets that have values: the largest value of each, and how many it has.
+/// Returns the buckets that have values: the largest value of each, and their number.
 fn histogram(values: &Histogram) -> Value {
     let buckets: Vec<_> = values
         .buckets()

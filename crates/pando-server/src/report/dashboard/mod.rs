@@ -1,7 +1,8 @@
-//! The dashboard: one page with all it needs, and the figures that it draws.
+//! The dashboard: one self-contained page, and the figures that it draws.
 //!
-//! Reading order: `page` (made of three files once, no build step), `figures` (`/stats.json`).
-//! Rates and percentiles are the page's work: the server only says what it has counted.
+//! Reading order: `page` (assembled from three files once, without a build step), `figures`
+//! (`/stats.json`). The page computes rates and percentiles: the server only reports what it has
+//! counted.
 
 mod figures;
 mod page;

@@ -1,16 +1,15 @@
-//! The page: its style and script are put into it, so that it is one reply and asks for nothing
-//! but figures.
+//! The page: style and script are inlined, so that it is one reply and then requests only figures.
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// What a browser may do for the page: nothing but what is in it, and asking this server.
+/// What a browser may do for the page: use what is inlined, and send requests to this server.
 pub(crate) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src \
     'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn page() -> String {
     PAGE.replacen("/*STYLE*/", STYLE, 1)
         .replacen("/*SCRIPT*/", SCRIPT, 1)
