@@ -191,7 +191,7 @@ const GROUPS = [
     { title: "Frames emptied", show: perSecond,
       series: rates(["clean", "evictions_clean"], ["dirty", "evictions_dirty"]) },
     { title: "Frames", show: count,
-      series: gauges(["dirty", "dirty_frames"], ["held", "pin_frames"],
+      series: gauges(["dirty", "dirty_frames"], ["pinned", "pin_frames"],
         ["wired", "wired_frames"]) },
   ]],
   ["Device", [
