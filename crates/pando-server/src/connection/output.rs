@@ -86,8 +86,11 @@ impl Output {
     pub(crate) fn release(&mut self, gate: Option<Lsn>) {
         let position = self.hold.take().expect("a command is running");
         let Some(lsn) = gate else { return };
+        // Replies leave in order, so no gate opens before the one in front of it: with a smaller LSN
+        // of its own, of a read after a write, it would be asked for too early and then forgotten.
+        let lsn = self.gates.back().map_or(lsn, |last| last.lsn.max(lsn));
         match self.gates.back_mut() {
-            Some(last) if self.gate_open => last.lsn = last.lsn.max(lsn),
+            Some(last) if self.gate_open => last.lsn = lsn,
             _ => self.gates.push_back(Gate { position, lsn }),
         }
         self.gate_open = true;
@@ -213,6 +216,19 @@ mod tests {
         output.hold();
         output.bytes.extend_from_slice(text.as_bytes());
         output.release(gate.map(Lsn));
+    }
+
+    #[test]
+    fn a_later_gate_asks_for_no_less_than_the_one_before() {
+        let mut output = Output::default();
+        reply(&mut output, "write20.", Some(20));
+        assert_eq!(output.close_gate(), Some(Lsn(20)));
+        reply(&mut output, "read15.", Some(15));
+        assert_eq!(output.close_gate(), Some(Lsn(20)));
+        output.open_gates(Lsn(15));
+        assert_eq!(output.sendable(), b"");
+        output.open_gates(Lsn(20));
+        assert_eq!(output.sendable(), b"write20.read15.");
     }
 
     #[test]
