@@ -251,9 +251,13 @@ impl ValidatedBatch {
     pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
         let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
-            let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
             self.engine.check_writable()?;
-            self.engine.jobs.push(job.clone())?;
+            let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
+            if let Err(error) = self.engine.jobs.push(job.clone()) {
+                let set = job.take().expect("nobody else has the job");
+                self.set = *set;
+                return Err(error);
+            }
             self.job = Some(job);
         }
         if let Some(job) = &self.job {
@@ -267,7 +271,13 @@ impl ValidatedBatch {
             self.job = None;
             return Ok(Polled::Ready(match result? {
                 JobEnd::Committed(lsn) => Outcome::Committed(Some(lsn)),
-                JobEnd::Conflict { watched } => Outcome::Conflict { watched },
+                JobEnd::Conflict { watched } => {
+                    // The stamps of the reads went with the job. A run that were answered from the
+                    // log now would not be validated.
+                    self.log.clear();
+                    self.refreshed = None;
+                    Outcome::Conflict { watched }
+                }
             }));
         }
         self.commit_writes()

@@ -207,3 +207,34 @@ fn a_table_that_is_emptied_is_a_change_whatever_the_stripes_say() {
     );
     assert_eq!(conflicts, 5);
 }
+
+#[test]
+fn a_batch_whose_job_met_a_conflict_reads_afresh() {
+    let mut place = Place::new();
+    let other = place.db.table("other").unwrap();
+    let mut batch = ValidatedBatch::new(&place.db);
+    // Until a second look has found something else.
+    for _ in 0..ATTEMPTS_MAX {
+        batch.begin_again();
+        place.read(&mut batch);
+        batch.put(&other, b"key", b"value").unwrap();
+        place.write_own();
+        let outcome = place.commit(&mut batch);
+        assert_eq!(outcome, Outcome::Conflict { watched: false });
+    }
+    batch.begin_again();
+    place.read(&mut batch);
+    // Now an engine thread has to commit it.
+    batch.clear_table(&other);
+    place.write_own();
+    let outcome = place.commit(&mut batch);
+    assert_eq!(outcome, Outcome::Conflict { watched: false });
+    batch.begin_again();
+    let found = place.read(&mut batch);
+    assert!(found.iter().all(|value| *value == Some(place.round)));
+    batch.clear_table(&other);
+    assert!(matches!(
+        place.commit(&mut batch),
+        Outcome::Committed(Some(_))
+    ));
+}
