@@ -299,7 +299,8 @@ impl crate::pages::store::Store {
     ) -> Result<()> {
         loop {
             let written = write();
-            let waits = matches!(written, Err(Error::Full { .. })) && waits_for_space();
+            let is_full = matches!(written, Err(Error::Full { .. }));
+            let waits = is_full && waits_for_space() && self.check_poison().is_ok();
             self.stall_checkpoint(waits);
             if !waits {
                 return written;

@@ -24,10 +24,12 @@ pub(crate) struct BlockReservation<'a> {
 
 impl Drop for BlockReservation<'_> {
     fn drop(&mut self) {
+        // Release: a caller that sees the blocks gone from here sees the dirty pages that they are
+        // for: see `SpaceKeeper::taken`.
         let before = self
             .reservations
             .blocks
-            .fetch_sub(self.blocks, Ordering::Relaxed);
+            .fetch_sub(self.blocks, Ordering::Release);
         assert!(before >= self.blocks, "a reservation was given back twice");
     }
 }
