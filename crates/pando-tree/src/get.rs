@@ -1,14 +1,14 @@
 //! Point reads.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Pool};
+use pando_pool::{Attempt, Optimistic, Pool};
 
-use crate::access::{Access, OptimisticAccess, SharedAccess, retry_then_latch};
+use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
 use crate::finger::Finger;
 use crate::leaf::{Leaf, LongValue, Lookup};
 use crate::node::search::Spot;
 use crate::node::view::Node;
-use crate::tree::{Tree, counted};
+use crate::tree::{FrameNode, Tree, counted};
 use crate::value::ValueReader;
 
 /// Where a key is, or would be.
@@ -69,8 +69,8 @@ impl Tree {
     #[inline]
     fn get_short(&self, pool: &Pool, key: &[u8], out: &mut Vec<u8>) -> Attempt<Option<Lookup>> {
         out.clear();
-        let (leaf, spot) = self.find(pool, &mut OptimisticAccess, key)?;
-        leaf.read_short(spot, out)
+        let (here, node, spot) = self.find(pool, &mut OptimisticAccess, key)?;
+        Leaf { here, node }.read_short(spot, out)
     }
 
     /// Looks up whether `key` exists, without its value.
@@ -103,7 +103,8 @@ impl Tree {
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
-        let (leaf, spot) = self.find(pool, access, key)?;
+        let (here, node, spot) = self.find(pool, access, key)?;
+        let leaf = Leaf { here, node };
         let Some((reader, out)) = copy else {
             return leaf.contains(spot);
         };
@@ -126,10 +127,11 @@ impl Tree {
         pool: &'p Pool,
         access: &mut impl Access<'p>,
         key: &[u8],
-    ) -> Attempt<(Leaf<'p>, Spot)> {
+    ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
         let here = self.descend(pool, access, 0, |_, node| node.child_for(key))?;
-        let leaf = Leaf::at(here);
-        Ok((leaf, leaf.find(key)))
+        let node = Node::open(here.words().slice());
+        let candidate = ask_for_record(here, &node, key);
+        Ok((here, node, node.find_at(candidate, key)))
     }
 
     /// Finds the leaf that covers `key`.

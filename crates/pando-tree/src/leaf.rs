@@ -6,7 +6,6 @@
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Optimistic};
 
-use crate::access::ask_for_record;
 use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::overflow::OverflowHeader;
@@ -39,13 +38,6 @@ impl<'p> Leaf<'p> {
     pub(crate) fn at(here: Optimistic<'p>) -> Self {
         let node = Node::open(here.words().slice());
         Self { here, node }
-    }
-
-    /// Finds `key`, and asks for its record on the way.
-    #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Spot {
-        let candidate = ask_for_record(self.here, &self.node, key);
-        self.node.find_at(candidate, key)
     }
 
     /// What is at `spot`, without its value.

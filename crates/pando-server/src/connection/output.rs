@@ -86,8 +86,9 @@ impl Output {
     pub(crate) fn release(&mut self, gate: Option<Lsn>) {
         let position = self.hold.take().expect("a command is running");
         let Some(lsn) = gate else { return };
-        // Replies leave in order, so no gate opens before the one in front of it: with a smaller LSN
-        // of its own, of a read after a write, it would be asked for too early and then forgotten.
+        // Replies leave in order, so no gate opens before the one in front of it: with a smaller
+        // LSN of its own, of a read after a write, it would be asked for too early and then
+        // forgotten.
         let lsn = self.gates.back().map_or(lsn, |last| last.lsn.max(lsn));
         match self.gates.back_mut() {
             Some(last) if self.gate_open => last.lsn = lsn,
