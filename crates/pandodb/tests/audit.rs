@@ -227,7 +227,7 @@ fn cached_reads_move_no_line_and_what_writers_move_is_named() {
         if workload.is_reserved || cores == 1 {
             assert!(
                 found.is_empty(),
-                "{}: no transfer was reserved: {found:?}",
+                "{}: no transfer was promised: {found:?}",
                 workload.name
             );
         } else {

@@ -46,11 +46,11 @@ unsafe impl GlobalAlloc for Counting {
         if self.counts.load(Ordering::Relaxed) && is_loop() {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's reservations are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller's reservations are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(start, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! A durable put of a large value, a delete of it that reservations nothing, and puts that would
+//! A durable put of a large value, a delete of it that reserves nothing, and puts that would
 //! like to have its blocks; the machine crashes at every sync and many writes in between.
 
 use pando_device::{AnyDevice, FaultyDevice};

@@ -149,7 +149,7 @@ fn what_threads_were_reserved_they_get() {
                 for _ in 0..3000 {
                     let count = random.u64(1..=24);
                     let lengths: Vec<u32> = (0..count).map(|_| random.u32(1..=unit)).collect();
-                    // SeqCst: of two that reservation at once, one sees the other.
+                    // SeqCst: of two threads that reserve at once, one sees the other.
                     let wanted = reserved.fetch_add(count, Ordering::SeqCst) + count;
                     let free = space.free_units();
                     if wanted <= free {

@@ -34,13 +34,13 @@ unsafe impl GlobalAlloc for Counting {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.bytes_taken
             .fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's reservations are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         self.bytes_given_back
             .fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's reservations are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(start, layout) }
     }
 }
