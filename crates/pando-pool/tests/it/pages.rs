@@ -64,10 +64,7 @@ fn random_history(rig: &Rig) {
             }
             90..98 => {
                 if let Some(page) = some {
-                    rig.drive(|| {
-                        rig.pool
-                            .free_unread(&rig.pool.apply_token(&rig.pass()), page)
-                    });
+                    rig.free(page);
                     twin.remove(&page);
                 }
             }
@@ -79,10 +76,7 @@ fn random_history(rig: &Rig) {
                         rig.write(*page, step + 1_000_000);
                     }
                     for page in moment.keys().skip(3).take(2) {
-                        rig.drive(|| {
-                            rig.pool
-                                .free_unread(&rig.pool.apply_token(&rig.pass()), *page)
-                        });
+                        rig.free(*page);
                     }
                 });
                 for page in moment.keys().take(3) {
@@ -204,10 +198,7 @@ fn a_page_that_is_freed_is_found_by_nobody_while_its_image_is_in_flight() {
     let frame = rig.pool.exclusive(page).unwrap().hint() - 1;
     let mut image = rig.pool.image_of(FrameIndex(frame), None).unwrap();
     let hint = rig.pool.optimistic(page, 0).unwrap().hint();
-    rig.drive(|| {
-        rig.pool
-            .free_unread(&rig.pool.apply_token(&rig.pass()), page)
-    });
+    rig.free(page);
     let gone = |result: Option<Restart>| matches!(result, Some(Restart::Damaged(..)));
     assert!(gone(rig.pool.optimistic(page, hint).err()));
     assert!(gone(rig.pool.exclusive(page).err()));

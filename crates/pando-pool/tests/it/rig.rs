@@ -83,6 +83,13 @@ impl Rig {
         }
     }
 
+    pub(crate) fn free(&self, page: PageId) {
+        self.drive(|| {
+            let guard = self.pass();
+            self.pool.free_unread(&self.pool.apply_token(&guard), page)
+        });
+    }
+
     /// Writes what writers have started and what the clock finds dirty.
     pub(crate) fn write_back(&self, frames: &[pando_format::FrameIndex]) {
         let mut images = Vec::new();
