@@ -106,7 +106,7 @@ impl Tree {
     /// Returns the number of levels of the tree, including the leaves.
     ///
     /// # Errors
-    /// [`Restart`].
+    /// [`pando_pool::Restart`].
     pub fn try_height(&self, pool: &Pool) -> Attempt<u8> {
         let root = self.root(pool, &mut OptimisticAccess)?;
         let level = self.node_at(root, None)?.level();

@@ -29,7 +29,7 @@ enum Look {
     /// The node was merged with a neighbour.
     Merged,
     /// The node stays: it is not underfull, or no neighbour has room for it.
-    ApplySections,
+    Kept,
     /// The root is not above this level.
     Top,
 }
@@ -79,7 +79,7 @@ impl Tree {
                     // The nodes below have new neighbours.
                     level = level.saturating_sub(1);
                 }
-                Look::ApplySections => level += 1,
+                Look::Kept => level += 1,
                 Look::Top => break,
             }
         }
@@ -111,7 +111,7 @@ impl Tree {
         let underfull = Node::open(here.words().slice()).is_underfull();
         here.validate()?;
         if !underfull {
-            return Ok(Look::ApplySections);
+            return Ok(Look::Kept);
         }
         let node = Node::open(parent.words().slice());
         for right in [index, index + 1] {
@@ -130,7 +130,7 @@ impl Tree {
             }
         }
         parent.validate()?;
-        Ok(Look::ApplySections)
+        Ok(Look::Kept)
     }
 
     /// Returns child `index` of `here`, and checks that it is a node of this tree and of the level

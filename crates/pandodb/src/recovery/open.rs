@@ -301,7 +301,7 @@ fn finish(
         bytes: replayed.log_bytes,
     };
     let engine = Engine::new(store, log, CheckpointState::new(files), settings, recovered);
-    for (tree, key, fill) in replayed.sparse {
+    for (tree, key, fill) in replayed.underfull {
         // The maintenance thread does not exist yet; it checks the queue before it sleeps.
         let _wake = engine.underfull_leaves.push(tree, &key, fill);
     }

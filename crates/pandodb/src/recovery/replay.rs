@@ -24,7 +24,7 @@ pub(crate) struct Replayed {
     pub(crate) records: u64,
     pub(crate) log_bytes: u64,
     /// Leaves that may have to be merged, each given by one of its keys.
-    pub(crate) sparse: Vec<(Tree, Vec<u8>, LeafFill)>,
+    pub(crate) underfull: Vec<(Tree, Vec<u8>, LeafFill)>,
 }
 
 /// What a record does to a key.
@@ -195,7 +195,7 @@ impl<'a> Replay<'a> {
             store.tables.add(&state, entries);
         }
         if fill != LeafFill::Enough {
-            self.replayed.sparse.push((known, key.to_vec(), fill));
+            self.replayed.underfull.push((known, key.to_vec(), fill));
         }
         Ok(())
     }
