@@ -113,7 +113,7 @@ impl BlobRef {
     /// # Errors
     /// [`Damage`] when the lengths in it contradict each other or its own length.
     pub fn decode(blob: &[u8]) -> Result<Self, Damage> {
-        let damage = || Damage::new(format!("blob of chunks of {} bytes", blob.len()));
+        let damage = || Damage::new(format!("blob reference of {} bytes", blob.len()));
         let mut reader = Reader::new(blob);
         let mut size = || reader.u32().ok_or_else(damage);
         let (bytes, chunk_bytes, head_bytes) = (size()?, size()?, size()? as usize);

@@ -151,17 +151,21 @@ impl Epochs {
 
     /// Returns the number of dirty frames of all epochs.
     pub fn dirty_total(&self) -> u64 {
+        // Acquire: pairs with the Release in dirty_ended: a caller that misses a frame here sees
+        // its image, if it reads their number afterwards.
         self.dirty
             .iter()
-            .map(|count| count.load(Ordering::Relaxed))
+            .map(|count| count.load(Ordering::Acquire))
             .sum()
     }
 
     /// Returns the number of images in flight of all epochs.
     pub fn images_total(&self) -> u64 {
+        // Acquire: pairs with the Release in image_ended: a caller that misses an image here sees
+        // that its extent is not free, if it reads that afterwards.
         self.images
             .iter()
-            .map(|count| count.load(Ordering::Relaxed))
+            .map(|count| count.load(Ordering::Acquire))
             .sum()
     }
 

@@ -23,7 +23,8 @@ pub(crate) const HEAT_HOT: u8 = 3;
 #[repr(align(64))]
 pub(crate) struct FrameHeader {
     pub(crate) latch: Latch,
-    /// The page, or NONE while the frame is free or its page is not valid yet.
+    /// The page, or NONE while the frame is free, its page is not valid yet, or was freed and its
+    /// image is in flight.
     page: AtomicU32,
     /// Number of pins. Any thread may change it; eviction reads it.
     pins: AtomicU32,

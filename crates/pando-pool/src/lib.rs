@@ -21,7 +21,7 @@
 //! | loading  | resident | `Pool::finish_load`      | the frame's exclusive latch      |
 //! | loading  | on disk  | `Pool::fail_load`        | the frame's exclusive latch      |
 //! | resident | on disk  | eviction                 | the frame's exclusive latch      |
-//! | resident | free     | free, image completion   | the frame's exclusive latch      |
+//! | resident | free     | `Exclusive::free`        | the frame's exclusive latch      |
 //! | on disk  | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 //! | free     | chunk    | `Pool::adopt_chunk`      | the id                           |
 //! | free     | on disk, | `Pool::adopt`            | the id                           |

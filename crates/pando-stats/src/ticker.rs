@@ -103,7 +103,7 @@ tickers! {
         RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";
         RestartsJob "restarts_job" "steps" "Steps that waited for a job of an engine thread.";
         ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
-        PinShares "pin_shares" "operations" "Operations that took a pin budget to make progress.";
+        PinShares "pin_shares" "operations" "Operations that took a pin share to make progress.";
         WritebackBatches "writeback_batches" "batches" "Vectored writes of page images.";
         GateCloses "gate_closes" "closings" "Times the apply gate was closed.";
         GateClosedNs "gate_closed_ns" "nanoseconds" "Time the apply gate was closed.";

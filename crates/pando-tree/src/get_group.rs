@@ -84,7 +84,7 @@ impl Tree {
         for ((finger, way), _) in fingers.iter_mut().zip(ways).zip(keys) {
             let found = match way {
                 Way::Leaf(leaf, _, is_rightmost) => Ok(Finger::at(*self, leaf, is_rightmost)),
-                // The descent went deeper than a tree can be, since the nodes changed all the time.
+                // Cannot be: each node is one level below the one before.
                 Way::Child(..) => Err(Restart::Conflict),
                 Way::Over(restart) => Err(restart),
             };
@@ -154,7 +154,7 @@ fn over(way: Attempt<Way<'_>>) -> Way<'_> {
 fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
     let (leaf, candidate) = match way {
         Way::Leaf(leaf, candidate, _) => (leaf, candidate),
-        // The descent went deeper than a tree can be, since the nodes changed all the time.
+        // Cannot be: each node is one level below the one before.
         Way::Child(..) => return Err(Restart::Conflict),
         Way::Over(restart) => return Err(restart),
     };

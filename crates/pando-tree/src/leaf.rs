@@ -1,7 +1,7 @@
 //! A leaf as point reads see it: the one step that all of them end with.
 //!
 //! A read comes here with a leaf that covers its key, under no latch or a shared one. What it takes
-//! from the leaf counts once [`Leaf::validate`] has said that nothing has changed meanwhile.
+//! from the leaf counts once [`Optimistic::validate`] has said that nothing has changed meanwhile.
 
 use pando_format::{Lsn, PageId};
 use pando_pool::{Attempt, Optimistic};

@@ -72,7 +72,7 @@ fn help(context: &mut Context<'_>) -> Run {
         "PANDO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "COMPACT [ABORT]",
         "    Make the files of the store as small as what they hold, in the background:",
-        "    sparse pages are packed, the data file is cut, the log gives back what it",
+        "    underfull pages are packed, the data file is cut, the log gives back what it",
         "    does not use. INFO persistence tells how far it is. ABORT ends it early;",
         "    what was done stays done.",
         "PROFILE ON|OFF|GET",

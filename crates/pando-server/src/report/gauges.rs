@@ -78,7 +78,7 @@ fn of_space(report: &Report) -> impl Iterator<Item = (&'static str, &'static str
         ),
         (
             "data_reserved_bytes",
-            "Bytes of these that running commits, dirty pages and images in flight were reserved.",
+            "Bytes of these that are reserved for running commits, dirty pages and images in flight.",
             report.data_reserved_bytes,
         ),
         (

@@ -116,7 +116,7 @@ fn check_entries<W: Word>(
         }
         last = Some(slot);
         if slot.is_overflow() && OverflowHeader::read(node, slot).is_none() {
-            return Err("has an impossible header of overflow pages");
+            return Err("has an impossible overflow header");
         }
         if slot.is_chunked() && !slot.is_overflow() {
             check_list(node, slot)?;

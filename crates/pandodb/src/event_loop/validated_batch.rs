@@ -247,7 +247,8 @@ impl ValidatedBatch {
     /// [`Db::when_durable`].
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`Db::write`]. A batch that changes tables and was handed to an engine thread is empty
+    /// after its end, whatever that was: run it again from the beginning.
     pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
         let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
@@ -269,15 +270,13 @@ impl ValidatedBatch {
                 }));
             };
             self.job = None;
+            // The stamps of the reads went with the job, however it ended. A run that were answered
+            // from the log now would not be validated.
+            self.log.clear();
+            self.refreshed = None;
             return Ok(Polled::Ready(match result? {
                 JobEnd::Committed(lsn) => Outcome::Committed(Some(lsn)),
-                JobEnd::Conflict { watched } => {
-                    // The stamps of the reads went with the job. A run that were answered from the
-                    // log now would not be validated.
-                    self.log.clear();
-                    self.refreshed = None;
-                    Outcome::Conflict { watched }
-                }
+                JobEnd::Conflict { watched } => Outcome::Conflict { watched },
             }));
         }
         self.commit_writes()

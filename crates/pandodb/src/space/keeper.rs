@@ -21,9 +21,9 @@ use crate::error::{Error, Result};
 use crate::space::discards::Discards;
 use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
 
-/// Smallest step by which the file grows, in bytes.
-/// Usual smallest step; smaller ones are only tried on a full disk.
+/// Smallest step by which the file grows, in bytes: tried on a full disk only.
 const GROWTH_MIN_BYTES: u64 = 1 << 20;
+/// Usual smallest step, in bytes.
 const GROWTH_BYTES: u64 = 4 << 20;
 /// Largest step, unless more is wanted.
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
@@ -405,7 +405,7 @@ impl SpaceKeeper {
         if !self.space.allocate_mixed(lengths, &mut extents) {
             return Err(Error::Poisoned {
                 cause: format!(
-                    "no blocks for {} pages that were reserved them",
+                    "no blocks for {} pages for which they were reserved",
                     lengths.len()
                 ),
             });

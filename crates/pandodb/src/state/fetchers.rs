@@ -14,13 +14,13 @@ const FETCHERS_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers {
     /// Idle fetchers, and the number of all.
-    magazine: Mutex<Magazine>,
+    pooled: Mutex<Pooled>,
     /// Signalled when a fetcher has been returned, or could not be made.
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Magazine {
+struct Pooled {
     idle: Vec<Fetcher>,
     /// Number of fetchers that exist, lent or idle.
     made: usize,
@@ -30,13 +30,13 @@ impl Fetchers {
     /// Returns the number of lent fetchers, and the number of reads that idle ones have in flight.
     /// Both are 0 at rest.
     pub(crate) fn occupancy(&self) -> (usize, usize) {
-        let magazine = self.magazine.lock();
-        let reads = magazine.idle.iter().map(Fetcher::in_flight).sum();
+        let pooled = self.pooled.lock();
+        let reads = pooled.idle.iter().map(Fetcher::in_flight).sum();
         assert!(
-            magazine.idle.len() <= magazine.made,
+            pooled.idle.len() <= pooled.made,
             "more are idle than were made"
         );
-        (magazine.made - magazine.idle.len(), reads)
+        (pooled.made - pooled.idle.len(), reads)
     }
 
     /// Returns an idle fetcher, or one from `make` if fewer exist than allowed. Blocks while all
@@ -46,35 +46,35 @@ impl Fetchers {
     /// The error of `make`.
     pub(crate) fn take(&self, make: impl FnOnce() -> Result<Fetcher>) -> Result<Fetcher> {
         let most = core_count().clamp(FETCHERS_MIN, FETCHERS_MAX);
-        let mut magazine = self.magazine.lock();
+        let mut pooled = self.pooled.lock();
         loop {
-            if let Some(fetcher) = magazine.idle.pop() {
+            if let Some(fetcher) = pooled.idle.pop() {
                 return Ok(fetcher);
             }
-            if magazine.made < most {
-                magazine.made += 1;
-                assert!(magazine.made <= most, "more fetchers than there may be");
-                drop(magazine);
+            if pooled.made < most {
+                pooled.made += 1;
+                assert!(pooled.made <= most, "more fetchers than there may be");
+                drop(pooled);
                 return make().inspect_err(|_| {
-                    self.magazine.lock().made -= 1;
+                    self.pooled.lock().made -= 1;
                     // The woken waiter may find no fetcher, but it may make one.
                     self.returned.notify_one();
                 });
             }
-            magazine = self.returned.wait(magazine);
+            pooled = self.returned.wait(pooled);
         }
     }
 
     /// Takes back a fetcher, which must have no read in flight.
     pub(crate) fn give_back(&self, fetcher: Fetcher) {
         assert_eq!(fetcher.in_flight(), 0, "a fetcher comes back empty");
-        let mut magazine = self.magazine.lock();
+        let mut pooled = self.pooled.lock();
         assert!(
-            magazine.idle.len() < magazine.made,
+            pooled.idle.len() < pooled.made,
             "a fetcher that nobody has made"
         );
-        magazine.idle.push(fetcher);
-        drop(magazine);
+        pooled.idle.push(fetcher);
+        drop(pooled);
         self.returned.notify_one();
     }
 }

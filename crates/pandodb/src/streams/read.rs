@@ -49,7 +49,10 @@ impl Store {
         let blocks = shape.blocks_of(index, self.space.block_bytes());
         loop {
             let Some(stored) = self.pool.chunk(chunk.page) else {
-                return Err(damaged(None, "a blob names it, and it is no chunk".into()));
+                return Err(damaged(
+                    None,
+                    "a blob reference names it, and it is no chunk".into(),
+                ));
             };
             if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
                 let what = format!(
