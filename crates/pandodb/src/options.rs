@@ -198,7 +198,7 @@ impl Builder {
         self
     }
 
-    /// Number of frames, instead of what `max_memory` leaves for them: for tests of eviction.
+    /// Number of frames, in place of what `max_memory` leaves for them: for tests of eviction.
     #[must_use]
     pub fn frames(mut self, frames: usize) -> Self {
         self.frames = Some(frames);
