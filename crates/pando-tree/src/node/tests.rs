@@ -522,7 +522,7 @@ fn every_kind_of_damage_is_refused() {
     refuse("key that is too long", &|page| page[slot(1)] |= 0xFFFF);
     refuse("reserved flags", &|page| page[slot(1)] |= 1 << 16);
     refuse("list of chunks", &|page| page[slot(1)] |= 1 << 18);
-    refuse("header of overflow", &|page| page[slot(1)] |= SLOT_OVERFLOW);
+    refuse("overflow header", &|page| page[slot(1)] |= SLOT_OVERFLOW);
     let bytes = image(&sound);
     assert!(check_page(&bytes[..4000]).is_err());
 }
