@@ -192,14 +192,14 @@ impl Space {
     }
 
     /// Returns the first block of a piece that is in a magazine. The caller holds the lock of its
-    /// group. `lent` is the field of its region: this clears the bits of cores without blocks of
-    /// it.
-    pub(crate) fn find_ready(&self, piece: &Piece, lent: &mut u64) -> Option<u32> {
+    /// group. `in_magazines` is the field of its region: this clears the bits of cores without
+    /// blocks of it.
+    pub(crate) fn find_ready(&self, piece: &Piece, in_magazines: &mut u64) -> Option<u32> {
         let start = self.block(piece.group, piece.region, 0);
         let region = start..=start + (REGION_BLOCKS - 1);
         let first = start + piece.start;
         let wanted = first..=first + (piece.count - 1);
-        let mut cores = *lent;
+        let mut cores = *in_magazines;
         while cores != 0 {
             let core = cores.trailing_zeros();
             cores &= cores - 1;
@@ -211,7 +211,7 @@ impl Space {
                 return found;
             }
             if !any {
-                *lent &= !(1 << core);
+                *in_magazines &= !(1 << core);
             }
         }
         None

@@ -440,9 +440,9 @@ impl Space {
         for piece in self.pieces(extent) {
             let Piece { start, count, .. } = piece;
             let given = self.with(piece.group, |group| {
-                let lent = &mut group.regions[piece.region].in_magazines;
-                if *lent != 0
-                    && let Some(block) = self.find_ready(&piece, lent)
+                let in_magazines = &mut group.regions[piece.region].in_magazines;
+                if *in_magazines != 0
+                    && let Some(block) = self.find_ready(&piece, in_magazines)
                 {
                     return Err(block % REGION_BLOCKS);
                 }

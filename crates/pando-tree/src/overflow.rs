@@ -194,7 +194,7 @@ impl StagedPages {
         assert_eq!(
             header.len(),
             overflow_header_bytes(page_size, value.len()),
-            "a header of another length"
+            "an overflow header of another length"
         );
         Ok(())
     }
@@ -292,7 +292,7 @@ pub fn lay_out<E>(
     assert_eq!(
         header.len(),
         overflow_header_bytes(page_size, value.len()),
-        "a header of another length"
+        "an overflow header of another length"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The cache misses of a pipeline, submitted together.
+//! The page faults of a pipeline, submitted together.
 //!
 //! When a command has to wait for a page, the lookahead tries the keys of the commands after it in
 //! the buffer, too, and requests at once the pages that they miss: a pipeline of cold GETs costs

@@ -3,7 +3,7 @@
 //! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
-//! figures), `lookahead` (cache misses of a pipeline together), `pipeline_run` (plain commands
+//! figures), `lookahead` (page faults of a pipeline together), `pipeline_run` (plain commands
 //! together).
 
 mod accounting;

@@ -262,23 +262,15 @@ pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
 
 /// Appends, waiting for room.
 pub(crate) fn append_waiting<D: Device>(log: &Log<D>, payload: &[u8]) -> Result<Lsn, Error> {
+    let acknowledge = Acknowledge::WhenDurable;
     loop {
-        if let Some(reservation) = log.try_reserve(payload.len())? {
-            return Ok(log.append(
-                reservation,
-                RecordKind::Batch,
-                Acknowledge::WhenDurable,
-                payload,
-            ));
+        let mut reserved = log.try_reserve(payload.len())?;
+        if reserved.is_none() {
+            log.space_waiters().register(&thread_waker());
+            reserved = log.try_reserve(payload.len())?;
         }
-        log.space_waiters().register(&thread_waker());
-        if let Some(reservation) = log.try_reserve(payload.len())? {
-            return Ok(log.append(
-                reservation,
-                RecordKind::Batch,
-                Acknowledge::WhenDurable,
-                payload,
-            ));
+        if let Some(reservation) = reserved {
+            return Ok(log.append(reservation, RecordKind::Batch, acknowledge, payload));
         }
         park();
     }

@@ -94,7 +94,7 @@ impl Store {
         assert_eq!(
             blob.chunks.len(),
             value.shape.count(),
-            "the blob has all chunks of the value"
+            "the blob reference has all chunks of the value"
         );
         let mut bytes = Vec::new();
         blob.encode(&mut bytes);

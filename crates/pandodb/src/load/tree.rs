@@ -207,7 +207,7 @@ impl Leaf {
     ) -> usize {
         assert!(
             self.lost.len() < self.pages && !self.lost.contains(&self.page),
-            "the leaf itself attaches in the tree"
+            "the leaf itself is attached to the tree"
         );
         let mut count = 0;
         let mut last = PageId::NONE;

@@ -56,7 +56,7 @@ impl Store {
             };
             if stored.extent.blocks != blocks || stored.tag != StoredPage::tag_of(chunk.checksum) {
                 let what = format!(
-                    "its blob expects {blocks} blocks and {:#010x}",
+                    "its blob reference expects {blocks} blocks and {:#010x}",
                     chunk.checksum
                 );
                 return Err(damaged(Some(stored.extent), what));
