@@ -197,6 +197,8 @@ impl Engine {
         );
         self.log.truncate_below(lsn);
         self.checkpoint.note(lsn);
+        // There is room in the log: its waiters are to leave this list as well.
+        self.store.room_waiters.notify_all();
         Ok(())
     }
 }

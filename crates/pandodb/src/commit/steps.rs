@@ -294,11 +294,7 @@ impl Engine {
         if bytes > limit {
             return Err(Error::BatchTooLarge { bytes, limit }.into());
         }
-        let log = match self.log.try_reserve(bytes) {
-            Ok(Some(reservation)) => reservation,
-            Ok(None) => return Err(WaitReason::LogSpace(bytes).into()),
-            Err(error) => return Err(self.log_failed(error).into()),
-        };
+        let log = self.reserve_log(bytes)?;
         let garbage = self.store.garbage_pages(set.len() as u64);
         let pages = self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());

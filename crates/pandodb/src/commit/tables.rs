@@ -92,11 +92,7 @@ impl Engine {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
             }
-            let log = match self.log.try_reserve(payload.len()) {
-                Ok(Some(log)) => log,
-                Ok(None) => return Err(WaitReason::LogSpace(payload.len()).into()),
-                Err(error) => return Err(self.log_failed(error).into()),
-            };
+            let log = self.reserve_log(payload.len())?;
             match self.store.space.try_reserve(
                 blocks,
                 || self.store.committed_blocks(),

@@ -144,7 +144,7 @@ impl Lifecycle {
 
     /// Notes that a write of pages waits for room. Returns true if it is the only one.
     pub(crate) fn begin_shortage(&self) -> bool {
-        // Relaxed: a hint, as in is_short.
+        // Relaxed: as in is_short.
         self.shortages.fetch_add(1, Ordering::Relaxed) == 0
     }
 
@@ -159,20 +159,22 @@ impl Lifecycle {
 
     /// True while pages cannot be written for lack of room.
     pub(crate) fn is_short(&self) -> bool {
-        // Relaxed: a hint for callers that would dirty more pages.
+        // Relaxed: for callers that would dirty more pages it is a hint. Whoever waits has
+        // registered before, and those that change it notify afterwards: the fences of the wait
+        // lists order the two.
         self.shortages.load(Ordering::Relaxed) > 0
     }
 
     /// Notes whether a checkpoint waits for room for its own records. Returns true if that is a
     /// change.
     pub(crate) fn stall_checkpoint(&self, stalled: bool) -> bool {
-        // Relaxed: a hint, as in is_checkpoint_stalled.
+        // Relaxed: as in is_short.
         self.checkpoint_stalled.swap(stalled, Ordering::Relaxed) != stalled
     }
 
     /// True while a checkpoint cannot finish for lack of room.
     pub(crate) fn is_checkpoint_stalled(&self) -> bool {
-        // Relaxed: a hint for callers that would wait for a checkpoint.
+        // Relaxed: as in is_short.
         self.is_short() || self.checkpoint_stalled.load(Ordering::Relaxed)
     }
 }

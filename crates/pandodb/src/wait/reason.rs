@@ -23,7 +23,8 @@ pub(crate) enum WaitReason {
     Gate,
     /// A stripe that somebody else holds, and what it is needed for.
     Stripe(StripeIndex, StripeUse),
-    /// Room for a record with this many payload bytes in the log.
+    /// Room for a record with this many payload bytes in the log: until there is some, or the
+    /// checkpoint that would make it waits for room on the disk.
     LogSpace(usize),
     /// A reservation for this many blocks.
     Blocks(u64),
@@ -34,7 +35,8 @@ pub(crate) enum WaitReason {
     Checkpoint(u64),
     /// Not a wait: the value is in chunks, and has to be read in another way.
     Chunks,
-    /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] is false.
+    /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] is false, or pages
+    /// cannot be written for lack of room.
     Dirty,
     /// This many frames of the pin budget.
     Pins(u64),

@@ -76,15 +76,17 @@ impl Engine {
             }
             WaitReason::LogSpace(bytes) => {
                 self.log.space_waiters().register(waker);
+                self.store.room_waiters.register(waker);
                 self.check_served()?;
                 // The next attempt reports the error.
                 let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
                 // After the try: room that is made from here on wakes. If only the buffer is full,
                 // it needs a flush and no checkpoint.
-                if !has_room && !self.log.file_has_room(*bytes) {
+                let is_file_full = !has_room && !self.log.file_has_room(*bytes);
+                if is_file_full {
                     self.checkpoint.request();
                 }
-                has_room
+                has_room || is_file_full && self.store.life.is_checkpoint_stalled()
             }
             WaitReason::Blocks(blocks) => {
                 self.store.space.waiters().register(waker);
@@ -106,7 +108,8 @@ impl Engine {
                 self.store.pool.image_waiters().register(waker);
                 self.check_served()?;
                 self.store.pool.work().notify_all();
-                !self.store.is_dirty_high()
+                // While pages wait for room no frame becomes clean: the next attempt is refused.
+                self.store.life.is_short() || !self.store.is_dirty_high()
             }
             WaitReason::Pins(frames) => {
                 // Operations that have shares and wait for others would wait for each other.
@@ -129,11 +132,14 @@ impl Engine {
 mod tests {
     use std::task::Wake;
 
+    use pando_device::FaultyDevice;
+    use pando_device::faulty::{Fault, FaultPlan, Operation};
     use pando_format::Lsn;
     use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use pando_sync::{Arc, thread};
 
     use super::*;
+    use crate::{Durability, WriteOptions};
 
     struct Woken(AtomicBool);
 
@@ -172,6 +178,33 @@ mod tests {
         }
     }
 
+    /// Whoever looked before pages began to wait for room, and registers afterwards, waits for
+    /// something that only room brings: it has to look again, and is refused then.
+    #[test]
+    fn nobody_waits_for_room_that_was_lost_before_it_registered() {
+        let device = FaultyDevice::new(1);
+        let options = crate::Db::builder().frames(128).max_memory(4 << 20);
+        let db = crate::Db::open_device(options, device.clone().into()).unwrap();
+        let (table, none) = (
+            db.table("t").unwrap(),
+            WriteOptions::durability(Durability::None),
+        );
+        let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        for number in 0..4000 {
+            table.put_with(&key(number), &[7; 200], none).unwrap();
+        }
+        db.checkpoint().unwrap();
+        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+        // Deletes are accepted until too many frames are dirty.
+        let refused = (0..4000).find_map(|number| table.delete_with(&key(number), none).err());
+        assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+        let engine = db.engine();
+        assert!(engine.store.life.is_short() && engine.store.is_dirty_high());
+        let waker = Waker::from(Arc::new(Woken(AtomicBool::new(false))));
+        assert!(engine.register(&WaitReason::Dirty, &waker).unwrap());
+        device.clear_faults();
+    }
+
     /// Whoever would wait forever gets an error or is woken, even if the engine is poisoned at the
     /// very moment at which the wait begins.
     #[test]
@@ -184,7 +217,7 @@ mod tests {
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
             let options = crate::Db::builder().max_memory(8 << 20);
-            let device = pando_device::faulty::FaultyDevice::new(turn as u64);
+            let device = FaultyDevice::new(turn as u64);
             let engine = crate::recovery::open::open(device.into(), options).unwrap();
             let woken = Arc::new(Woken(AtomicBool::new(false)));
             let (waker, ready) = (Waker::from(woken.clone()), AtomicUsize::new(0));

@@ -216,6 +216,48 @@ fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
     }
 }
 
+/// The log gets full before the frames do, and only a checkpoint that cannot be written makes room
+/// in it: puts and deletes are refused like others on a full disk, and do not wait.
+#[test]
+fn a_log_that_gets_full_while_pages_cannot_be_written_refuses_writes() {
+    for file in ["data", "superblock"] {
+        let device = InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 1);
+        let options = Db::builder().max_memory(256 << 20).log_bytes(1 << 20);
+        let db = Db::open_device(options, device.clone().into()).unwrap();
+        let table = db.table("data").unwrap();
+        fill(&table, 0..40_000, |number| (key(number), value(number)));
+        device.fail(FaultPlan::sticky(Operation::Write, file, 1, Fault::Full));
+        let progress = Arc::new(Progress::default());
+        let writer = thread::spawn({
+            let (table, progress) = (table.clone(), progress.clone());
+            move || {
+                let mut puts =
+                    (0..10_000).map(|number| table.put_with(&key(number), &[7; 900], NONE));
+                let put = puts.find_map(Result::err);
+                let mut deletes = (0..40_000).map(|number| table.delete_with(&key(number), NONE));
+                let delete = deletes.find_map(Result::err);
+                progress.step();
+                [put, delete]
+            }
+        });
+        progress.wait_for(1);
+        for error in writer.join().unwrap() {
+            assert!(
+                matches!(error, Some(Error::Full { .. })),
+                "{file}: {error:?}"
+            );
+        }
+        device.clear_faults();
+        let deadline = time::now() + Duration::from_secs(30);
+        while let Err(error) = table.put(b"after", b"1") {
+            assert!(matches!(error, Error::Full { .. }), "{error}");
+            assert!(time::now() < deadline, "refused for ever");
+            thread::yield_now();
+        }
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn a_ring_that_cannot_be_had_costs_no_call() {
     let (_directory, device) = faulty(IoBackend::Auto);
