@@ -78,8 +78,9 @@ impl Pool {
     fn stash(&self, frame: FrameIndex, version: u64, epoch: Epoch) -> Attempt<()> {
         let none = Restart::Wait(Resource::Images);
         let images = self.images();
-        let is_many = self.copies() >= self.frames() / 4;
-        if is_many || self.free_count() <= self.options().free_frames_high() {
+        // The cleaner evicts until as many frames are free; none fewer, or both would wait.
+        let is_short = self.free_count() < self.options().free_frames_high();
+        if is_short || self.copies() >= self.copies_max() {
             self.work().notify_all();
             return Err(none);
         }
@@ -145,6 +146,11 @@ impl Pool {
             stored: bytes.len(),
             bytes,
         }
+    }
+
+    /// Returns how many frames may hold copies for a running checkpoint.
+    pub fn copies_max(&self) -> usize {
+        self.frames() / 4
     }
 
     /// Returns the number of frames that hold copies for a running checkpoint.
@@ -341,6 +347,37 @@ impl Pool {
         self.statistics()
             .tick(Ticker::PageWriteBytes, image.stored as u64);
         self.images().buffers.lock().push(image.bytes);
+        Ok(())
+    }
+
+    /// Gives up `image`, whose write has not begun, if a running checkpoint needs a later image of
+    /// the page: the page has changed since the copy, in the epoch that has ended meanwhile. Until
+    /// this image is gone, nobody can change the page. The caller wakes [`Pool::image_waiters`].
+    ///
+    /// # Errors
+    /// Returns the image if it is still needed, or if the frame is latched.
+    pub fn give_up_outdated(&self, image: Image) -> Result<(), Image> {
+        let header = self.header(image.frame);
+        let Some(version) = header.latch.read() else {
+            return Err(image);
+        };
+        // A page that was freed is not dirty.
+        let is_outdated = version != image.version && header.dirty_epoch() == Some(image.epoch);
+        // The latch of a page that keeps its image is not taken, since that changes the version.
+        if !is_outdated
+            || image.epoch == self.epochs().current()
+            || !header.latch.try_exclusive(version)
+        {
+            return Err(image);
+        }
+        let _latched = Exclusive::of_frame(self, image.frame, version);
+        assert_eq!(header.image(), Some(image.version), "two images in flight");
+        header.clear_image();
+        if image.rebuilt {
+            header.set_rebuilt(true);
+        }
+        self.epochs().image_ended(image.epoch);
+        self.images().give_back(image.bytes);
         Ok(())
     }
 

@@ -84,7 +84,8 @@ impl Engine {
         let garbage = self.store.garbage_pages(set.len() as u64);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
-        if self.store.life.is_short() && !set.only_deletes() {
+        let urgent = set.only_deletes();
+        if self.store.life.is_short() && !(urgent && self.store.has_room_while_short(pages)) {
             return Err(self.store.shortage_error());
         }
         let mut delete_wait = DeleteWait::default();
@@ -93,14 +94,14 @@ impl Engine {
                 return Err(reason.into());
             }
             let log = self.reserve_log(payload.len())?;
-            match self.store.space.try_reserve(
-                blocks,
-                || self.store.committed_blocks(),
-                set.only_deletes(),
-            ) {
+            match self
+                .store
+                .space
+                .try_reserve(blocks, || self.store.committed_blocks(), urgent)
+            {
                 Some(reserved) => Ok((log, reserved)),
                 None if self.store.space.is_full() => {
-                    Err(self.without_room(set.only_deletes().then_some(&mut delete_wait)))
+                    Err(self.without_room(urgent.then_some(&mut delete_wait)))
                 }
                 None => Err(WaitReason::Blocks(blocks).into()),
             }

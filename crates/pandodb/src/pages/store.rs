@@ -115,6 +115,13 @@ impl Store {
         self.has_room_for(taken, pages)
     }
 
+    /// True if a batch that dirties `pages` pages at most needs nothing that only room on the disk
+    /// brings: frames, and copies for a running checkpoint.
+    pub(crate) fn has_room_while_short(&self, pages: u64) -> bool {
+        let copies = self.pool.copies() as u64;
+        self.dirty_room(pages) && copies + pages <= self.pool.copies_max() as u64
+    }
+
     /// True if `pages` more frames may become dirty or be copied when `taken` are already.
     fn has_room_for(&self, taken: u64, pages: u64) -> bool {
         let limit = self.pool.frames() as u64 * 3 / 4;

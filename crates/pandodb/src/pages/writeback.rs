@@ -22,6 +22,21 @@ const CHECKPOINT_IMAGES: usize = 256;
 /// Pause between two attempts of a write that finds the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(50);
 
+/// An image, and where it is written.
+type Placed = (Image, Extent);
+
+/// Returns how many of `placed`, from the first one on, are contiguous.
+fn run_length(placed: &[Placed]) -> usize {
+    let follows = |(before, after): (&Placed, &Placed)| {
+        u64::from(before.1.block) + u64::from(before.1.blocks) == u64::from(after.1.block)
+    };
+    1 + placed
+        .iter()
+        .zip(&placed[1..])
+        .take_while(|pair| follows(*pair))
+        .count()
+}
+
 impl Store {
     /// Makes frames free: evicts clean pages and writes dirty ones. Returns the number of pages
     /// evicted or written.
@@ -98,29 +113,17 @@ impl Store {
             return Ok(());
         }
         let sealed = self.seal_images(&mut images);
-        let written = sealed.and_then(|()| self.check_poison()).and_then(|()| {
-            let extents = self.extents_for(&images)?;
-            self.write_at_extents(&images, &extents)?;
-            Ok(extents)
-        });
-        let extents = match written {
-            Ok(extents) => extents,
-            Err(error) => {
-                let poisoned = self.poisoned_by(&error);
-                for image in images {
-                    self.pool.abandon_image(image);
-                }
-                // A caller that opens the store gets the error itself: a full disk may soon have
-                // room.
-                return Err(if self.life.is_serving() {
-                    poisoned
-                } else {
-                    error
-                });
-            }
+        let extents = sealed
+            .and_then(|()| self.check_poison())
+            .and_then(|()| self.extents_for(&images));
+        let mut left: Vec<Placed> = match extents {
+            Ok(extents) => images.into_iter().zip(extents).collect(),
+            Err(error) => return Err(self.abandon(images, error)),
         };
+        if let Err(error) = self.write_placed(&mut left) {
+            return Err(self.abandon(left.into_iter().map(|(image, _)| image), error));
+        }
         self.statistics.tick(Ticker::WritebackBatches, 1);
-        let mut left: Vec<(Image, Extent)> = images.into_iter().zip(extents).collect();
         let mut turns = 0;
         while !left.is_empty() {
             let mut again = Vec::new();
@@ -138,6 +141,20 @@ impl Store {
         }
         self.space.free_all(self.pool.epochs().take_free_now());
         Ok(())
+    }
+
+    /// Gives up `images`, which could not be written because of `error`, and poisons the store.
+    /// Returns the error for the caller.
+    fn abandon(&self, images: impl IntoIterator<Item = Image>, error: Error) -> Error {
+        let poisoned = self.poisoned_by(&error);
+        for image in images {
+            self.pool.abandon_image(image);
+        }
+        // A caller that opens the store gets the error itself: a full disk may soon have room.
+        match self.life.is_serving() {
+            true => poisoned,
+            false => error,
+        }
     }
 
     /// Compresses each image and computes its checksum.
@@ -164,49 +181,53 @@ impl Store {
         self.space.allocate(&lengths)
     }
 
-    /// Writes each image to its extent.
-    fn write_at_extents(&self, images: &[Image], extents: &[Extent]) -> Result<()> {
+    /// Writes each image to its extent, contiguous ones with one call; waits for room if the disk
+    /// is full. The pages stay in their frames meanwhile: reads continue, and puts are refused.
+    /// Images that are given up meanwhile are removed from `placed`.
+    fn write_placed(&self, placed: &mut Vec<Placed>) -> Result<()> {
         let block_bytes = self.space.block_bytes();
-        assert_eq!(images.len(), extents.len(), "each image has its place");
-        let fills = |(image, extent): (&Image, &Extent)| {
+        let fills = |(image, extent): &Placed| {
             image.bytes().len() as u64 == u64::from(extent.blocks) * block_bytes
         };
         assert!(
-            images.iter().zip(extents).all(fills),
+            placed.iter().all(fills),
             "an image is as long as its extent"
         );
-        let mut start = 0;
-        while start < images.len() {
-            let mut end = start + 1;
-            while end < images.len()
-                && u64::from(extents[end].block)
-                    == u64::from(extents[end - 1].block) + u64::from(extents[end - 1].blocks)
-            {
-                end += 1;
-            }
-            let parts: Vec<&[u8]> = images[start..end].iter().map(Image::bytes).collect();
-            let offset = u64::from(extents[start].block) * block_bytes;
-            self.write_run(&parts, offset)?;
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// Writes `parts` at `offset`; waits for room if the disk is full. The pages stay in their
-    /// frames meanwhile: reads continue, and puts are refused.
-    fn write_run(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
-        let mut wait = None;
-        loop {
-            let written = self.data.write_vectored_at(parts, offset);
-            match written.map_err(Error::io("writing pages")) {
+        let (mut written, mut wait) = (0, None);
+        while written < placed.len() {
+            let run = &placed[written..written + run_length(&placed[written..])];
+            let parts: Vec<&[u8]> = run.iter().map(|(image, _)| image.bytes()).collect();
+            let offset = u64::from(run[0].1.block) * block_bytes;
+            let result = self.data.write_vectored_at(&parts, offset);
+            match result.map_err(Error::io("writing pages")) {
                 Err(Error::Full { .. }) if self.life.waits_for_space() => {
                     self.check_poison()?;
                     wait.get_or_insert_with(|| self.wait_for_room());
                     self.empty_frames_meanwhile()?;
+                    self.give_up_outdated(placed, written);
                 }
-                written => return written,
+                result => {
+                    result?;
+                    written += run.len();
+                    wait = None;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Gives up the images from `first` on that a running checkpoint needs in a later version: a
+    /// delete that changes such a page would wait until there is room.
+    fn give_up_outdated(&self, placed: &mut Vec<Placed>, first: usize) {
+        let mut freed = Vec::new();
+        for (image, extent) in placed.split_off(first) {
+            match self.pool.give_up_outdated(image) {
+                Ok(()) => freed.push(extent),
+                Err(image) => placed.push((image, extent)),
+            }
+        }
+        self.space.free_all(freed);
+        self.pool.image_waiters().notify_all();
     }
 
     /// Evicts clean pages until the next attempt. The thread that waits may be the cleaner, and
@@ -270,16 +291,19 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use pando_device::AnyDevice;
-    use pando_device::faulty::{CrashMode, FaultyDevice};
+    use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::FrameIndex;
     use pando_format::Lsn;
     use pando_format::page::WORD_HEAP;
     use pando_pool::Marks;
     use pando_stats::Ticker;
+    use pando_sync::thread;
+    use pando_sync::time::{self, Duration};
     use pando_tree::{Scratch, ValueReader};
 
-    use crate::Db;
     use crate::engine::Engine;
     use crate::tables::state::GARBAGE;
+    use crate::{Db, Durability, WriteOptions};
 
     fn engine(device: &FaultyDevice) -> Engine {
         let options = Db::builder().max_memory(16 << 20).frames(64);
@@ -348,10 +372,59 @@ mod tests {
     #[test]
     fn a_page_that_is_not_sound_is_not_written_by_the_cleaner() {
         check(|engine| {
-            let frames = (0..engine.store.pool.frames() as u32).map(pando_format::FrameIndex);
+            let frames = (0..engine.store.pool.frames() as u32).map(FrameIndex);
             let images = frames.filter_map(|frame| engine.store.pool.image_of(frame, None));
             engine.store.write_images(images.collect())
         });
+    }
+
+    /// The image of a page waits for room, the page changes, and then a checkpoint begins, which
+    /// needs the page as it is: whoever deletes after that must not wait for the image.
+    #[test]
+    fn deletes_do_not_wait_for_an_image_that_waits_for_room() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().frames(128).max_memory(4 << 20);
+        let db = Db::open_device(options, device.clone().into()).unwrap();
+        let (table, none) = (
+            db.table("t").unwrap(),
+            WriteOptions::durability(Durability::None),
+        );
+        for key in 0..9 {
+            table.put_with(&[key], b"value", none).unwrap();
+        }
+        let engine = db.engine().clone();
+        let pool = &engine.store.pool;
+        let images: Vec<_> = (0..pool.frames() as u32)
+            .filter_map(|frame| pool.image_of(FrameIndex(frame), None))
+            .collect();
+        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+        let deadline = time::now() + Duration::from_secs(30);
+        let wait = |is_over: &dyn Fn() -> bool| {
+            while !is_over() {
+                assert!(time::now() < deadline, "it waits for room");
+                thread::park_timeout(Duration::from_millis(1));
+            }
+        };
+        let shared = engine.clone();
+        let writer = thread::spawn(move || shared.store.write_images(images));
+        wait(&|| engine.store.life.is_short());
+        assert!(table.delete_with(&[0], none).unwrap());
+        let (shared, epoch) = (db.clone(), pool.epochs().current());
+        let checkpoint = thread::spawn(move || shared.checkpoint());
+        wait(&|| pool.epochs().current() > epoch);
+        let shared = table.clone();
+        let delete = thread::spawn(move || shared.delete_with(&[1], none));
+        wait(&|| delete.is_finished());
+        assert!(delete.join().unwrap().unwrap());
+        assert!(engine.store.life.is_short());
+        device.clear_faults();
+        writer.join().unwrap().unwrap();
+        checkpoint.join().unwrap().unwrap();
+        assert_eq!(table.len(), 7);
+        db.close().unwrap();
+        let options = Db::builder().frames(128).max_memory(4 << 20);
+        let again = Db::open_device(options, device.into()).unwrap();
+        assert_eq!(again.table("t").unwrap().len(), 7);
     }
 
     #[test]
