@@ -20,6 +20,7 @@ use crate::commit::steps::Outcome;
 use crate::error::Error;
 use crate::nonblocking::{Polled, Reactor, ValidatedBatch};
 use crate::pages::read_context::ReadContext;
+use crate::pages::writeback::OnFullDisk;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::GARBAGE;
 use crate::wait::reason::WaitReason;
@@ -482,7 +483,7 @@ const BELOW: [Drive; 25] = [
             .collect();
         let count = images.len() as u64;
         assert!(count > 0);
-        engine.store.write_images(images).unwrap();
+        engine.store.write_images(images, OnFullDisk::Wait).unwrap();
         count
     }),
     ("log_bytes", warm, |place| {

@@ -329,6 +329,7 @@ impl crate::pages::store::Store {
 mod tests {
     use super::*;
     use crate::Db;
+    use crate::pages::writeback::OnFullDisk;
     use crate::tables::state::GARBAGE;
     use pando_device::AnyDevice;
     use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
@@ -444,7 +445,7 @@ mod tests {
         put(b"behind the cut").unwrap();
         assert_eq!((epochs.dirty(cut.epoch), epochs.images(cut.epoch)), (0, 1));
         device.fail(FaultPlan::once(Operation::Write, "data", 1, Fault::Io));
-        engine.store.write_back_once().unwrap_err();
+        engine.store.write_back_once(OnFullDisk::Wait).unwrap_err();
         assert_eq!(epochs.images(cut.epoch), 0);
         let finished = engine.write_cut(&mut files, cut, |_| Ok(()));
         assert!(

@@ -4,6 +4,7 @@ pub(crate) mod data_sync;
 pub(crate) mod failures;
 pub(crate) mod fetch;
 pub(crate) mod fetcher;
+pub(crate) mod handed_over;
 pub(crate) mod layout;
 pub(crate) mod lifecycle;
 pub(crate) mod publish;

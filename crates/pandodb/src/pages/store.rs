@@ -13,6 +13,7 @@ use crate::blobs::readers::Registry;
 use crate::error::{Error, Result};
 use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
+use crate::pages::handed_over::{HandedOver, Placed};
 use crate::pages::lifecycle::Lifecycle;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::Tables;
@@ -50,6 +51,7 @@ pub(crate) struct Store {
     /// Waiters for a checkpoint; woken when a checkpoint or a write of pages begins or stops
     /// waiting for room.
     pub(crate) room_waiters: WaitList,
+    handed_over: HandedOver,
     pub(crate) life: Lifecycle,
 }
 
@@ -91,6 +93,7 @@ impl Store {
             failed_reads: FailedReads::default(),
             next_tree: AtomicU64::new(u64::from(next_tree)),
             room_waiters: WaitList::new(),
+            handed_over: HandedOver::new(),
             life: Lifecycle::default(),
         }
     }
@@ -220,6 +223,24 @@ impl Store {
         }
         self.tell_of_room();
         RoomWait(self)
+    }
+
+    /// Leaves `images`, which wait for room, to whoever waits for it. The caller counts as waiting
+    /// until this returns.
+    pub(crate) fn hand_over(&self, images: Vec<Placed>) {
+        // The wait of the images themselves, until they are taken over. Before, since they may be
+        // taken at once.
+        self.life.begin_shortage();
+        if !self.handed_over.add(images) {
+            self.life.end_shortage();
+        }
+        self.pool.work().notify_all();
+    }
+
+    /// Takes over the images that were left by [`Store::hand_over`], with their wait for room.
+    pub(crate) fn take_over(&self) -> Option<(Vec<Placed>, RoomWait<'_>)> {
+        let images = self.handed_over.take();
+        (!images.is_empty()).then(|| (images, RoomWait(self)))
     }
 
     /// Wakes all waiters for room: whether pages can be written has changed.

@@ -12,6 +12,7 @@ use pando_sync::time::{self, Duration};
 use pando_sync::{park, thread, thread_waker};
 
 use crate::error::{Error, Result};
+use crate::pages::handed_over::Placed;
 use crate::pages::store::Store;
 
 /// Images of one batch.
@@ -22,8 +23,15 @@ const CHECKPOINT_IMAGES: usize = 256;
 /// Pause between two attempts of a write that finds the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(50);
 
-/// An image, and where it is written.
-type Placed = (Image, Extent);
+/// What a thread that writes images does when the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFullDisk {
+    /// It waits until there is room, as only the cleaner and checkpoints do.
+    Wait,
+    /// It leaves the images to those: it only helps, and has a read or a commit to finish, which
+    /// may need no more than a clean frame.
+    HandOver,
+}
 
 /// Returns how many of `placed`, from the first one on, are contiguous.
 fn run_length(placed: &[Placed]) -> usize {
@@ -43,7 +51,7 @@ impl Store {
     ///
     /// Dirty pages are left alone while a write waits for room: another write would wait, too.
     /// Threads that need frames then, above all readers, get those of clean pages.
-    pub(crate) fn write_back_once(&self) -> Result<usize> {
+    pub(crate) fn write_back_once(&self, on_full: OnFullDisk) -> Result<usize> {
         let mut images = Vec::new();
         let stuck = self.life.is_short();
         if !stuck {
@@ -74,7 +82,7 @@ impl Store {
             );
         }
         let written = images.len();
-        self.write_images(images)?;
+        self.write_images(images, on_full)?;
         Ok(emptied + written)
     }
 
@@ -85,6 +93,7 @@ impl Store {
             epoch < self.pool.epochs().current(),
             "the current epoch cannot be written as a whole"
         );
+        self.write_handed_over()?;
         let mut written = 0;
         let mut images = Vec::new();
         // Leave image buffers to writers and the cleaner; in small stores reads must run in
@@ -97,18 +106,18 @@ impl Store {
             }
             while images.len() >= batch {
                 written += images.len();
-                self.write_images(std::mem::take(&mut images))?;
+                self.write_images(std::mem::take(&mut images), OnFullDisk::Wait)?;
                 self.pool.take_started_images(&mut images, batch);
             }
         }
         written += images.len();
-        self.write_images(images)?;
+        self.write_images(images, OnFullDisk::Wait)?;
         Ok(written)
     }
 
     /// Writes `images` to new extents, contiguous ones with one call, and completes them. If one of
     /// them is not sound, none is written, and everything on disk stays as it was.
-    pub(crate) fn write_images(&self, mut images: Vec<Image>) -> Result<()> {
+    pub(crate) fn write_images(&self, mut images: Vec<Image>, on_full: OnFullDisk) -> Result<()> {
         if images.is_empty() {
             return Ok(());
         }
@@ -116,11 +125,27 @@ impl Store {
         let extents = sealed
             .and_then(|()| self.check_poison())
             .and_then(|()| self.extents_for(&images));
-        let mut left: Vec<Placed> = match extents {
-            Ok(extents) => images.into_iter().zip(extents).collect(),
-            Err(error) => return Err(self.abandon(images, error)),
+        match extents {
+            Ok(extents) => {
+                self.write_and_complete(images.into_iter().zip(extents).collect(), on_full)
+            }
+            Err(error) => Err(self.abandon(images, error)),
+        }
+    }
+
+    /// Writes the images that others have left because the disk was full. Returns their number.
+    fn write_handed_over(&self) -> Result<usize> {
+        let Some((images, _wait)) = self.take_over() else {
+            return Ok(0);
         };
-        if let Err(error) = self.write_placed(&mut left) {
+        let count = images.len();
+        self.write_and_complete(images, OnFullDisk::Wait)?;
+        Ok(count)
+    }
+
+    /// The part of [`Store::write_images`] after the images have their extents.
+    fn write_and_complete(&self, mut left: Vec<Placed>, on_full: OnFullDisk) -> Result<()> {
+        if let Err(error) = self.write_placed(&mut left, on_full) {
             return Err(self.abandon(left.into_iter().map(|(image, _)| image), error));
         }
         self.statistics.tick(Ticker::WritebackBatches, 1);
@@ -181,10 +206,11 @@ impl Store {
         self.space.allocate(&lengths)
     }
 
-    /// Writes each image to its extent, contiguous ones with one call; waits for room if the disk
-    /// is full. The pages stay in their frames meanwhile: reads continue, and puts are refused.
-    /// Images that are given up meanwhile are removed from `placed`.
-    fn write_placed(&self, placed: &mut Vec<Placed>) -> Result<()> {
+    /// Writes each image to its extent, contiguous ones with one call. If the disk is full, the
+    /// pages stay in their frames until there is room: reads continue, and puts are refused.
+    /// Images that are handed over or given up are removed from `placed`; those that others hand
+    /// over meanwhile are added.
+    fn write_placed(&self, placed: &mut Vec<Placed>, on_full: OnFullDisk) -> Result<()> {
         let block_bytes = self.space.block_bytes();
         let fills = |(image, extent): &Placed| {
             image.bytes().len() as u64 == u64::from(extent.blocks) * block_bytes
@@ -203,6 +229,13 @@ impl Store {
                 Err(Error::Full { .. }) if self.life.waits_for_space() => {
                     self.check_poison()?;
                     wait.get_or_insert_with(|| self.wait_for_room());
+                    if on_full == OnFullDisk::HandOver {
+                        self.hand_over(placed.split_off(written));
+                        return Ok(());
+                    }
+                    if let Some((others, _)) = self.take_over() {
+                        placed.extend(others);
+                    }
                     self.empty_frames_meanwhile()?;
                     self.give_up_outdated(placed, written);
                 }
@@ -237,7 +270,7 @@ impl Store {
         loop {
             self.pool.work().register(&thread_waker());
             // This evicts clean pages only, because a write waits for room.
-            self.write_back_once()?;
+            self.write_back_once(OnFullDisk::HandOver)?;
             let left = FULL_RETRY.saturating_sub(began.elapsed());
             if left.is_zero() {
                 return Ok(());
@@ -246,11 +279,16 @@ impl Store {
         }
     }
 
+    /// One step of the cleaner; returns the number of pages that it evicted or wrote.
+    fn clean_once(&self) -> Result<usize> {
+        Ok(self.write_handed_over()? + self.write_back_once(OnFullDisk::Wait)?)
+    }
+
     /// Loop of the cleaner thread.
     pub(crate) fn run_cleaner(&self) {
         let mut idle = 0;
         while !self.life.is_ended() {
-            match self.write_back_once() {
+            match self.clean_once() {
                 Ok(0) => idle += 1,
                 Ok(_) => idle = 0,
                 // The store is poisoned: reads continue with the frames of clean pages.
@@ -266,7 +304,7 @@ impl Store {
             }
             self.pool.work().register(&thread_waker());
             // Once more, for requests between the last call and the registration.
-            if !self.life.is_ended() && !matches!(self.write_back_once(), Ok(1..)) {
+            if !self.life.is_ended() && !matches!(self.clean_once(), Ok(1..)) {
                 park();
             }
         }
@@ -302,6 +340,7 @@ mod tests {
     use pando_tree::{Scratch, ValueReader};
 
     use crate::engine::Engine;
+    use crate::pages::writeback::OnFullDisk;
     use crate::tables::state::GARBAGE;
     use crate::{Db, Durability, WriteOptions};
 
@@ -333,6 +372,14 @@ mod tests {
             .store
             .drive(|| GARBAGE.try_get(&engine.store.pool, key, &mut reader, &mut out));
         lookup.unwrap().found
+    }
+
+    fn wait_until(is_over: impl Fn() -> bool) {
+        let deadline = time::now() + Duration::from_secs(30);
+        while !is_over() {
+            assert!(time::now() < deadline, "it waits for room");
+            thread::park_timeout(Duration::from_millis(1));
+        }
     }
 
     /// A bug or faulty memory: the leaf has more entries than fit in it.
@@ -374,7 +421,8 @@ mod tests {
         check(|engine| {
             let frames = (0..engine.store.pool.frames() as u32).map(FrameIndex);
             let images = frames.filter_map(|frame| engine.store.pool.image_of(frame, None));
-            engine.store.write_images(images.collect())
+            let images = images.collect();
+            engine.store.write_images(images, OnFullDisk::Wait)
         });
     }
 
@@ -398,23 +446,16 @@ mod tests {
             .filter_map(|frame| pool.image_of(FrameIndex(frame), None))
             .collect();
         device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
-        let deadline = time::now() + Duration::from_secs(30);
-        let wait = |is_over: &dyn Fn() -> bool| {
-            while !is_over() {
-                assert!(time::now() < deadline, "it waits for room");
-                thread::park_timeout(Duration::from_millis(1));
-            }
-        };
         let shared = engine.clone();
-        let writer = thread::spawn(move || shared.store.write_images(images));
-        wait(&|| engine.store.life.is_short());
+        let writer = thread::spawn(move || shared.store.write_images(images, OnFullDisk::Wait));
+        wait_until(|| engine.store.life.is_short());
         assert!(table.delete_with(&[0], none).unwrap());
         let (shared, epoch) = (db.clone(), pool.epochs().current());
         let checkpoint = thread::spawn(move || shared.checkpoint());
-        wait(&|| pool.epochs().current() > epoch);
+        wait_until(|| pool.epochs().current() > epoch);
         let shared = table.clone();
         let delete = thread::spawn(move || shared.delete_with(&[1], none));
-        wait(&|| delete.is_finished());
+        wait_until(|| delete.is_finished());
         assert!(delete.join().unwrap().unwrap());
         assert!(engine.store.life.is_short());
         device.clear_faults();
@@ -425,6 +466,40 @@ mod tests {
         let options = Db::builder().frames(128).max_memory(4 << 20);
         let again = Db::open_device(options, device.into()).unwrap();
         assert_eq!(again.table("t").unwrap().len(), 7);
+    }
+
+    /// As a read that helps to write pages in order to have a frame: it ends, and the cleaner
+    /// writes what it had taken once there is room.
+    #[test]
+    fn who_only_helps_does_not_wait_for_room() {
+        let device = FaultyDevice::new(1);
+        let options = || Db::builder().frames(128).max_memory(4 << 20);
+        let db = Db::open_device(options(), device.clone().into()).unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"value").unwrap();
+        let engine = db.engine().clone();
+        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+        let helper = thread::spawn({
+            let engine = engine.clone();
+            move || {
+                let frames = (0..engine.store.pool.frames() as u32).map(FrameIndex);
+                let images = frames.filter_map(|frame| engine.store.pool.image_of(frame, None));
+                let images = images.collect();
+                engine.store.write_images(images, OnFullDisk::HandOver)
+            }
+        });
+        wait_until(|| helper.is_finished());
+        helper.join().unwrap().unwrap();
+        assert!(engine.store.life.is_short(), "its images wait for room");
+        assert_eq!(table.get(b"key").unwrap().unwrap(), b"value");
+        device.clear_faults();
+        wait_until(|| !engine.store.life.is_short());
+        assert_eq!(engine.store.pool.epochs().images_total(), 0);
+        table.put(b"key", b"other").unwrap();
+        db.close().unwrap();
+        let again = Db::open_device(options(), device.into()).unwrap();
+        let table = again.table("t").unwrap();
+        assert_eq!(table.get(b"key").unwrap().unwrap(), b"other");
     }
 
     #[test]
