@@ -5,9 +5,12 @@
 //!
 //! *Aside*: a write that is in the log and could not be applied, because the page of its key is
 //! unreadable. It is stored in pieces. Key = LSN (u64, big-endian), 254, number of the write (u32,
-//! big-endian), number of the piece (u16, big-endian); value = 5, and bytes. All pieces together:
+//! big-endian), number of the piece (u16, big-endian); value = 5, and bytes. All pieces but the last
+//! have [`ASIDE_PIECE_BYTES`], the last has fewer, perhaps none. All pieces together:
 //! kind (1 put, 2 delete, 3 put in chunks, 4 put in chunks of which some are not known), tree id
 //! (u32), bytes of the key (u16), key; then the value, or its blob reference.
+
+use std::collections::BTreeMap;
 
 use crate::bytes::Reader;
 use crate::{Damage, Lsn, TreeId};
@@ -96,7 +99,7 @@ pub struct AsideWrite<'a> {
 }
 
 impl<'a> AsideWrite<'a> {
-    /// Returns its bytes, which the caller cuts into pieces.
+    /// Returns its bytes, for [`aside_pieces`].
     ///
     /// # Panics
     /// When the key has more than 65,535 bytes.
@@ -140,6 +143,25 @@ impl<'a> AsideWrite<'a> {
             change,
         })
     }
+}
+
+/// Cuts the bytes of a write into pieces, of which the last is shorter than the others: where it is
+/// missing, a full one is the last.
+pub fn aside_pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (full, rest) = bytes.as_chunks::<ASIDE_PIECE_BYTES>();
+    full.iter().map(|piece| &piece[..]).chain([rest])
+}
+
+/// Puts the pieces of a write together, which have their numbers. None if one is missing.
+pub fn join_aside_pieces(pieces: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<u8>> {
+    let (last, end) = pieces.last_key_value()?;
+    let full = pieces
+        .values()
+        .filter(|piece| piece.len() == ASIDE_PIECE_BYTES);
+    let is_whole = pieces.len() == usize::from(*last) + 1
+        && full.count() == usize::from(*last)
+        && end.len() < ASIDE_PIECE_BYTES;
+    is_whole.then(|| pieces.values().flatten().copied().collect())
 }
 
 /// Returns the value of the row of one piece.
@@ -190,6 +212,34 @@ mod tests {
         }
         assert!(AsideWrite::decode(&[9; 40]).is_err());
         assert!(decode_piece(&[1, 2]).is_err());
+    }
+
+    #[test]
+    fn a_write_is_put_together_from_all_of_its_pieces_or_not_at_all() {
+        for bytes in [
+            0,
+            1,
+            ASIDE_PIECE_BYTES - 1,
+            ASIDE_PIECE_BYTES,
+            3 * ASIDE_PIECE_BYTES,
+        ] {
+            let bytes: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+            let pieces: BTreeMap<u16, Vec<u8>> = (0..)
+                .zip(aside_pieces(&bytes).map(<[u8]>::to_vec))
+                .collect();
+            assert_eq!(pieces.len(), bytes.len() / ASIDE_PIECE_BYTES + 1);
+            assert_eq!(join_aside_pieces(&pieces), Some(bytes));
+            for piece in pieces.keys() {
+                let mut some = pieces.clone();
+                some.remove(piece);
+                assert_eq!(
+                    join_aside_pieces(&some),
+                    None,
+                    "{piece} of {}",
+                    pieces.len()
+                );
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use pando_sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use pando_sync::thread::{self, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::{CompactPhase, CompactProgress, CompactReport, Db};
@@ -25,13 +25,18 @@ pub(crate) struct Running {
     pub(crate) percent: u32,
 }
 
+/// No compaction runs.
+const IDLE: u8 = 0;
+/// From `start` until the thread has stored how the compaction ended.
+const RUNNING: u8 = 1;
+/// As `RUNNING`, but it was asked to end, which it sees at the next report of its progress.
+const ENDING: u8 = 2;
+
 /// The state of compaction; see the module.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// True from `start` until the thread has stored how the compaction ended.
-    running: AtomicBool,
-    /// Asks the running compaction to end; read at each report of its progress.
-    stop: AtomicBool,
+    /// One of the states below.
+    state: AtomicU8,
     /// Progress of the running compaction, in percent.
     percent: AtomicU32,
     /// Guarded by its lock, held for a copy or a change.
@@ -45,8 +50,7 @@ pub(crate) struct Compaction {
 impl Default for Compaction {
     fn default() -> Self {
         Self {
-            running: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            state: AtomicU8::new(IDLE),
             percent: AtomicU32::new(0),
             phase: Mutex::new(Rank::Leaf, CompactPhase::Garbage),
             ended: Mutex::new(Rank::Leaf, Ended::Never),
@@ -61,11 +65,13 @@ impl Compaction {
     /// # Errors
     /// The system cannot start a thread.
     pub(crate) fn start(this: &Arc<Self>, db: Db) -> std::io::Result<bool> {
-        // AcqRel: pairs with the Release at the end of the previous compaction.
-        if this.running.swap(true, Ordering::AcqRel) {
+        // Acquire: pairs with the Release at the end of the previous compaction.
+        let begins =
+            this.state
+                .compare_exchange(IDLE, RUNNING, Ordering::Acquire, Ordering::Relaxed);
+        if begins.is_err() {
             return Ok(false);
         }
-        this.stop.store(false, Ordering::Relaxed);
         this.percent.store(0, Ordering::Relaxed);
         let own = Arc::clone(this);
         let spawned = thread::Builder::new()
@@ -78,7 +84,7 @@ impl Compaction {
                 Ok(true)
             }
             Err(error) => {
-                this.running.store(false, Ordering::Release);
+                this.state.store(IDLE, Ordering::Release);
                 Err(error)
             }
         }
@@ -90,25 +96,28 @@ impl Compaction {
             Err(error) => Ended::Failed(error.to_string()),
         };
         *self.ended.lock() = ended;
-        // Release: pairs with the AcqRel in start.
-        self.running.store(false, Ordering::Release);
+        // Release: pairs with the Acquire in start.
+        self.state.store(IDLE, Ordering::Release);
     }
 
     fn note(&self, progress: CompactProgress) -> ControlFlow<()> {
         *self.phase.lock() = progress.phase;
         let percent = (progress.share * 100.0).clamp(0.0, 100.0);
         self.percent.store(percent as u32, Ordering::Relaxed);
-        match self.stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        match self.state.load(Ordering::Relaxed) {
+            ENDING => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 
-    /// Asks the running compaction to end soon. Returns false if none runs.
+    /// Asks the running compaction to end soon. Returns false if none runs. One that starts later
+    /// is not asked.
     pub(crate) fn abort(&self) -> bool {
-        self.stop.store(true, Ordering::Relaxed);
         // Acquire: pairs with the Release in run.
-        self.running.load(Ordering::Acquire)
+        let asked =
+            self.state
+                .compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire);
+        asked != Err(IDLE)
     }
 
     /// Ends the running compaction and waits for it; blocks.
@@ -125,7 +134,7 @@ impl Compaction {
     /// Returns the progress of the running compaction, if one runs.
     pub(crate) fn running(&self) -> Option<Running> {
         // Acquire: pairs with the Release in run.
-        let running = self.running.load(Ordering::Acquire);
+        let running = self.state.load(Ordering::Acquire) != IDLE;
         running.then(|| Running {
             phase: *self.phase.lock(),
             percent: self.percent.load(Ordering::Relaxed),
@@ -135,5 +144,40 @@ impl Compaction {
     /// Returns how the last compaction ended.
     pub(crate) fn ended(&self) -> Ended {
         self.ended.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is answered that one runs has asked that one, even before its thread has begun, and
+    /// whatever another client starts meanwhile; a later one is not asked.
+    #[test]
+    fn an_abort_is_for_the_compaction_that_runs() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let compaction = Arc::new(Compaction::default());
+        assert!(!compaction.abort());
+        // As `start` begins.
+        compaction.state.store(RUNNING, Ordering::Relaxed);
+        let progress = CompactProgress {
+            phase: CompactPhase::Garbage,
+            share: 0.5,
+        };
+        assert_eq!(compaction.note(progress), ControlFlow::Continue(()));
+        assert!(compaction.abort() && compaction.abort());
+        assert!(!Compaction::start(&compaction, db.clone()).unwrap());
+        assert_eq!(compaction.note(progress), ControlFlow::Break(()));
+        compaction.run(&db);
+        assert!(!compaction.abort());
+        assert!(Compaction::start(&compaction, db).unwrap());
+        while compaction.running().is_some() {
+            thread::yield_now();
+        }
+        let ended = compaction.ended();
+        assert!(
+            matches!(ended, Ended::Done(report) if report.finished),
+            "{ended:?}"
+        );
     }
 }

@@ -10,7 +10,7 @@
 
 use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow};
 use pando_format::lost::{
-    ASIDE_PIECE_BYTES, AsideChange, AsideWrite, aside_key, encode_leaks, encode_piece, leak_key,
+    AsideChange, AsideWrite, aside_key, aside_pieces, encode_leaks, encode_piece, leak_key,
 };
 use pando_format::{Lsn, PageId, TreeId};
 use pando_pool::{ApplyToken, Attempt, Marks};
@@ -157,7 +157,7 @@ impl Store {
         };
         // Relaxed: the number only has to be unique.
         let number = self.aside_number.fetch_add(1, Ordering::Relaxed);
-        for (piece, bytes) in write.encode().chunks(ASIDE_PIECE_BYTES).enumerate() {
+        for (piece, bytes) in aside_pieces(&write.encode()).enumerate() {
             assert!(piece <= usize::from(u16::MAX), "pieces of another write");
             let key = aside_key(lsn, number, piece as u16);
             self.put_row(token, marks, &key, &encode_piece(bytes), scratch)?;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow, TreeRow};
-use pando_format::lost::{decode_aside_key, decode_piece};
+use pando_format::lost::{decode_aside_key, decode_piece, join_aside_pieces};
 use pando_format::{Lsn, TreeId};
 use pando_tree::Tree;
 
@@ -151,20 +151,19 @@ impl Garbage {
         Ok(garbage)
     }
 
-    /// Returns the writes without a gap in their pieces, oldest first. A write whose last pieces
-    /// are missing is not recognized as incomplete.
+    /// Returns the writes of which no piece is missing, oldest first.
     fn aside(self, report: &mut SalvageReport) -> Vec<Aside> {
         let mut writes = Vec::new();
         for ((lsn, number), pieces) in self.pieces {
-            let count = pieces.len();
-            if pieces.keys().zip(0..).any(|(piece, index)| *piece != index) {
-                let place = format!("write {number} of the batch at {lsn}");
-                let what = format!("was put aside, and only {count} pieces of it are there");
-                report.unbounded.push(Damage { place, what });
-                continue;
+            match join_aside_pieces(&pieces) {
+                Some(bytes) => writes.push(Aside { lsn, number, bytes }),
+                None => {
+                    let count = pieces.len();
+                    let place = format!("write {number} of the batch at {lsn}");
+                    let what = format!("was put aside, and only {count} pieces of it are there");
+                    report.unbounded.push(Damage { place, what });
+                }
             }
-            let bytes: Vec<u8> = pieces.into_values().flatten().collect();
-            writes.push(Aside { lsn, number, bytes });
         }
         writes
     }
