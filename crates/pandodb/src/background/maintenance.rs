@@ -177,6 +177,9 @@ impl Engine {
     fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
         let mut turns = 0;
         loop {
+            if self.store.life.is_short() && !self.store.has_room_while_short(REMOVAL_PAGES) {
+                return RemovalRoom::Never;
+            }
             if let Some(reservation) = self.room_to_remove() {
                 return RemovalRoom::Reserved(reservation);
             }
@@ -212,8 +215,11 @@ impl Engine {
     pub(crate) fn room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
-        self.store
-            .dirty_room(MERGE_PAGES)
+        let has_room = match self.store.life.is_short() {
+            true => self.store.has_room_while_short(MERGE_PAGES),
+            false => self.store.dirty_room(MERGE_PAGES),
+        };
+        has_room
             .then(|| {
                 self.store
                     .space
