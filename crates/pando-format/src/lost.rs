@@ -5,10 +5,10 @@
 //!
 //! *Aside*: a write that is in the log and could not be applied, because the page of its key is
 //! unreadable. It is stored in pieces. Key = LSN (u64, big-endian), 254, number of the write (u32,
-//! big-endian), number of the piece (u16, big-endian); value = 5, and bytes. All pieces but the last
-//! have [`ASIDE_PIECE_BYTES`], the last has fewer, perhaps none. All pieces together:
-//! kind (1 put, 2 delete, 3 put in chunks, 4 put in chunks of which some are not known), tree id
-//! (u32), bytes of the key (u16), key; then the value, or its blob reference.
+//! big-endian), number of the piece (u16, big-endian); value = 5, and bytes. All pieces but the
+//! last have [`ASIDE_PIECE_BYTES`], the last has fewer, perhaps none. All pieces together: kind (1
+//! put, 2 delete, 3 put in chunks, 4 put in chunks of which some are not known), tree id (u32),
+//! bytes of the key (u16), key; then the value, or its blob reference.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use pando_pool::PinBudget;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
-use pando_wal::{Log, LogReservation};
+use pando_wal::Log;
 
 use crate::blobs::room::ChunkRoom;
 use crate::error::{Error, Result};
@@ -24,7 +24,6 @@ use crate::state::loads::Loads;
 use crate::state::read_bounds::ReadBounds;
 use crate::state::read_requests::Reads;
 use crate::state::underfull_leaves::UnderfullLeaves;
-use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
 
@@ -218,23 +217,6 @@ impl Engine {
 }
 
 impl Engine {
-    /// Reserves room for a record with `bytes` of payload in the log. It is refused, even for
-    /// deletes, if the checkpoint that would make room waits for room on the disk.
-    pub(crate) fn reserve_log(&self, bytes: usize) -> Step<LogReservation<'_>> {
-        match self.log.try_reserve(bytes) {
-            Ok(Some(reservation)) => Ok(reservation),
-            Ok(None)
-                if self.store.life.is_checkpoint_stalled() && !self.log.file_has_room(bytes) =>
-            {
-                let what = "the log is full, and the checkpoint that would empty it finds no room: \
-                            the disk or a quota is full; make room";
-                Err(Error::Full { what: what.into() }.into())
-            }
-            Ok(None) => Err(WaitReason::LogSpace(bytes).into()),
-            Err(error) => Err(self.log_failed(error).into()),
-        }
-    }
-
     /// Returns true if the batch of `lsn` is durable; otherwise `waker` is woken once it is.
     pub(crate) fn when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
         self.log

@@ -5,6 +5,7 @@ pub(crate) mod buffers;
 pub(crate) mod delete_room;
 pub(crate) mod leaf_checks;
 pub(crate) mod leaf_pins;
+pub(crate) mod log_room;
 pub(crate) mod pages;
 pub(crate) mod second_look;
 pub(crate) mod section;

@@ -1,0 +1,26 @@
+//! Room in the log for the record of a commit (decision 037).
+
+use pando_wal::LogReservation;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::wait::reason::{Step, WaitReason};
+
+impl Engine {
+    /// Reserves room for a record with `bytes` of payload in the log. It is refused, even for
+    /// deletes, if the checkpoint that would make room waits for room on the disk.
+    pub(crate) fn reserve_log(&self, bytes: usize) -> Step<LogReservation<'_>> {
+        match self.log.try_reserve(bytes) {
+            Ok(Some(reservation)) => Ok(reservation),
+            Ok(None)
+                if self.store.life.is_checkpoint_stalled() && !self.log.file_has_room(bytes) =>
+            {
+                let what = "the log is full, and the checkpoint that would empty it finds no room: \
+                            the disk or a quota is full; make room";
+                Err(Error::Full { what: what.into() }.into())
+            }
+            Ok(None) => Err(WaitReason::LogSpace(bytes).into()),
+            Err(error) => Err(self.log_failed(error).into()),
+        }
+    }
+}
