@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::pages::store::pause;
 use crate::space::reservations::BlockReservation;
+use crate::wait::reason::WaitReason;
 
 /// Number of underfull leaves that are processed before the thread checks for other work.
 const UNDERFULL_STEPS: usize = 256;
@@ -273,7 +274,7 @@ impl Engine {
             self.store.check_poison()?;
             let restart = {
                 let Some(guard) = self.store.pool.gate().try_enter() else {
-                    pause(&mut turns);
+                    self.park_for(&WaitReason::Gate)?;
                     continue;
                 };
                 let section = self.begin_section();

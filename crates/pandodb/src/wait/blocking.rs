@@ -46,6 +46,23 @@ impl Engine {
             }
         }
     }
+
+    /// Parks until the waker that is registered for `reason` is woken, which may be spurious. For a
+    /// job it parks until the job has ended.
+    ///
+    /// # Errors
+    /// As [`Engine::register`].
+    pub(crate) fn park_for(&self, reason: &WaitReason) -> Result<()> {
+        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
+        let waker = thread_waker();
+        while !self.register(reason, &waker)? {
+            park();
+            if !matches!(reason, WaitReason::Job(_)) {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A blocking operation between two of its attempts.
@@ -102,23 +119,9 @@ impl<'a> Blocked<'a> {
     /// Parks until `reason` is over, and notes the wait in the profile.
     fn park_on(&self, reason: &WaitReason) -> Result<()> {
         let begun = profile::begin();
-        let parked = self.park_for(reason);
+        let parked = self.engine.park_for(reason);
         profile::end(begun, reason.wait());
         parked
-    }
-
-    /// Parks until the waker that is registered for `reason` is woken, which may be spurious. For a
-    /// job it parks until the job has ended.
-    fn park_for(&self, reason: &WaitReason) -> Result<()> {
-        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
-        let waker = thread_waker();
-        while !self.engine.register(reason, &waker)? {
-            park();
-            if !matches!(reason, WaitReason::Job(_)) {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// Fetches `page` and the further wanted pages, and pins them if the operation has a share.
