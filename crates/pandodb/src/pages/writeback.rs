@@ -219,6 +219,8 @@ impl Store {
             placed.iter().all(fills),
             "an image is as long as its extent"
         );
+        // The images of others may have been left before the store was poisoned.
+        self.check_poison()?;
         let (mut written, mut wait) = (0, None);
         while written < placed.len() {
             let run = &placed[written..written + run_length(&placed[written..])];
