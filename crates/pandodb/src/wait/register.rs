@@ -139,7 +139,7 @@ mod tests {
     use pando_sync::{Arc, thread};
 
     use super::*;
-    use crate::{Durability, WriteOptions};
+    use crate::{Db, Durability, WriteOptions};
 
     struct Woken(AtomicBool);
 
@@ -159,9 +159,9 @@ mod tests {
             || WaitReason::Checkpoint(1 << 40),
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(60).enumerate() {
-            let options = crate::Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
+            let options = Db::builder().max_memory(8 << 20).log_bytes(1 << 20);
             let device = pando_device::MemoryDevice::new(32 << 20);
-            let db = crate::Db::open_device(options, device.into()).unwrap();
+            let db = Db::open_device(options, device.into()).unwrap();
             let engine = db.engine().clone();
             let woken = Arc::new(Woken(AtomicBool::new(false)));
             let waker = Waker::from(woken.clone());
@@ -182,27 +182,43 @@ mod tests {
     /// something that only room brings: it has to look again, and is refused then.
     #[test]
     fn nobody_waits_for_room_that_was_lost_before_it_registered() {
-        let device = FaultyDevice::new(1);
-        let options = crate::Db::builder().frames(128).max_memory(4 << 20);
-        let db = crate::Db::open_device(options, device.clone().into()).unwrap();
-        let (table, none) = (
-            db.table("t").unwrap(),
-            WriteOptions::durability(Durability::None),
-        );
-        let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
-        for number in 0..4000 {
-            table.put_with(&key(number), &[7; 200], none).unwrap();
+        // Too many frames are dirty; the log is full.
+        for (options, reason) in [
+            (
+                Db::builder().frames(128).max_memory(4 << 20),
+                WaitReason::Dirty,
+            ),
+            (
+                Db::builder().max_memory(256 << 20).log_bytes(1 << 20),
+                WaitReason::LogSpace(64 << 10),
+            ),
+        ] {
+            let device = FaultyDevice::new(1);
+            let db = Db::open_device(options, device.clone().into()).unwrap();
+            let (table, none) = (
+                db.table("t").unwrap(),
+                WriteOptions::durability(Durability::None),
+            );
+            let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            for number in 0..40_000 {
+                table.put_with(&key(number), &[7; 200], none).unwrap();
+            }
+            db.checkpoint().unwrap();
+            device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+            let shared = db.clone();
+            // Ends when there is room.
+            let checkpoint = thread::spawn(move || shared.checkpoint());
+            // Deletes are accepted until neither frames nor log take more.
+            let refused =
+                (0..40_000).find_map(|number| table.delete_with(&key(number), none).err());
+            assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+            let engine = db.engine();
+            assert!(engine.store.life.is_short());
+            let waker = Waker::from(Arc::new(Woken(AtomicBool::new(false))));
+            assert!(engine.register(&reason, &waker).unwrap(), "{reason:?}");
+            device.clear_faults();
+            checkpoint.join().unwrap().unwrap();
         }
-        db.checkpoint().unwrap();
-        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
-        // Deletes are accepted until too many frames are dirty.
-        let refused = (0..4000).find_map(|number| table.delete_with(&key(number), none).err());
-        assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
-        let engine = db.engine();
-        assert!(engine.store.life.is_short() && engine.store.is_dirty_high());
-        let waker = Waker::from(Arc::new(Woken(AtomicBool::new(false))));
-        assert!(engine.register(&WaitReason::Dirty, &waker).unwrap());
-        device.clear_faults();
     }
 
     /// Whoever would wait forever gets an error or is woken, even if the engine is poisoned at the
@@ -216,7 +232,7 @@ mod tests {
             || WaitReason::Checkpoint(1 << 40),
         ];
         for (turn, kind) in kinds.into_iter().cycle().take(900).enumerate() {
-            let options = crate::Db::builder().max_memory(8 << 20);
+            let options = Db::builder().max_memory(8 << 20);
             let device = FaultyDevice::new(turn as u64);
             let engine = crate::recovery::open::open(device.into(), options).unwrap();
             let woken = Arc::new(Woken(AtomicBool::new(false)));
