@@ -178,7 +178,7 @@ impl Engine {
     fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
         let mut turns = 0;
         loop {
-            if self.store.life.is_short() && !self.store.has_room_while_short(REMOVAL_PAGES) {
+            if self.store.is_too_short_for(REMOVAL_PAGES, true) {
                 return RemovalRoom::Never;
             }
             if let Some(reservation) = self.room_to_remove() {
@@ -216,11 +216,8 @@ impl Engine {
     pub(crate) fn room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
         let urgent = true;
-        let has_room = match self.store.life.is_short() {
-            true => self.store.has_room_while_short(MERGE_PAGES),
-            false => self.store.dirty_room(MERGE_PAGES),
-        };
-        has_room
+        let store = &self.store;
+        (store.dirty_room(MERGE_PAGES) && !store.is_too_short_for(MERGE_PAGES, urgent))
             .then(|| {
                 self.store
                     .space

@@ -197,7 +197,7 @@ impl Engine {
         );
         self.log.truncate_below(lsn);
         self.checkpoint.note(lsn);
-        // There is room in the log: its waiters are to leave this list as well.
+        // Waiters for room in the log are on this list, too, and would stay on it.
         self.store.room_waiters.notify_all();
         Ok(())
     }

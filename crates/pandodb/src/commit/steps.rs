@@ -299,7 +299,7 @@ impl Engine {
         let pages = self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
-        if self.store.life.is_short() && !(urgent && self.store.has_room_while_short(pages)) {
+        if self.store.is_too_short_for(pages, urgent) {
             return Err(self.store.shortage_error().into());
         }
         if let Some(reason) = self.awaited_room(&scratch.delete_wait) {

@@ -85,7 +85,7 @@ impl Engine {
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
-        if self.store.life.is_short() && !(urgent && self.store.has_room_while_short(pages)) {
+        if self.store.is_too_short_for(pages, urgent) {
             return Err(self.store.shortage_error());
         }
         let mut delete_wait = DeleteWait::default();

@@ -48,8 +48,8 @@ pub(crate) struct Store {
     pub(crate) failed_reads: FailedReads,
     /// The lowest tree id that was never used.
     pub(crate) next_tree: AtomicU64,
-    /// Waiters for a checkpoint; woken when a checkpoint or a write of pages begins or stops
-    /// waiting for room.
+    /// Waiters for a checkpoint, or for the room that it makes in the log; woken when a checkpoint
+    /// or a write of pages begins or stops waiting for room, and at the end of each checkpoint.
     pub(crate) room_waiters: WaitList,
     handed_over: HandedOver,
     pub(crate) life: Lifecycle,
@@ -118,11 +118,13 @@ impl Store {
         self.has_room_for(taken, pages)
     }
 
-    /// True if a batch that dirties `pages` pages at most needs nothing that only room on the disk
-    /// brings: frames, and copies for a running checkpoint.
-    pub(crate) fn has_room_while_short(&self, pages: u64) -> bool {
-        let copies = self.pool.copies() as u64;
-        self.dirty_room(pages) && copies + pages <= self.pool.copies_max() as u64
+    /// True if pages cannot be written for lack of room, and a change that dirties `pages` pages at
+    /// most has to be refused: unless it is `urgent`, as deletes are, and needs nothing that only
+    /// room on the disk brings, neither frames nor copies for a running checkpoint.
+    pub(crate) fn is_too_short_for(&self, pages: u64, urgent: bool) -> bool {
+        let copies = self.pool.copies() as u64 + pages;
+        let fits = || self.dirty_room(pages) && copies <= self.pool.copies_max() as u64;
+        self.life.is_short() && !(urgent && fits())
     }
 
     /// True if `pages` more frames may become dirty or be copied when `taken` are already.
