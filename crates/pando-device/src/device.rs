@@ -197,7 +197,8 @@ pub trait File: Debug + Clone + Send + Sync + 'static {
     fn set_len(&self, len: u64) -> Result<()>;
 
     /// Allocates space for `offset .. offset + len`, and extends the file to that end. Existing
-    /// bytes stay, and new ones are zeros. A full disk is reported here, not at the write.
+    /// bytes stay, and new ones are zeros. A full disk is reported here, not at the write. If it
+    /// fails, the file is as long as before: nothing that was found beyond its end is kept.
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
 
     /// Gives back the space of `offset .. offset + len`, which then reads as zeros. The length

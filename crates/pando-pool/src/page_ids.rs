@@ -34,6 +34,11 @@ impl PageIds {
         self.next.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of ids that there are, used or not.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// Returns the number of ids that can still be taken. A caller that has seen other reservations
     /// end sees the ids taken under them counted. Takes no lock.
     pub fn available(&self) -> u64 {

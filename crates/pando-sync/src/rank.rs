@@ -33,6 +33,8 @@ pub enum Rank {
     LogTail,
     /// 5: batches that are appended and not yet applied.
     AppliedQueue,
+    /// 6: the files that are kept for the next merge of the mapping.
+    MappingReserve,
     /// 6: the length of the data file.
     FileLength,
     /// 6: the discarded parts of the data file.

@@ -223,6 +223,20 @@ impl DirectoryFile {
         }
         Ok(())
     }
+
+    /// As [`File::allocate`], but a failure leaves what was found.
+    fn allocate_blocks(&self, offset: u64, len: u64) -> Result<()> {
+        loop {
+            return match system::allocate(&self.inner.file, offset, len) {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    self.write_zeros(offset.saturating_add(len))
+                }
+                Err(error) => Err(self.error("allocate", error)),
+            };
+        }
+    }
 }
 
 impl File for DirectoryFile {
@@ -299,16 +313,13 @@ impl File for DirectoryFile {
         if len == 0 {
             return Ok(());
         }
-        loop {
-            return match system::allocate(&self.inner.file, offset, len) {
-                Ok(()) => Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                    self.write_zeros(offset.saturating_add(len))
-                }
-                Err(error) => Err(self.error("allocate", error)),
-            };
+        let before = self.len()?;
+        let allocated = self.allocate_blocks(offset, len);
+        if allocated.is_err() && self.len()? > before {
+            // File systems keep what they found before the disk was full, which may be all of it.
+            self.set_len(before)?;
         }
+        allocated
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<()> {

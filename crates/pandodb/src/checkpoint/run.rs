@@ -20,7 +20,7 @@ use pando_sync::{BackgroundPriority, thread, thread_waker};
 use crate::checkpoint::checks::{LastWords, assert_grown};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::mapping::write_superblock;
+use crate::files::superblock::write_superblock;
 use crate::pages::store::pause;
 use crate::state::checkpoint::Files;
 
@@ -153,9 +153,11 @@ impl Engine {
             .discard_spare(|| self.store.committed_blocks());
         self.store.space.look_at_pieces();
         if files.mapping.wants_merge() {
-            let pages = u64::from(self.store.pool.page_ids().high_water());
-            files.mapping.merge_if_possible(pages);
+            let size = self.store.mapping_size();
+            let reserve = &self.store.mapping_reserve;
+            files.mapping.merge_if_possible(size, reserve);
             self.store.count_mapping_bytes(&mut files, 0);
+            self.store.keep_mapping_room();
         }
         Ok(())
     }
@@ -259,7 +261,9 @@ impl crate::pages::store::Store {
         // that has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
         let named = LastWords::of(&group);
-        self.when_not_full(waits_for_space, || files.mapping.append(&group))?;
+        self.when_not_full(waits_for_space, || {
+            files.mapping.append(&group, &self.mapping_reserve)
+        })?;
         sync_log(cut.lsn)?;
         let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
         let superblock = Superblock {
@@ -280,11 +284,14 @@ impl crate::pages::store::Store {
         })?;
         files.superblock = superblock;
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
-        files.mapping.remove_obsolete();
+        files.mapping.named();
+        // Before others take the room of the files that were removed.
+        self.mapping_reserve.replaced(self.mapping_size());
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         named.assert_not_named(&retired);
         self.space
             .free_all(retired.into_iter().chain(epochs.take_free_now()));
+        self.keep_mapping_room();
         let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
         self.statistics.tick(Ticker::Checkpoints, 1);
         let lsn = cut.lsn.0;

@@ -315,7 +315,7 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        let ids = self.reserve_ids(set)?;
+        let ids = self.reserve_ids(set, urgent)?;
         let frames = scratch.order.len() as u64;
         let share = self
             .pin_budget
@@ -354,18 +354,39 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Full`] when fewer ids are left than all reservations together need.
-    pub(crate) fn reserve_ids(&self, set: &WriteSet) -> Result<IdReservation<'_>> {
-        self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum())
+    pub(crate) fn reserve_ids(&self, set: &WriteSet, urgent: bool) -> Result<IdReservation<'_>> {
+        self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum(), urgent)
     }
 
-    /// Reserves `count` page ids, in addition to those of pages whose blocks are reserved.
+    /// Reserves `count` page ids, in addition to those of pages whose blocks are reserved. An
+    /// `urgent` caller, a delete, may take ids for which a merge of the mapping has no room.
     ///
     /// # Errors
-    /// As [`Engine::reserve_ids`].
-    pub(crate) fn reserve_page_ids(&self, count: u64) -> Result<IdReservation<'_>> {
-        let available = || self.store.pool.page_ids().available();
-        let ids = self.store.space.try_reserve_ids(count, available);
-        ids.ok_or_else(|| self.page_ids_error())
+    /// As [`Engine::reserve_ids`], and when a merge would have no room on a full disk.
+    pub(crate) fn reserve_page_ids(&self, count: u64, urgent: bool) -> Result<IdReservation<'_>> {
+        let reserve = &self.store.mapping_reserve;
+        let ids = self.store.pool.page_ids();
+        let try_reserve = |without_room: u64| {
+            let available = || ids.available().saturating_sub(without_room);
+            self.store.space.try_reserve_ids(count, available)
+        };
+        let without_room = reserve.ids_without_room() * u64::from(!urgent);
+        if let Some(reservation) = try_reserve(without_room) {
+            return Ok(reservation);
+        }
+        if urgent || without_room == 0 {
+            return Err(self.page_ids_error());
+        }
+        // Background work makes room ahead of time; here it was too slow.
+        self.store.keep_mapping_room();
+        match try_reserve(reserve.ids_without_room()) {
+            Some(reservation) => Ok(reservation),
+            None if try_reserve(0).is_none() => Err(self.page_ids_error()),
+            None => Err(Error::Full {
+                what: "there is no room for a mapping of more pages; delete keys or make room"
+                    .into(),
+            }),
+        }
     }
 
     /// The error for a store that has run out of page ids.

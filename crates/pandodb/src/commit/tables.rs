@@ -106,7 +106,7 @@ impl Engine {
                 None => Err(WaitReason::Blocks(blocks).into()),
             }
         })?;
-        let ids = self.reserve_ids(set)?;
+        let ids = self.reserve_ids(set, urgent)?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last

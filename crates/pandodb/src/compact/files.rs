@@ -38,7 +38,9 @@ impl Engine {
         let mut files = self.checkpoint.lock_files();
         self.store.check_poison()?;
         let pages = u64::from(self.store.pool.page_ids().trim());
-        files.mapping.merge(pages)
+        let tables = self.store.mapping_size().tables;
+        let reserve = &self.store.mapping_reserve;
+        files.mapping.merge(pages, tables, reserve)
     }
 
     fn trim_log(&self) -> Result<u64> {

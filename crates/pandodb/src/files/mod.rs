@@ -1,3 +1,7 @@
 //! Files besides data file and log: superblock, mapping base and journal.
 
 pub(crate) mod mapping;
+mod merge;
+pub(crate) mod names;
+pub(crate) mod reserve;
+pub(crate) mod superblock;

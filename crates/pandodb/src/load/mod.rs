@@ -24,7 +24,7 @@ mod tests {
     use pando_sync::thread;
 
     use crate::Db;
-    use crate::files::mapping::DATA;
+    use crate::files::names::DATA;
 
     /// Page ids of pages in flight, of pages that were never attached, and of chunks.
     #[test]

@@ -158,9 +158,9 @@ impl PageStream {
         }
         let engine = &self.engine;
         // Near the limit of the page table, reserve only what is needed.
-        let (reservation, count) = match engine.reserve_page_ids(IDS as u64) {
+        let (reservation, count) = match engine.reserve_page_ids(IDS as u64, false) {
             Ok(reservation) => (reservation, IDS),
-            Err(_) => (engine.reserve_page_ids(1)?, 1),
+            Err(_) => (engine.reserve_page_ids(1, false)?, 1),
         };
         engine.store.pool.reserve_ids(count, &mut self.ids);
         self.ids.iter().for_each(|_| reservation.taken());

@@ -258,7 +258,7 @@ impl Engine {
         if !self.store.dirty_room(PAGES_PER_SECTION) {
             return Err(WaitReason::Dirty.into());
         }
-        self.reserve_page_ids(0)?;
+        self.reserve_page_ids(0, false)?;
         Ok(reservation)
     }
 

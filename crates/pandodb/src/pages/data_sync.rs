@@ -72,7 +72,7 @@ mod tests {
 
     use crate::Db;
     use crate::engine::Engine;
-    use crate::files::mapping::DATA;
+    use crate::files::names::DATA;
 
     fn open(device: &FaultyDevice) -> Engine {
         let options = Db::builder().max_memory(16 << 20);

@@ -10,7 +10,8 @@ use pando_stats::Statistics;
 use pando_sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::files::mapping::{DATA, SUPERBLOCK};
+use crate::files::names::DATA;
+use crate::files::superblock::SUPERBLOCK;
 use crate::options::{Budget, is_block_size};
 use crate::space::keeper::SpaceKeeper;
 

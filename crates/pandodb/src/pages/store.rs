@@ -11,6 +11,7 @@ use pando_sync::{Arc, Mutex, Rank, WaitList, thread};
 
 use crate::blobs::readers::Registry;
 use crate::error::{Error, Result};
+use crate::files::reserve::{MappingReserve, MappingSize};
 use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, Placed};
@@ -52,6 +53,8 @@ pub(crate) struct Store {
     /// or a write of pages begins or stops waiting for room, and at the end of each checkpoint.
     pub(crate) room_waiters: WaitList,
     handed_over: HandedOver,
+    /// Room for the next merge of the mapping.
+    pub(crate) mapping_reserve: MappingReserve,
     pub(crate) life: Lifecycle,
 }
 
@@ -79,7 +82,9 @@ impl Store {
         tables_bytes: u64,
     ) -> Self {
         let statistics = pool.options().statistics.clone();
+        let ids_max = pool.page_ids().limit();
         Self {
+            mapping_reserve: MappingReserve::new(device.clone(), ids_max.into()),
             device,
             data,
             data_syncs: DataSyncs::default(),
@@ -96,6 +101,21 @@ impl Store {
             handed_over: HandedOver::new(),
             life: Lifecycle::default(),
         }
+    }
+
+    /// Returns what the next mapping must have room for.
+    pub(crate) fn mapping_size(&self) -> MappingSize {
+        MappingSize {
+            pages: self.pool.page_ids().high_water().into(),
+            free_pages: self.space.space().free_units(),
+            tables: self.tables.number() as u64,
+        }
+    }
+
+    /// Keeps room for the next merge of the mapping, if the disk has it. May grow files.
+    pub(crate) fn keep_mapping_room(&self) {
+        // Too little room is counted: it refuses puts that need new pages.
+        let _less = self.mapping_reserve.extend(self.mapping_size());
     }
 
     /// Blocks of an uncompressed page; a compressed image has fewer.

@@ -25,10 +25,9 @@ use siphasher::sip::SipHasher24;
 
 use crate::engine::{Engine, Recovered, Settings};
 use crate::error::{Error, Result};
-use crate::files::mapping::{
-    CREATING, DATA, Mapping, MappingFiles, SUPERBLOCK, base_name, journal_name, read_superblock,
-    remove_stray, write_superblock,
-};
+use crate::files::mapping::{Mapping, MappingFiles, remove_stray};
+use crate::files::names::{CREATING, DATA, base_name, journal_name};
+use crate::files::superblock::{SUPERBLOCK, read_superblock, write_superblock};
 use crate::options::{Budget, Builder};
 use crate::pages::layout::{Layout, create_data, open_data, pool_of, space_keeper};
 use crate::pages::store::Store;
@@ -156,6 +155,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
     );
     create_system_trees(&store)?;
     let (mapping, superblock_file) = create_files(&device)?;
+    store.mapping_reserve.begin(FIRST_MAPPING)?;
     let superblock = Superblock {
         generation: Epoch(0),
         incarnation: 0,
@@ -539,23 +539,22 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     assert_eq!(replayed.records, end.records, "each batch is replayed once");
     replayed.log_bytes = meter.log_bytes();
     let mapping = MappingFiles::reopen(&device, &superblock)?;
+    store.mapping_reserve.begin(superblock.mapping)?;
     let files = Files {
         superblock_file,
         superblock,
         mapping,
     };
     let engine = finish(store, files, options, budget, end.restart, replayed, began)?;
-    remove_strays(&device, &superblock);
+    remove_strays(&device, engine.checkpoint.lock_files().superblock.mapping);
     Ok(engine)
 }
 
-/// Removes mapping files that the superblock does not name, left by an interrupted merge. A file
-/// that cannot be removed is left to the next opening.
-fn remove_strays(device: &AnyDevice, superblock: &Superblock) {
-    let kept = [
-        base_name(superblock.mapping),
-        journal_name(superblock.mapping),
-    ];
+/// Removes mapping files except those of mapping `number`, which the superblock names, and those
+/// that are kept for the next one. A file that cannot be removed is left to the next opening.
+fn remove_strays(device: &AnyDevice, number: u64) {
+    let kept = [number, number + 1].map(|number| [base_name(number), journal_name(number)]);
+    let kept = kept.concat();
     let names = device.list().unwrap_or_default();
     let mapping = |name: &&String| name.starts_with("map.") || name.starts_with("journal.");
     let strays = names.iter().filter(mapping);

@@ -11,7 +11,7 @@ use pando_format::mapping::{Group, SECTION_BYTES, SECTION_WORDS, decode_section,
 use pando_format::superblock::Superblock;
 use pando_format::{PageId, StoredKind, StoredPage};
 
-use crate::files::mapping::{base_name, journal_name};
+use crate::files::names::{base_name, journal_name};
 use crate::salvage::SalvageReport;
 use crate::verify::walk::Damage;
 

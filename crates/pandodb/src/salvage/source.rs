@@ -5,7 +5,8 @@ use pando_format::superblock::{SLOT_BYTES, Superblock};
 use pando_format::{Compression, Epoch};
 
 use crate::error::{Error, Result};
-use crate::files::mapping::{CREATING, SUPERBLOCK, read_superblock};
+use crate::files::names::CREATING;
+use crate::files::superblock::{SUPERBLOCK, read_superblock};
 use crate::options::{Budget, Builder};
 use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
 use crate::pages::store::Store;

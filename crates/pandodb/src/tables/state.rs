@@ -232,6 +232,11 @@ impl Tables {
         }
     }
 
+    /// Number of tables.
+    pub(crate) fn number(&self) -> usize {
+        self.known.read().by_name.len()
+    }
+
     /// All tables, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<TableState>> {
         let known = self.known.read();

@@ -1,0 +1,433 @@
+//! Merges of the mapping: base and journal become the base of the next number (decisions 001, 065).
+//!
+//! Between checkpoints a merge shortens a long journal. Within a checkpoint it is the way out when
+//! the journal cannot grow: the changes of the checkpoint go into a base that no superblock names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pando_device::{AnyFile, Device, File, IoBuf, OpenOptions};
+use pando_format::mapping::{
+    Group, SECTION_BYTES, SECTION_WORDS, decode_section, encode_section, sections,
+};
+use pando_format::{PageId, TreeId};
+
+use crate::error::{Error, Result};
+use crate::files::mapping::{MappingFiles, open, read_groups};
+use crate::files::names::{base_name, journal_name};
+use crate::files::reserve::{Allocated, MappingReserve, MappingSize, NextMapping};
+
+/// Sections whose words are merged at a time: 1 MiB of memory.
+const WINDOW_SECTIONS: u64 = 256;
+/// Bytes of the smallest journal that is worth merging.
+const MERGE_MIN_BYTES: u64 = 4 << 20;
+/// Bytes by which the journal must grow before a failed merge is tried again.
+const MERGE_AGAIN_BYTES: u64 = 1 << 20;
+
+impl MappingFiles {
+    /// True if the journal should be merged into its base.
+    pub(crate) fn wants_merge(&self) -> bool {
+        let base_bytes = sections(self.base_pages) * SECTION_BYTES as u64;
+        self.journal_bytes > base_bytes.max(MERGE_MIN_BYTES).max(self.merge_above)
+    }
+
+    /// Merges if possible. A merge saves space and time, but nothing is lost without it, and
+    /// nothing names its files until it has ended. If the disk is full, every checkpoint tries
+    /// again; after another error, the next attempt is made once the journal has grown by
+    /// [`MERGE_AGAIN_BYTES`].
+    pub(crate) fn merge_if_possible(&mut self, size: MappingSize, reserve: &MappingReserve) {
+        match self.merge(size.pages, size.tables, reserve) {
+            Ok(()) | Err(Error::Full { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the mapping was not merged; it is tried again");
+                self.merge_above = self.journal_bytes + MERGE_AGAIN_BYTES;
+            }
+        }
+    }
+
+    /// Merges base and journal into files of the next number, reading from disk one window at a
+    /// time. The next superblock names them. `page_count` is one past the largest page id, `tables`
+    /// the number of counts that the first group of the new journal has.
+    pub(crate) fn merge(
+        &mut self,
+        page_count: u64,
+        tables: u64,
+        reserve: &MappingReserve,
+    ) -> Result<()> {
+        let next = reserve.take(page_count, tables)?;
+        assert!(next.number > self.number, "mappings are numbered in order");
+        let names = [base_name(next.number), journal_name(next.number)];
+        assert!(
+            !self.obsolete.iter().any(|name| names.contains(name)),
+            "a file to be written is to be removed"
+        );
+        match self.merge_into(&next, page_count) {
+            Ok(()) => {
+                reserve.merged(self.follow(next, page_count));
+                Ok(())
+            }
+            Err(error) => {
+                reserve.put_back(next);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the base of `next` and makes it durable with its names.
+    fn merge_into(&self, next: &NextMapping, page_count: u64) -> Result<()> {
+        let old_base = open(&self.device, &base_name(self.number))?;
+        let mut first = 0;
+        while first < sections(page_count) {
+            let count = WINDOW_SECTIONS.min(sections(page_count) - first);
+            self.merge_window(&old_base, &next.base.file, first, count)?;
+            first += count;
+        }
+        let syncing = Error::io("syncing the mapping");
+        next.base.file.sync().map_err(syncing)?;
+        let syncing = Error::io("syncing the journal");
+        next.journal.file.sync().map_err(syncing)?;
+        self.device
+            .sync_directory()
+            .map_err(Error::io("syncing the directory"))
+    }
+
+    /// Continues with merged files. Returns the base.
+    fn follow(&mut self, next: NextMapping, page_count: u64) -> Allocated {
+        self.obsolete
+            .extend([base_name(self.number), journal_name(self.number)]);
+        self.number = next.number;
+        self.base_pages = page_count;
+        self.journal = next.journal.file;
+        self.allocated = next.journal.bytes;
+        self.journal_bytes = 0;
+        self.merge_above = 0;
+        self.is_named = false;
+        self.written_bytes += sections(page_count) * SECTION_BYTES as u64;
+        next.base
+    }
+
+    /// Merges the words of `count` sections from `first` on, and writes them to the new base.
+    fn merge_window(
+        &self,
+        old_base: &AnyFile,
+        new_base: &AnyFile,
+        first: u64,
+        count: u64,
+    ) -> Result<()> {
+        let start = first * SECTION_WORDS as u64;
+        let mut words = vec![0; (count as usize) * SECTION_WORDS];
+        let mut section = IoBuf::new(SECTION_BYTES);
+        for index in first..(first + count).min(sections(self.base_pages)) {
+            let at = ((index - first) as usize) * SECTION_WORDS;
+            let slots = &mut words[at..at + SECTION_WORDS];
+            self.read_section(old_base, index, &mut section, slots)?;
+        }
+        let name = journal_name(self.number);
+        read_groups(&self.journal, &name, self.journal_bytes, |group| {
+            for (page, word) in group.pairs {
+                let inside = u64::from(page.0).checked_sub(start).map(|at| at as usize);
+                if let Some(slot) = inside.and_then(|at| words.get_mut(at)) {
+                    *slot = word;
+                }
+            }
+            Ok(())
+        })?;
+        for (index, part) in words.chunks(SECTION_WORDS).enumerate() {
+            write_section(new_base, first + index as u64, part, &mut section)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the words of a section of `base`, which has this number, into `words`.
+    fn read_section(
+        &self,
+        base: &AnyFile,
+        index: u64,
+        section: &mut IoBuf,
+        words: &mut [u64],
+    ) -> Result<()> {
+        let name = base_name(self.number);
+        let read = base.read_at(section, index * SECTION_BYTES as u64);
+        read.map_err(|error| Error::corrupt(&name, error))?;
+        let decoded = decode_section(index, section)
+            .map_err(|damage| Error::corrupt(format!("{name}, section {index}"), damage))?;
+        let first = index * SECTION_WORDS as u64;
+        for ((number, word), slot) in decoded.enumerate().zip(words) {
+            // Words beyond the last page mean nothing.
+            let is_page = first + (number as u64) < self.base_pages;
+            *slot = if is_page { word } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Appends a group to a journal that cannot grow: merges it, and writes the changes of the
+    /// group to the new base, so that the new journal has the counts only. May be called again with
+    /// the same group if it fails.
+    pub(crate) fn append_merged(&mut self, group: &Group, reserve: &MappingReserve) -> Result<()> {
+        if self.is_named {
+            let (pages, counts) = self.known()?;
+            self.merge(pages, counts.len() as u64, reserve)?;
+            // The group has the counts that have changed since the last one.
+            self.carried = Some(counts);
+        }
+        self.write_into_base(&group.pairs)?;
+        let mut counts = self.carried.clone().unwrap_or_default();
+        counts.extend(group.counts.iter().copied());
+        let rest = Group {
+            generation: group.generation,
+            pairs: Vec::new(),
+            counts: counts.into_iter().collect(),
+        };
+        self.append_to_journal(&rest)?;
+        self.carried = None;
+        Ok(())
+    }
+
+    /// Returns the number of pages that base and journal have, and the last count of each table.
+    fn known(&self) -> Result<(u64, BTreeMap<TreeId, u64>)> {
+        let (mut pages, mut counts) = (self.base_pages, BTreeMap::new());
+        let name = journal_name(self.number);
+        read_groups(&self.journal, &name, self.journal_bytes, |group| {
+            counts.extend(group.counts);
+            pages = pages.max(pages_of(&group.pairs));
+            Ok(())
+        })?;
+        Ok((pages, counts))
+    }
+
+    /// Writes the words of `pairs` to the base in place, and makes it durable. No superblock names
+    /// this base.
+    fn write_into_base(&mut self, pairs: &[(PageId, u64)]) -> Result<()> {
+        assert!(!self.is_named, "a base that is named is never changed");
+        let base = self
+            .device
+            .open(&base_name(self.number), OpenOptions::write())
+            .map_err(Error::io("opening the mapping"))?;
+        // The last of several words for one page.
+        let latest: BTreeMap<u64, u64> = pairs
+            .iter()
+            .map(|(page, word)| (u64::from(page.0), *word))
+            .collect();
+        let before = sections(self.base_pages);
+        let pages = self.base_pages.max(pages_of(pairs));
+        let changed = latest.keys().map(|page| page / SECTION_WORDS as u64);
+        let changed: BTreeSet<u64> = changed
+            .filter(|index| *index < before)
+            .chain(before..sections(pages))
+            .collect();
+        let mut section = IoBuf::new(SECTION_BYTES);
+        for index in &changed {
+            let mut words = [0; SECTION_WORDS];
+            if *index < before {
+                self.read_section(&base, *index, &mut section, &mut words)?;
+            }
+            let first = index * SECTION_WORDS as u64;
+            for (page, word) in latest.range(first..first + SECTION_WORDS as u64) {
+                words[(page - first) as usize] = *word;
+            }
+            write_section(&base, *index, &words, &mut section)?;
+        }
+        base.sync()
+            .map_err(Error::io_fatal("syncing the mapping"))?;
+        self.written_bytes += (changed.len() * SECTION_BYTES) as u64;
+        self.base_pages = pages;
+        Ok(())
+    }
+}
+
+/// One past the largest page for which `pairs` has a place.
+fn pages_of(pairs: &[(PageId, u64)]) -> u64 {
+    let used = pairs.iter().filter(|(_, word)| *word != 0);
+    used.map(|(page, _)| u64::from(page.0) + 1)
+        .max()
+        .unwrap_or(0)
+}
+
+fn write_section(base: &AnyFile, index: u64, words: &[u64], section: &mut IoBuf) -> Result<()> {
+    encode_section(index, words, section);
+    let write = base.write_at(section, index * SECTION_BYTES as u64);
+    write.map_err(Error::io("writing the mapping"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::mapping::Mapping;
+    use crate::files::mapping::tests::{group, word};
+    use crate::files::superblock::tests::superblock;
+    use pando_device::AnyDevice;
+    use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::superblock::Superblock;
+
+    /// Empty files of mapping 1 on a device, and the reserve for mapping 2.
+    fn files_on(device: &FaultyDevice) -> (MappingFiles, MappingReserve) {
+        let device = AnyDevice::from(device.clone());
+        let files = MappingFiles::create(&device, 1).unwrap();
+        let reserve = MappingReserve::new(device, 1 << 20);
+        reserve.begin(1).unwrap();
+        (files, reserve)
+    }
+
+    /// Reads the mapping that these files have at `generation`: pages in use, and counts.
+    fn read(device: &FaultyDevice, files: &MappingFiles, generation: u64) -> State {
+        let superblock = Superblock {
+            mapping: files.number,
+            base_pages: files.base_pages,
+            journal_bytes: files.journal_bytes,
+            ..superblock(generation)
+        };
+        let device = AnyDevice::from(device.clone());
+        let mapping = Mapping::read(&device, &superblock).unwrap();
+        let words = (0..).zip(&mapping.words).filter(|(_, word)| **word != 0);
+        (
+            words.map(|(page, word)| (page, *word)).collect(),
+            mapping.counts,
+        )
+    }
+
+    type State = (BTreeMap<u32, u64>, BTreeMap<TreeId, u64>);
+
+    fn size_of(pages: u64, tables: u64) -> MappingSize {
+        MappingSize {
+            pages,
+            free_pages: 0,
+            tables,
+        }
+    }
+
+    /// Fills the disk but for `bytes`.
+    fn leave(device: &FaultyDevice, bytes: u64) {
+        const ALL: u64 = 1 << 40;
+        device.set_capacity(ALL);
+        let used = ALL - device.free_bytes().unwrap();
+        device.set_capacity(used + bytes);
+    }
+
+    #[test]
+    fn a_merge_leaves_out_pages_that_were_freed_since_the_checkpoint() {
+        let device = FaultyDevice::new(1);
+        let (mut files, reserve) = files_on(&device);
+        let far = 3 * SECTION_WORDS as u32;
+        let first = group(4, &[(3, word(1)), (9, word(2)), (far, word(3))]);
+        files.append(&first, &reserve).unwrap();
+        // The largest page in use is page 3; no group says yet that the other two were freed.
+        files.merge(4, 0, &reserve).unwrap();
+        assert_eq!((files.number, files.base_pages), (2, 4));
+        files
+            .append(&group(5, &[(9, 0), (far, 0)]), &reserve)
+            .unwrap();
+        let (words, _) = read(&device, &files, 5);
+        assert_eq!(words, BTreeMap::from([(3, word(1))]));
+        files.named();
+        let names = device.list().unwrap();
+        assert!(!names.contains(&base_name(1)) && names.contains(&base_name(2)));
+    }
+
+    /// Pages are changed, made and freed; now and then there is no room for the journal. Compared
+    /// with a map.
+    #[test]
+    fn checkpoints_end_on_a_full_disk() {
+        const PAGES: u32 = 3 * SECTION_WORDS as u32 + 77;
+        let device = FaultyDevice::new(1);
+        let (mut files, reserve) = files_on(&device);
+        let (mut pages, mut counts) = (BTreeMap::new(), BTreeMap::new());
+        let size = size_of(PAGES.into(), 10);
+        reserve.extend(size).unwrap();
+        leave(&device, 0);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut merges = 0;
+        for generation in 1..400 {
+            let mut now = group(generation, &[]);
+            // Some are longer than any journal that can be made.
+            let most = if random.u8(..) < 20 { 9000 } else { 300 };
+            let changes = random.u32(..most);
+            for _ in 0..changes {
+                let page = random.u32(..PAGES);
+                let word = match random.u8(..4) {
+                    0 => 0,
+                    _ => word(random.u32(..)),
+                };
+                now.pairs.push((PageId(page), word));
+                match word {
+                    0 => pages.remove(&page),
+                    _ => pages.insert(page, word),
+                };
+            }
+            let tree = TreeId(16 + random.u32(..10));
+            counts.insert(tree, generation);
+            now.counts = match files.is_empty() {
+                true => counts.clone().into_iter().collect(),
+                false => vec![(tree, generation)],
+            };
+            let number = files.number;
+            if random.bool() {
+                // The attempt of a checkpoint that finds the disk full somewhere, and waits.
+                let operation = [Operation::Write, Operation::Allocate][random.usize(..2)];
+                let nth = random.u64(1..4);
+                device.fail(FaultPlan::once(operation, "", nth, Fault::Full));
+                let first = files.append(&now, &reserve);
+                device.clear_faults();
+                if let Err(error) = first {
+                    assert!(matches!(error, Error::Full { .. }), "{error}");
+                    files.append(&now, &reserve).unwrap();
+                }
+            } else {
+                files.append(&now, &reserve).unwrap();
+            }
+            assert_eq!(
+                read(&device, &files, generation),
+                (pages.clone(), counts.clone())
+            );
+            files.named();
+            reserve.replaced(size);
+            assert!(reserve.ids_without_room() < 1 << 20, "the room is kept");
+            merges += u32::from(files.number > number);
+        }
+        assert!(merges > 20, "{merges}");
+    }
+
+    /// Words beyond the last page mean nothing, also when the base becomes longer in the same
+    /// section.
+    #[test]
+    fn words_beyond_the_last_page_are_no_pages_of_a_longer_base() {
+        let device = FaultyDevice::new(1);
+        let (mut files, reserve) = files_on(&device);
+        let first = group(4, &[(3, word(1)), (9, word(2))]);
+        files.append(&first, &reserve).unwrap();
+        // Page 9 was freed since.
+        files.merge(4, 0, &reserve).unwrap();
+        files
+            .append_merged(&group(5, &[(20, word(3))]), &reserve)
+            .unwrap();
+        let (words, _) = read(&device, &files, 5);
+        assert_eq!(words, BTreeMap::from([(3, word(1)), (20, word(3))]));
+    }
+
+    /// What a superblock names is never changed: after a crash, the last checkpoint is there.
+    #[test]
+    fn a_merge_within_a_checkpoint_changes_nothing_that_is_named() {
+        let device = FaultyDevice::new(1);
+        let (mut files, reserve) = files_on(&device);
+        reserve.extend(size_of(1000, 1)).unwrap();
+        leave(&device, 0);
+        let mut generation = 0;
+        let mut number = 1;
+        while number < 5 {
+            generation += 1;
+            let before = read_bytes(&device, number);
+            let changes: Vec<_> = (0..1000).map(|page| (page, word(generation))).collect();
+            files
+                .append(&group(generation.into(), &changes), &reserve)
+                .unwrap();
+            if files.number > number {
+                assert_eq!(read_bytes(&device, number), before);
+                number = files.number;
+            }
+            files.named();
+            reserve.replaced(size_of(1000, 1));
+        }
+    }
+
+    fn read_bytes(device: &FaultyDevice, number: u64) -> [Vec<u8>; 2] {
+        [base_name(number), journal_name(number)].map(|name| device.snapshot_file(&name))
+    }
+}
