@@ -33,10 +33,10 @@ pub enum Rank {
     LogTail,
     /// 5: batches that are appended and not yet applied.
     AppliedQueue,
-    /// 6: the files that are kept for the next merge of the mapping.
-    MappingReserve,
     /// 6: the length of the data file.
     FileLength,
+    /// 6: the files that are kept for the next merge of the mapping.
+    MappingReserve,
     /// 6: the discarded parts of the data file.
     Discards,
     /// 6: where the lowest free places may be.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Leaf (rank 19) is waited for with a lock of rank 19")]
+    #[should_panic(expected = "Leaf (rank 20) is waited for with a lock of rank 20")]
     fn a_leaf_under_a_leaf_panics() {
         let (one, other) = (Mutex::new(Rank::Leaf, ()), RwLock::new(Rank::Leaf, ()));
         let _one = one.lock();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is waited for with a lock of rank 19")]
+    #[should_panic(expected = "is waited for with a lock of rank 20")]
     fn a_writer_is_checked_too() {
         let (leaf, file) = (
             Mutex::new(Rank::Leaf, ()),

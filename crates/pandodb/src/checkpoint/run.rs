@@ -284,9 +284,11 @@ impl crate::pages::store::Store {
         })?;
         files.superblock = superblock;
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
-        files.mapping.named();
-        // Before others take the room of the files that were removed.
-        self.mapping_reserve.replaced(self.mapping_size());
+        // The room of the files that are removed is not for the data file.
+        self.space.without_growth(|| {
+            files.mapping.named();
+            self.mapping_reserve.replaced(self.mapping_size());
+        });
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         named.assert_not_named(&retired);
         self.space

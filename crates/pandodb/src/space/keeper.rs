@@ -336,6 +336,12 @@ impl SpaceKeeper {
         }
     }
 
+    /// Calls `f`, and does not grow the file meanwhile.
+    pub(crate) fn without_growth(&self, f: impl FnOnce()) {
+        let _sizing = self.sizing.lock();
+        f();
+    }
+
     /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
     /// recovery, later the maintenance thread. Blocks.
     pub(crate) fn grow_if_wanted(&self, committed: u64) {
