@@ -13,8 +13,8 @@ use crate::api::table::Table;
 use crate::error::Result;
 use crate::options::{Durability, WriteOptions};
 use crate::pages::store::Store;
+use crate::salvage::report::{LostRange, SalvageReport, SalvagedTable};
 use crate::salvage::walk::{Gap, RowValue, Walker};
-use crate::salvage::{LostRange, SalvageReport, SalvagedTable};
 
 /// A batch is written when it has this many bytes,
 const BATCH_BYTES: usize = 128 << 10;

@@ -12,7 +12,7 @@ use pando_format::superblock::Superblock;
 use pando_format::{PageId, StoredKind, StoredPage};
 
 use crate::files::names::{base_name, journal_name};
-use crate::salvage::SalvageReport;
+use crate::salvage::report::SalvageReport;
 use crate::verify::walk::Damage;
 
 /// Bytes before the pairs of a group.

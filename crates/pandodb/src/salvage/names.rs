@@ -9,7 +9,7 @@ use pando_format::{Lsn, TreeId};
 use pando_tree::Tree;
 
 use crate::error::Result;
-use crate::salvage::SalvageReport;
+use crate::salvage::report::SalvageReport;
 use crate::salvage::walk::{Gap, RowValue, Walker};
 use crate::tables::state::{CATALOGUE, GARBAGE};
 use crate::verify::walk::Damage;

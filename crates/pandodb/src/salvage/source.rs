@@ -10,7 +10,8 @@ use crate::files::superblock::{SUPERBLOCK, read_superblock};
 use crate::options::{Budget, Builder};
 use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
 use crate::pages::store::Store;
-use crate::salvage::{SalvageReport, mapping};
+use crate::salvage::mapping;
+use crate::salvage::report::SalvageReport;
 use crate::verify::walk::Damage;
 
 /// What is loaded of a damaged store.
