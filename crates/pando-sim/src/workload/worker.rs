@@ -1,0 +1,221 @@
+//! One thread of a workload: its tables, its records, and what it does next.
+
+use pando_device::faulty::Random;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex};
+use pandodb::{Db, Durability, Error, Table, ValueStream, WriteOptions};
+
+use crate::failure::Failure;
+use crate::history::{History, Step};
+use crate::order::{Look, Seat};
+use crate::state::{Effect, Place, own_table, shared_table};
+use crate::store::is_durable_by_default;
+use crate::workload::plan::Plan;
+
+/// Number of tables of each thread, and of tables that all threads share.
+pub(super) const OWN_TABLES: usize = 3;
+const SHARED_TABLES: usize = 2;
+/// Longest value of a workload.
+pub(super) const VALUE_BYTES_MAX: u64 = 30_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) clock: AtomicU64,
+    pub(super) synced: Mutex<Vec<u64>>,
+}
+
+impl Shared {
+    pub(super) fn stamp(&self) -> u64 {
+        // AcqRel: stamps order calls of different threads.
+        self.clock.fetch_add(1, Ordering::AcqRel) + 1
+    }
+}
+
+/// Why a thread stops.
+pub(super) enum Stop {
+    Error(Error),
+    Failure(Failure),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+pub(super) type End<T> = Result<T, Stop>;
+
+pub(super) fn wrong<T>(what: String) -> End<T> {
+    Err(Stop::Failure(Failure::new(what)))
+}
+
+/// One thread of a workload.
+pub(super) struct Worker {
+    pub(super) db: Db,
+    pub(super) plan: Plan,
+    pub(super) random: Random,
+    pub(super) history: History,
+    pub(super) shared: Arc<Shared>,
+    pub(super) tables: Vec<Table>,
+    pub(super) written: u64,
+    pub(super) refused: usize,
+    /// A value that was opened some steps ago, and its expected contents.
+    pub(super) reader: Option<(ValueStream, Vec<u8>)>,
+    pub(super) seat: Option<Seat>,
+    /// Commits that have read what others committed, and the number of the one without an outcome.
+    pub(super) looks: Vec<Look>,
+    pub(super) unknown: Option<u64>,
+}
+
+impl Worker {
+    pub(super) fn new(db: Db, plan: Plan, history: History, shared: &Arc<Shared>) -> Self {
+        Self {
+            db,
+            plan,
+            random: Random::new(plan.seed).part(plan.round * 1000 + 100 + history.thread as u64),
+            history,
+            shared: shared.clone(),
+            tables: Vec::new(),
+            written: 0,
+            refused: 0,
+            reader: None,
+            seat: None,
+            looks: Vec::new(),
+            unknown: None,
+        }
+    }
+
+    pub(super) fn work(mut self, steps: usize) -> (Self, End<()>) {
+        let end = self.open_tables().and_then(|()| {
+            for _ in 0..steps {
+                match self.step() {
+                    Err(Stop::Error(Error::Full { .. })) => self.refused += 1,
+                    other => other?,
+                }
+            }
+            Ok(())
+        });
+        self.tables.clear();
+        self.reader = None;
+        self.seat = None;
+        (self, end)
+    }
+
+    pub(super) fn open_tables(&mut self) -> End<()> {
+        for number in 0..OWN_TABLES {
+            let name = own_table(self.history.thread, number);
+            self.create(name)?;
+        }
+        for number in 0..SHARED_TABLES {
+            // Threads race to create it.
+            self.tables.push(self.db.table(&shared_table(number))?);
+        }
+        Ok(())
+    }
+
+    /// Creates a table of this thread, or finds it.
+    pub(super) fn create(&mut self, name: String) -> End<()> {
+        let durable = self.default_is_durable() && !self.history.now().tables().contains(&name);
+        let db = self.db.clone();
+        let effects = vec![Effect::Create(name.clone())];
+        let table = self.commit(effects, durable, || db.table(&name))?;
+        match self.tables.iter_mut().find(|known| known.name() == name) {
+            Some(known) => *known = table,
+            None => self.tables.push(table),
+        }
+        Ok(())
+    }
+
+    pub(super) fn default_is_durable(&self) -> bool {
+        is_durable_by_default(self.plan.seed)
+    }
+
+    /// Records a commit around the call that makes it.
+    pub(super) fn commit<T>(
+        &mut self,
+        effects: Vec<Effect>,
+        durable: bool,
+        call: impl FnOnce() -> pandodb::Result<T>,
+    ) -> End<T> {
+        let start = self.shared.stamp();
+        let result = call();
+        let step = Step {
+            effects,
+            start,
+            end: result.is_ok().then(|| self.shared.stamp()),
+            durable: durable && result.is_ok(),
+        };
+        match &result {
+            // `Full` promises that nothing was written.
+            Err(Error::Full { .. }) => {}
+            _ => self.history.push(step),
+        }
+        Ok(result?)
+    }
+
+    pub(super) fn step(&mut self) -> End<()> {
+        let name = own_table(self.history.thread, 2);
+        if !self.history.now().tables().contains(&name) {
+            // A full disk has refused to create it again.
+            self.create(name)?;
+        }
+        match self.random.below(100) {
+            0..30 => self.put(),
+            30..36 => self.look(),
+            36..48 => self.delete(),
+            48..56 => self.update(),
+            56..70 => self.batch(),
+            70..76 => self.edit(),
+            76..79 => self.read_slowly(),
+            79..86 => self.get(),
+            86..90 => self.scan(),
+            90..93 => self.checkpoint(),
+            93..95 => self.flush(),
+            95 => self.clear(),
+            96 => self.load(),
+            97 => self.drop_table(),
+            98 => self.compact(),
+            _ => {
+                self.db.request_checkpoint();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn table(&mut self) -> Table {
+        self.tables[self.random.index(self.tables.len())].clone()
+    }
+
+    pub(super) fn key(&mut self, table: &Table) -> Place {
+        let number = self.random.below(self.plan.keys);
+        let thread = self.history.thread;
+        let key = match number % 10 {
+            0 => format!("{}{number}-{thread}", "long".repeat(40)),
+            1 => format!("{number}{thread}"),
+            _ => format!("key{number:05}-{thread}"),
+        };
+        (table.name().to_owned(), key.into_bytes())
+    }
+
+    /// Values name their writer, so that no two are alike.
+    pub(super) fn value(&mut self) -> Vec<u8> {
+        let bytes = match self.random.below(24) {
+            0 => self.random.below(VALUE_BYTES_MAX),
+            1 => self.random.below(6000),
+            2 => 0,
+            _ => self.random.below(500),
+        };
+        self.written += 1;
+        let stamp = format!("{}/{}/", self.history.thread, self.written);
+        stamp.bytes().cycle().take(bytes as usize).collect()
+    }
+
+    pub(super) fn durability(&mut self) -> (WriteOptions, bool) {
+        match self.random.below(8) {
+            0 => (WriteOptions::durability(Durability::Durable), true),
+            1 => (WriteOptions::durability(Durability::Periodic), false),
+            2 => (WriteOptions::default(), self.default_is_durable()),
+            _ => (WriteOptions::durability(Durability::None), false),
+        }
+    }
+}
