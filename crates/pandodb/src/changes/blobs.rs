@@ -126,7 +126,7 @@ impl Store {
         key: &[u8],
     ) -> Result<std::result::Result<Option<BlobRef>, Error>> {
         loop {
-            let error = match self.list_of(tree, key) {
+            let error = match self.blob_ref_of(tree, key) {
                 Ok(blob) => return Ok(Ok(blob)),
                 Err(error) => error,
             };
@@ -138,7 +138,7 @@ impl Store {
 
     /// Returns the blob reference of the value that `key` has in `tree`, if it is in chunks.
     /// Blocks.
-    pub(crate) fn list_of(&self, tree: Tree, key: &[u8]) -> Result<Option<BlobRef>> {
+    pub(crate) fn blob_ref_of(&self, tree: Tree, key: &[u8]) -> Result<Option<BlobRef>> {
         let mut reader = ValueReader::new();
         let mut bytes = Vec::new();
         let found = self.drive(|| tree.try_get(&self.pool, key, &mut reader, &mut bytes))?;

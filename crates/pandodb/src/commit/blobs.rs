@@ -28,7 +28,7 @@ impl Engine {
             }
             let tree = set.tables[table].tree.filter(|_| !set.changes_table(table));
             let blob = match tree {
-                Some(tree) => self.store.list_of(tree, key)?,
+                Some(tree) => self.store.blob_ref_of(tree, key)?,
                 None => None,
             };
             if !blob.is_some_and(|blob| value.staged.fits(&blob)) {

@@ -221,7 +221,7 @@ impl WriteSet {
     }
 
     /// Adds the writes from position `from` on to the index.
-    fn list(&mut self, from: usize) {
+    fn index_from(&mut self, from: usize) {
         let Self {
             writes,
             bytes,
@@ -237,10 +237,10 @@ impl WriteSet {
     }
 
     /// Rebuilds the index, if it is in use.
-    fn list_all(&mut self) {
+    fn index_all(&mut self) {
         self.index.clear();
         if !self.is_ascending && self.writes.len() > SCANNED_MAX {
-            self.list(0);
+            self.index_from(0);
         }
     }
 
@@ -359,16 +359,16 @@ impl WriteSet {
             return;
         }
         if was_ascending || count == SCANNED_MAX + 1 {
-            self.list_all();
+            self.index_all();
         } else {
-            self.list(count - 1);
+            self.index_from(count - 1);
         }
     }
 
     /// Forgets the writes to a table, and notes that it is changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
         self.writes.retain(|write| write.table != table);
-        self.list_all();
+        self.index_all();
         self.table_changes.retain(|(known, _)| *known != table);
         self.table_changes.push((table, change));
     }
