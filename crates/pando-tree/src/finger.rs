@@ -13,8 +13,8 @@
 use pando_format::{PageId, TreeId};
 use pando_pool::{Optimistic, Pool};
 
+use crate::leaf::Leaf;
 use crate::node::search::Spot;
-use crate::node::view::Node;
 use crate::tree::Tree;
 
 /// A leaf as an operation last saw it.
@@ -96,7 +96,7 @@ impl Finger {
         tree: Tree,
         pool: &'p Pool,
         key: &[u8],
-    ) -> Option<(Optimistic<'p>, Spot)> {
+    ) -> Option<(Leaf<'p>, Spot)> {
         if self.page == PageId::NONE || self.tree != tree.id {
             return None;
         }
@@ -104,9 +104,9 @@ impl Finger {
         if leaf.version() != self.version || leaf.hint() != self.hint {
             return None;
         }
-        let node = Node::open(leaf.words().slice());
-        let spot = node.find_in_leaf(key);
-        let between = spot.index > 0 && (spot.index < node.count() || self.is_rightmost);
+        let leaf = Leaf::at(leaf);
+        let spot = leaf.find(key);
+        let between = spot.index > 0 && (spot.index < leaf.count() || self.is_rightmost);
         (spot.exact || between).then_some((leaf, spot))
     }
 
@@ -116,8 +116,8 @@ impl Finger {
         let Some((leaf, spot)) = self.reach(tree, pool, key) else {
             return Cover::Unknown;
         };
-        let is_behind = spot.index == Node::open(leaf.words().slice()).count();
-        match leaf.validate() {
+        let is_behind = spot.index == leaf.count();
+        match leaf.here.validate() {
             Err(_) => Cover::Unknown,
             Ok(()) if is_behind => Cover::All,
             Ok(()) => Cover::One,

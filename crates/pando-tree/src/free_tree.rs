@@ -6,6 +6,7 @@ use pando_pool::{ApplyToken, Attempt, Optimistic, Pool};
 
 use crate::access::OptimisticAccess;
 use crate::descent::Path;
+use crate::leaf::{Leaf, LeafChange};
 use crate::node::edit;
 use crate::node::search::Spot;
 use crate::node::view::Node;
@@ -49,14 +50,15 @@ impl Tree {
         scratch: &mut Scratch,
     ) -> Attempt<FreedStep> {
         let (path, leaf) = self.descend_with_path(pool, &mut OptimisticAccess, |_| 0)?;
-        let node = Node::open(leaf.words().slice());
+        let seen = Leaf::at(leaf);
         scratch.old.clear();
-        if let Some(index) = (0..node.count()).find(|index| node.slot(*index).is_chunked()) {
-            return self.remove_chunked(pool, token, leaf, index, scratch);
+        let mut slots = 0..seen.count();
+        if let Some(index) = slots.find(|index| seen.node.slot(*index).is_chunked()) {
+            return self.remove_chunked(pool, token, seen, index, scratch);
         }
-        for index in 0..node.count() {
+        for index in 0..seen.count() {
             let spot = Spot { index, exact: true };
-            self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
+            self.collect_old(pool, &seen, spot, &mut scratch.old)?;
         }
         let ancestor = path.branching_ancestor();
         let freed = if let Some((depth, ancestor)) = ancestor {
@@ -165,14 +167,14 @@ impl Tree {
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
-        leaf: Optimistic<'_>,
+        leaf: Leaf<'_>,
         index: usize,
         scratch: &mut Scratch,
     ) -> Attempt<FreedStep> {
-        let node = Node::open(leaf.words().slice());
         let spot = Spot { index, exact: true };
-        self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
-        edit::remove(&mut leaf.upgrade()?.modify(token)?, index);
+        self.collect_old(pool, &leaf, spot, &mut scratch.old)?;
+        // Nobody reads this tree: its leaves need no marks.
+        LeafChange::begin(&mut leaf.latch()?, token)?.remove(spot);
         let pages_freed = scratch.old.to_free.len() as u32;
         scratch.free_old(pool, token);
         Ok(FreedStep {

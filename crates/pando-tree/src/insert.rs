@@ -6,16 +6,17 @@ use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool, Restart};
 
 use crate::access::OptimisticAccess;
 use crate::finger::Finger;
+use crate::leaf::{Leaf, LeafChange};
 use crate::node::course::{Course, course_at};
 use crate::node::cut::is_inline;
-use crate::node::edit::{self, Fit};
+use crate::node::edit::Fit;
 use crate::node::list::Record;
 use crate::node::search::Spot;
-use crate::node::view::{ChildWord, Node};
+use crate::node::view::ChildWord;
 use crate::overflow::{OverflowHeader, VALUE_BYTES_MAX, collect_ids, read_index};
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
-use crate::tree::{FrameNode, Tree, counted, damaged, opened, stamp};
+use crate::tree::{Tree, counted, damaged};
 
 /// Number of parents that are split for one insertion before its caller starts it again.
 const ROUNDS_MAX: usize = 64;
@@ -29,7 +30,7 @@ pub struct Inserted {
 
 /// Where a record belongs.
 struct Seat<'p> {
-    leaf: Optimistic<'p>,
+    leaf: Leaf<'p>,
     spot: Spot,
     /// No leaf lies to the right of this one.
     is_rightmost: bool,
@@ -163,28 +164,26 @@ impl Tree {
             Some(seat) => seat,
             None => self.seat(pool, record.key, &mut work.nearby)?,
         };
-        let node = Node::open(leaf.words().slice());
-        let is_last = is_rightmost && spot.index == node.count();
+        let is_last = is_rightmost && spot.index == leaf.count();
         old.clear();
         if spot.exact {
-            self.collect_old(pool, &leaf, &node, spot, old)?;
+            self.collect_old(pool, &leaf, spot, old)?;
         }
-        if is_last && edit::is_full(&node, record) {
+        if is_last && leaf.is_full(record) {
             work.nearby.finger = Finger::default();
             match way {
                 Way::Near => return self.insert_once(pool, token, marks, record, work, old),
                 Way::Down(Some(parent)) => {
-                    let end = self.begin_leaf(pool, token, marks, (leaf, parent), record, work)?;
+                    let seat = (leaf.here, parent);
+                    let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
                     return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
                 }
                 // The root is a leaf: it is split into two leaves.
                 Way::Down(None) => {}
             }
         }
-        let fit = edit::prepare(&node, spot, record, &mut work.list);
-        match fit {
-            Fit::Torn => damaged(&leaf, "holds records longer than a page"),
-            Fit::InPlace | Fit::Rebuild => {
+        match leaf.fit(spot, record, &mut work.list)? {
+            fit @ (Fit::InPlace | Fit::Rebuild) => {
                 let seat = (leaf, is_rightmost);
                 let cut = self.put_in_leaf(token, marks, seat, (fit, spot, record), work)?;
                 if let Some(cut) = cut {
@@ -194,9 +193,9 @@ impl Tree {
                     replaced: spot.exact,
                 })
             }
-            Fit::Split | Fit::Alone => {
+            fit => {
                 // A torn list would be split at a meaningless place.
-                leaf.validate()?;
+                leaf.here.validate()?;
                 work.nearby.finger = Finger::default();
                 let Way::Down(parent) = way else {
                     // Tries again with a descent, since a split needs the parent.
@@ -205,10 +204,10 @@ impl Tree {
                 let course = match spot.exact {
                     true => None,
                     false if is_last => Some(Course::Up),
-                    false => course_at(&node, spot.index),
+                    false => course_at(&leaf.node, spot.index),
                 };
                 let split = LeafSplit {
-                    leaf,
+                    leaf: leaf.here,
                     parent,
                     fit,
                     spot,
@@ -227,30 +226,22 @@ impl Tree {
         &self,
         token: &ApplyToken<'_>,
         marks: Marks,
-        (leaf, is_rightmost): (Optimistic<'_>, bool),
+        (leaf, is_rightmost): (Leaf<'_>, bool),
         (fit, spot, record): (Fit, Spot, &Record<'_>),
         work: &mut Work,
     ) -> Attempt<Option<usize>> {
-        let mut latch = leaf.upgrade().inspect_err(|_| {
-            work.lost = Some(leaf.page());
+        let mut latch = leaf.latch().inspect_err(|_| {
+            work.lost = Some(leaf.here.page());
         })?;
-        let mut page = latch.modify(token)?;
-        edit::put(&mut page, fit, spot, record, &work.list);
-        stamp(&mut page, marks);
-        debug_assert_eq!(
-            opened(&latch).find_in_leaf(record.key),
-            Spot {
-                exact: true,
-                ..spot
-            },
-            "a key is not where it was put"
-        );
+        let mut change = LeafChange::begin(&mut latch, token)?;
+        change.put(fit, spot, record, &work.list);
+        change.end(marks);
         let cut = match work.lost.take() {
-            Some(page) if page == leaf.page() => latch.count_contention(spot.index),
+            Some(page) if page == leaf.here.page() => latch.count_contention(spot.index),
             _ => None,
         };
         drop(latch);
-        work.nearby.finger = Finger::behind(*self, leaf, is_rightmost);
+        work.nearby.finger = Finger::behind(*self, leaf.here, is_rightmost);
         Ok(cut)
     }
 
@@ -280,9 +271,10 @@ impl Tree {
             index
         })?;
         nearby.came_to(leaf.page());
+        let leaf = Leaf::at(leaf);
         Ok(Seat {
             leaf,
-            spot: Node::open(leaf.words().slice()).find_in_leaf(key),
+            spot: leaf.find(key),
             is_rightmost,
             way: Way::Down(parent),
         })
@@ -323,11 +315,11 @@ impl Tree {
     pub(crate) fn collect_old(
         &self,
         pool: &Pool,
-        leaf: &Optimistic<'_>,
-        node: &FrameNode<'_>,
+        leaf: &Leaf<'_>,
         spot: Spot,
         old: &mut OldValue,
     ) -> Attempt<()> {
+        let Leaf { here: leaf, node } = leaf;
         let slot = node.slot(spot.index);
         if !slot.is_overflow() {
             if slot.is_chunked() {

@@ -1,15 +1,20 @@
-//! A leaf as point reads see it: the one step that all of them end with.
+//! A leaf as operations on one key see it: the one step that all of them end with.
 //!
-//! A read comes here with a leaf that covers its key, under no latch or a shared one. What it takes
-//! from the leaf counts once [`Optimistic::validate`] has said that nothing has changed meanwhile.
+//! An operation comes here with a leaf that covers its key, under no latch or a shared one. What it
+//! takes from the leaf counts once [`Optimistic::validate`] has said that nothing has changed
+//! meanwhile. A change latches the leaf at the version that it has seen, and is a [`LeafChange`]
+//! then. Operations that rebuild leaves as a whole (split, merge, pack) are no such steps.
 
 use pando_format::{Lsn, PageId};
-use pando_pool::{Attempt, Optimistic};
+use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, PageMut};
 
+use crate::node::edit::{self, Fit};
+use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::overflow::OverflowHeader;
-use crate::tree::{FrameNode, damaged};
+use crate::tree::{FrameNode, damaged, stamp};
+use crate::word::{Store, Word};
 
 /// What a point read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +43,57 @@ impl<'p> Leaf<'p> {
     pub(crate) fn at(here: Optimistic<'p>) -> Self {
         let node = Node::open(here.words().slice());
         Self { here, node }
+    }
+
+    /// Where `key` is, or belongs.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Spot {
+        self.node.find_in_leaf(key)
+    }
+
+    /// Number of records.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.node.count()
+    }
+
+    /// How `record` can be put at `spot`. Fills `list` unless it fits in place.
+    ///
+    /// # Errors
+    /// When the leaf is damaged, or has changed meanwhile.
+    #[inline]
+    pub(crate) fn fit(
+        &self,
+        spot: Spot,
+        record: &Record<'_>,
+        list: &mut RecordList,
+    ) -> Attempt<Fit> {
+        match edit::prepare(&self.node, spot, record, list) {
+            Fit::Torn => damaged(&self.here, "holds records longer than a page"),
+            fit => Ok(fit),
+        }
+    }
+
+    /// Whether `record`, which belongs after the last one, has no room even if the leaf is rebuilt.
+    #[inline]
+    pub(crate) fn is_full(&self, record: &Record<'_>) -> bool {
+        edit::is_full(&self.node, record)
+    }
+
+    /// Whether `record` can be put at `spot` in place, without replacing a value that does not lie
+    /// in the leaf alone.
+    #[inline]
+    pub(crate) fn is_put_here(&self, spot: Spot, record: &Record<'_>) -> bool {
+        is_put_here(&self.node, spot, record)
+    }
+
+    /// Takes the exclusive latch at the version that was seen.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart::Conflict`] when the leaf has changed or is latched.
+    #[inline]
+    pub(crate) fn latch(&self) -> Attempt<Exclusive<'p>> {
+        self.here.upgrade()
     }
 
     /// What is at `spot`, without its value.
@@ -110,4 +166,92 @@ pub(crate) enum LongValue {
     Read(Lookup),
     /// It lies in overflow pages. The leaf is still to be validated, after they were read.
     Overflow(Lookup, OverflowHeader),
+}
+
+/// A change of a leaf under its latch.
+#[derive(Debug)]
+pub(crate) struct LeafChange<'l> {
+    page: PageMut<'l>,
+}
+
+impl<'l> LeafChange<'l> {
+    /// Begins a change of the latched leaf.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`] when a checkpoint needs an image of the page first and cannot have
+    /// one now: nothing has changed.
+    #[inline]
+    pub(crate) fn begin(latch: &'l mut Exclusive<'_>, token: &ApplyToken<'_>) -> Attempt<Self> {
+        let page = latch.modify(token)?;
+        Ok(Self { page })
+    }
+
+    /// Puts `record` at `spot` as `fit` says, which is [`Fit::InPlace`] or [`Fit::Rebuild`].
+    #[inline]
+    pub(crate) fn put(&mut self, fit: Fit, spot: Spot, record: &Record<'_>, list: &RecordList) {
+        edit::put(&mut self.page, fit, spot, record, list);
+        debug_assert_eq!(
+            Node::open(Store::words(&self.page)).find_in_leaf(record.key),
+            Spot {
+                exact: true,
+                ..spot
+            },
+            "a key is not where it was put"
+        );
+    }
+
+    /// Puts `record` at `spot`, for which [`LeafChange::next_spot`] or [`Leaf::is_put_here`] has
+    /// said that it fits in place.
+    #[inline]
+    pub(crate) fn put_in_place(&mut self, spot: Spot, record: &Record<'_>) {
+        edit::put_in_place(&mut self.page, spot, record);
+    }
+
+    /// Returns where `record`, whose key is greater than that at `spot`, can be put in place. None
+    /// when it cannot, or when the leaf is not certain to cover its key: a key behind the last one
+    /// is covered if `is_rightmost`.
+    #[inline]
+    pub(crate) fn next_spot(
+        &self,
+        spot: Spot,
+        record: &Record<'_>,
+        is_rightmost: bool,
+    ) -> Option<Spot> {
+        let node = Node::open(Store::words(&self.page));
+        let count = node.count();
+        // After the last entry there is nothing to search.
+        let next = match spot.index + 1 == count {
+            true => Spot {
+                index: count,
+                exact: false,
+            },
+            false => node.find_in_leaf(record.key),
+        };
+        let is_covered = next.exact || next.index < count || is_rightmost;
+        (is_covered && is_put_here(&node, next, record)).then_some(next)
+    }
+
+    /// Removes the record at `spot`, which is exact.
+    #[inline]
+    pub(crate) fn remove(&mut self, spot: Spot) {
+        edit::remove(&mut self.page, spot.index);
+    }
+
+    /// Ends the change: raises the marks of the leaf.
+    #[inline]
+    pub(crate) fn end(mut self, marks: Marks) {
+        stamp(&mut self.page, marks);
+    }
+}
+
+/// Whether the record fits in place, and replaces no value that lies outside the leaf.
+#[inline]
+fn is_put_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
+    if spot.exact {
+        let slot = node.slot(spot.index);
+        if slot.is_overflow() || slot.is_chunked() {
+            return false;
+        }
+    }
+    edit::fits_in_place(node, spot, record)
 }

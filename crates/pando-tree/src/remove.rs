@@ -3,10 +3,9 @@
 use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::access::OptimisticAccess;
-use crate::node::edit;
-use crate::node::view::Node;
+use crate::leaf::{Leaf, LeafChange};
 use crate::scratch::Scratch;
-use crate::tree::{FrameNode, Tree, counted, stamp};
+use crate::tree::{FrameNode, Tree, counted};
 
 /// How full a removal left its leaf. The root never counts as underfull or empty, since nothing can
 /// be done about it.
@@ -58,10 +57,10 @@ impl Tree {
         let leaf = self.descend(pool, &mut OptimisticAccess, 0, |_, node| {
             node.child_for(key)
         })?;
-        let node = Node::open(leaf.words().slice());
-        let spot = node.find(key);
+        let leaf = Leaf::at(leaf);
+        let spot = leaf.find(key);
         if !spot.exact {
-            leaf.validate()?;
+            leaf.here.validate()?;
             scratch.old.clear();
             scratch.end_old();
             return Ok(Removed {
@@ -70,17 +69,17 @@ impl Tree {
             });
         }
         scratch.old.clear();
-        self.collect_old(pool, &leaf, &node, spot, &mut scratch.old)?;
+        self.collect_old(pool, &leaf, spot, &mut scratch.old)?;
         let leaf_fill = {
-            let mut latch = leaf.upgrade()?;
-            let mut page = latch.modify(token)?;
-            edit::remove(&mut page, spot.index);
-            stamp(&mut page, marks);
-            let left = Node::open(leaf.words().slice());
-            debug_assert_eq!(left.count() + 1, node.count(), "a removal takes one record");
+            let mut latch = leaf.latch()?;
+            let mut change = LeafChange::begin(&mut latch, token)?;
+            change.remove(spot);
+            change.end(marks);
+            let left = Leaf::at(leaf.here);
+            debug_assert_eq!(left.count() + 1, leaf.count(), "a removal takes one record");
             debug_assert!(!left.find(key).exact, "a key that was removed is there");
-            if left.is_underfull() && leaf.page() != self.root {
-                fill_below(&node, &left)
+            if left.node.is_underfull() && leaf.here.page() != self.root {
+                fill_below(&leaf.node, &left.node)
             } else {
                 LeafFill::Enough
             }

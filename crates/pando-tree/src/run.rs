@@ -8,14 +8,12 @@
 use pando_pool::{ApplyToken, Marks, Pool};
 
 use crate::finger::Finger;
+use crate::leaf::LeafChange;
 use crate::node::cut::is_inline;
-use crate::node::edit;
 use crate::node::list::Record;
-use crate::node::search::Spot;
-use crate::node::view::{ChildWord, Node};
+use crate::node::view::ChildWord;
 use crate::scratch::Scratch;
-use crate::tree::{Tree, stamp};
-use crate::word::{Store, Word};
+use crate::tree::Tree;
 
 /// What a run has put into the leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,55 +60,34 @@ impl Tree {
             flags: 0,
             child: ChildWord(0),
         };
-        if !is_put_here(&Node::open(leaf.words().slice()), spot, &record) {
+        if !leaf.is_put_here(spot, &record) {
             return run;
         }
-        let Ok(mut latch) = leaf.upgrade() else {
+        let Ok(mut latch) = leaf.latch() else {
             return run;
         };
-        let Ok(mut page) = latch.modify(token) else {
+        let Ok(mut change) = LeafChange::begin(&mut latch, token) else {
             return run;
         };
         let mut spot = spot;
         loop {
-            edit::put_in_place(&mut page, spot, &record);
+            change.put_in_place(spot, &record);
             run.records += 1;
             run.new += usize::from(!spot.exact);
             let Some((key, value)) = entries.next() else {
                 break;
             };
             debug_assert!(record.key < key, "keys that do not ascend");
-            let node = Node::open(Store::words(&page));
-            let count = node.count();
-            // After the last entry there is nothing to search.
-            spot = match spot.index + 1 == count {
-                true => Spot {
-                    index: count,
-                    exact: false,
-                },
-                false => node.find_in_leaf(key),
-            };
             (record.key, record.value) = (key, value);
-            let is_covered = spot.exact || spot.index < count || finger.is_rightmost();
-            if !is_covered || !is_put_here(&node, spot, &record) {
-                break;
+            match change.next_spot(spot, &record, finger.is_rightmost()) {
+                Some(next) => spot = next,
+                None => break,
             }
         }
-        stamp(&mut page, marks);
+        change.end(marks);
         debug_assert!(run.new <= run.records, "more new keys than records");
         drop(latch);
-        work.nearby.finger = Finger::behind(*self, leaf, finger.is_rightmost());
+        work.nearby.finger = Finger::behind(*self, leaf.here, finger.is_rightmost());
         run
     }
-}
-
-/// Returns whether the record fits in place, and replaces no value that lies outside the leaf.
-fn is_put_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
-    if spot.exact {
-        let slot = node.slot(spot.index);
-        if slot.is_overflow() || slot.is_chunked() {
-            return false;
-        }
-    }
-    edit::fits_in_place(node, spot, record)
 }
