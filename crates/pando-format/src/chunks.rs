@@ -16,6 +16,7 @@
 //! would.
 
 use crate::bytes::{Reader, u32_at};
+use crate::cast::{u32_of, usize_of};
 use crate::{Damage, Extent, PageId, StoredKind, StoredPage};
 
 /// Maximum length in bytes of a value in chunks, without its head.
@@ -50,19 +51,19 @@ impl ChunkShape {
 
     /// Returns the number of chunks.
     pub fn count(self) -> usize {
-        self.bytes.div_ceil(u64::from(self.chunk_bytes)) as usize
+        usize_of(self.bytes.div_ceil(u64::from(self.chunk_bytes)))
     }
 
     /// Returns the length of chunk `index` in bytes, 0 after the last one.
     pub fn bytes_of(self, index: usize) -> usize {
         let start = index as u64 * u64::from(self.chunk_bytes);
         let left = self.bytes.saturating_sub(start);
-        left.min(u64::from(self.chunk_bytes)) as usize
+        usize_of(left.min(u64::from(self.chunk_bytes)))
     }
 
     /// Returns the length of chunk `index` in blocks.
     pub fn blocks_of(self, index: usize, block_bytes: u64) -> u32 {
-        (self.bytes_of(index) as u64).div_ceil(block_bytes) as u32
+        u32_of((self.bytes_of(index) as u64).div_ceil(block_bytes))
     }
 }
 
@@ -96,9 +97,9 @@ impl BlobRef {
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.chunks.len(), self.shape.count());
         let sizes = [
-            self.shape.bytes as u32,
+            u32::try_from(self.shape.bytes).expect("shapes have at most 512 MiB"),
             self.shape.chunk_bytes,
-            self.head.len() as u32,
+            u32::try_from(self.head.len()).expect("heads are short"),
         ];
         out.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
         for chunk in &self.chunks {

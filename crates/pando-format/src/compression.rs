@@ -15,6 +15,7 @@
 //! processed a page of each kind. They do no I/O. The decoder accepts any bytes: it writes at most
 //! one page, into a buffer of its own, and never panics.
 
+use crate::cast::u32_of_len;
 use std::fmt;
 
 use crate::Damage;
@@ -183,7 +184,7 @@ impl PageEncoder {
         // The bytes after the body still have their old content, which must not reach the disk.
         page[end..stored].fill(0);
         page[CODEC_AT] = how.codec().encode();
-        put_u32(page, BODY_BYTES_AT, bytes as u32);
+        put_u32(page, BODY_BYTES_AT, u32_of_len(bytes));
         stored
     }
 

@@ -11,6 +11,8 @@
 //! [`STATE_ON_DISK`] for mapped pages, [`STATE_CHUNK`] for chunks, [`STATE_OUT_OF_REACH`] for pages
 //! that are no longer read, and the word 0 for free pages.
 
+use crate::cast::low_u32;
+
 /// Position of the state's lowest bit.
 pub const STATE_SHIFT: u32 = 61;
 /// State of a page that has an extent and no frame.
@@ -97,7 +99,7 @@ impl StoredPage {
         };
         Some(Self {
             extent: Extent {
-                block: (word & u64::from(u32::MAX)) as u32,
+                block: low_u32(word),
                 blocks: (word >> LENGTH_SHIFT & 0xff) as u32 + 1,
             },
             tag: (word >> TAG_SHIFT & ((1 << TAG_BITS) - 1)) as u32,

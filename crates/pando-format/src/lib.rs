@@ -6,11 +6,13 @@
 //! meaning, needs a new number, and golden files for it.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
-//! [`catalogue`], [`chunks`], [`log`], [`checksum`].
+//! [`catalogue`], [`chunks`], [`log`], [`checksum`]; [`cast`] has the conversions between widths of
+//! integers.
 
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+pub mod cast;
 pub mod catalogue;
 pub mod checksum;
 pub mod chunks;

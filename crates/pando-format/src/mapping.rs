@@ -94,8 +94,9 @@ impl Group {
         let group = &mut out[start..];
         put_u32(group, 0, GROUP_MAGIC);
         put_u64(group, 8, self.generation.0);
-        put_u32(group, 16, self.pairs.len() as u32);
-        put_u32(group, 20, self.counts.len() as u32);
+        let count = |len: usize| u32::try_from(len).expect("ids of pages and trees have 32 bits");
+        put_u32(group, 16, count(self.pairs.len()));
+        put_u32(group, 20, count(self.counts.len()));
         let pairs = self.pairs.iter().map(|(page, word)| (page.0, *word));
         let counts = self.counts.iter().map(|(tree, count)| (tree.0, *count));
         for (index, (id, value)) in pairs.chain(counts).enumerate() {

@@ -50,6 +50,7 @@
 //! full.
 
 use crate::bytes::u64_at;
+use crate::cast::u32_of_len;
 use crate::checksum::crc32c;
 use crate::{Damage, Lsn};
 
@@ -88,7 +89,7 @@ impl PageSize {
     /// Makes a page size of `bytes` bytes, if that is a power of two in range.
     pub fn new(bytes: usize) -> Option<Self> {
         let valid = bytes.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&bytes);
-        valid.then_some(Self(bytes as u32))
+        valid.then(|| Self(u32_of_len(bytes)))
     }
 
     /// Returns the size in bytes.

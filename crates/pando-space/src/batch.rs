@@ -4,7 +4,7 @@ use pando_format::Extent;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 
 use crate::group::Found;
-use crate::region::REGION_BLOCKS;
+use crate::region::{REGION_BLOCKS, blocks_in};
 use crate::space::Space;
 
 /// Number of regions of a group whose runs are compared for one piece.
@@ -190,7 +190,7 @@ impl Space {
                     region,
                     start: run.start,
                 };
-                let len = run.len() as u32;
+                let len = blocks_in(&run);
                 if len >= enough {
                     group.take(region, run.start, enough);
                     return Some(found);

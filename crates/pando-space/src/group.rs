@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 
-use crate::region::{REGION_BLOCKS, REGION_WORDS, Region};
+use crate::region::{REGION_BLOCKS, REGION_WORDS, Region, blocks_in};
 use crate::region_set::RegionSet;
 
 /// Number of powers of two up to the longest extent.
@@ -143,7 +143,7 @@ impl Group {
         if now == before {
             return;
         }
-        self.bounds[index] = now as u16;
+        self.bounds[index] = bound_of(now);
         let (now, before) = (levels_of(now), levels_of(before));
         for level in before..now {
             self.levels[level].insert(index);
@@ -266,7 +266,7 @@ impl Group {
             let mut next = range.start;
             while let Some(index) = self.levels[0].first_in(next..range.end) {
                 next = index + 1;
-                let best_len = best.as_ref().map_or(0, |(_, run)| run.len() as u32);
+                let best_len = best.as_ref().map_or(0, |(_, run)| blocks_in(run));
                 if best_len >= enough || looked == regions {
                     self.cursor = index;
                     return best;
@@ -275,7 +275,7 @@ impl Group {
                 if u32::from(self.bounds[index]) > best_len {
                     let run = self.regions[index].longest_run(enough);
                     self.copy_bound(index);
-                    if run.len() as u32 > best_len {
+                    if blocks_in(&run) > best_len {
                         best = Some((index, run));
                     }
                 }
@@ -302,4 +302,15 @@ impl Group {
         assert_eq!(self.bounds.len(), self.regions.len());
         assert!(self.cursor <= self.regions.len());
     }
+}
+
+/// Returns the copy of a region's bound.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a run is no longer than its region: asserted above"
+)]
+fn bound_of(run_bound: u32) -> u16 {
+    debug_assert!(run_bound <= REGION_BLOCKS, "a run within a region");
+    run_bound as u16
 }

@@ -15,6 +15,7 @@
 use std::ops::RangeInclusive;
 
 use pando_format::Extent;
+use pando_format::cast::u32_of_len;
 use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::{Mutex, Rank};
 
@@ -76,7 +77,7 @@ impl Row {
     fn new() -> Self {
         Self {
             places: [const { NOTHING }; PLACES].map(AtomicU32::new),
-            next: AtomicU32::new(PLACES as u32),
+            next: AtomicU32::new(u32_of_len(PLACES)),
             low: AtomicU32::new(NOTHING),
             high: AtomicU32::new(0),
         }
@@ -115,7 +116,7 @@ impl Magazine {
             // the lock of their group was taken, and that was before `fill`.
             let block = place.swap(NOTHING, Ordering::Acquire);
             if block != NOTHING {
-                row.next.store(at as u32, Ordering::Relaxed);
+                row.next.store(u32_of_len(at), Ordering::Relaxed);
                 return Some(block);
             }
         }
@@ -158,7 +159,7 @@ impl Magazine {
             first = at;
         }
         assert!(left.next().is_none(), "there is room for what is put there");
-        row.next.store(first as u32, Ordering::Relaxed);
+        row.next.store(u32_of_len(first), Ordering::Relaxed);
     }
 
     /// Takes out all extents. The caller holds `filling`.

@@ -10,6 +10,7 @@
 //! a magazine is freed again.
 
 use pando_format::Extent;
+use pando_format::cast::usize_of;
 use pando_sync::atomic::Ordering;
 
 use crate::group::{Miss, Wanted};
@@ -93,7 +94,7 @@ impl Space {
         let reserve = self.ledger.delete_reserve();
         let share = self.ledger.available().saturating_sub(reserve) / SHARE;
         let share = share / (self.magazines.len() as u64 * u64::from(count));
-        let extents = room.min(share) as usize;
+        let extents = usize_of(room.min(share));
         if extents < 2 {
             return Some(Filled::NotTried);
         }

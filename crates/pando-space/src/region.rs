@@ -7,16 +7,17 @@
 
 use std::ops::Range;
 
+use pando_format::cast::u32_of_len;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 
 const WORDS: usize = 64;
 const WORD_BITS: u32 = u64::BITS;
 
 /// Number of blocks of a region.
-pub const REGION_BLOCKS: u32 = WORDS as u32 * WORD_BITS;
+pub const REGION_BLOCKS: u32 = u32_of_len(WORDS) * WORD_BITS;
 
 /// Maximum number of words that a search of one region reads.
-pub(crate) const REGION_WORDS: u32 = WORDS as u32;
+pub(crate) const REGION_WORDS: u32 = u32_of_len(WORDS);
 
 /// A region. Positions are relative to its first block. Taking or freeing an isolated run touches
 /// two cache lines: that of the counts, and that of the word.
@@ -147,7 +148,7 @@ impl Region {
     pub(crate) fn first_allocated(&self, start: u32, count: u32) -> Option<u32> {
         masks(start, count).find_map(|(word, mask)| {
             let used = !self.words[word] & mask;
-            (used != 0).then(|| word as u32 * WORD_BITS + used.trailing_zeros())
+            (used != 0).then(|| u32_of_len(word) * WORD_BITS + used.trailing_zeros())
         })
     }
 
@@ -155,7 +156,7 @@ impl Region {
     fn first_free(&self, start: u32, count: u32) -> Option<u32> {
         masks(start, count).find_map(|(word, mask)| {
             let free = self.words[word] & mask;
-            (free != 0).then(|| word as u32 * WORD_BITS + free.trailing_zeros())
+            (free != 0).then(|| u32_of_len(word) * WORD_BITS + free.trailing_zeros())
         })
     }
 
@@ -208,8 +209,9 @@ impl Region {
             position = start + run;
             let extents = ((run / count) as usize).min(most);
             if extents > 0 {
-                self.take(start, extents as u32 * count);
-                (0..extents as u32).for_each(|index| each(start + index * count));
+                let taken = u32_of_len(extents);
+                self.take(start, taken * count);
+                (0..taken).for_each(|index| each(start + index * count));
                 most -= extents;
             }
         }
@@ -217,7 +219,8 @@ impl Region {
 
     /// Like [`Region::take_many`] with single blocks, one word at a time.
     fn take_singles(&mut self, start: u32, most: usize, mut each: impl FnMut(u32)) {
-        let mut left = most as u32;
+        let most = u32_of_len(most);
+        let mut left = most;
         let first = start / WORD_BITS;
         let mut candidates = self.not_full & (u64::MAX << first);
         while candidates != 0 && left > 0 {
@@ -237,7 +240,7 @@ impl Region {
             }
             *word = rest;
         }
-        let taken = most as u32 - left;
+        let taken = most - left;
         self.took(taken, taken);
     }
 
@@ -417,7 +420,7 @@ impl Region {
             } else {
                 word
             };
-            (word != 0).then(|| index as u32 * WORD_BITS + word.trailing_zeros())
+            (word != 0).then(|| u32_of_len(index) * WORD_BITS + word.trailing_zeros())
         })
     }
 
@@ -428,11 +431,11 @@ impl Region {
             if run.len() > longest.len() {
                 longest = run;
             }
-            if longest.len() as u32 >= enough {
+            if blocks_in(&longest) >= enough {
                 return longest;
             }
         }
-        self.run_bound = longest.len() as u32;
+        self.run_bound = blocks_in(&longest);
         longest
     }
 
@@ -450,13 +453,18 @@ impl Region {
             free += word.count_ones();
         }
         assert_eq!(self.free, free, "the count equals the ones");
-        let units: u32 = self.runs().map(|run| run.len() as u32 / self.unit).sum();
+        let units: u32 = self.runs().map(|run| blocks_in(&run) / self.unit).sum();
         assert_eq!(self.units, units, "the units equal those of the runs");
-        let longest = self.runs().map(|run| run.len() as u32).max();
+        let longest = self.runs().map(|run| blocks_in(&run)).max();
         assert!(longest.unwrap_or(0) <= self.run_bound, "the bound holds");
         let end = self.runs().last().map_or(0, |run| run.end);
         assert!(end <= self.blocks, "what does not exist is not free");
     }
+}
+
+/// Returns the length of a run.
+pub(crate) fn blocks_in(run: &Range<u32>) -> u32 {
+    u32_of_len(run.len())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! is never less than the number of existing ones, so that a free of a block that was just
 //! allocated does not find that it does not exist.
 
+use pando_format::cast::u32_of;
 use pando_sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
@@ -37,7 +38,7 @@ impl Space {
         while position < to {
             let (region, start) = (position / REGION, position % REGION);
             let end = to.min((region + 1) * REGION);
-            let blocks = (end - region * REGION) as u32;
+            let blocks = u32_of(end - region * REGION);
             let (group, index) = self.place(region);
             self.with(group, |group| {
                 if start == 0 {
@@ -94,7 +95,7 @@ impl Space {
         let start = (region * REGION).max(limit);
         let (group, index) = self.place(region);
         let in_use = |position: u32| Error::InUse {
-            block: (region * REGION) as u32 + position,
+            block: u32_of(region * REGION) + position,
         };
         self.with(group, |group| {
             let bits = &mut group.regions[index];
@@ -105,7 +106,7 @@ impl Space {
                 }
                 group.pop();
             } else {
-                bits.shrink((start - region * REGION) as u32)
+                bits.shrink(u32_of(start - region * REGION))
                     .map_err(in_use)?;
                 group.update(index, before);
             }

@@ -5,6 +5,7 @@
 //! together.
 
 use pando_format::Extent;
+use pando_format::cast::{u32_of, usize_of};
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{CachePadded, CoreLocal, Mutex, Rank, core_count, core_id};
@@ -175,7 +176,7 @@ impl Space {
     /// Returns the group of a region, and the region's index in it, by the region's number.
     pub(crate) fn place(&self, region: u64) -> (usize, usize) {
         let groups = self.groups.len() as u64;
-        ((region % groups) as usize, (region / groups) as usize)
+        (usize_of(region % groups), usize_of(region / groups))
     }
 
     /// Returns the extent of a run in a group: the inverse of [`Space::place`].
@@ -201,8 +202,8 @@ impl Space {
             (position < end).then(|| {
                 let size = u64::from(REGION_BLOCKS);
                 let (group, region) = self.place(position / size);
-                let start = (position % size) as u32;
-                let count = (end - position).min(size - u64::from(start)) as u32;
+                let start = u32_of(position % size);
+                let count = u32_of((end - position).min(size - u64::from(start)));
                 position += u64::from(count);
                 Piece {
                     group,

@@ -25,6 +25,7 @@
 //! has seven bits in each byte, the lowest first; the top bit says that another follows.
 
 use crate::bytes::{Reader, put_u32, u32_at};
+use crate::cast::u32_of_len;
 use crate::catalogue::TABLE_NAME_BYTES_MAX;
 use crate::chunks::{ChunkPart, ChunkShape, HEAD_BYTES_MAX, NewChunk};
 use crate::{Damage, PageId, TreeId};
@@ -327,10 +328,12 @@ impl BatchWriter {
         self.slice(key);
         self.slice(head);
         self.varint(u32::try_from(shape.bytes).expect("shapes have at most 512 MiB"));
-        self.bytes.push(shape.chunk_bytes.trailing_zeros() as u8);
+        let shift = shape.chunk_bytes.trailing_zeros();
+        self.bytes
+            .push(u8::try_from(shift).expect("a number has at most 32 zeros"));
         let is_kept = |part: &ChunkPart| *part == ChunkPart::Kept;
         for run in parts.chunk_by(|one, other| is_kept(one) == is_kept(other)) {
-            self.varint((run.len() as u32) << 1 | u32::from(is_kept(&run[0])));
+            self.varint(u32_of_len(run.len()) << 1 | u32::from(is_kept(&run[0])));
             for part in run {
                 if let ChunkPart::New(chunk) = part {
                     self.bytes.extend_from_slice(&chunk.block.to_le_bytes());
@@ -375,10 +378,10 @@ impl BatchWriter {
 
     fn varint(&mut self, mut value: u32) {
         while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
+            self.bytes.push(value.to_le_bytes()[0] | 0x80);
             value >>= 7;
         }
-        self.bytes.push(value as u8);
+        self.bytes.push(value.to_le_bytes()[0]);
     }
 }
 
