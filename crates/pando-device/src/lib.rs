@@ -23,6 +23,7 @@
 
 pub mod any;
 pub mod buffer;
+mod cast;
 mod chunk;
 mod completions;
 pub mod device;

@@ -219,8 +219,8 @@ impl Requests {
         let mut count = 0;
         for slot in 0..self.slots.len() {
             if self.slots[slot].is_some() && count < crate::device::REAP_MAX {
-                // The slots were counted by a u32 when they were made.
-                completions.push(self.end(slot as u32, Err(Error::Forked)));
+                let slot = u32::try_from(slot).expect("a u32 counted them when they were made");
+                completions.push(self.end(slot, Err(Error::Forked)));
                 count += 1;
             }
         }

@@ -8,6 +8,7 @@
 //! A reserved id is in no list and its page word is free, so no checkpoint knows of it: after a
 //! crash it is free again. An adopted page is like an evicted one.
 
+use pando_format::cast::u32_of_len;
 use pando_format::{Epoch, Extent, PageEncoder, PageId, StoredKind, StoredPage};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
@@ -49,7 +50,7 @@ impl Pool {
         Ok(StoredPage {
             extent: Extent {
                 block: 0,
-                blocks: (sealed.stored / self.options().block_bytes) as u32,
+                blocks: u32_of_len(sealed.stored / self.options().block_bytes),
             },
             tag: sealed.tag,
             names_chunks: sealed.facts.names_pages,

@@ -12,6 +12,8 @@
 //! bits 20..32 version of the page then, in exclusive releases, modulo 4,096
 //! ```
 
+use pando_format::cast::low_u32;
+
 /// Number of contended changes in one window at which the page is cut.
 const CHANGES_MAX: u32 = 32;
 /// Length of a window, in changes of all kinds: a page is cut if at least one change in 32 is
@@ -27,7 +29,7 @@ impl Contention {
     /// Counts a contended change of `entry` at `version`. Returns the entry before which the page
     /// should be cut, if it should.
     pub(crate) fn count(self, entry: usize, version: u64) -> (Self, Option<usize>) {
-        let (entry, now) = (entry as u32 & MASK, (version / 2) as u32 & MASK);
+        let (entry, now) = (low_u32(entry as u64) & MASK, low_u32(version / 2) & MASK);
         let (count, first, begun) = (self.0 & 0xFF, self.0 >> 8 & MASK, self.0 >> 20);
         if count == 0 || now.wrapping_sub(begun) & MASK >= WINDOW {
             return (Self(1 | entry << 8 | now << 20), None);

@@ -1,6 +1,7 @@
 //! Frames without a page, and the position of the clock that makes more of them.
 
 use pando_format::FrameIndex;
+use pando_format::cast::u32_of_len;
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::{CoreLocal, Mutex, Rank, WaitList, core_count};
 
@@ -29,7 +30,7 @@ impl FreeFrames {
             lists
                 .at(index % cores)
                 .lock()
-                .push(FrameIndex(index as u32));
+                .push(FrameIndex(u32_of_len(index)));
         }
         Self {
             lists,
@@ -42,7 +43,7 @@ impl FreeFrames {
     /// Advances the clock hand by one of `frames` frames, and returns the frame that it passed.
     pub(crate) fn tick(&self, frames: usize) -> FrameIndex {
         let step = self.hand.fetch_add(1, Ordering::Relaxed);
-        FrameIndex((step % frames) as u32)
+        FrameIndex(u32_of_len(step % frames))
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -3,6 +3,7 @@
 //! A word changes only by the transitions listed in the crate's documentation, and only from the
 //! value that the owner of the claim or of the exclusive latch saw last.
 
+use pando_format::cast::low_u32;
 use pando_format::extent::STATE_SHIFT;
 use pando_format::{FrameIndex, PageId, StoredKind, StoredPage};
 use pando_sync::WordArena;
@@ -50,7 +51,7 @@ impl Place {
     }
 
     fn decode(word: u64) -> Self {
-        let frame = FrameIndex((word & u64::from(u32::MAX)) as u32);
+        let frame = FrameIndex(low_u32(word));
         match word >> STATE_SHIFT {
             STATE_LOADING => Self::Loading(frame),
             STATE_RESIDENT => Self::Resident(frame),

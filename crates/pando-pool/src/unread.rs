@@ -1,5 +1,6 @@
 //! Operations on pages that do not read them: freeing, giving up, asking for the place.
 
+use pando_format::cast::low_u32;
 use pando_format::page::WORD_KIND;
 use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
 use pando_sync::atomic::Ordering;
@@ -58,7 +59,7 @@ impl Pool {
         let seen = self.optimistic(page, 0)?;
         let word = seen.words().slice()[WORD_KIND].load(Ordering::Relaxed);
         seen.validate()?;
-        Ok(TreeId(word as u32))
+        Ok(TreeId(low_u32(word)))
     }
 
     /// Makes sure that nobody reads `page` from now on (decision 061). The page could not be read

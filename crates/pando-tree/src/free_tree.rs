@@ -2,6 +2,7 @@
 //! readers in flight and after a crash.
 
 use pando_format::PageId;
+use pando_format::cast::u32_of_len;
 use pando_pool::{ApplyToken, Attempt, Optimistic, Pool};
 
 use crate::access::OptimisticAccess;
@@ -70,7 +71,7 @@ impl Tree {
         } else {
             Chain::latch(&path, 0, leaf, token)?.free(pool, token)
         };
-        let pages_freed = freed + scratch.old.to_free.len() as u32;
+        let pages_freed = freed + u32_of_len(scratch.old.to_free.len());
         scratch.free_old(pool, token);
         Ok(FreedStep {
             pages_freed,
@@ -175,7 +176,7 @@ impl Tree {
         self.collect_old(pool, &leaf, spot, &mut scratch.old)?;
         // Nobody reads this tree: its leaves need no marks.
         LeafChange::begin(&mut leaf.latch()?, token)?.remove(spot);
-        let pages_freed = scratch.old.to_free.len() as u32;
+        let pages_freed = u32_of_len(scratch.old.to_free.len());
         scratch.free_old(pool, token);
         Ok(FreedStep {
             pages_freed,

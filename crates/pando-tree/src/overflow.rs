@@ -11,6 +11,7 @@
 //! before the leaf names them and never changed afterwards, so a reader that finds the leaf
 //! unchanged after its reads has read the value.
 
+use pando_format::cast::{low_u32, u32_of_len};
 use pando_format::page::{HEADER_BYTES, HEADER_WORDS, PageKind, WORD_PAYLOAD};
 use pando_format::{PageId, PageSize, TreeId};
 use pando_pool::{ApplyToken, Attempt, Pool, Restart};
@@ -69,7 +70,7 @@ impl OverflowHeader {
         }
         let ids = std::array::from_fn(|index| {
             let word = load(words, start + 1 + index / 2);
-            PageId((word >> (32 * (index % 2))) as u32)
+            PageId(low_u32(word >> (32 * (index % 2))))
         });
         Some(Self {
             value_bytes,
@@ -110,7 +111,7 @@ pub fn read_index(pool: &Pool, tree: TreeId, page: PageId, out: &mut Vec<PageId>
     let before = out.len();
     for index in 0..payload / 4 {
         let word = load(words, HEADER_WORDS + index / 2);
-        out.push(PageId((word >> (32 * (index % 2))) as u32));
+        out.push(PageId(low_u32(word >> (32 * (index % 2)))));
     }
     seen.touch();
     seen.validate().inspect_err(|_| out.truncate(before))
@@ -236,7 +237,7 @@ fn index_pages(pages: usize, per_index: usize) -> usize {
 fn describe(value_bytes: usize, pages: &[PageId], index: &[PageId], header: &mut Vec<u8>) {
     let named = if index.is_empty() { pages } else { index };
     header.clear();
-    for size in [value_bytes as u32, pages.len() as u32] {
+    for size in [value_bytes, pages.len()].map(u32_of_len) {
         header.extend_from_slice(&size.to_le_bytes());
     }
     header.extend_from_slice(&id_bytes(named));

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use pando_device::{Device, File, OpenOptions};
 use pando_format::Lsn;
 use pando_format::bytes::u64_at;
+use pando_format::cast::usize_of;
 use pando_format::log::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES};
 
 use crate::error::Error;
@@ -304,7 +305,7 @@ impl<F: File> Window<F> {
         }
         if offset < self.offset || end > self.offset + self.bytes.len() as u64 {
             let wanted = (self.len - offset).min(least.max(WINDOW_BYTES) as u64);
-            self.bytes.resize(wanted as usize, 0);
+            self.bytes.resize(usize_of(wanted), 0);
             self.offset = offset;
             let read = self.file.read_at(&mut self.bytes, offset);
             if read.is_err() {
@@ -312,6 +313,6 @@ impl<F: File> Window<F> {
             }
             read?;
         }
-        Ok(Some(&self.bytes[(offset - self.offset) as usize..]))
+        Ok(Some(&self.bytes[usize_of(offset - self.offset)..]))
     }
 }

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 
 use pando_format::Lsn;
+use pando_format::cast::{u32_of, u32_of_len, usize_of};
 use pando_format::checksum::crc32c;
 use pando_format::log::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader,
@@ -92,7 +93,7 @@ const _: () = assert!(8 + offset_of!(Tail, active) + LogBuffer::WRITTEN_BYTES <=
 /// half a segment of records.
 pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
     let switches = options.buffer_bytes / (options.segment_bytes as usize / 2) + 2;
-    let padding = 2 * (sector as usize + RECORD_HEADER_BYTES);
+    let padding = 2 * (usize_of(sector) + RECORD_HEADER_BYTES);
     options.buffer_bytes + switches * (SEGMENT_HEADER_BYTES + padding) + padding
 }
 
@@ -196,7 +197,7 @@ impl Tail {
         self.continue_run();
         let lsn = Lsn(self.position + bytes);
         let header = RecordHeader {
-            length: payload.len() as u32,
+            length: u32_of_len(payload.len()),
             kind,
             flags,
             lsn,
@@ -204,7 +205,7 @@ impl Tail {
             durable: Lsn(self.durable_position),
             signature: self.options.signature,
         };
-        let record = self.active.extend(bytes as usize);
+        let record = self.active.extend(usize_of(bytes));
         record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(payload_crc));
         let (stored, rest) = record[RECORD_HEADER_BYTES..].split_at_mut(payload.len());
         stored.copy_from_slice(payload);
@@ -249,7 +250,7 @@ impl Tail {
             // end.
             self.push_padding(rest, stored.min(rest));
         } else if !self.active.is_empty() {
-            self.active.extend(rest as usize).fill(0);
+            self.active.extend(usize_of(rest)).fill(0);
         }
         let number = self.segment_end / self.segment_bytes();
         let free = self.free.pop_front();
@@ -284,7 +285,7 @@ impl Tail {
     /// Appends a padding record of `bytes` bytes, of which the first `stored` go to the device.
     fn push_padding(&mut self, bytes: u64, stored: u64) {
         let header = RecordHeader {
-            length: (bytes - HEADER) as u32,
+            length: u32_of(bytes - HEADER),
             kind: RecordKind::Padding,
             flags: 0,
             lsn: Lsn(self.position + bytes),
@@ -294,7 +295,7 @@ impl Tail {
         };
         assert_eq!(header.bytes(), bytes, "padding ends where it was to end");
         assert!((HEADER..=bytes).contains(&stored), "its header is stored");
-        let record = self.active.extend(stored as usize);
+        let record = self.active.extend(usize_of(stored));
         record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(crc32c(&[])));
         record[RECORD_HEADER_BYTES..].fill(0);
         self.position += bytes;
@@ -309,7 +310,7 @@ impl Tail {
         if rest >= HEADER {
             self.push_padding(rest, rest);
         } else if self.position + rest == self.segment_end {
-            self.active.extend(rest as usize).fill(0);
+            self.active.extend(usize_of(rest)).fill(0);
             self.position += rest;
         } else {
             self.push_padding(rest + self.sector, rest + self.sector);

@@ -14,6 +14,7 @@ use pando_sync::{Arc, thread};
 use super::lock::DirectoryLock;
 use super::{probe, system};
 use crate::buffer::IoBuf;
+use crate::cast::usize_of;
 use crate::device::{Create, File, OpenOptions};
 use crate::error::{Error, Result};
 use crate::fork::ForkGuard;
@@ -218,7 +219,7 @@ impl DirectoryFile {
         let mut position = self.len()?;
         while position < end {
             let count = (end - position).min(ZEROS_BYTES as u64);
-            self.write_at(&zeros[..count as usize], position)?;
+            self.write_at(&zeros[..usize_of(count)], position)?;
             position += count;
         }
         Ok(())
@@ -271,7 +272,7 @@ impl File for DirectoryFile {
             self.check_aligned(part, position)?;
             position += part.len() as u64;
         }
-        let len = (position - offset) as usize;
+        let len = usize_of(position - offset);
         let done = self.complete(len, "write", |done| {
             let (first, within) = locate(parts, done);
             let rest = parts[first + 1..].iter().copied();

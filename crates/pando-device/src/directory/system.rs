@@ -33,7 +33,7 @@ pub(super) fn write_vectored_at(
     parts: &[IoSlice<'_>],
     offset: u64,
 ) -> io::Result<usize> {
-    let count = parts.len().min(VECTOR_PARTS_MAX);
+    let count = libc::c_int::try_from(parts.len().min(VECTOR_PARTS_MAX)).expect("a bound");
     let offset = offset_of(offset)?;
     // SAFETY: IoSlice has the layout of iovec (std guarantees it), `count` of them are there, and
     // each borrows memory that is readable for its length during the call.
@@ -41,7 +41,7 @@ pub(super) fn write_vectored_at(
         libc::pwritev(
             file.as_raw_fd(),
             parts.as_ptr().cast::<libc::iovec>(),
-            count as libc::c_int,
+            count,
             offset,
         )
     };
@@ -87,7 +87,7 @@ pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
     // SAFETY: all zeros is a valid statfs, and the call has filled it.
     let answer = unsafe { answer.assume_init() };
     // The types of the two differ between targets.
-    if answer.f_type as u32 != libc::BTRFS_SUPER_MAGIC as u32 {
+    if i128::from(answer.f_type) != i128::from(libc::BTRFS_SUPER_MAGIC) {
         return Ok(());
     }
     let mut flags: libc::c_uint = 0;

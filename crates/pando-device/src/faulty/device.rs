@@ -7,6 +7,7 @@ use super::image::CrashMode;
 use super::plan::{Fault, FaultPlan, Operation};
 use super::random::Random;
 use super::state::{ContextsSeen, State};
+use crate::cast::usize_of;
 use crate::device::{ChannelOptions, Device, OpenOptions};
 use crate::error::Result;
 use crate::name;
@@ -145,7 +146,7 @@ impl FaultyDevice {
     pub fn flip_bit(&self, name: &str, offset: u64, bit: u8) {
         let mut state = self.directory.lock();
         let image = state.image_named(name).expect("the file exists");
-        let byte = image.seen()[offset as usize] ^ (1 << bit);
+        let byte = image.seen()[usize_of(offset)] ^ (1 << bit);
         image.damage(offset, &[byte]);
     }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::random::Random;
+use crate::cast::usize_of;
 
 /// Number of bytes that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
@@ -45,10 +46,10 @@ impl Change {
     }
 
     fn apply(&self, content: &mut Vec<u8>) {
-        content.resize(self.len_after(content.len() as u64) as usize, 0);
+        content.resize(usize_of(self.len_after(content.len() as u64)), 0);
         match self {
             Self::Write { offset, bytes } => {
-                content[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+                content[usize_of(*offset)..][..bytes.len()].copy_from_slice(bytes);
             }
             Self::Punch(range) => punch(content, range),
             Self::Length(_) | Self::Extend(_) => {}
@@ -68,7 +69,7 @@ impl Change {
 fn punch(content: &mut [u8], range: &Range<u64>) {
     let end = (content.len() as u64).min(range.end);
     let start = end.min(range.start);
-    content[start as usize..end as usize].fill(0);
+    content[usize_of(start)..usize_of(end)].fill(0);
 }
 
 /// One file.
@@ -140,7 +141,7 @@ impl Image {
         if durable > 0 {
             Change::Write {
                 offset,
-                bytes: bytes[..durable as usize].to_vec(),
+                bytes: bytes[..usize_of(durable)].to_vec(),
             }
             .apply(&mut self.durable);
         }
@@ -211,14 +212,14 @@ impl Image {
         let mut sectors = SectorChoice::new(random.index(count + 1), count);
         let mut content = self.durable.clone();
         let longest = lengths.iter().copied().fold(0, u64::max);
-        content.resize(content.len().max(longest as usize), 0);
+        content.resize(content.len().max(usize_of(longest)), 0);
         // The lowest end of a lost truncation: later data beyond it lies in space that the file
         // never got.
         let mut lost_cut = u64::MAX;
         for (index, change) in self.changes.iter().enumerate() {
             if let Change::Length(len) = change {
                 if index < lengths_kept {
-                    content[*len as usize..].fill(0);
+                    content[usize_of(*len)..].fill(0);
                 } else if *len < length_before(index) {
                     lost_cut = lost_cut.min(*len);
                 }
@@ -240,7 +241,7 @@ impl Image {
             let sectors = (lengths[lengths_kept] - len).div_ceil(SECTOR_BYTES);
             len = (len + random.below(sectors + 1) * SECTOR_BYTES).min(lengths[lengths_kept]);
         }
-        content.resize(len as usize, 0);
+        content.resize(usize_of(len), 0);
         content
     }
 }
@@ -252,8 +253,8 @@ fn copy(change: &Change, range: &Range<u64>, content: &mut [u8]) {
     }
     match change {
         Change::Write { offset, bytes } => {
-            let source = (range.start - offset) as usize..(range.end - offset) as usize;
-            content[range.start as usize..range.end as usize].copy_from_slice(&bytes[source]);
+            let source = usize_of(range.start - offset)..usize_of(range.end - offset);
+            content[usize_of(range.start)..usize_of(range.end)].copy_from_slice(&bytes[source]);
         }
         Change::Punch(_) => punch(content, range),
         Change::Length(_) | Change::Extend(_) => {}

@@ -2,6 +2,8 @@
 //! every version, because seeds that have found a bug are kept. For this device, and for
 //! simulations with it.
 
+use crate::cast::usize_of;
+
 /// A random generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -28,7 +30,7 @@ impl Random {
 
     /// Like [`Random::below`], for indices.
     pub fn index(&mut self, limit: usize) -> usize {
-        self.below(limit as u64) as usize
+        usize_of(self.below(limit as u64))
     }
 
     /// Returns true with the probability 1 / `times`.

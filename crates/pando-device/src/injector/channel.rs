@@ -11,6 +11,7 @@ use pando_sync::time::Duration;
 use super::faults::error_of;
 use super::file::InjectorFile;
 use crate::buffer::IoBuf;
+use crate::cast::usize_of;
 use crate::device::{Channel, Completion, REAP_MAX};
 use crate::error::Error;
 use crate::faulty::plan::{Fault, Operation};
@@ -153,7 +154,7 @@ impl<C: Channel> Channel for InjectorChannel<C> {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.inner.reap(&mut reaped);
         for completion in reaped.drain(..) {
-            let slot = completion.tag as usize;
+            let slot = usize_of(completion.tag);
             let request = self.slots[slot].take().expect("each request ends once");
             self.free.push(slot);
             let result = match request.error {

@@ -106,7 +106,7 @@ impl Injector {
     pub(super) fn delay(&self) -> u32 {
         let mut state = self.0.lock();
         match state.reorders {
-            true => state.random.index(4) as u32,
+            true => u32::try_from(state.random.below(4)).expect("below 4"),
             false => 0,
         }
     }

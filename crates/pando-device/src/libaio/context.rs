@@ -219,6 +219,7 @@ impl Context {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
+        let answers = libc::c_long::try_from(ANSWERS_MAX).expect("a few");
         // SAFETY: there is room for ANSWERS_MAX events from the start of the empty list, and the
         // time, where there is one, outlives the call.
         let count = unsafe {
@@ -226,7 +227,7 @@ impl Context {
                 libc::SYS_io_getevents,
                 self.id,
                 libc::c_long::from(wait),
-                ANSWERS_MAX as libc::c_long,
+                answers,
                 self.events.as_mut_ptr(),
                 time.as_ref().map_or(ptr::null(), ptr::from_ref),
             )

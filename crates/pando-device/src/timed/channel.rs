@@ -10,6 +10,7 @@ use pando_sync::{Arc, time};
 
 use super::file::{TimedFile, count};
 use crate::buffer::IoBuf;
+use crate::cast::usize_of;
 use crate::device::{Channel, Completion};
 
 /// A request while the inner channel has it.
@@ -106,7 +107,7 @@ impl<C: Channel> Channel for TimedChannel<C> {
         // Reads the clock once for all of them.
         let now = time::now();
         for completion in &mut completions[before..] {
-            let slot = completion.tag as usize;
+            let slot = usize_of(completion.tag);
             let request = self.slots[slot].take().expect("each request ends once");
             self.free.push(slot);
             completion.tag = request.tag;

@@ -298,7 +298,10 @@ fn entry_of(piece: &Piece<'_>, files: usize, memories: &[Arc<Memory>]) -> squeue
     }
     let (address, len, offset) = (piece.address, piece.len, piece.offset);
     let number = match piece.buffer.memory() {
-        Some(memory) => memories.iter().position(|known| Arc::ptr_eq(known, memory)),
+        Some(memory) => (0_u16..)
+            .zip(memories)
+            .find(|(_, known)| Arc::ptr_eq(known, memory))
+            .map(|(number, _)| number),
         None => None,
     };
     macro_rules! entry {
@@ -310,10 +313,10 @@ fn entry_of(piece: &Piece<'_>, files: usize, memories: &[Arc<Memory>]) -> squeue
                 (true, None) => opcode::Write::new($file, address, len)
                     .offset(offset)
                     .build(),
-                (false, Some(number)) => opcode::ReadFixed::new($file, address, len, number as u16)
+                (false, Some(number)) => opcode::ReadFixed::new($file, address, len, number)
                     .offset(offset)
                     .build(),
-                (true, Some(number)) => opcode::WriteFixed::new($file, address, len, number as u16)
+                (true, Some(number)) => opcode::WriteFixed::new($file, address, len, number)
                     .offset(offset)
                     .build(),
             }

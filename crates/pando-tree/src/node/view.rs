@@ -4,6 +4,7 @@
 //! can be read as a node. Whether it was one is decided by validation (of optimistic reads) or by
 //! `check_page` (of loaded pages).
 
+use pando_format::cast::{low_u8, low_u32};
 use pando_format::page::{
     HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN,
     WORD_PREFIX,
@@ -75,7 +76,7 @@ impl<'a, W: Word> Node<'a, W> {
     /// Returns the tree that the page belongs to.
     #[inline]
     pub fn tree(&self) -> TreeId {
-        TreeId(self.tags as u32)
+        TreeId(low_u32(self.tags))
     }
 
     /// Returns the kind of the page, None if it is unknown.
@@ -98,7 +99,7 @@ impl<'a, W: Word> Node<'a, W> {
     /// Returns the level, 0 for a leaf.
     #[inline]
     pub fn level(&self) -> u8 {
-        (self.tags >> 40) as u8
+        low_u8(self.tags >> 40)
     }
 
     /// True if the header says that this is a node of `tree` at `level`: one comparison.
@@ -287,7 +288,7 @@ impl<'a, W: Word> Node<'a, W> {
 
 #[inline]
 fn kind_byte(tags: u64) -> u8 {
-    (tags >> 32) as u8
+    low_u8(tags >> 32)
 }
 
 /// A child's page id, and a hint for the frame in which it was last seen (decision 003).
@@ -304,7 +305,7 @@ impl ChildWord {
     /// Returns the page id of the child.
     #[inline]
     pub fn page(self) -> PageId {
-        PageId(self.0 as u32)
+        PageId(low_u32(self.0))
     }
 
     /// Returns the hint: frame index + 1, 0 for none.
