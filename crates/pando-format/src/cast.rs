@@ -48,3 +48,24 @@ pub const fn low_u32(word: u64) -> u32 {
 pub const fn low_u8(word: u64) -> u8 {
     word as u8
 }
+
+/// Returns the lowest 16 bits of a word.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lowest bits are what is meant"
+)]
+pub const fn low_u16(word: u64) -> u16 {
+    word as u16
+}
+
+/// Returns a length as a number that others are taken from: lengths in memory have at most 63 bits.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_wrap,
+    reason = "no object is longer than isize::MAX bytes"
+)]
+pub const fn i64_of_len(len: usize) -> i64 {
+    debug_assert!(len <= isize::MAX as usize, "a length in memory");
+    len as i64
+}

@@ -94,7 +94,7 @@ impl Group {
         let group = &mut out[start..];
         put_u32(group, 0, GROUP_MAGIC);
         put_u64(group, 8, self.generation.0);
-        let count = |len: usize| u32::try_from(len).expect("ids of pages and trees have 32 bits");
+        let count = |len: usize| u32::try_from(len).expect("fewer changes than ids");
         put_u32(group, 16, count(self.pairs.len()));
         put_u32(group, 20, count(self.counts.len()));
         let pairs = self.pairs.iter().map(|(page, word)| (page.0, *word));

@@ -38,7 +38,7 @@ pub enum Content {
 pub struct PoolOptions {
     /// Size of a page and of a frame.
     pub page_size: PageSize,
-    /// Number of frames, at least [`crate::pool::FRAMES_MIN`].
+    /// Number of frames, from [`crate::pool::FRAMES_MIN`] to [`crate::pool::FRAMES_MAX`].
     pub frames: usize,
     /// Maximum number of page ids of the store. Each id in use costs 8 bytes of memory.
     pub page_ids_max: usize,

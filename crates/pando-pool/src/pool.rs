@@ -17,6 +17,9 @@ use crate::page_table::{PageTable, Place};
 /// Smallest pool, in frames: two pin budgets, wired frames and the reserve.
 pub const FRAMES_MIN: usize = 32;
 
+/// Largest pool, in frames: a hint, which is an index + 1, has 32 bits.
+pub const FRAMES_MAX: usize = u32::MAX as usize;
+
 /// Frames and everything known about the pages in them.
 ///
 /// It shares no cache line with its neighbours in memory, since every page read loads its first
@@ -49,11 +52,15 @@ impl Pool {
     /// When the system refuses the memory.
     ///
     /// # Panics
-    /// When there are too few frames or image buffers.
+    /// When there are too few or too many frames, or too few image buffers.
     pub fn new(options: PoolOptions) -> std::io::Result<Self> {
         assert!(
             options.frames >= FRAMES_MIN,
             "a pool has at least {FRAMES_MIN} frames"
+        );
+        assert!(
+            options.frames <= FRAMES_MAX,
+            "a pool has at most {FRAMES_MAX} frames"
         );
         assert!(options.images >= 2, "a pool has at least two image buffers");
         assert!(

@@ -28,6 +28,16 @@ impl Survey {
         self.scattered as f64 / self.free as f64
     }
 
+    /// Returns [`Survey::fragmentation`] in percent.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share is from 0 to 1"
+    )]
+    pub fn fragmentation_percent(&self) -> u64 {
+        (self.fragmentation() * 100.0).round() as u64
+    }
+
     fn add_run(&mut self, blocks: u64) {
         if blocks == 0 {
             return;

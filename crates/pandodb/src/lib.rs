@@ -87,7 +87,8 @@ pub use io_backend::IoBackend;
 pub use load::Loader;
 pub use memory_share::MemoryShare;
 pub use options::{
-    Builder, Durability, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX, WriteOptions,
+    Builder, Durability, LOG_BYTES_MAX, MAX_MEMORY_DEFAULT, MAX_MEMORY_MIN, VALUE_BYTES_MAX,
+    WriteOptions,
 };
 pub use profile::{CommitStep, Profile, Spent, Wait, profiled};
 pub use recovery_progress::RecoveryProgress;

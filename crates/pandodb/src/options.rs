@@ -1,6 +1,8 @@
 //! The options of a store, and the split of its memory budget.
 
+use pando_format::cast::usize_of;
 use pando_format::{Compression, PageSize};
+use pando_pool::pool::FRAMES_MAX;
 use pando_sync::time::Duration;
 
 use crate::error::{Error, Result};
@@ -42,10 +44,12 @@ const BLOCK_BYTES_MIN: usize = 512;
 const BLOCK_BYTES_MAX: usize = PageSize::MIN;
 /// Bytes of the smallest memory budget.
 pub const MAX_MEMORY_MIN: u64 = 2 << 20;
+/// Bytes of the largest log: the number of its segments has 32 bits.
+pub const LOG_BYTES_MAX: u64 = 1 << 50;
 /// Bytes of the library's default memory budget.
 pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
 /// Bytes of the longest value.
-pub const VALUE_BYTES_MAX: usize = pando_format::chunks::VALUE_BYTES_MAX as usize;
+pub const VALUE_BYTES_MAX: usize = usize_of(pando_format::chunks::VALUE_BYTES_MAX);
 
 /// Options of a store; the methods name the defaults. `open` opens or creates a store.
 ///
@@ -190,8 +194,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of log on disk before a checkpoint must have freed some: default derived from
-    /// `max_memory`. The size of a segment follows from it only at creation.
+    /// Bytes of log on disk before a checkpoint must have freed some, at most [`LOG_BYTES_MAX`]:
+    /// default derived from `max_memory`. The size of a segment follows from it only at creation.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
@@ -292,6 +296,12 @@ impl Builder {
                 ),
             );
         }
+        if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes > LOG_BYTES_MAX) {
+            return invalid(
+                "log_bytes",
+                format!("{bytes} bytes; at most {LOG_BYTES_MAX} are possible"),
+            );
+        }
         if self.io_backend == IoBackend::Null {
             return invalid(
                 "io_backend",
@@ -351,8 +361,9 @@ impl Budget {
         let rest = memory / 8;
         let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);
-        let frames = options.frames.unwrap_or(frames as usize).max(64);
-        let log_bytes_default = (memory * 2).clamp(16 << 20, 1 << 30);
+        let frames = options.frames.unwrap_or_else(|| usize_of(frames));
+        let frames = frames.clamp(64, FRAMES_MAX);
+        let log_bytes_default = memory.saturating_mul(2).clamp(16 << 20, 1 << 30);
         let log_bytes = options.log_bytes.unwrap_or(log_bytes_default);
         let segment_bytes = (log_bytes / 8)
             .clamp(4 * log_buffer, 64 << 20)
@@ -361,12 +372,51 @@ impl Budget {
         let segments = (log_bytes / segment_bytes).max(2);
         Self {
             frames,
-            page_ids_max: (table / 8) as usize,
-            images: images as usize,
-            log_buffer_bytes: log_buffer as usize,
+            page_ids_max: usize_of(table / 8),
+            images: usize_of(images),
+            log_buffer_bytes: usize_of(log_buffer),
             segment_bytes,
-            segments: segments as u32,
+            segments: u32::try_from(segments).expect("LOG_BYTES_MAX bounds them"),
             tables_bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(options: &Builder) -> Budget {
+        Budget::new(options, options.check().unwrap())
+    }
+
+    /// Indices of frames and segments have 32 bits, however large the machine is.
+    #[test]
+    fn the_largest_budget_has_parts_of_32_bits() {
+        let options = Builder::default().max_memory(u64::MAX);
+        let whole = budget(&options);
+        assert_eq!(whole.frames, FRAMES_MAX);
+        let whole = budget(&options.log_bytes(LOG_BYTES_MAX));
+        assert_eq!(
+            u64::from(whole.segments) * whole.segment_bytes,
+            LOG_BYTES_MAX
+        );
+        // Segments are small in the smallest memory.
+        let options = Builder::default().max_memory(MAX_MEMORY_MIN);
+        let small = budget(&options.log_bytes(LOG_BYTES_MAX));
+        assert_eq!(
+            u64::from(small.segments) * small.segment_bytes,
+            LOG_BYTES_MAX
+        );
+    }
+
+    /// A number of segments whose low half is 0 is refused, not cut to 32 bits.
+    #[test]
+    fn a_log_of_too_many_segments_is_refused() {
+        let error = Builder::default().log_bytes(1 << 58).check().unwrap_err();
+        let Error::InvalidOption { option, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(option, "log_bytes");
     }
 }

@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 
+use pando_format::cast::u32_of_len;
 use pando_format::{PageId, TreeId};
 use pando_pool::Restart;
 use pando_stats::Ticker;
@@ -108,7 +109,7 @@ impl Scratch {
     /// Prepares for a run over `keys` keys.
     fn begin(&mut self, keys: usize) {
         self.todo.clear();
-        self.todo.extend((0..keys as u32).rev());
+        self.todo.extend((0..u32_of_len(keys)).rev());
         self.later.clear();
         self.later.reserve(keys);
         self.next.clear();

@@ -158,8 +158,8 @@ impl Store {
         // Relaxed: the number only has to be unique.
         let number = self.aside_number.fetch_add(1, Ordering::Relaxed);
         for (piece, bytes) in aside_pieces(&write.encode()).enumerate() {
-            assert!(piece <= usize::from(u16::MAX), "pieces of another write");
-            let key = aside_key(lsn, number, piece as u16);
+            let piece = u16::try_from(piece).expect("pieces of another write");
+            let key = aside_key(lsn, number, piece);
             self.put_row(token, marks, &key, &encode_piece(bytes), scratch)?;
         }
         Ok(())

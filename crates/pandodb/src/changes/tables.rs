@@ -106,7 +106,8 @@ impl Store {
         };
         self.tables.set_tree(&table, Some(row));
         if let Some(filled) = change.filled {
-            self.tables.add(&table, filled.entries as i64);
+            let entries = i64::try_from(filled.entries).expect("counted, or checked by replay");
+            self.tables.add(&table, entries);
         }
         Ok(())
     }

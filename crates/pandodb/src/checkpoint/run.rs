@@ -266,11 +266,13 @@ impl crate::pages::store::Store {
         })?;
         sync_log(cut.lsn)?;
         let sync_ns = self.end_phase(Measure::CheckpointSync, &mut phase);
+        // It is greater, and counts on, when all ids were used.
+        let next_tree = self.next_tree.load(Ordering::Relaxed);
         let superblock = Superblock {
             generation: cut.epoch,
             incarnation: incarnation.unwrap_or(files.superblock.incarnation),
             checkpoint_lsn: cut.lsn,
-            next_tree: self.next_tree.load(Ordering::Relaxed) as u32,
+            next_tree: u32::try_from(next_tree).unwrap_or(u32::MAX),
             mapping: files.mapping.number,
             base_pages: files.mapping.base_pages,
             journal_bytes: files.mapping.journal_bytes,
@@ -360,6 +362,28 @@ mod tests {
             db.checkpoint().unwrap();
             assert!(db.durable_lsn() >= newest);
         }
+    }
+
+    /// The next tree id has 32 bits on disk, and no bound in memory.
+    #[test]
+    fn a_store_that_has_used_all_tree_ids_opens_again() {
+        let device = FaultyDevice::new(1);
+        let options = || Db::builder().max_memory(16 << 20);
+        let db = Db::open_device(options(), AnyDevice::from(device.clone())).unwrap();
+        let last = u64::from(u32::MAX) - 1;
+        db.engine().store.next_tree.store(last, Ordering::Relaxed);
+        db.table("last").unwrap().put(b"key", b"value").unwrap();
+        let refused = |db: &Db| {
+            let error = db.table("one more").unwrap_err();
+            assert!(matches!(error, Error::Full { .. }), "{error}");
+        };
+        refused(&db);
+        refused(&db);
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+        let db = Db::open_device(options(), AnyDevice::from(device)).unwrap();
+        assert_eq!(db.table("last").unwrap().len(), 1);
+        refused(&db);
     }
 
     /// The file may grow while a checkpoint waits for the log; that growth becomes durable later.

@@ -14,6 +14,7 @@
 //! memory.) Step 4 may wait for a page, a frame or an image buffer, but for nothing that anybody
 //! inside the gate holds. Nothing is undone after the append: an error poisons the engine.
 
+use pando_format::cast::{i64_of_len, usize_of};
 use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
@@ -330,7 +331,7 @@ impl Engine {
             wanted,
             ..
         } = scratch;
-        let most = share.frames() as usize;
+        let most = usize_of(share.frames());
         let pins = self.pin_leaves(set, order, most, fingers, wanted)?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
         if order.len() > most {
@@ -464,7 +465,7 @@ impl Engine {
             self.store.statistics.tick(Ticker::Puts, run.records as u64);
             self.store.statistics.tick(Ticker::WriteBytes, bytes as u64);
             if run.new > 0 {
-                self.store.tables.add(state, run.new as i64);
+                self.store.tables.add(state, i64_of_len(run.new));
             }
         }
         run.records

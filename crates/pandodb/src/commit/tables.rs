@@ -5,6 +5,7 @@
 //! `garbage` frees them later. The log never contains these rows: this step and replay derive them
 //! from the catalogue.
 
+use pando_format::cast::u32_of_len;
 use pando_format::catalogue::{FIRST_USER_TREE, garbage_key};
 use pando_format::log::{BatchWriter, Operation, RecordKind};
 use pando_format::{Lsn, TreeId};
@@ -178,7 +179,8 @@ impl Engine {
             next >= u64::from(FIRST_USER_TREE.0),
             "the id of a system tree"
         );
-        let Ok(id) = u32::try_from(next) else {
+        // The last id is not given out, so that the next one has 32 bits in a superblock, too.
+        let Some(id) = u32::try_from(next).ok().filter(|id| *id < u32::MAX) else {
             return Err(Error::Full {
                 what: "all tree ids were used".into(),
             });
@@ -337,7 +339,7 @@ impl Engine {
                 change,
                 Some(&table.state),
                 lsn,
-                index as u32,
+                u32_of_len(index),
                 scratch,
             )?;
         }

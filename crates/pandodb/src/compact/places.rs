@@ -10,6 +10,7 @@
 use std::ops::ControlFlow;
 
 use pando_device::{File, IoBuf};
+use pando_format::cast::usize_of;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::{Extent, PageId, StoredPage};
 use pando_pool::{ApplyToken, Attempt, Restart};
@@ -146,7 +147,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// chunks that are there.
     fn pages_end(&mut self, goal: u64) -> Part<u64> {
         let engine = self.engine;
-        let windows = engine.store.space.blocks().div_ceil(WINDOW_BLOCKS) as usize;
+        let windows = usize_of(engine.store.space.blocks().div_ceil(WINDOW_BLOCKS));
         let mut chunks = vec![0_u64; windows];
         let mut pages = 0;
         for page in (0..engine.store.pool.page_ids().high_water()).map(PageId) {
@@ -198,7 +199,7 @@ impl Engine {
     fn move_chunk(&self, page: PageId, limit: u64, buffer: &mut IoBuf) -> Result<Moved> {
         let block_bytes = self.store.space.block_bytes();
         if buffer.is_empty() {
-            *buffer = IoBuf::new((u64::from(EXTENT_BLOCKS_MAX) * block_bytes) as usize);
+            *buffer = IoBuf::new(usize_of(u64::from(EXTENT_BLOCKS_MAX) * block_bytes));
         }
         loop {
             // Read the epoch first: see Pool::move_chunk.
@@ -254,7 +255,7 @@ impl Engine {
     fn copy_extent(&self, from: Extent, to: Extent, buffer: &mut IoBuf) -> Result<()> {
         let block_bytes = self.store.space.block_bytes();
         assert_eq!(from.blocks, to.blocks, "a copy is as long");
-        buffer.set_len((u64::from(from.blocks) * block_bytes) as usize);
+        buffer.set_len(usize_of(u64::from(from.blocks) * block_bytes));
         self.store
             .data
             .read_at(buffer, u64::from(from.block) * block_bytes)

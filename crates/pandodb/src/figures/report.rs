@@ -108,7 +108,7 @@ impl Db {
             data_discarded_bytes: discarded * block_bytes,
             data_reserved_bytes: reserved * block_bytes,
             free_run_bytes_max: pieces.largest_run * block_bytes,
-            fragmentation_percent: (pieces.fragmentation() * 100.0).round() as u64,
+            fragmentation_percent: pieces.fragmentation_percent(),
             checkpoint: self.checkpoint_progress(),
             log_bytes: engine.log.used_bytes(),
             recovery_ms: u64::try_from(engine.recovered.took.as_millis()).unwrap_or(u64::MAX),

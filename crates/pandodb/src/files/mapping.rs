@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, OpenOptions};
+use pando_format::cast::{u32_of, u32_of_len, usize_of};
 use pando_format::mapping::{Group, SECTION_BYTES, SECTION_WORDS, decode_section, sections};
 use pando_format::superblock::Superblock;
 use pando_format::{Epoch, PageId, StoredPage, TreeId};
@@ -28,7 +29,7 @@ impl Mapping {
     /// Returns the pages that exist.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (PageId, StoredPage)> + '_ {
         self.words.iter().enumerate().filter_map(|(index, word)| {
-            StoredPage::decode(*word).map(|stored| (PageId(index as u32), stored))
+            StoredPage::decode(*word).map(|stored| (PageId(u32_of_len(index)), stored))
         })
     }
 
@@ -91,7 +92,7 @@ impl Mapping {
             for (index, word) in words.enumerate() {
                 let page = section * SECTION_WORDS as u64 + index as u64;
                 if page < superblock.base_pages && word != 0 {
-                    let page = PageId(page as u32);
+                    let page = PageId(u32_of(page));
                     self.set(page, word)
                         .map_err(|what| Error::corrupt(&name, what))?;
                 }
@@ -131,7 +132,7 @@ pub(super) fn read_groups(
                 "a group reaches past the end of the journal".into(),
             ));
         }
-        let mut whole = IoBuf::new(length as usize);
+        let mut whole = IoBuf::new(usize_of(length));
         journal
             .read_at(&mut whole, offset)
             .map_err(|error| damaged(error.to_string()))?;

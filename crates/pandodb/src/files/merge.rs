@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pando_device::{AnyFile, Device, File, IoBuf, OpenOptions};
+use pando_format::cast::usize_of;
 use pando_format::mapping::{
     Group, SECTION_BYTES, SECTION_WORDS, decode_section, encode_section, sections,
 };
@@ -114,17 +115,17 @@ impl MappingFiles {
         count: u64,
     ) -> Result<()> {
         let start = first * SECTION_WORDS as u64;
-        let mut words = vec![0; (count as usize) * SECTION_WORDS];
+        let mut words = vec![0; usize_of(count) * SECTION_WORDS];
         let mut section = IoBuf::new(SECTION_BYTES);
         for index in first..(first + count).min(sections(self.base_pages)) {
-            let at = ((index - first) as usize) * SECTION_WORDS;
+            let at = usize_of(index - first) * SECTION_WORDS;
             let slots = &mut words[at..at + SECTION_WORDS];
             self.read_section(old_base, index, &mut section, slots)?;
         }
         let name = journal_name(self.number);
         read_groups(&self.journal, &name, self.journal_bytes, |group| {
             for (page, word) in group.pairs {
-                let inside = u64::from(page.0).checked_sub(start).map(|at| at as usize);
+                let inside = u64::from(page.0).checked_sub(start).map(usize_of);
                 if let Some(slot) = inside.and_then(|at| words.get_mut(at)) {
                     *slot = word;
                 }
@@ -222,7 +223,7 @@ impl MappingFiles {
             }
             let first = index * SECTION_WORDS as u64;
             for (page, word) in latest.range(first..first + SECTION_WORDS as u64) {
-                words[(page - first) as usize] = *word;
+                words[usize_of(page - first)] = *word;
             }
             write_section(&base, *index, &words, &mut section)?;
         }

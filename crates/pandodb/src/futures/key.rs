@@ -1,9 +1,17 @@
 //! The key of a pending operation: short ones lie in the future, longer ones in a pooled buffer.
 
+use pando_format::cast::low_u8;
+
 use crate::engine::Shared;
 
 /// Longest key that is stored in the future itself.
 const INLINE_BYTES: usize = 32;
+
+const _: () = assert!(
+    INLINE_BYTES <= u8::MAX as usize,
+    "their lengths have 8 bits"
+);
+
 /// An owned copy of a key.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -23,7 +31,7 @@ impl Key {
         let bytes = if key.len() <= INLINE_BYTES {
             let mut bytes = [0; INLINE_BYTES];
             bytes[..key.len()].copy_from_slice(key);
-            let len = key.len() as u8;
+            let len = low_u8(key.len() as u64);
             Bytes::Inline { len, bytes }
         } else {
             let mut buffer = engine.key_buffers.take();

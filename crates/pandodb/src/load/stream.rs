@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, File, IoBuf};
+use pando_format::cast::usize_of;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_format::{Extent, PageEncoder, PageId, StoredPage};
 
@@ -142,7 +143,7 @@ impl PageStream {
             }
         };
         self.filled +=
-            stored.extent.blocks as usize * self.engine.store.space.block_bytes() as usize;
+            stored.extent.blocks as usize * usize_of(self.engine.store.space.block_bytes());
         assert!(
             self.filled <= self.buffer.len(),
             "a page ends within its buffer"
@@ -236,7 +237,7 @@ impl PageStream {
         let block_bytes = self.engine.store.space.block_bytes();
         let mut rest = buffer;
         for (_, stored) in &self.flights[at].pages {
-            let bytes = stored.extent.blocks as usize * block_bytes as usize;
+            let bytes = stored.extent.blocks as usize * usize_of(block_bytes);
             let (piece, behind) = rest.split_at(bytes);
             let offset = u64::from(stored.extent.block) * block_bytes;
             let written = self.engine.store.data.write_at(piece, offset);

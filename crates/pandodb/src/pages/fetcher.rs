@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, IoBuf, REAP_MAX};
 use pando_format::PageId;
+use pando_format::cast::usize_of;
 use pando_pool::{LoadStart, LoadTicket, Restart};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex};
@@ -173,7 +174,7 @@ impl Fetcher {
         let mut completions = std::mem::take(&mut self.completions);
         let count = self.channel.reap(&mut completions);
         for completion in completions.drain(..) {
-            let tag = completion.tag as usize;
+            let tag = usize_of(completion.tag);
             let ticket = self.tickets[tag].take().expect("each tag completes once");
             self.free_tags.push(tag);
             let page = ticket.page();

@@ -2,6 +2,7 @@
 //! pool and allocator for it. Sizes are chosen at creation, and read from the superblock later.
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_format::cast::{u32_of, usize_of};
 use pando_format::superblock::Superblock;
 use pando_format::{Compression, PageSize};
 use pando_pool::{CheckImages, Content, Pool, PoolOptions};
@@ -40,7 +41,7 @@ impl Layout {
 
     /// Blocks of an uncompressed page.
     fn page_blocks(self) -> u32 {
-        (self.page_size.bytes() as u64 / self.block_bytes) as u32
+        u32_of(self.page_size.bytes() as u64 / self.block_bytes)
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn pool_of(
         frames: budget.frames,
         page_ids_max: budget.page_ids_max,
         images: budget.images,
-        block_bytes: layout.block_bytes as usize,
+        block_bytes: usize_of(layout.block_bytes),
         compression,
         prepare_image: pando_tree::prepare_image,
         check_page: pando_tree::check_page,

@@ -3,6 +3,7 @@
 
 use pando_device::{AnyDevice, AnyFile, Device};
 use pando_format::PageEncoder;
+use pando_format::cast::{u32_of, usize_of};
 use pando_pool::{LoadTicket, Pool, Resource};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicU32, AtomicU64};
@@ -120,7 +121,7 @@ impl Store {
 
     /// Blocks of an uncompressed page; a compressed image has fewer.
     pub(crate) fn page_blocks(&self) -> u32 {
-        (self.pool.page_size().bytes() as u64 / self.space.block_bytes()) as u32
+        u32_of(self.pool.page_size().bytes() as u64 / self.space.block_bytes())
     }
 
     /// Largest number of blocks that dirty pages and images in flight may need: how well they
@@ -299,7 +300,7 @@ impl Store {
         }
         let block_bytes = self.space.block_bytes();
         let bytes = u64::from(extent.blocks) * block_bytes;
-        Ok((u64::from(extent.block) * block_bytes, bytes as usize))
+        Ok((u64::from(extent.block) * block_bytes, usize_of(bytes)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! otherwise wait for it. Never enters the gate, and takes neither a stripe nor a pin share.
 
 use pando_device::File;
+use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::{Epoch, Extent, FrameIndex};
 use pando_pool::{BadImage, Image};
 use pando_stats::Ticker;
@@ -100,7 +101,7 @@ impl Store {
         // between.
         let batch = (self.pool.options().images / 8).clamp(BATCH_IMAGES, CHECKPOINT_IMAGES);
         self.pool.take_started_images(&mut images, batch);
-        for frame in (0..self.pool.frames() as u32).map(FrameIndex) {
+        for frame in (0..u32_of_len(self.pool.frames())).map(FrameIndex) {
             if let Some(image) = self.pool.image_of(frame, Some(epoch)) {
                 images.push(image);
             }
@@ -196,7 +197,7 @@ impl Store {
     /// Allocates an extent of the right length for each image; contiguous ones come in order.
     fn extents_for(&self, images: &[Image]) -> Result<Vec<Extent>> {
         let block_bytes = self.space.block_bytes();
-        let blocks = |image: &Image| (image.bytes().len() as u64 / block_bytes) as u32;
+        let blocks = |image: &Image| u32_of(image.bytes().len() as u64 / block_bytes);
         let lengths: Vec<u32> = images.iter().map(blocks).collect();
         let most = self.page_blocks();
         assert!(

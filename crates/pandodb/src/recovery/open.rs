@@ -11,6 +11,7 @@ use std::hash::Hasher;
 use std::ops::Bound;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::SIGNATURE_BITS;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
@@ -160,9 +161,9 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         generation: Epoch(0),
         incarnation: 0,
         checkpoint_lsn: Lsn(0),
-        page_bytes: page_size.bytes() as u32,
-        block_bytes: block_bytes as u32,
-        segment_bytes: budget.segment_bytes as u32,
+        page_bytes: u32_of_len(page_size.bytes()),
+        block_bytes: u32_of(block_bytes),
+        segment_bytes: u32_of(budget.segment_bytes),
         next_tree: FIRST_USER_TREE.0,
         mapping: FIRST_MAPPING,
         base_pages: 0,
@@ -443,6 +444,8 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             if store.tables.get(name).is_some() {
                 return Err(damaged("two tables of one name".into()));
             }
+            let count = i64::try_from(count)
+                .map_err(|_| damaged(format!("'{name}' has {count} entries")))?;
             store.tables.load(name, row, count);
         }
         from = match leaf.next_bound() {
@@ -495,7 +498,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let mut budget = Budget::new(&options, page_size);
     let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
-    budget.segments = (allowed_bytes / budget.segment_bytes).max(2) as u32;
+    let segments = (allowed_bytes / budget.segment_bytes).max(2);
+    budget.segments = u32::try_from(segments).unwrap_or(u32::MAX);
     // The superblock may so far be in the page cache only, and from here on extents of the previous
     // checkpoint are free. A sync alone is not enough: if an earlier sync has failed, the cached
     // pages are clean.

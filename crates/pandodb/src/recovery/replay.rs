@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pando_format::cast::u32_of_len;
 use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::chunks::ChunkPart;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
@@ -115,6 +116,9 @@ impl<'a> Replay<'a> {
                     root,
                     entries,
                 } => {
+                    if i64::try_from(entries).is_err() {
+                        return Err(damaged(format!("takes a tree of {entries} entries")));
+                    }
                     let tree = Tree { id: new_tree, root };
                     let filled = Some(Filled { tree, entries });
                     self.change(
@@ -240,8 +244,14 @@ impl<'a> Replay<'a> {
             new,
             filled,
         };
-        self.store
-            .apply_change(token, change, None, lsn, index as u32, &mut self.scratch)
+        self.store.apply_change(
+            token,
+            change,
+            None,
+            lsn,
+            u32_of_len(index),
+            &mut self.scratch,
+        )
     }
 }
 

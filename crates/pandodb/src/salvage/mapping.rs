@@ -7,6 +7,7 @@
 
 use pando_device::{AnyDevice, AnyFile, Device, File, IoBuf, OpenOptions};
 use pando_format::bytes::{u32_at, u64_at};
+use pando_format::cast::{u32_of, u32_of_len, usize_of};
 use pando_format::mapping::{Group, SECTION_BYTES, SECTION_WORDS, decode_section, sections};
 use pando_format::superblock::Superblock;
 use pando_format::{PageId, StoredKind, StoredPage};
@@ -36,7 +37,11 @@ pub(super) fn read(
     let base_pages = superblock.base_pages.min(u64::from(u32::MAX));
     let mut words = Words {
         words: Vec::new(),
-        ids_max: (base_pages + superblock.data_blocks).min(u64::from(u32::MAX)) as usize,
+        ids_max: usize_of(
+            base_pages
+                .saturating_add(superblock.data_blocks)
+                .min(u64::from(u32::MAX)),
+        ),
     };
     words.read_base(device, superblock, base_pages, report);
     words.read_journal(device, superblock, report);
@@ -53,7 +58,7 @@ impl Words {
             if stored.kind == StoredKind::OutOfReach {
                 stored.kind = StoredKind::Page;
             }
-            Some((PageId(index as u32), stored))
+            Some((PageId(u32_of_len(index)), stored))
         })
     }
 
@@ -96,7 +101,7 @@ impl Words {
                     for (index, word) in words.enumerate() {
                         let page = section * SECTION_WORDS as u64 + index as u64;
                         if page < base_pages && word != 0 {
-                            self.set(PageId(page as u32), word);
+                            self.set(PageId(u32_of(page)), word);
                         }
                     }
                 }
@@ -158,7 +163,7 @@ impl Words {
             journal.read_at(&mut section, next).ok()?;
             Group::encoded_bytes(&section).ok()?;
         }
-        let mut whole = IoBuf::new(length as usize);
+        let mut whole = IoBuf::new(usize_of(length));
         journal.read_at(&mut whole, offset).ok()?;
         let body = whole.get(GROUP_HEADER_BYTES..)?;
         let ids_max = self.ids_max.max(self.words.len());
@@ -180,7 +185,7 @@ fn read_group(journal: &AnyFile, offset: u64, end: u64) -> Result<(Group, u64), 
     if length > end - offset {
         return Err("a group reaches past the end of the journal".to_owned());
     }
-    let mut whole = IoBuf::new(length as usize);
+    let mut whole = IoBuf::new(usize_of(length));
     let read = journal.read_at(&mut whole, offset);
     read.map_err(|error| error.to_string())?;
     let (group, _) = Group::decode(&whole).map_err(|damage| damage.what)?;

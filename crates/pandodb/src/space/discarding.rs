@@ -17,6 +17,7 @@
 
 use pando_device::File;
 use pando_format::Extent;
+use pando_format::cast::u32_of;
 use pando_format::extent::EXTENT_BLOCKS_MAX;
 use pando_sync::atomic::Ordering;
 
@@ -55,7 +56,7 @@ impl SpaceKeeper {
             return;
         }
         let run = RUN_BYTES / self.block_bytes();
-        let run = run.clamp(1, EXTENT_BLOCKS_MAX.into()) as u32;
+        let run = u32_of(run.clamp(1, EXTENT_BLOCKS_MAX.into()));
         let take = || {
             let _reservation = self.reserve_spare(run.into(), &committed)?;
             self.space().allocate(run, None)

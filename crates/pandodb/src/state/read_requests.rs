@@ -6,6 +6,7 @@
 //! the push only.)
 
 use pando_format::PageId;
+use pando_format::cast::{low_u16, low_u32, usize_of};
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{SignalQueue, WaitList, audit};
 
@@ -14,6 +15,8 @@ const REQUESTS_MAX: usize = 1 << 14;
 
 /// Number of slots for scans.
 const SCANS: usize = 1024;
+
+const _: () = assert!(SCANS < u16::MAX as usize, "their slots have 16 bits");
 
 /// Read requests, and the state of the read thread.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ impl Reads {
 
     /// Returns the page of a read request; None if its scan has ended.
     pub(crate) fn page_of(&self, request: u64) -> Option<PageId> {
-        let (page, place, turn) = (request as u32, (request >> 32) as u16, request >> 48);
+        let (page, place, turn) = (low_u32(request), low_u16(request >> 32), request >> 48);
         let is_over = place > 0
             && self.turns[usize::from(place) - 1].load(Ordering::Relaxed) & 0xFFFF != turn;
         (!is_over).then_some(PageId(page))
@@ -84,10 +87,10 @@ impl Reads {
         // Relaxed: slots may be shared by several scans. The scan that ends first makes the others
         // go without read-ahead, once.
         let next = self.next_scan.fetch_add(1, Ordering::Relaxed);
-        let slot = next as usize % SCANS;
-        let turn = self.turns[slot].load(Ordering::Relaxed) as u16;
+        let slot = usize_of(next) % SCANS;
+        let turn = low_u16(self.turns[slot].load(Ordering::Relaxed));
         ScanTicket {
-            slot: slot as u16,
+            slot: low_u16(slot as u64),
             turn,
         }
     }

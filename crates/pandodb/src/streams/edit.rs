@@ -3,6 +3,7 @@
 
 use std::io::Read;
 
+use pando_format::cast::usize_of;
 use pando_tree::ValueReader;
 
 use crate::api::batch::Batch;
@@ -143,14 +144,14 @@ impl Table {
             what: format!("reading it: {error}"),
         };
         if bytes <= u64::from(engine.chunk_bytes()).min(engine.plain_bytes_max() as u64) {
-            let mut value = vec![0; bytes as usize];
+            let mut value = vec![0; usize_of(bytes)];
             source.read_exact(&mut value).map_err(failed)?;
             return self.put_with(key, &value, options);
         }
         let mut writer = ValueWriter::new(engine, bytes)?;
         let mut piece = vec![0; PIECE_BYTES];
         while writer.missing() > 0 {
-            let count = writer.missing().min(PIECE_BYTES as u64) as usize;
+            let count = usize_of(writer.missing().min(PIECE_BYTES as u64));
             source.read_exact(&mut piece[..count]).map_err(failed)?;
             writer.write(&piece[..count])?;
         }
@@ -226,8 +227,8 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
     } = old;
     if let OldBytes::Value(mut value) = old {
         if len <= engine.plain_bytes_max() as u64 {
-            value.resize(len as usize, 0);
-            let at = offset as usize;
+            value.resize(usize_of(len), 0);
+            let at = usize_of(offset);
             value[at..at + bytes.len()].copy_from_slice(bytes);
             return Ok(Changed::Value(value));
         }
@@ -239,9 +240,9 @@ fn changed(engine: &Shared, old: Old, offset: u64, bytes: &[u8], len: u64) -> Re
     }
     // The bytes that fall into the head are changed there.
     let head_bytes = head.len() as u64;
-    let in_head = head_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
+    let in_head = usize_of(head_bytes.saturating_sub(offset).min(bytes.len() as u64));
     if in_head > 0 {
-        let at = offset as usize;
+        let at = usize_of(offset);
         head[at..at + in_head].copy_from_slice(&bytes[..in_head]);
     }
     let bytes = &bytes[in_head..];

@@ -1,5 +1,6 @@
 //! The unchanged bytes of a value that is being changed.
 
+use pando_format::cast::usize_of;
 use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
@@ -69,7 +70,7 @@ impl OldBytes {
     pub(crate) fn copy(&self, store: &Store, offset: u64, out: &mut [u8]) -> Result<()> {
         match self {
             Self::Value(value) => {
-                let from = value.get(offset as usize..).unwrap_or_default();
+                let from = value.get(usize_of(offset)..).unwrap_or_default();
                 let count = from.len().min(out.len());
                 out[..count].copy_from_slice(&from[..count]);
                 out[count..].fill(0);
@@ -81,7 +82,7 @@ impl OldBytes {
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 };
                 let chunk_bytes = u64::from(shape.chunk_bytes);
-                let index = (offset / chunk_bytes) as usize;
+                let index = usize_of(offset / chunk_bytes);
                 if index >= shape.count() {
                     out.fill(0);
                     return Ok(());
@@ -93,7 +94,7 @@ impl OldBytes {
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 }
                 let from = buffer
-                    .get((offset % chunk_bytes) as usize..)
+                    .get(usize_of(offset % chunk_bytes)..)
                     .unwrap_or_default();
                 assert!(
                     out.len() as u64 <= chunk_bytes - offset % chunk_bytes,

@@ -1,6 +1,7 @@
 //! Reads and checks single chunks.
 
 use pando_device::{File, IoBuf};
+use pando_format::cast::usize_of;
 use pando_format::checksum::crc32c;
 use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::{Extent, StoredPage};
@@ -19,7 +20,7 @@ impl Store {
 
     /// Makes a buffer for chunks of `shape`.
     pub(crate) fn chunk_buffer(&self, shape: ChunkShape) -> IoBuf {
-        IoBuf::new(self.chunk_buffer_bytes(shape) as usize)
+        IoBuf::new(usize_of(self.chunk_buffer_bytes(shape)))
     }
 
     /// Reads chunk `index` of `blob` and checks it; then `buffer` holds its bytes. The caller is
@@ -103,7 +104,7 @@ impl Store {
         let block_bytes = self.space.block_bytes();
         let stored = u64::from(extent.blocks) * block_bytes;
         assert!(bytes as u64 <= stored, "a chunk ends within its extent");
-        buffer.set_len(stored as usize);
+        buffer.set_len(usize_of(stored));
         let offset = u64::from(extent.block) * block_bytes;
         let read = self.data.read_at(buffer, offset);
         read.map_err(|error| format!("reading it: {error}"))?;
@@ -123,7 +124,7 @@ impl Store {
     /// Replaces `out` by a whole value. The caller is registered as a reader of it. Blocks.
     pub(crate) fn read_blob(&self, blob: &BlobRef, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        out.reserve_exact(blob.value_bytes() as usize);
+        out.reserve_exact(usize_of(blob.value_bytes()));
         out.extend_from_slice(&blob.head);
         let mut buffer = self.chunk_buffer(blob.shape);
         for index in 0..blob.chunks.len() {

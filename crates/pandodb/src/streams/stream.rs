@@ -4,6 +4,7 @@ use std::io;
 use std::task::Waker;
 
 use pando_device::IoBuf;
+use pando_format::cast::usize_of;
 use pando_format::chunks::{BlobRef, ChunkRef, ChunkShape};
 use pando_sync::Arc;
 
@@ -200,7 +201,7 @@ impl ValueStream {
         self.chunks.as_ref().is_none_or(|chunks| {
             let shape = chunks.source.shape();
             let index = offset / u64::from(shape.chunk_bytes);
-            offset >= shape.bytes || chunks.loaded == Some(index as usize)
+            offset >= shape.bytes || chunks.loaded == Some(usize_of(index))
         })
     }
 
@@ -256,7 +257,7 @@ impl ValueStream {
     pub fn piece_at(&mut self, offset: u64) -> Result<&[u8]> {
         let head_bytes = self.head.len() as u64;
         let Some(offset) = offset.checked_sub(head_bytes) else {
-            return Ok(&self.head[offset as usize..]);
+            return Ok(&self.head[usize_of(offset)..]);
         };
         let Some(chunks) = &mut self.chunks else {
             return Ok(&[]);
@@ -266,7 +267,7 @@ impl ValueStream {
             return Ok(&[]);
         }
         let chunk_bytes = u64::from(shape.chunk_bytes);
-        let index = (offset / chunk_bytes) as usize;
+        let index = usize_of(offset / chunk_bytes);
         if chunks.loaded != Some(index) {
             chunks.loaded = None;
             if chunks.buffer.is_empty() {
@@ -288,7 +289,7 @@ impl ValueStream {
             );
             chunks.loaded = Some(index);
         }
-        Ok(&chunks.buffer[(offset % chunk_bytes) as usize..])
+        Ok(&chunks.buffer[usize_of(offset % chunk_bytes)..])
     }
 }
 

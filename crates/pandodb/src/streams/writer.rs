@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use pando_device::{File, IoBuf};
+use pando_format::cast::usize_of;
 use pando_format::checksum::crc32c;
 use pando_format::chunks::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, ChunkPart, ChunkShape, VALUE_BYTES_MAX,
@@ -68,7 +69,7 @@ impl ValueWriter {
         let Some(shape) = ChunkShape::new(bytes, chunk_bytes) else {
             return Err(Error::ValueTooLong {
                 bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-                limit: VALUE_BYTES_MAX as usize,
+                limit: usize_of(VALUE_BYTES_MAX),
             });
         };
         Ok(Self {
@@ -148,7 +149,7 @@ impl ValueWriter {
         if bytes.len() as u64 > self.missing() {
             return Err(Error::ValueTooLong {
                 bytes: bytes.len(),
-                limit: self.missing() as usize,
+                limit: usize_of(self.missing()),
             });
         }
         while !bytes.is_empty() {
@@ -170,7 +171,7 @@ impl ValueWriter {
         assert_eq!(whole, self.staged.shape.bytes_of(index), "a chunk is whole");
         let checksum = crc32c(&self.buffer[..whole]);
         let block_bytes = self.engine.store.space.block_bytes();
-        let stored = (whole as u64).next_multiple_of(block_bytes) as usize;
+        let stored = usize_of((whole as u64).next_multiple_of(block_bytes));
         self.buffer[whole..stored].fill(0);
         let written = self.write_chunk(stored, checksum);
         self.failed |= written.is_err();
@@ -231,7 +232,7 @@ impl ValueWriter {
                 self.staged.keep(chunk, base);
                 continue;
             }
-            let count = (end.min(until) - position) as usize;
+            let count = usize_of(end.min(until) - position);
             self.prepare();
             let place = &mut self.buffer[self.filled..self.filled + count];
             old.copy(&self.engine.store, position, place)?;

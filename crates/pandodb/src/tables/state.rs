@@ -7,6 +7,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering as Comparison;
 use std::collections::{BTreeSet, HashMap};
 
+use pando_format::cast::low_u32;
 use pando_format::catalogue::{
     CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
 };
@@ -54,7 +55,7 @@ impl TableState {
         // Acquire: pairs with the Release in set_row, so the tree's pages are there.
         let row = self.row.load(Ordering::Acquire);
         (row != 0).then_some(Tree {
-            id: TreeId((row & u64::from(u32::MAX)) as u32),
+            id: TreeId(low_u32(row)),
             root: PageId((row >> 32) as u32),
         })
     }
@@ -165,10 +166,10 @@ impl Tables {
     }
 
     /// Adds a table of the catalogue; `entries` is its number in the mapping's journal.
-    pub(crate) fn load(&self, name: &str, row: TreeRow, entries: u64) {
+    pub(crate) fn load(&self, name: &str, row: TreeRow, entries: i64) {
         let table = self.absent(name);
         self.set_tree(&table, Some(row));
-        table.count.add(entries as i64);
+        table.count.add(entries);
     }
 
     /// Gives the table another tree, which is empty, or none, which removes the table. The gate

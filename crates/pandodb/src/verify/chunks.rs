@@ -3,6 +3,7 @@
 //! Extents that the log names belong to nobody else, and match the record.
 
 use pando_device::{File, IoBuf};
+use pando_format::cast::usize_of;
 use pando_format::checksum::crc32c;
 use pando_format::chunks::CHUNK_BYTES_MAX;
 use pando_format::log::{ChunkedValue, Operation};
@@ -100,7 +101,7 @@ fn checksum_of(
     buffer: &mut IoBuf,
 ) -> pando_device::Result<u32> {
     let block_bytes = store.space.block_bytes();
-    buffer.set_len((u64::from(extent.blocks) * block_bytes) as usize);
+    buffer.set_len(usize_of(u64::from(extent.blocks) * block_bytes));
     store
         .data
         .read_at(buffer, u64::from(extent.block) * block_bytes)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use pando_device::{File, IoBuf};
 use pando_format::bytes::u32_at;
+use pando_format::cast::usize_of;
 use pando_format::catalogue::GarbageRow;
 use pando_format::compression::{BODY_BYTES_AT, CODEC_AT};
 use pando_format::log::BatchReader;
@@ -27,7 +28,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
     pub(crate) fn stored(&mut self) -> Vec<StoredStat> {
         let mut stats = Codec::ALL.map(StoredStat::new);
         let page_bytes = self.store.pool.page_size().bytes() as u64;
-        let mut buffer = IoBuf::new(page_bytes as usize);
+        let mut buffer = IoBuf::new(usize_of(page_bytes));
         for page in (0..self.store.pool.page_ids().high_water()).map(PageId) {
             let Some(extent) = self.store.pool.stored_extent(page) else {
                 continue;
@@ -72,7 +73,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         buffer: &mut IoBuf,
     ) -> std::result::Result<Codec, String> {
         let block_bytes = self.store.space.block_bytes();
-        buffer.set_len((u64::from(extent.blocks) * block_bytes) as usize);
+        buffer.set_len(usize_of(u64::from(extent.blocks) * block_bytes));
         let offset = u64::from(extent.block) * block_bytes;
         let read = self.store.data.read_at(buffer, offset);
         read.map_err(|error| format!("reading it: {error}"))?;

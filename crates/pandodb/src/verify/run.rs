@@ -114,7 +114,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         used_bytes: used * store.space.block_bytes(),
         free_runs: free.runs,
         free_run_bytes_max: free.largest_run * store.space.block_bytes(),
-        fragmentation_percent: (free.fragmentation() * 100.0).round() as u64,
+        fragmentation_percent: free.fragmentation_percent(),
         chunks,
         chunk_bytes,
         log_batches: log.map_or(0, |log| log.records),

@@ -6,6 +6,7 @@
 //! waits for a share has none, and all operations that have one finish.
 
 use pando_format::PageId;
+use pando_format::cast::usize_of;
 use pando_pool::{PagePin, PinShare, Restart};
 use pando_stats::Ticker;
 use pando_sync::held::{Kind, assert_none};
@@ -138,7 +139,7 @@ impl<'a> Blocked<'a> {
             self.engine.fetch_many(&wanted)?;
             // Only those of a batch are pinned; the pages of a value are copied one after the
             // other.
-            let most = (self.places as u64).min(self.writes) as usize;
+            let most = usize_of((self.places as u64).min(self.writes));
             for page in &wanted[..most.min(wanted.len() - 1)] {
                 self.pin(*page);
             }
@@ -173,7 +174,7 @@ impl<'a> Blocked<'a> {
             lent < share.frames(),
             "no frame is left for the missing page"
         );
-        self.places = (share.frames() - lent) as usize;
+        self.places = usize_of(share.frames() - lent);
         self.pins.resize_with(self.places, || None);
         self.share = Some(share);
         Ok(())

@@ -12,6 +12,7 @@
 //! A commit tries all of its stripes in ascending order. If it is refused one, it gives all of them
 //! back before it waits for that one.
 
+use pando_format::cast::u32_of;
 use pando_format::{Lsn, TreeId};
 use pando_sync::audit;
 use pando_sync::held::{Held, Kind};
@@ -131,7 +132,7 @@ impl Stripes {
         let hash = rapidhash_v3_seeded(key, &self.secrets);
         // Odd, so that trees with the same keys have them on different stripes.
         let of_tree = u64::from(tree.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        StripeIndex((hash.wrapping_add(of_tree) % STRIPES as u64) as u32)
+        StripeIndex(u32_of(hash.wrapping_add(of_tree) % STRIPES as u64))
     }
 
     fn lock(&self, stripe: StripeIndex) -> &StampLock {
