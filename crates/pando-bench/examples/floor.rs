@@ -42,7 +42,7 @@ impl Asked {
 
     fn next(&mut self) -> Key {
         let at = self.random.below(self.keys.len() as u64);
-        self.keys[at as usize]
+        self.keys[pando_format::cast::usize_of(at)]
     }
 }
 

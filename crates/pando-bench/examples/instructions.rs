@@ -56,7 +56,7 @@ impl Rig {
 
     fn key(&mut self) -> Key {
         let at = self.random.below(KEYS);
-        self.keys[at as usize]
+        self.keys[pando_format::cast::usize_of(at)]
     }
 
     fn gets(&mut self, count: u64) -> Result<()> {
@@ -74,7 +74,7 @@ impl Rig {
         for number in 0..count {
             let key = self.key();
             self.table
-                .put_with(&key, &[number as u8; VALUE_BYTES], unsynced())?;
+                .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Rig {
             batch.clear();
             for _ in 0..ROWS {
                 let key = self.key();
-                batch.put(&self.table, &key, &[number as u8; VALUE_BYTES]);
+                batch.put(&self.table, &key, &[number.to_le_bytes()[0]; VALUE_BYTES]);
             }
             self.db.write(&mut batch, unsynced())?;
         }

@@ -6,6 +6,7 @@
 //! own keys at once. A key that a view knows is in the store, and a read that does not find it is
 //! wrong.
 
+use pando_format::cast::usize_of;
 use pando_sync::CachePadded;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
@@ -103,7 +104,7 @@ impl<'a> View<'a> {
     /// threads, beginning with this one; returns `None` if the thread at this rank has no such key.
     pub(crate) fn newest(&self, rank: u64) -> Option<u64> {
         let threads = self.counts.len() as u64;
-        let thread = ((self.thread as u64 + rank) % threads) as usize;
+        let thread = usize_of((self.thread as u64 + rank) % threads);
         let row = self.counts[thread].checked_sub(rank / threads + 1)?;
         Some(self.fresh.number(row, thread))
     }

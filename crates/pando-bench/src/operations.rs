@@ -3,6 +3,8 @@
 //! An [`Operations`] belongs to one thread. Each call does one operation, checks what it has read,
 //! and returns the number of keys that it covered.
 
+use pando_format::cast::{low_u32, usize_of};
+
 use pandodb::{Batch, Iter, Loader, Table, WriteOptions};
 
 use crate::chooser::Chooser;
@@ -172,7 +174,7 @@ impl<'a> Operations<'a> {
     fn fill(&mut self) -> Result<Option<Done>> {
         let plan = self.plan;
         self.batch.clear();
-        for index in self.fill.by_ref().take(plan.options.batch as usize) {
+        for index in self.fill.by_ref().take(usize_of(plan.options.batch)) {
             let number = match plan.workload {
                 Workload::FillSeq => index,
                 _ => plan.chooser.permutation().at(index),
@@ -203,7 +205,7 @@ impl<'a> Operations<'a> {
             none => none.insert(plan.table.loader()?),
         };
         let mut ops = 0;
-        for number in self.fill.by_ref().take(plan.options.batch as usize) {
+        for number in self.fill.by_ref().take(usize_of(plan.options.batch)) {
             plan.keys.write(number, &mut self.key);
             plan.values.write(number, 0, &mut self.value);
             loader.put(&self.key, &self.value)?;
@@ -229,7 +231,7 @@ impl<'a> Operations<'a> {
             let number = plan.choose(&mut self.random);
             plan.keys.write(number, &mut self.key);
             if put {
-                let version = self.random.next() as u32;
+                let version = low_u32(self.random.next());
                 plan.values.write(number, version, &mut self.value);
                 self.batch.put(plan.table, &self.key, &self.value);
             } else {
@@ -266,7 +268,7 @@ impl<'a> Operations<'a> {
     fn read_many(&mut self, limit: u64) -> Result<Done> {
         let plan = self.plan;
         let keys = plan.options.batch.min(limit);
-        self.many.resize_with(keys as usize, Default::default);
+        self.many.resize_with(usize_of(keys), Default::default);
         for (number, key) in &mut self.many {
             *number = plan.choose(&mut self.random);
             plan.keys.write(*number, key);

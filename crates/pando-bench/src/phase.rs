@@ -103,7 +103,7 @@ impl Phase {
 /// Returns the part of `0..total` that belongs to `thread` of `threads`.
 pub fn share(total: u64, threads: usize, thread: usize) -> std::ops::Range<u64> {
     let (threads, thread) = (threads as u128, thread as u128);
-    let at = |part: u128| (u128::from(total) * part / threads) as u64;
+    let at = |part: u128| u64::try_from(u128::from(total) * part / threads).expect("at most all");
     at(thread)..at(thread + 1)
 }
 

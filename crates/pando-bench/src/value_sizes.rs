@@ -1,5 +1,7 @@
 //! Lengths of values: all equal, or each derived from its key and version.
 
+use pando_format::cast::usize_of;
+
 use crate::random::Random;
 use crate::zipf::Zipf;
 
@@ -96,7 +98,7 @@ impl Sizes {
             Some(zipf) => zipf.rank(&mut random),
             None => random.below((max - min) as u64 + 1),
         };
-        min + more as usize
+        min + usize_of(more)
     }
 }
 

@@ -110,6 +110,11 @@ fn words(place: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Returns the number of bytes, in a value of `bytes` bytes, that the rest repeats.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a length, which is bounded after it"
+)]
 fn dense_bytes(bytes: usize, share: f64) -> usize {
     ((bytes as f64 * share).ceil() as usize).clamp(1, bytes.max(1))
 }

@@ -4,6 +4,8 @@
 //! each as often as the mean of all keys. Each thread reads its own from the moment that they are
 //! in the store, and must find them.
 
+use pando_format::cast::{low_u32, usize_of};
+
 use crate::error::{Error, Result};
 use crate::operations::{Operations, check_value};
 use crate::phase::{Done, Kind};
@@ -28,7 +30,7 @@ impl Operations<'_> {
             }
             Act::Write => {
                 let number = self.choose_grown();
-                let version = self.random.next() as u32;
+                let version = low_u32(self.random.next());
                 self.put(number, version)?;
                 true
             }
@@ -93,7 +95,7 @@ impl Operations<'_> {
 
     fn scan(&mut self) -> Result<bool> {
         let number = self.choose_grown();
-        let entries = 1 + self.random.below(SCAN_ENTRIES_MAX) as usize;
+        let entries = 1 + usize_of(self.random.below(SCAN_ENTRIES_MAX));
         let plan = self.plan;
         plan.keys.write(number, &mut self.key);
         let mut last: Option<Vec<u8>> = None;

@@ -30,6 +30,11 @@ impl Zipf {
     }
 
     /// Returns a rank, counted from 0 for the most frequent one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number from 1 to the count"
+    )]
     pub(crate) fn rank(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.low + random.unit() * (self.high - self.low);

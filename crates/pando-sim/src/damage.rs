@@ -273,7 +273,7 @@ impl DamageCase {
         let offset = value.unwrap_or_else(|| interesting(&bytes, random));
         let failed = |error: pando_device::Error| Failure::new(error.to_string());
         match self.harm {
-            Harm::Flip => device.flip_bit(name, offset, random.below(8) as u8),
+            Harm::Flip => device.flip_bit(name, offset, random.number().to_le_bytes()[0] % 8),
             Harm::Zero => {
                 let start = offset / 512 * 512;
                 let len = (bytes.len() as u64 - start).min(512) as usize;
@@ -468,14 +468,14 @@ fn a_value(bytes: &[u8], content: &[State], random: &mut Random) -> Option<u64> 
 
 /// Returns an offset at which a change hurts: mostly one that was written.
 fn interesting(bytes: &[u8], random: &mut Random) -> u64 {
-    let any = random.below(bytes.len() as u64);
+    let any = random.index(bytes.len());
     if random.once_in(8) {
-        return any;
+        return any as u64;
     }
     let written = |at: &usize| bytes[*at] != 0;
-    let behind = (any as usize..bytes.len()).find(written);
-    let found = behind.or_else(|| (0..any as usize).rev().find(written));
-    found.map_or(any, |at| at as u64)
+    let behind = (any..bytes.len()).find(written);
+    let found = behind.or_else(|| (0..any).rev().find(written));
+    found.unwrap_or(any) as u64
 }
 
 fn failed(what: &'static str) -> impl Fn(Error) -> Failure {

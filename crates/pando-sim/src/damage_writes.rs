@@ -126,7 +126,11 @@ impl Life<'_> {
             _ => self.random.below(300),
         };
         let seed = self.random.below(1 << 40).to_le_bytes();
-        seed.iter().copied().cycle().take(bytes as usize).collect()
+        seed.iter()
+            .copied()
+            .cycle()
+            .take(usize::try_from(bytes).expect("short values"))
+            .collect()
     }
 
     fn step(&mut self) -> Result<()> {

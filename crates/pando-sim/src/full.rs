@@ -159,7 +159,7 @@ fn ballast(number: u64) -> Vec<u8> {
     let mut value = vec![7; 20_000];
     if !number.is_multiple_of(4) {
         let mut random = Random::new(number);
-        value.fill_with(|| random.below(256) as u8);
+        value.fill_with(|| random.number().to_le_bytes()[0]);
     }
     value
 }

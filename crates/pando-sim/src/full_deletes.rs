@@ -58,7 +58,10 @@ fn empty_full(seed: u64) -> Result<FaultCounts> {
     if table.len() != stored {
         return fail(format!("{} are counted of {stored}", table.len()));
     }
-    on_threads(|thread| delete_all(&db, &table, thread, ends[thread as usize]))?;
+    on_threads(|thread| {
+        let end = ends[usize::try_from(thread).expect("one of a few")];
+        delete_all(&db, &table, thread, end)
+    })?;
     if !table.is_empty() || table.iter().next().is_some() {
         return fail(format!("{} are left of {stored}", table.len()));
     }
@@ -95,7 +98,7 @@ fn fill(table: &Table, thread: u64) -> Result<u64> {
     let mut random = Random::new(thread);
     let mut value = [0; VALUE_BYTES];
     for number in 0..WRITES_MAX {
-        value.fill_with(|| random.below(256) as u8);
+        value.fill_with(|| random.number().to_le_bytes()[0]);
         match table.put_with(&key(thread, number), &value, NONE) {
             Ok(()) => {}
             Err(Error::Full { .. }) => return Ok(number),

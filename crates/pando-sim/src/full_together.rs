@@ -7,7 +7,7 @@
 
 use pando_device::FaultyDevice;
 use pando_device::faulty::{Fault, FaultPlan, Operation};
-use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::{Db, Durability, Error, Table, WriteOptions};
@@ -75,7 +75,7 @@ struct Case {
 /// Calls `work` on all threads, which begin together; returns their results in the order of
 /// threads.
 fn together<T: Send>(work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let line = AtomicUsize::new(THREADS as usize);
+    let line = AtomicU64::new(THREADS);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -152,7 +152,7 @@ impl Case {
             });
             together(|thread| self.fill(&table, thread))
         })?;
-        let of = |all: &[u64], thread: u64| all[thread as usize];
+        let of = |all: &[u64], thread: u64| all[usize::try_from(thread).expect("one of a few")];
         together(|thread| check(&table, thread, 0, of(&ends, thread)))?;
         let deleted = together(|thread| self.delete(&table, thread))?;
         device.clear_faults();

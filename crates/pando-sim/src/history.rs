@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn step(thread: usize, keys: &[&str], start: u64, end: u64, durable: bool) -> Step {
-        let put = |key: &&str| Effect::Put(place(thread, key), vec![start as u8]);
+        let put = |key: &&str| Effect::Put(place(thread, key), vec![start.to_le_bytes()[0]]);
         Step {
             effects: keys.iter().map(put).collect(),
             start,

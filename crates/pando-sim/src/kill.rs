@@ -395,7 +395,11 @@ impl<'r> Worker<'r> {
             0 => 5000 + self.random.below(20_000),
             _ => 20 + self.random.below(300),
         };
-        stamp.bytes().cycle().take(bytes as usize).collect()
+        stamp
+            .bytes()
+            .cycle()
+            .take(usize::try_from(bytes).expect("short values"))
+            .collect()
     }
 
     /// Records writes around the call that makes them.
@@ -477,13 +481,19 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// Returns the number of a shared key below `end`.
+    fn shared_number(&mut self, end: Key) -> Key {
+        let number = self.random.below(end.into());
+        Key::try_from(number).expect("below a key")
+    }
+
     /// Makes a call on shared keys, for the check of linearizability.
     fn shared(&mut self) -> Answer<()> {
-        let mut key = self.random.below(u64::from(SHARED_KEYS)) as Key;
+        let mut key = self.shared_number(SHARED_KEYS);
         let start = self.round.stamp();
         let (action, reply) = match self.random.below(5) {
             0 => {
-                key = self.random.below(u64::from(SHARED_KEYS + COUNTERS)) as Key;
+                key = self.shared_number(SHARED_KEYS + COUNTERS);
                 (None, self.client.call(&[&b"GET"[..], &shared_key(key)]))
             }
             1 => {

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use indicatif::{ProgressBar, ProgressStyle};
 use pando_sync::time::{self, Duration, Instant};
 
+use crate::quantity::whole;
+
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 const STEPS: u64 = 1000;
 
@@ -43,7 +45,7 @@ impl Progress {
     /// Reports that `share` (0 to 1) of the work called `what` is done.
     pub(crate) fn update(&mut self, what: &str, share: f64) {
         if let Some(bar) = &self.bar {
-            bar.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
+            bar.set_position(whole(share.clamp(0.0, 1.0) * STEPS as f64));
             bar.set_message(what.to_owned());
         } else if time::now() - self.last_line >= BETWEEN_LINES {
             self.last_line = time::now();

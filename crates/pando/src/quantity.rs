@@ -28,10 +28,20 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let bytes = number * (1_u64 << shift) as f64;
     if bytes.is_finite() && bytes < u64::MAX as f64 {
-        Ok(bytes as u64)
+        Ok(whole(bytes))
     } else {
         Err(wrong())
     }
+}
+
+/// Returns the number without its fraction; 0 for what is negative or no number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what does not fit becomes the nearest number that does"
+)]
+pub(crate) fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// Parses a duration: seconds, or a number with a unit.

@@ -17,7 +17,7 @@ use crate::layers::Layers;
 use crate::log;
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::show_size;
+use crate::quantity::{show_size, whole};
 use crate::settings::Settings;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -100,7 +100,7 @@ fn show_recovery() -> impl FnMut(RecoveryProgress) + Send + 'static {
     move |now| {
         let progress = shown.get_or_insert_with(|| {
             Progress::told(|what, share| {
-                let percent = (share * 100.0) as u64;
+                let percent = whole(share * 100.0);
                 tracing::info!(percent, "{what}");
             })
         });

@@ -64,7 +64,8 @@ fn print_table(table: &TableStat, page_size: u32) {
     output::line("  leaves by fill");
     for (step, pages) in leaves.fill.iter().enumerate() {
         let (from, to) = (step * 100 / FILL_STEPS, (step + 1) * 100 / FILL_STEPS);
-        let bar = "#".repeat((pages * BAR_COLUMNS).div_ceil(most) as usize);
+        let columns = (pages * BAR_COLUMNS).div_ceil(most);
+        let bar = "#".repeat(usize::try_from(columns).expect("at most BAR_COLUMNS"));
         let text = format!("  {from:>3} to {to:>3} % {pages:>10} {bar}");
         output::line(text.trim_end());
     }

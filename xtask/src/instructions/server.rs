@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::valgrind::Valgrind;
 use crate::run::Result;
 
-const PIPELINE: u64 = 16;
+const PIPELINE: usize = 16;
 const KEYS: u64 = 5_000;
 /// A program starts slowly under valgrind.
 const START: Duration = Duration::from_secs(120);
@@ -111,12 +111,12 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
         requests.push(vec!["SET".into(), key(number), value.clone()]);
         requests.push(vec!["SET".into(), counter(number), "100000".into()]);
     }
-    for part in requests.chunks(PIPELINE as usize) {
+    for part in requests.chunks(PIPELINE) {
         ask(&mut stream, part, part.len())?;
     }
     // Keys in an order that looks random: the step and the number of keys have no common factor.
     let mut number = 0;
-    for _ in 0..operations / PIPELINE {
+    for _ in 0..operations / PIPELINE as u64 {
         let requests: Vec<_> = (0..PIPELINE)
             .map(|_| {
                 number = (number + 3_467) % KEYS;

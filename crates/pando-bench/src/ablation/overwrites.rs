@@ -8,6 +8,7 @@
 //! would leave: the processor's time of all of it, of which allocation is a part.
 
 use pando_device::MemoryDevice;
+use pando_format::cast::{u32_of, usize_of};
 use pando_format::log::RecordKind;
 use pando_format::page::{HEADER_WORDS, PageKind};
 use pando_format::{Compression, Extent, FrameIndex, Lsn, PageEncoder, PageId, PageSize, TreeId};
@@ -84,7 +85,7 @@ impl<A: Allocator> Overwritten<A> {
         let page_bytes = options.page_bytes;
         let page_size = PageSize::new(page_bytes)
             .ok_or_else(|| Error::option("page-size", "is no size of a page"))?;
-        let count = (options.max_memory as usize / page_bytes).max(2 * BATCH);
+        let count = (usize_of(options.max_memory) / page_bytes).max(2 * BATCH);
         let images = 2 * BATCH * options.thread_counts().iter().max().unwrap_or(&1);
         let statistics = Arc::new(Statistics::new());
         let pool = Pool::new(PoolOptions {
@@ -107,7 +108,7 @@ impl<A: Allocator> Overwritten<A> {
         })?;
         let log_options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
-            segments: (LOG_BYTES / u64::from(SEGMENT_BYTES)) as u32,
+            segments: u32_of(LOG_BYTES / u64::from(SEGMENT_BYTES)),
             buffer_bytes: LOG_BUFFER_BYTES,
             identity: [7; 16],
             incarnation: 1,
@@ -274,7 +275,7 @@ impl<'a, A: Allocator> Writer<'a, A> {
     fn overwrite(&mut self) -> Result<()> {
         let store = self.store;
         let count = store.pages.len() as u64;
-        let page = store.pages[self.random.below(count) as usize];
+        let page = store.pages[usize_of(self.random.below(count))];
         let value = self.random.next();
         self.content[..8].copy_from_slice(&value.to_le_bytes());
         store.log(&self.content)?;

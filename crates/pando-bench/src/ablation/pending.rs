@@ -3,6 +3,8 @@
 //! The wrapper holds what a continuation needs beside the claim (a copy of a short key, what to do
 //! at the end), so that boxing it is what boxing one for each read would be.
 
+use pando_format::cast::usize_of;
+
 use super::options::AblationOptions;
 use super::rounds::{self, Variant};
 use crate::error::Result;
@@ -68,7 +70,7 @@ impl<T> Tags<T> {
     }
 
     fn take(&mut self, tag: u64) -> T {
-        let tag = tag as usize;
+        let tag = usize_of(tag);
         let value = self.places[tag].take().expect("each tag completes once");
         self.free.push(tag);
         value

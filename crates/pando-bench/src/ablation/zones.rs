@@ -3,6 +3,7 @@
 //! then locks one and looks again. All that differs between the two variants is how the methods of
 //! a zone are called: through a table, or directly.
 
+use pando_format::cast::{u32_of, u32_of_len, usize_of};
 use pando_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{CachePadded, Mutex, MutexGuard, Rank, core_count, core_id};
 
@@ -11,7 +12,7 @@ use crate::error::Result;
 
 const ZONE_WORDS: usize = 16;
 /// Blocks of a zone.
-const ZONE_BLOCKS: u32 = ZONE_WORDS as u32 * u64::BITS;
+const ZONE_BLOCKS: u32 = u32_of_len(ZONE_WORDS) * u64::BITS;
 /// Zones of an area.
 const AREA_ZONES: usize = 1024;
 
@@ -80,7 +81,7 @@ impl Zone for BitmapZone {
         let bit = words[index].trailing_zeros();
         words[index] &= words[index] - 1;
         self.count(|free| free - 1);
-        Some(index as u32 * u64::BITS + bit)
+        Some(u32_of_len(index) * u64::BITS + bit)
     }
 
     fn take_run(&self, words: &mut Words, start: u32, count: u32) -> bool {
@@ -130,7 +131,7 @@ impl<Z: Zone + ?Sized> Zones<Z> {
         let area_blocks = AREA_ZONES as u64 * zone_blocks;
         let area = |first: u64| {
             let free = area_blocks.min(blocks - first);
-            let zone = |start: u64| boxed(BitmapZone::new(zone_blocks.min(free - start) as u32));
+            let zone = |start: u64| boxed(BitmapZone::new(u32_of(zone_blocks.min(free - start))));
             Area {
                 free: AtomicU64::new(free),
                 cursor: AtomicUsize::new(0),
@@ -138,7 +139,7 @@ impl<Z: Zone + ?Sized> Zones<Z> {
             }
         };
         let areas: Box<[_]> = (0..blocks)
-            .step_by(area_blocks as usize)
+            .step_by(usize_of(area_blocks))
             .map(area)
             .collect();
         let cores = core_count();
@@ -172,7 +173,7 @@ impl<Z: Zone + ?Sized> Zones<Z> {
                 if at != first {
                     area.cursor.store(at, Ordering::Relaxed);
                 }
-                let zone = (index * AREA_ZONES + at) as u32;
+                let zone = u32_of_len(index * AREA_ZONES + at);
                 return Some(zone * ZONE_BLOCKS + position);
             }
         }

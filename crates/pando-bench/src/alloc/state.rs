@@ -1,5 +1,7 @@
 //! How full a space is, and how fragmented: built before anything is measured.
 
+use pando_format::cast::{u32_of, usize_of};
+
 use super::allocator::Allocator;
 use crate::error::Result;
 use crate::random::Random;
@@ -23,7 +25,7 @@ impl State {
     pub(crate) fn build(&self, allocator: &impl Allocator) -> Result<Vec<u32>> {
         let used = self.blocks * self.fill_percent / 100;
         if !self.fragmented {
-            allocator.mark(0, used as u32)?;
+            allocator.mark(0, u32_of(used))?;
             return Ok(Vec::new());
         }
         let mut random = Random::new(self.seed, self.fill_percent);
@@ -33,17 +35,17 @@ impl State {
         let mut position = 0;
         while position < self.blocks {
             let run = between(&mut random, used_mean).min(self.blocks - position);
-            allocator.mark(position as u32, run as u32)?;
+            allocator.mark(u32_of(position), u32_of(run))?;
             let mut next = seen.next_multiple_of(each);
             while next < seen + run {
-                sample.push((position + (next - seen)) as u32);
+                sample.push(u32_of(position + (next - seen)));
                 next += each;
             }
             seen += run;
             position += run + between(&mut random, hole_mean);
         }
         for index in (1..sample.len()).rev() {
-            sample.swap(index, random.below(index as u64 + 1) as usize);
+            sample.swap(index, usize_of(random.below(index as u64 + 1)));
         }
         Ok(sample)
     }

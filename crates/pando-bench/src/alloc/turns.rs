@@ -5,6 +5,7 @@
 //! In the first part of a run the clock is read before and after the 64 calls; in the second part
 //! around each single call, and the cost of the clock itself is subtracted.
 
+use pando_format::cast::{u32_of_len, usize_of};
 use pando_stats::Histogram;
 use pando_sync::atomic::{AtomicU32, Ordering};
 use pando_sync::thread;
@@ -54,7 +55,7 @@ pub(crate) fn run(
     for (index, block) in sample.drain(..).enumerate() {
         shares[index % threads].push(block);
     }
-    let waiting = AtomicU32::new(threads as u32);
+    let waiting = AtomicU32::new(u32_of_len(threads));
     let results: Vec<_> = thread::scope(|scope| {
         let handles: Vec<_> = (0_u64..)
             .zip(shares)
@@ -170,7 +171,7 @@ impl<A: Allocator> Turns<'_, A> {
     fn choose(&mut self) {
         for taken in &mut self.taken {
             let index = match self.is_fragmented {
-                true => self.random.below(self.held.len() as u64) as usize,
+                true => usize_of(self.random.below(self.held.len() as u64)),
                 false => {
                     self.oldest = (self.oldest + 1) % self.held.len();
                     self.oldest

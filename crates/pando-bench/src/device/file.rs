@@ -1,6 +1,7 @@
 //! The file of the benchmark: filled once, and reused.
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, OpenOptions};
+use pando_format::cast::usize_of;
 
 use super::content;
 use super::options::DeviceOptions;
@@ -46,7 +47,8 @@ fn is_filled(file: &AnyFile, options: &DeviceOptions) -> Result<bool> {
     // The last block first, since files are filled in order.
     for sample in (0..=SAMPLES).rev() {
         let index = u128::from(last) * u128::from(sample) / u128::from(SAMPLES);
-        let offset = index as u64 * options.block_bytes as u64;
+        let index = u64::try_from(index).expect("a part of a number of blocks");
+        let offset = index * options.block_bytes as u64;
         file.read_at(&mut block, offset).map_err(failed())?;
         if !content::is_at(&block, offset) {
             return Ok(false);
@@ -65,7 +67,7 @@ fn fill(file: &AnyFile, options: &DeviceOptions, observer: &mut dyn Observer) ->
     let chunk_bytes = chunk.len() as u64;
     for offset in (0..bytes).step_by(chunk.len()) {
         let len = chunk_bytes.min(bytes - offset);
-        chunk.set_len(len as usize);
+        chunk.set_len(usize_of(len));
         content::scramble(&mut chunk, &mut random);
         content::place(&mut chunk, offset);
         file.write_at(&chunk, offset).map_err(failed())?;

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use pando_device::{AnyChannel, AnyFile, Channel, Completion, IoBuf};
+use pando_format::cast::usize_of;
 use pando_stats::Histogram;
 use pando_sync::time::{self, Instant};
 
@@ -142,7 +143,7 @@ impl<'a> Requests<'a> {
             completion
                 .result
                 .map_err(Error::device("running a request"))?;
-            let tag = completion.tag as usize;
+            let tag = usize_of(completion.tag);
             let Slot { begun, offset } = self.slots[tag];
             let is_read = !self.plan.workload.writes();
             if is_read && self.plan.is_checked && !content::is_at(&completion.buffer, offset) {

@@ -154,6 +154,10 @@ fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
 
 /// Returns the labels of a logarithmic axis: powers of ten whose logarithms are from `min` to
 /// `max`.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "logarithms of finite numbers are small"
+)]
 pub(super) fn powers(min: f64, max: f64) -> Vec<(f64, String)> {
     let (first, last) = (min.floor() as i32, max.ceil() as i32);
     let label = |power: i32| match power {
@@ -167,6 +171,11 @@ pub(super) fn powers(min: f64, max: f64) -> Vec<(f64, String)> {
 
 /// Returns the labels of an axis from 0 to at least `max`, at round numbers; the last one is its
 /// end.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "there are at most five steps"
+)]
 pub(super) fn steps(max: f64) -> Vec<(f64, String)> {
     let max = if max.is_finite() && max > 0.0 {
         max

@@ -3,6 +3,7 @@
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, IoBuf, MemoryDevice, OpenOptions};
 use pando_format::bytes::{put_u32, put_u64};
+use pando_format::cast::u32_of_len;
 use pando_format::page::{self, HEADER_WORDS, PageKind, WORD_EPOCH, WORD_KIND};
 use pando_format::{Compression, Epoch, Extent, Lsn, PageId, PageSize, StoredKind, StoredPage};
 use pando_pool::{CheckImages, Content, ImageFacts, Pool};
@@ -94,7 +95,7 @@ pub(super) fn offset_of(stored: StoredPage) -> u64 {
 }
 
 fn stored_page(page: PageId, page_size: PageSize, tag: u32) -> StoredPage {
-    let blocks = (page_size.bytes() / BLOCK_BYTES) as u32;
+    let blocks = u32_of_len(page_size.bytes() / BLOCK_BYTES);
     StoredPage {
         kind: StoredKind::Page,
         extent: Extent {

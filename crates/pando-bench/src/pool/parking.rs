@@ -1,5 +1,6 @@
 //! Where an operation is kept while its page is being read.
 
+use pando_format::cast::usize_of;
 use pando_pool::LoadTicket;
 use pando_sync::time::Instant;
 
@@ -53,7 +54,7 @@ impl Park for Slots {
     }
 
     fn unpark(&mut self, tag: u64) -> Parked {
-        let tag = tag as usize;
+        let tag = usize_of(tag);
         let parked = self.slots[tag].take().expect("each tag completes once");
         self.free.push(tag);
         parked

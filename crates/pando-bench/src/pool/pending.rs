@@ -5,6 +5,7 @@
 //! to wait is measured, from the miss to the end of its second attempt.
 
 use pando_device::{AnyFile, Channel, Completion, IoBuf};
+use pando_format::cast::u32_of;
 use pando_format::{PageDecoder, PageId};
 use pando_pool::{Attempt, LoadStart, Pool, Restart};
 use pando_stats::Histogram;
@@ -76,7 +77,7 @@ impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
         let mut room = room.min((self.plan.queue_depth - self.in_flight()) as u64);
         let (mut hits, begun) = (0, time::now());
         while room > 0 {
-            let page = PageId(self.random.below(self.plan.pages_count) as u32);
+            let page = PageId(u32_of(self.random.below(self.plan.pages_count)));
             match self.look(page) {
                 Ok(()) => hits += 1,
                 Err(Restart::Fault(page)) => {

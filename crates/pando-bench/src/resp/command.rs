@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use pando_format::cast::low_u32;
 use pando_resp::{Answer, parse_integer};
 
 use super::options::{RespOptions, RespWorkload};
@@ -128,7 +129,7 @@ impl<'a> Commands<'a> {
         numbers.extend([number]);
         match workload {
             RespWorkload::Set => {
-                let version = self.random.next() as u32;
+                let version = low_u32(self.random.next());
                 self.write_set(number, version, out);
                 Some(Sent::Set)
             }

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use mio::net::TcpStream;
+use pando_format::cast::usize_of;
 use pando_resp::Answer;
 use pando_stats::Histogram;
 use pando_sync::time::{self, Instant};
@@ -166,7 +167,7 @@ impl Connection {
             let Some(length) = length else {
                 break;
             };
-            let numbers = self.numbers.drain(..sent.ops() as usize);
+            let numbers = self.numbers.drain(..usize_of(sent.ops()));
             let part = commands.check(sent, &bytes[..length], numbers)?;
             self.sent.pop_front();
             self.taken += length;

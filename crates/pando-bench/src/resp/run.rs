@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use pando_format::cast::usize_of;
 use pando_sync::time::Duration;
 
 use super::client::Client;
@@ -97,7 +98,7 @@ fn run_plan(
         let numbers = phase.share(options.num, index);
         let clients = share(options.clients as u64, options.threads, index);
         let commands = Commands::new(plan, numbers, index);
-        let connections = (clients.end - clients.start) as usize;
+        let connections = usize_of(clients.end - clients.start);
         Client::new(plan, commands, address, connections)
     };
     phase::run(&phase, make, observer, measuring)
@@ -116,7 +117,7 @@ fn record(
     let per_op = |count: f64| count / measured.ops.max(1) as f64;
     record.server = Some(after.server());
     record.io_backend = after.text("io_backend").map(str::to_owned);
-    let number = |name| after.number(name).map(|number| number as usize);
+    let number = |name| after.number(name).map(whole);
     record.page_size = number("page_size");
     record.queue_depth = number("queue_depth").or(options.queue_depth);
     record.max_memory = number("maxmemory")
@@ -147,4 +148,14 @@ fn record(
     record.rate_ops_per_s = options.rate;
     record.interval_s = options.interval.map(|interval| interval.as_secs_f64());
     record
+}
+
+/// Returns a number of the server's report, which has no fraction.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is no number of bytes or requests becomes the nearest one"
+)]
+fn whole(number: f64) -> usize {
+    number as usize
 }

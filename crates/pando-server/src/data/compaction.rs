@@ -103,7 +103,13 @@ impl Compaction {
     fn note(&self, progress: CompactProgress) -> ControlFlow<()> {
         *self.phase.lock() = progress.phase;
         let percent = (progress.share * 100.0).clamp(0.0, 100.0);
-        self.percent.store(percent as u32, Ordering::Relaxed);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped above"
+        )]
+        let percent = percent as u32;
+        self.percent.store(percent, Ordering::Relaxed);
         match self.state.load(Ordering::Relaxed) {
             ENDING => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),

@@ -72,7 +72,7 @@ impl Worker {
         let place = self.key(&table);
         let bytes = self.value();
         let mut new = self.history.now().get(&place).cloned().unwrap_or_default();
-        let offset = match self.random.once_in(2) || new.len() > VALUE_BYTES_MAX as usize {
+        let offset = match self.random.once_in(2) || new.len() > VALUE_BYTES_MAX {
             true => self.random.index(new.len() + 1),
             false => new.len() + self.random.index(3000),
         };
@@ -97,7 +97,7 @@ impl Worker {
     /// Continues to read a value that was opened some steps ago, or opens one.
     pub(super) fn read_slowly(&mut self) -> End<()> {
         if let Some((mut reader, expected)) = self.reader.take() {
-            let mut found = vec![0; reader.len() as usize];
+            let mut found = vec![0; usize::try_from(reader.len()).expect("short values")];
             let count = reader.read_at(0, &mut found)?;
             if count != found.len() || found != expected {
                 return wrong("a reader saw another value than it had opened".into());
@@ -130,7 +130,7 @@ impl Worker {
             bytes += value.len();
             batch.put(&table, &place.1, &value);
             effects.push(Effect::Put(place, value));
-            if bytes > 2 * VALUE_BYTES_MAX as usize {
+            if bytes > 2 * VALUE_BYTES_MAX {
                 break;
             }
         }

@@ -16,7 +16,7 @@ use crate::workload::plan::Plan;
 pub(super) const OWN_TABLES: usize = 3;
 const SHARED_TABLES: usize = 2;
 /// Longest value of a workload.
-pub(super) const VALUE_BYTES_MAX: u64 = 30_000;
+pub(super) const VALUE_BYTES_MAX: usize = 30_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Shared {
@@ -200,14 +200,18 @@ impl Worker {
     /// Values name their writer, so that no two are alike.
     pub(super) fn value(&mut self) -> Vec<u8> {
         let bytes = match self.random.below(24) {
-            0 => self.random.below(VALUE_BYTES_MAX),
+            0 => self.random.below(VALUE_BYTES_MAX as u64),
             1 => self.random.below(6000),
             2 => 0,
             _ => self.random.below(500),
         };
         self.written += 1;
         let stamp = format!("{}/{}/", self.history.thread, self.written);
-        stamp.bytes().cycle().take(bytes as usize).collect()
+        stamp
+            .bytes()
+            .cycle()
+            .take(usize::try_from(bytes).expect("short values"))
+            .collect()
     }
 
     pub(super) fn durability(&mut self) -> (WriteOptions, bool) {

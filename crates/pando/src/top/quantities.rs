@@ -1,6 +1,6 @@
 //! How numbers are written in little space: three digits and a unit.
 
-use crate::quantity::show_size;
+use crate::quantity::{show_size, whole};
 
 /// Shown for an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
@@ -37,7 +37,7 @@ pub(crate) fn time(ns: f64) -> String {
 
 /// Formats bytes.
 pub(crate) fn bytes(value: f64) -> String {
-    show_size(value as u64).replace(" bytes", " B")
+    show_size(whole(value)).replace(" bytes", " B")
 }
 
 /// Formats a share of a whole.

@@ -23,6 +23,7 @@ use super::quantities::count;
 use super::sample::Sample;
 use super::watch::watch;
 use crate::failure::{Code, Failure};
+use crate::quantity::whole;
 
 /// Longest time until a key is noticed.
 const TICK: Duration = Duration::from_millis(50);
@@ -141,7 +142,7 @@ impl View {
             Some(_) => None,
         };
         let rate = figures.and_then(|figures| figures.rate("total_commands_processed"));
-        self.rates.push_back(rate.unwrap_or(0.0) as u64);
+        self.rates.push_back(whole(rate.unwrap_or(0.0)));
     }
 
     fn scroll_by(&mut self, key: Key, lines: u16) {
@@ -232,8 +233,8 @@ impl View {
         for panel in &panels {
             let shortest = (0..heights.len()).min_by_key(|column| heights[*column]);
             let column = shortest.expect("there is a column");
-            let x = panel_width * column as u16;
-            let height = panel.rows.len() as u16 + 2;
+            let x = panel_width * on_screen(column);
+            let height = on_screen(panel.rows.len() + 2);
             let area = Rect::new(x, heights[column], panel_width, height);
             draw_panel(panel, area, canvas);
             heights[column] += height;
@@ -247,15 +248,20 @@ impl View {
     }
 }
 
+/// Returns a number of cells as the screen counts them. What is beyond its end is not drawn.
+fn on_screen(cells: usize) -> u16 {
+    u16::try_from(cells).unwrap_or(u16::MAX)
+}
+
 fn draw_panel(panel: &Panel, area: Rect, canvas: &mut Buffer) {
     let block = Block::bordered().title(format!(" {} ", panel.title));
     let inner = block.inner(area);
     block.render(area, canvas);
     for (index, row) in panel.rows.iter().enumerate() {
-        let y = inner.y + index as u16;
+        let y = inner.y.saturating_add(on_screen(index));
         canvas.set_stringn(inner.x, y, &row.label, inner.width.into(), DIM);
         let text = with_bar(row);
-        let length = text.chars().count() as u16;
+        let length = on_screen(text.chars().count());
         let x = inner.right().saturating_sub(length).max(inner.x);
         canvas.set_stringn(x, y, &text, inner.width.into(), BOLD);
     }
@@ -266,14 +272,15 @@ fn with_bar(row: &Row) -> String {
     let Some(share) = row.share else {
         return row.value.clone();
     };
-    let filled = (share.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
+    let filled = whole((share.clamp(0.0, 1.0) * BAR_WIDTH as f64).round());
+    let filled = usize::try_from(filled).expect("at most BAR_WIDTH");
     let (full, empty) = (FULL.repeat(filled), EMPTY.repeat(BAR_WIDTH - filled));
     format!("{full}{empty} {}", row.value)
 }
 
 fn draw_commands(figures: &Figures<'_>, area: Rect, canvas: &mut Buffer) -> u16 {
     let cells = command_cells(figures);
-    let height = (cells.len() as u16 + 3).min(area.height);
+    let height = on_screen(cells.len() + 3).min(area.height);
     let area = Rect { height, ..area };
     let block = Block::bordered().title(" Commands ");
     let inner = block.inner(area);
@@ -282,15 +289,15 @@ fn draw_commands(figures: &Figures<'_>, area: Rect, canvas: &mut Buffer) -> u16 
     let lines = [titles].into_iter().chain(cells);
     for (index, cells) in lines.take(inner.height.into()).enumerate() {
         let (y, style) = (
-            inner.y + index as u16,
+            inner.y.saturating_add(on_screen(index)),
             if index == 0 { DIM } else { Style::new() },
         );
         canvas.set_stringn(inner.x, y, &cells[0], inner.width.into(), style);
         // As many columns as fit to the right of the name.
         for (column, cell) in cells[1..].iter().enumerate() {
-            let end = 20 + (column as u16 + 1) * 10;
+            let end = on_screen(20 + (column + 1) * 10);
             if end <= inner.width {
-                let x = inner.x + end.saturating_sub(cell.chars().count() as u16);
+                let x = inner.x + end.saturating_sub(on_screen(cell.chars().count()));
                 canvas.set_stringn(x, y, cell, 10, style);
             }
         }

@@ -5,7 +5,9 @@
 //! and doubles with each command that did not.
 
 /// Maximum number of commands in a pipeline run.
-pub(crate) const COMMANDS_MAX: usize = 64;
+pub(crate) const COMMANDS_MAX: usize = QUOTA_MAX as usize;
+
+const QUOTA_MAX: u8 = 64;
 
 /// The quota of one connection; see the module.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +15,7 @@ pub(crate) struct PipelineQuota(u8);
 
 impl Default for PipelineQuota {
     fn default() -> Self {
-        Self(COMMANDS_MAX as u8)
+        Self(QUOTA_MAX)
     }
 }
 
@@ -31,7 +33,7 @@ impl PipelineQuota {
     /// Raises the quota after a command that did not wait.
     #[inline]
     pub(crate) fn grow(&mut self) {
-        self.0 = self.0.saturating_mul(2).min(COMMANDS_MAX as u8);
+        self.0 = self.0.saturating_mul(2).min(QUOTA_MAX);
     }
 
     /// Adjusts the quota after a pipeline run of which `done` commands were run; `cut`: the next
