@@ -15,6 +15,13 @@
 //! [`values`], [`permutation`], [`chooser`], [`random`], [`phase`], [`record`]) is public for them.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
 
 pub mod ablation;
 pub mod alloc;

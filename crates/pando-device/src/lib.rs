@@ -21,6 +21,14 @@
 //! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`timed`],
 //! [`any`].
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
+
 pub mod any;
 pub mod buffer;
 mod cast;

@@ -10,6 +10,13 @@
 //! integers.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
 
 pub mod bytes;
 pub mod cast;

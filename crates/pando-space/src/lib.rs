@@ -30,6 +30,13 @@
 //! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
 
 pub mod batch;
 pub mod error;

@@ -14,6 +14,14 @@
 //! what that costs. Readers of counts, such as tests and the server's INFO, then see zeros.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "tests count in small numbers"
+    )
+)]
 
 pub mod histogram;
 pub mod measure;

@@ -15,6 +15,14 @@
 //! without a lock prefix), [`core_words`], [`audit`], [`time`], `background_priority` (background
 //! threads let others run first).
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
+
 pub mod atomic;
 pub mod audit;
 mod background_priority;

@@ -11,6 +11,13 @@
 //! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "tests count in small numbers"
+    )
+)]
 
 mod access;
 mod descent;

@@ -37,6 +37,15 @@
 //! [`VALUE_BYTES_MAX`] or what the log buffer takes ([`Db::value_bytes_max`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap,
+        reason = "tests count in small numbers"
+    )
+)]
 
 mod api;
 mod background;

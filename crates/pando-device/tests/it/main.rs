@@ -1,5 +1,10 @@
 //! Tests of the devices through their public interface.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "tests count in small numbers"
+)]
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod allocations;

@@ -1,5 +1,9 @@
 //! Crashes, faults, damage and linearizability of whole stores.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "tests count in small numbers"
+)]
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 

@@ -1,5 +1,9 @@
 //! Tests of the allocator through its public interface.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "tests count in small numbers"
+)]
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod cases;

@@ -1,5 +1,9 @@
 //! Trees over a pool without a device: everything is in memory.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "tests count in small numbers"
+)]
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 

@@ -1,6 +1,10 @@
 //! The log against devices that fail, tear and crash, and against naive twins.
 
 #![expect(
+    clippy::cast_possible_truncation,
+    reason = "tests count in small numbers"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "helpers of tests are not themselves tests"
 )]

@@ -1,5 +1,10 @@
 //! The engine through its public API, against naive twins.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "tests count in small numbers"
+)]
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
