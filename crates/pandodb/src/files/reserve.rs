@@ -242,16 +242,16 @@ impl MappingReserve {
     pub(crate) fn take(&self, pages: u64, tables: u64) -> Result<NextMapping> {
         let mut state = self.state.lock();
         assert!(state.number > 0, "a merge before the store was opened");
-        state.owed = state.pages(tables);
+        let room = state.pages(tables);
         let mut next = match state.next.take() {
             Some(next) => next,
             None => NextMapping::open(&self.device, state.number)?,
         };
         if let Err(error) = next.grow(base_bytes(pages), journal_bytes(tables)) {
             state.next = Some(next);
-            state.owed = 0;
             return Err(error);
         }
+        state.owed = room;
         state.number = next.number + 1;
         Ok(next)
     }
@@ -281,9 +281,9 @@ impl MappingReserve {
     /// next merge, as [`MappingReserve::extend`] does.
     pub(crate) fn replaced(&self, size: MappingSize) {
         let mut state = self.state.lock();
+        state.owed = 0;
         // An error leaves less room, which is counted.
         let _less = self.extend_locked(&mut state, size);
-        state.owed = 0;
         self.count(&state, size);
     }
 }
