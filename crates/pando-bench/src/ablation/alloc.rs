@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::phase::Observer;
 use crate::record::Record;
 
-/// Where the variants stand.
+/// Indices of the variants in the report.
 const BOXED: usize = 0;
 const DIRECT: usize = 1;
 

@@ -1,4 +1,4 @@
-//! What a read may carry along: buffers, a place for what a device has to say, time. Built for each
+//! The context of a read: its buffers, what the device reports, and times. It is built for each
 //! read, or put back to its initial state.
 
 use std::any::Any;
@@ -21,7 +21,8 @@ const ALLOCATIONS: u64 = 3;
 /// The context of one read.
 #[derive(Debug)]
 pub(super) struct Context {
-    /// What the device says, key by key: looked at by nobody here, as by most devices.
+    /// What the device reports, as keys and values. Nobody looks at it here; most devices report
+    /// nothing.
     notes: RwLock<BTreeMap<String, String>>,
     attachment: Option<Box<dyn Any + Send + Sync>>,
     requests: u32,
@@ -30,7 +31,7 @@ pub(super) struct Context {
     decompressed: Vec<u8>,
 }
 
-/// How many were built, and what that took.
+/// Number of contexts that were built, and the time that took.
 #[derive(Debug)]
 pub(super) struct Built {
     count: CoreLocal<AtomicU64>,
@@ -69,7 +70,7 @@ impl Context {
         }
     }
 
-    /// Back to the initial state, but for the buffers' memory.
+    /// Resets the context to its initial state, but keeps the memory of its buffers.
     pub(super) fn reset(&mut self) {
         if !self.notes.read().is_empty() {
             self.notes.write().clear();
@@ -81,17 +82,17 @@ impl Context {
         black_box(&self.page);
     }
 
-    /// True in the initial state.
+    /// True if the context is in its initial state.
     pub(super) fn is_clean(&self) -> bool {
         let said_nothing = self.notes.read().is_empty() && self.attachment.is_none();
         said_nothing && self.requests == 0 && self.elapsed.is_none() && self.decompressed.is_empty()
     }
 }
 
-/// Calls that each have a context; the thread beside has none.
+/// Calls that each have a context; the thread that writes meanwhile has none.
 #[derive(Debug)]
 pub(super) struct WithContext<'a> {
-    /// The thread's own is put back to its initial state; else each call builds one.
+    /// True: the thread has one context and resets it. False: each call builds one.
     pub(super) is_reused: bool,
     pub(super) page_bytes: usize,
     pub(super) built: &'a Built,

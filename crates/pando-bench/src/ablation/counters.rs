@@ -1,6 +1,6 @@
-//! Ways to count, behind one trait: the product's, and the three that it was chosen over.
+//! Ways to count, behind one trait: the product's, and the three that were rejected for it.
 //!
-//! All have the same words, are added to by many threads, and are summed up by anybody. None loses
+//! All have the same counters. Many threads add to them, and any thread sums them up. None loses
 //! what a thread that has ended has counted. Words of a way that are next to each other are added
 //! to as the product's are: by a constant number where the caller has one.
 
@@ -11,12 +11,12 @@ use pando_sync::{Addition, Arc, CoreWords, Mutex, Rank, audit};
 
 use crate::error::{Error, Result};
 
-/// Tickers that a workload adds to, one after the other.
+/// Tickers to which a workload adds, one after the other.
 pub(super) const TICKED: usize = 8;
 /// Tickers in all, as many as the lines of the product have room for.
 pub(super) const TICKERS: usize = 128;
 
-/// Words that all threads add to.
+/// Counters to which all threads add.
 pub(super) trait Counters: Sync {
     /// Adds `count` to word `word`.
     fn add(&self, word: usize, count: u64);
@@ -82,7 +82,7 @@ pub(super) struct ThreadLocal {
 struct Threads {
     live: Vec<Block>,
     spare: Vec<Block>,
-    /// Of threads that have ended.
+    /// Sums of threads that have ended.
     ended: Vec<u64>,
 }
 
@@ -91,7 +91,7 @@ thread_local! {
     static LEAVER: RefCell<Option<Leaver>> = const { RefCell::new(None) };
 }
 
-/// Takes the words of a thread out when it ends.
+/// Removes the counters of a thread when it ends.
 struct Leaver {
     shared: Arc<Mutex<Threads>>,
     block: Block,
@@ -114,7 +114,7 @@ impl Drop for Leaver {
 }
 
 impl ThreadLocal {
-    /// One at a time: a thread adds to the first that it meets.
+    /// At most one exists at a time, since a thread adds to the first one that it meets.
     pub(super) fn new(words: usize) -> Self {
         let threads = Threads {
             live: Vec::new(),
@@ -203,7 +203,7 @@ impl Way {
         }
     }
 
-    /// False for a way that this machine does not have.
+    /// False for a way that this machine does not support.
     pub(super) fn is_here(self) -> bool {
         let is_plain = || {
             let words = CoreWords::<1>::new("core-local", Addition::Best);
@@ -213,12 +213,12 @@ impl Way {
     }
 }
 
-/// Something that is done with counters, whichever they are.
+/// Work that is generic over the way to count.
 pub(super) trait Work {
-    /// What comes of it.
+    /// The result.
     type Output;
 
-    /// Does it.
+    /// Does the work with these counters.
     fn run(self, counters: &impl Counters) -> Self::Output;
 }
 

@@ -20,14 +20,14 @@ const HANDLES: usize = 8;
 /// Space of a device in memory beside the file.
 const MEMORY_SPARE_BYTES: u64 = 1 << 20;
 
-/// Who gives a thread the descriptor for its read.
+/// Where a thread gets the descriptor for its read.
 #[derive(Debug)]
 enum Handles {
     Shared(AnyFile),
     Pool(HandlePool),
 }
 
-/// Descriptors that are lent, and those that wait for one.
+/// A pool of descriptors, and the threads that wait for one.
 #[derive(Debug)]
 struct HandlePool {
     idle: Mutex<Vec<AnyFile>>,
@@ -99,7 +99,7 @@ impl Calls for Reads<'_> {
     }
 }
 
-/// Options of the layer below that stand for those of the ablation.
+/// Returns the options of the layer below that correspond to those of the ablation.
 fn device_options(options: &AblationOptions) -> Result<DeviceOptions> {
     let device = DeviceOptions {
         workloads: vec![DeviceWorkload::RandRead],

@@ -19,17 +19,17 @@ use crate::record::Record;
 use crate::store::{Store, check_directory};
 use crate::values::Values;
 
-/// Bytes that a key and its value take in a leaf, about: as many keys are written as fill the size.
+/// Approximate bytes of a key and its value in a leaf; tells how many keys fill the size.
 const ENTRY_BYTES: u64 = 128;
-/// A device in memory has room for so many times the size: old pages wait for a checkpoint.
+/// A device in memory has room for this many times the size, since old pages wait for a checkpoint.
 const DEVICE_TIMES: u64 = 8;
 const DEVICE_SPARE_BYTES: u64 = 256 << 20;
 
-/// A filled store that is closed.
+/// A store that was filled and closed.
 struct Filled {
     options: KvOptions,
     values: Values,
-    /// The store's device, if it lies in memory.
+    /// The store's device, if it is in memory.
     device: Option<AnyDevice>,
     _directory: Option<TempDir>,
 }
@@ -149,7 +149,7 @@ pub(super) fn throttle(options: &AblationOptions, observer: &mut dyn Observer) -
     rounds::run(options, &variants, &mut turn, observer)
 }
 
-/// Many keys one after the other, or at once.
+/// Reads many keys one after the other, or in one call.
 pub(super) fn scatter_gather(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
     let filled = Filled::new(options, options.io_backend, observer)?;
     let variants = [

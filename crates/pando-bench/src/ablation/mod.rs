@@ -1,4 +1,4 @@
-//! `bench ablation`: what the product does, beside the slower way that it could have been done.
+//! `bench ablation`: what the product does, compared with a slower way of doing the same.
 //!
 //! Each ablation runs its variants in turn in one process, round after round, and reports the
 //! median round of each; `is_ours` marks what the product does. The other variants live here alone.

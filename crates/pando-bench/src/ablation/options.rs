@@ -1,4 +1,4 @@
-//! What an ablation is asked for.
+//! The options of ablations.
 
 use std::path::PathBuf;
 
@@ -56,12 +56,12 @@ ablations! {
 }
 
 impl Ablation {
-    /// It is one of reads of a tree in memory.
+    /// True for ablations of reads of a tree in memory.
     pub(super) fn is_of_cached_reads(self) -> bool {
         matches!(self, Self::Descent | Self::Cursor)
     }
 
-    /// Its workloads, where it has several.
+    /// Its workloads, if it has several.
     pub fn workloads(self) -> &'static [&'static str] {
         match self {
             Self::Alloc => &["alloc", "overwrite"],
@@ -69,7 +69,7 @@ impl Ablation {
         }
     }
 
-    /// The ablation of a name.
+    /// Returns the ablation with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|one| one.name() == name).copied()
     }
@@ -80,21 +80,21 @@ impl Ablation {
 pub struct AblationOptions {
     /// What is measured.
     pub ablation: Ablation,
-    /// Which workloads, of `alloc`; none: all.
+    /// Workloads of `alloc`; empty: all.
     pub workloads: Vec<String>,
-    /// Turns of each variant.
+    /// Number of turns of each variant.
     pub rounds: usize,
     /// Numbers of threads, in this order; none: as [`Ablation::threads`] says.
     pub threads: Vec<usize>,
     /// Operations of a turn of a variant; None: as [`Ablation::num`] says.
     pub num: Option<u64>,
-    /// Length of a turn; ends it instead of the number.
+    /// Length of a turn, instead of a number of operations.
     pub duration: Option<Duration>,
-    /// Time at the start of each turn that is in no figure.
+    /// Time at the start of each turn that is not measured.
     pub warmup: Duration,
     /// Bytes of what is read: pages, a file, or keys and values; of all blocks.
     pub size_bytes: u64,
-    /// Bytes of the memory above it.
+    /// Bytes of memory of the pool.
     pub max_memory: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
@@ -102,15 +102,15 @@ pub struct AblationOptions {
     pub queue_depth: usize,
     /// Keys of a call that reads several.
     pub batch: u64,
-    /// Of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Where files lie, and stay; None: a temporary directory.
+    /// Directory of the files, which stay there; None: a temporary directory.
     pub dir: Option<PathBuf>,
-    /// Uses the store in `dir`, which such a run has left.
+    /// Uses the store in `dir` that an earlier run has left.
     pub use_existing_db: bool,
-    /// Way to the disk.
+    /// The I/O back end.
     pub io_backend: IoBackend,
-    /// Threads of the back end, where it has such.
+    /// Number of threads of the back end, if it has threads.
     pub completion_threads: Option<usize>,
 }
 
@@ -144,7 +144,7 @@ impl AblationOptions {
         }
     }
 
-    /// All numbers of threads.
+    /// Returns all numbers of threads.
     pub(super) fn thread_counts(&self) -> &[usize] {
         match self.threads.is_empty() {
             true => self.ablation.threads(),
@@ -152,12 +152,12 @@ impl AblationOptions {
         }
     }
 
-    /// Whether the workload of a name was asked for.
+    /// Returns whether the workload with this name was asked for.
     pub(super) fn wants(&self, workload: &str) -> bool {
         self.workloads.is_empty() || self.workloads.iter().any(|one| one == workload)
     }
 
-    /// The first of them: the one that a turn of options with one of them has.
+    /// Returns the first number of threads.
     pub(super) fn threads(&self) -> usize {
         self.thread_counts()[0]
     }
@@ -166,7 +166,7 @@ impl AblationOptions {
         self.num.unwrap_or_else(|| self.ablation.num())
     }
 
-    /// Operations of a turn, unless it ends by time.
+    /// Returns the number of operations of a turn, unless a time ends it.
     pub(super) fn total(&self) -> Option<u64> {
         self.duration.is_none().then(|| self.num())
     }

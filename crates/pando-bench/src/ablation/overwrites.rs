@@ -37,8 +37,8 @@ const SEGMENT_BYTES: u32 = 16 << 20;
 const LOG_BUFFER_BYTES: usize = 4 << 20;
 const TREE: TreeId = TreeId(1);
 
-/// What a thread or the builder does when a step cannot go on: everything is in memory, so only
-/// another thread can be in the way.
+/// What a thread or the builder does when a step has to be repeated: everything is in memory, so
+/// only another thread can be in the way.
 fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> Result<T> {
     loop {
         match attempt() {
@@ -90,7 +90,7 @@ impl<A: Allocator> Overwritten<A> {
         let statistics = Arc::new(Statistics::new());
         let pool = Pool::new(PoolOptions {
             page_size,
-            // None is ever emptied.
+            // No page is ever evicted.
             frames: 2 * count,
             page_ids_max: count,
             images,
@@ -141,7 +141,7 @@ impl<A: Allocator> Overwritten<A> {
         (0..count).map(|_| retry(allocate)).collect()
     }
 
-    /// Runs a turn: so many overwrites, or for so long, by so many threads.
+    /// Runs a turn: this many overwrites, or for this long, by this many threads.
     pub(super) fn measure(
         &self,
         options: &AblationOptions,
@@ -245,7 +245,7 @@ impl<A: Allocator> Overwritten<A> {
     }
 }
 
-/// Goes into the gate of `pool`, which nobody closes while somebody writes.
+/// Enters the gate of `pool`, which nobody closes while threads write.
 fn enter(pool: &Pool) -> GateGuard<'_> {
     let guard = pool.gate().try_enter();
     guard.expect("epochs end between the turns")
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Counts what goes out and comes back.
+    /// An allocator that checks that no block is given out twice.
     struct Counted<A>(A, Mutex<BTreeSet<u32>>);
 
     impl<A: Allocator> Allocator for Counted<A> {
@@ -385,7 +385,7 @@ mod tests {
             assert_eq!(record.ops, 30_000);
             assert_eq!(record.fill_percent, Some(90));
         }
-        // The images before belong to the checkpoint before: they wait for the next.
+        // The old images belong to the last checkpoint: they are freed by the next one.
         store.end_epoch().unwrap();
         assert_eq!(store.allocator.1.lock().len(), 256);
     }

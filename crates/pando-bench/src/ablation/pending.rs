@@ -1,4 +1,5 @@
-//! `pending`: where an operation stays while its page is read, over a device that does nothing.
+//! `pending`: where the state of an operation is kept while its page is read. The device does
+//! nothing.
 //!
 //! The wrapper holds what a continuation needs beside the claim (a copy of a short key, what to do
 //! at the end), so that boxing it is what boxing one for each read would be.
@@ -20,7 +21,7 @@ use crate::record::Record;
 const KEY_BYTES: usize = 32;
 const WORKLOAD: &str = "pending";
 
-/// What is made for a read.
+/// The state that is made for a read.
 #[derive(Debug)]
 struct Wrapper {
     parked: Parked,
@@ -86,7 +87,7 @@ impl<T> Tags<T> {
     }
 }
 
-/// A box for each read.
+/// Allocates a box for each read.
 #[derive(Debug)]
 struct Boxed(Tags<Box<dyn Complete>>);
 
@@ -109,7 +110,7 @@ impl Park for Boxed {
     }
 }
 
-/// A wrapper that is used again and again.
+/// Uses one wrapper again and again.
 #[derive(Debug)]
 struct Reused {
     parked: Option<Parked>,
@@ -124,7 +125,7 @@ impl Reused {
     }
 }
 
-/// Boxes that go back to a pool.
+/// Takes boxes from a pool, and returns them.
 #[derive(Debug)]
 #[expect(
     clippy::vec_box,

@@ -38,7 +38,7 @@ const QUERY_CALLS: usize = 20;
 /// Calls that tell what the clock and turns cost at least.
 const CLOCK_CALLS: usize = 1000;
 
-/// A turn with so many live threads.
+/// Runs a turn with `live` threads.
 pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Result<Record> {
     let asking = Asking {
         live: threads,
@@ -54,14 +54,14 @@ pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Resu
     Ok(record)
 }
 
-/// Asks while `live` threads tick and sleep.
+/// Takes sums while `live` threads tick and sleep.
 struct Asking {
     live: usize,
     queries: u64,
     length: Duration,
 }
 
-/// What queries took.
+/// The times of queries.
 #[derive(Default)]
 struct Queried {
     /// In nanoseconds of the wall clock.
@@ -84,7 +84,7 @@ impl Queried {
         record.p99_us = us(self.used.percentile(0.99));
         record.p999_us = us(self.used.percentile(0.999));
         record.max_us = us(self.used.max());
-        // What one thread could ask if it did nothing else.
+        // The most queries of one thread that does nothing else.
         record.ops_per_s = 1e6 / record.mean_us.max(1e-3);
         record.wall_min_us = Some(us(self.wall_min_ns));
         record.wall_mean_us = Some(self.wall.mean() / 1e3);
@@ -200,7 +200,7 @@ impl Asking {
     }
 }
 
-/// The least that `work` and a look at the clock take.
+/// Returns the shortest time of `work` and a reading of the clock.
 fn least_of(calls: usize, work: impl Fn()) -> Duration {
     let once = |_| {
         let before = time::used_by_thread();
@@ -210,7 +210,7 @@ fn least_of(calls: usize, work: impl Fn()) -> Duration {
     (0..calls).map(once).min().unwrap_or_default()
 }
 
-/// Works without memory; each turn waits for the one before.
+/// Works without accessing memory; each step depends on the one before.
 fn spin(turns: u64) {
     let mut number = turns;
     for _ in 0..turns {

@@ -13,9 +13,9 @@ use crate::phase::{Measured, Observer, share};
 use crate::record::Record;
 
 const WORKLOAD: &str = "queue";
-/// Words that fit, as completions of a deep device do.
+/// Capacity of the queue in words: that of completions of a deep device.
 const CAPACITY: usize = 1024;
-/// One of so many pushes is timed.
+/// One push of this many is timed.
 const TIMED_EACH: u64 = 64;
 /// Where a word's producer stands.
 const PRODUCER_SHIFT: u32 = 48;
@@ -31,7 +31,7 @@ trait Signalled: Sync {
     fn take(&self) -> u64;
 }
 
-/// The product's: a push looks whether somebody waits.
+/// The product's: a push signals only if the consumer waits.
 struct IfWaitedFor(SignalQueue);
 
 impl Signalled for IfWaitedFor {
@@ -51,7 +51,7 @@ impl Signalled for IfWaitedFor {
     }
 }
 
-/// A push signals: one system call each.
+/// Every push signals: one system call each.
 struct Always {
     queue: SignalQueue,
     lock: Mutex<()>,
@@ -61,7 +61,7 @@ struct Always {
 impl Signalled for Always {
     fn push(&self, word: u64) -> bool {
         let pushed = self.queue.push(word);
-        // The lock: the consumer is before its look at the queue, or waits already.
+        // Under the lock the consumer has not looked at the queue yet, or it waits already.
         drop(self.lock.lock());
         self.filled.notify_one();
         pushed
@@ -173,7 +173,7 @@ fn produce(
     calls
 }
 
-/// Takes all words until each producer has ended; each one's come in their order.
+/// Takes all words until each producer has ended; those of one producer arrive in order.
 fn consume(queue: &impl Signalled, producers: usize) -> Result<u64> {
     let mut next = vec![0_u64; producers];
     let mut wrong = None;
@@ -204,7 +204,7 @@ fn consume(queue: &impl Signalled, producers: usize) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A queue that hands its second word over twice.
+    /// A queue that returns its second word twice.
     struct Stutters(SignalQueue);
 
     impl Signalled for Stutters {

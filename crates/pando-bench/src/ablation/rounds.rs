@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::phase::Observer;
 use crate::record::Record;
 
-/// One way to do it.
+/// A variant of an ablation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant {
     pub(super) name: &'static str,
@@ -15,7 +15,7 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    /// What the product does, under the name that stands for that.
+    /// The variant that the product uses.
     pub(super) fn ours(about: &'static str) -> Self {
         Self {
             name: "ours",
@@ -24,7 +24,7 @@ impl Variant {
         }
     }
 
-    /// Another way.
+    /// A variant that the product does not use.
     pub(super) fn other(name: &'static str, about: &'static str) -> Self {
         Self {
             name,
@@ -34,10 +34,10 @@ impl Variant {
     }
 }
 
-/// Measures the variant of an index once.
+/// Measures the variant with this index once.
 pub(super) type Turn<'a> = dyn FnMut(usize, &mut dyn Observer) -> Result<Record> + 'a;
 
-/// Gives each variant its turns, and reports each.
+/// Runs the turns of all variants, and reports each variant.
 pub(super) fn run(
     options: &AblationOptions,
     variants: &[Variant],
@@ -80,7 +80,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Where the median lies; of an even number the lower of the two.
+/// Returns the index of the median; of an even number, the lower of the two.
 pub(crate) fn middle_of(values: &[f64]) -> usize {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, other| values[*one].total_cmp(&values[*other]));
