@@ -45,8 +45,10 @@ impl Engine {
             let _ = error;
         }
         while !self.store.life.is_ended() {
-            // Before the data file takes the room.
-            self.store.keep_mapping_room();
+            if self.store.space.is_wanted() {
+                // Before the data file takes the room.
+                self.store.keep_mapping_room();
+            }
             self.store
                 .space
                 .grow_if_wanted(self.store.committed_blocks());
