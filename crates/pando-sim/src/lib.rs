@@ -21,6 +21,7 @@
 //! | [`full_together`] | threads that find a disk full at the same moment                      |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
+//! | [`isolation`] | anomalies in histories of transactions, for those to come             |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
 //! | [`watchdog`] | ends a process that hangs                                                  |
 
@@ -38,6 +39,7 @@ pub mod full_close;
 pub mod full_deletes;
 pub mod full_together;
 pub mod history;
+pub mod isolation;
 pub mod kill;
 pub mod linear;
 pub mod order;

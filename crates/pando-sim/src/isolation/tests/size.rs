@@ -1,0 +1,74 @@
+//! Many transactions are checked in time that grows with their number.
+
+use pando_sync::time::now;
+
+use super::t;
+use crate::isolation::{History, Key, Level, examine};
+
+const TRANSACTIONS: u64 = 50_000;
+const KEYS: u64 = 500;
+/// Generous: it takes less than one on a quiet machine, and far more if anything is quadratic.
+const SECONDS_MAX: u64 = 20;
+
+/// Each reads two values, writes one of them, and appends to a list. They run one after the other;
+/// or in pairs whose members read what the other one writes, before either is committed.
+fn history(is_skewed: bool) -> History {
+    let mut values = vec![None; 500];
+    let mut lists = vec![Vec::new(); 5000];
+    let mut history = History::default();
+    let key = |table: &str, number: u64| Key::new(table, number.to_be_bytes());
+    for id in 0..TRANSACTIONS {
+        let (read, write, list) = ((id ^ 1) * 13 % KEYS, id * 13 % KEYS, id % 5000);
+        let (read_at, write_at, list_at) = (
+            usize::try_from(read).unwrap(),
+            usize::try_from(write).unwrap(),
+            usize::try_from(list).unwrap(),
+        );
+        let mut transaction = t(id).during(10 * id, 10 * id + 35);
+        transaction = match values[read_at] {
+            Some(value) => transaction.read(key("values", read), value),
+            None => transaction.read_none(key("values", read)),
+        };
+        if read != write {
+            transaction = match values[write_at] {
+                Some(value) => transaction.read(key("values", write), value),
+                None => transaction.read_none(key("values", write)),
+            };
+        }
+        transaction = transaction.write(key("values", write), id);
+        transaction = transaction.append(key("lists", list), id);
+        lists[list_at].push(id);
+        transaction = transaction.then(crate::isolation::Operation::ReadList(
+            key("lists", list),
+            lists[list_at].clone(),
+        ));
+        // One of a pair writes so late that the other does not see it.
+        if !is_skewed || id % 2 == 1 {
+            values[write_at] = Some(id);
+            if is_skewed {
+                let before = usize::try_from((id - 1) * 13 % KEYS).unwrap();
+                values[before] = Some(id - 1);
+            }
+        }
+        history.transactions.push(transaction);
+    }
+    history
+}
+
+#[test]
+fn fifty_thousand_transactions_are_checked_within_seconds() {
+    for (is_skewed, level) in [
+        (false, Level::Serializable),
+        (true, Level::Snapshot),
+        (true, Level::ReadCommitted),
+    ] {
+        let history = history(is_skewed);
+        let start = now();
+        let report = examine(&history, level).unwrap();
+        let seconds = start.elapsed().as_secs();
+        assert!(seconds < SECONDS_MAX, "{level:?}: {seconds} s");
+        assert_eq!(report.forbidden, [], "{level:?}");
+        assert_eq!(report.committed, 50_000);
+        assert!(report.dependencies > 100_000);
+    }
+}
