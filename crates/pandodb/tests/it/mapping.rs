@@ -99,6 +99,9 @@ fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
         // Each opening writes a checkpoint, and so does each close.
         let db = open(&device);
         assert_eq!(db.table("t").unwrap().len(), u64::from(keys) - 600);
+        let names = device.list().unwrap();
+        let bases = names.iter().filter(|name| name.starts_with("map."));
+        assert_eq!(bases.count(), 2, "room for the next merge is kept");
         db.close().unwrap();
     }
     let db = open(&device);
