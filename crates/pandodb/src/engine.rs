@@ -43,9 +43,11 @@ pub(crate) struct Engine {
     pub(crate) jobs: Jobs,
     /// Leaves for the maintenance thread to remove or merge.
     pub(crate) underfull_leaves: UnderfullLeaves,
+    /// The requests for checkpoints, and the files that a checkpoint changes.
     pub(crate) checkpoint: CheckpointState,
     /// The options that the store was opened with.
     pub(crate) options: Builder,
+    /// The split of memory and log that follows from `options` and from the store on disk.
     pub(crate) budget: Budget,
     /// Channels lent to blocking calls that read many pages at once.
     pub(crate) fetchers: Fetchers,
@@ -59,7 +61,9 @@ pub(crate) struct Engine {
     pub(crate) incoming: Arc<ChunkRoom>,
     /// Buffers of chunks that are read.
     pub(crate) outgoing: Arc<ChunkRoom>,
+    /// Spare buffers for keys of pending operations.
     pub(crate) key_buffers: KeyBuffers,
+    /// Trees that are filled beside the log (decision 051).
     pub(crate) loads: Loads,
     /// The LSN up to which reads may show what they have found (decision 060).
     pub(crate) read_bounds: ReadBounds,
@@ -74,8 +78,11 @@ pub(crate) struct Engine {
 /// The options of a user, and what follows from them and from the store on disk.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// With the sizes of page and block that the store has on disk.
     pub(crate) options: Builder,
+    /// With the store's size of segments.
     pub(crate) budget: Budget,
+    /// The store's random key for hashes of keys.
     pub(crate) hash_key: [u64; 2],
 }
 

@@ -64,26 +64,42 @@ pub const VALUE_BYTES_MAX: usize = usize_of(pando_format::chunks::VALUE_BYTES_MA
 /// ```
 #[derive(Debug, Clone)]
 pub struct Builder {
+    /// In bytes; at least [`MAX_MEMORY_MIN`].
     pub(crate) max_memory: u64,
+    /// In bytes. Opening replaces it by the size that the store was created with.
     pub(crate) page_size: usize,
+    /// In bytes. Opening replaces it by the size that the store was created with.
     pub(crate) block_size: usize,
+    /// Of pages that are written; those on disk may have others.
     pub(crate) compression: Compression,
+    /// Of commits that do not choose themselves.
     pub(crate) durability: Durability,
+    /// If true, reads wait until what they found is durable (decision 060).
     pub(crate) durable_reads: bool,
+    /// Interval of [`Durability::Periodic`].
     pub(crate) periodic: Duration,
     pub(crate) io_backend: IoBackend,
+    /// Most reads in flight of one event loop; at least 1.
     pub(crate) queue_depth: usize,
+    /// Threads that read for event loops, if the back end has such threads; at least 1.
     pub(crate) completion_threads: usize,
+    /// At most [`LOG_BYTES_MAX`]; None: derived from `max_memory`, and at creation from free space.
     pub(crate) log_bytes: Option<u64>,
+    /// None: what `max_memory` leaves for frames.
     pub(crate) frames: Option<usize>,
+    /// Longest time between two checkpoints.
     pub(crate) checkpoint_interval: Duration,
+    /// If true, each checkpoint punches holes into the data file where it is free.
     pub(crate) discard: bool,
+    /// Bytes of the chunks of new large values; None: a part of `max_memory`.
     pub(crate) chunk_bytes: Option<u64>,
+    /// Longest value, in bytes, that is stored in pages; None: 4 MiB, or what the log buffer allows.
     pub(crate) plain_bytes_max: Option<usize>,
     /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,
     /// For a new store; None: a random one.
     pub(crate) hash_key: Option<[u64; 2]>,
+    /// Recovery takes it; None if nobody wants to know of its progress.
     pub(crate) on_recovery: Option<Listener>,
 }
 
@@ -326,11 +342,17 @@ pub(crate) fn is_block_size(bytes: usize) -> bool {
 /// The split of `max_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
+    /// Frames of the pool: from 64 to [`FRAMES_MAX`].
     pub(crate) frames: usize,
+    /// Largest number of pages; each has 8 bytes in the page table.
     pub(crate) page_ids_max: usize,
+    /// Number of buffers for images of pages, each as large as a page.
     pub(crate) images: usize,
+    /// Bytes of each of the two log buffers; a multiple of 4096.
     pub(crate) log_buffer_bytes: usize,
+    /// Bytes of a log segment: a power of two; that of a store that exists is in its superblock.
     pub(crate) segment_bytes: u64,
+    /// Most log segments on disk before a checkpoint must have freed some; at least 2.
     pub(crate) segments: u32,
     /// Bytes for what is kept in memory about tables.
     pub(crate) tables_bytes: u64,

@@ -32,6 +32,7 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
+    /// Returns a listener that calls `call` under its own lock.
     pub(crate) fn new(call: impl FnMut(RecoveryProgress) + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Rank::RecoveryListener, Box::new(call))))
     }

@@ -17,7 +17,9 @@ use crate::writes::set::WriteSet;
 /// table.
 #[derive(Debug, Clone)]
 pub struct Table {
+    /// The store stays open while this handle exists, unless it is closed.
     pub(crate) db: Db,
+    /// Its tree is read anew for each operation: other handles may replace or drop it.
     pub(crate) state: Arc<TableState>,
 }
 

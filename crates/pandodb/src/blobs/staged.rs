@@ -14,6 +14,7 @@ use crate::space::keeper::SpaceKeeper;
 #[derive(Debug)]
 pub(crate) struct StagedBlob {
     space: Arc<SpaceKeeper>,
+    /// Decides where each chunk ends; fixed before the first one.
     pub(crate) shape: ChunkShape,
     /// The chunks so far, in order.
     pub(crate) parts: Vec<ChunkPart>,

@@ -28,6 +28,7 @@ const GARBAGE_PAGES_LEAST: u64 = 8;
 pub(crate) struct NewValue<'a> {
     /// Bytes that are stored with the key, before those of the chunks.
     pub(crate) head: &'a [u8],
+    /// Bytes in all its chunks together, and in each.
     pub(crate) shape: ChunkShape,
     /// The chunks, in order.
     pub(crate) parts: &'a [ChunkPart],

@@ -19,6 +19,7 @@ use crate::tables::state::{CATALOGUE, GARBAGE, TableState};
 /// One change of a table, as the log describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change<'a> {
+    /// The table that gets or loses a tree.
     pub(crate) name: &'a str,
     /// The tree that the name loses.
     pub(crate) old: Option<TreeId>,

@@ -35,6 +35,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(200);
 /// The result of step 1.
 #[derive(Debug)]
 pub(crate) struct Cut {
+    /// The epoch that ended at C: the checkpoint writes all that is dirty in it.
     pub(crate) epoch: Epoch,
     /// C.
     pub(crate) lsn: Lsn,

@@ -58,10 +58,12 @@ pub(crate) struct Looked {
     pub(crate) debt: Debt,
     /// Missing pages, except the first one.
     pub(crate) wanted: Vec<PageId>,
+    /// Result of the last comparison; [`Seen::Unknown`] if none was completed.
     pub(crate) seen: Seen,
 }
 
 impl<'t> SecondLook<'t> {
+    /// Prepares a look; reads nothing yet.
     pub(crate) fn new(log: &'t mut ReadLog, reader: &'t mut ValueReader) -> Self {
         Self {
             log,

@@ -21,6 +21,7 @@ pub enum Polled<T> {
 #[derive(Debug)]
 #[must_use = "park it, or nobody fetches what the operation waits for"]
 pub struct Pending {
+    /// Why it cannot continue; parking and fetching follow from it.
     pub(crate) reason: WaitReason,
     /// Further pages that the operation will need.
     pub(crate) wanted: Vec<PageId>,

@@ -46,6 +46,7 @@ pub(crate) struct MappingSize {
 #[derive(Debug)]
 pub(crate) struct Allocated {
     pub(crate) file: AnyFile,
+    /// Length of the file, all of it allocated.
     pub(crate) bytes: u64,
 }
 
@@ -80,8 +81,11 @@ impl Allocated {
 /// The files that the next merge writes.
 #[derive(Debug)]
 pub(crate) struct NextMapping {
+    /// Number of the mapping, which the names of both files contain.
     pub(crate) number: u64,
+    /// Its bytes mean nothing until a merge has written it.
     pub(crate) base: Allocated,
+    /// Once a merge takes it, it has room for the counts of all tables.
     pub(crate) journal: Allocated,
 }
 

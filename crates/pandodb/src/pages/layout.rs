@@ -19,7 +19,9 @@ use crate::space::keeper::SpaceKeeper;
 /// Sizes of pages and blocks on disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
+    /// Bytes of a page in memory; on disk it takes as many blocks, or fewer if it is compressed.
     pub(crate) page_size: PageSize,
+    /// Bytes of the unit of free space; a page has a whole number of them.
     pub(crate) block_bytes: u64,
 }
 

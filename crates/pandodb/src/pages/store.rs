@@ -30,9 +30,11 @@ pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 /// Pages in memory and on disk.
 #[derive(Debug)]
 pub(crate) struct Store {
+    /// The device of all files of the store.
     pub(crate) device: AnyDevice,
     /// The data file. Only [`Store::sync_data`] makes it durable.
     pub(crate) data: AnyFile,
+    /// Lets threads share syncs of the data file.
     pub(crate) data_syncs: DataSyncs,
     pub(crate) pool: Pool,
     /// Allocator of blocks. Shared with values that have no key yet, which return their extents to
@@ -43,6 +45,7 @@ pub(crate) struct Store {
     pub(crate) tables: Tables,
     /// Readers of chunks, and garbage that waits for them.
     pub(crate) registry: Arc<Registry>,
+    /// The pool's, which all parts of the store count in.
     pub(crate) statistics: Arc<Statistics>,
     /// Number of the next write that is put aside.
     pub(crate) aside_number: AtomicU32,
@@ -56,6 +59,7 @@ pub(crate) struct Store {
     handed_over: HandedOver,
     /// Room for the next merge of the mapping.
     pub(crate) mapping_reserve: MappingReserve,
+    /// Phase and poison, and whether writes wait for room.
     pub(crate) life: Lifecycle,
 }
 
@@ -72,8 +76,8 @@ impl Drop for RoomWait<'_> {
     }
 }
 
-/// Returns a store in the opening phase, without tables.
 impl Store {
+    /// Returns a store in the opening phase, without tables.
     pub(crate) fn new(
         device: AnyDevice,
         data: AnyFile,

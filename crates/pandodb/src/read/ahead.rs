@@ -43,6 +43,7 @@ pub(crate) struct ReadAhead {
 /// Position of a scan: its table, the bounds of what is left, and its direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position<'a> {
+    /// Its tree is read when the next leaves are looked up.
     pub(crate) state: &'a TableState,
     /// Where the scan continues.
     pub(crate) from: &'a Bound<Vec<u8>>,

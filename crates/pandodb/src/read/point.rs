@@ -287,13 +287,16 @@ impl Engine {
 /// Result of copying a value, if there is one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copied {
+    /// If true, the value is in the caller's buffer.
     pub(crate) found: bool,
+    /// The tree that was searched.
     pub(crate) tree: TreeId,
     /// Marks of its leaf.
     pub(crate) marks: Marks,
 }
 
 impl Copied {
+    /// Describes a lookup in `tree` that has copied the value, if it found one.
     #[inline]
     pub(crate) fn of(tree: TreeId, lookup: &Lookup) -> Self {
         Self {

@@ -312,8 +312,11 @@ fn finish(
 
 /// A store as of its newest checkpoint, before any replay.
 pub(crate) struct Loaded {
+    /// Without the batches of the log after the checkpoint.
     pub(crate) store: Store,
+    /// As of the newest valid slot.
     pub(crate) superblock: Superblock,
+    /// Opened for writing only if the store will be written.
     pub(crate) superblock_file: AnyFile,
 }
 

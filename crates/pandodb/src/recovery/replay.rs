@@ -23,6 +23,7 @@ use crate::tables::state::TableState;
 pub(crate) struct Replayed {
     /// Number of batches.
     pub(crate) records: u64,
+    /// Bytes of log after the checkpoint; set once the replay has ended.
     pub(crate) log_bytes: u64,
     /// Leaves that may have to be merged, each given by one of its keys.
     pub(crate) underfull: Vec<(Tree, Vec<u8>, LeafFill)>,

@@ -68,6 +68,7 @@ pub(crate) struct SpaceKeeper {
     sizing: Mutex<()>,
     /// Blocks that nobody can reserve, because they are about to be cut off.
     withheld: AtomicU64,
+    /// Blocks that were given back to the file system; the allocator sees them as allocated.
     pub(crate) discards: Discards,
     /// The result of the last survey of all free blocks.
     pieces: Mutex<Survey>,

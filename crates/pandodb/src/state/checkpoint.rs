@@ -37,12 +37,16 @@ pub(crate) struct CheckpointState {
 /// The files that a checkpoint changes. Guarded by `CheckpointState::files`.
 #[derive(Debug)]
 pub(crate) struct Files {
+    /// Both of its slots are written for each checkpoint.
     pub(crate) superblock_file: AnyFile,
+    /// The last one that is durable in both slots.
     pub(crate) superblock: Superblock,
+    /// The journal that checkpoints append to, and the number of the mapping.
     pub(crate) mapping: MappingFiles,
 }
 
 impl CheckpointState {
+    /// Returns the state after the checkpoint that `files` names: none is asked for.
     pub(crate) fn new(files: Files) -> Self {
         let last_lsn = files.superblock.checkpoint_lsn.0;
         Self {

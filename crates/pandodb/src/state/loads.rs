@@ -9,6 +9,7 @@ use pando_tree::Tree;
 /// A tree that was filled without the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
+    /// Hidden until a batch gives it to a table.
     pub(crate) tree: Tree,
     /// Number of its entries.
     pub(crate) entries: u64,

@@ -163,6 +163,7 @@ impl ValueStream {
         self.chunks.is_some()
     }
 
+    /// Returns the engine of the store that the value belongs to.
     pub(crate) fn engine(&self) -> &Shared {
         &self.engine
     }

@@ -36,6 +36,7 @@ pub(crate) const GARBAGE: Tree = Tree {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct TableState {
+    /// Never changes, even when the table is dropped.
     pub(crate) name: Box<str>,
     /// Tree id (low half) and root page; 0 once dropped. Changed only while the gate is closed.
     row: AtomicU64,

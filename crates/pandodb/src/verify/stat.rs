@@ -39,6 +39,7 @@ pub struct StoredStat {
 }
 
 impl StoredStat {
+    /// Returns the figures of no pages, with the name of `codec`.
     pub(crate) fn new(codec: Codec) -> Self {
         Self {
             compression: codec.name(),

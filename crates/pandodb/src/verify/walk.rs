@@ -18,7 +18,9 @@ pub struct Damage {
 
 /// A walk over all pages.
 pub(crate) struct Walk<'a, P> {
+    /// As of its newest checkpoint; the walk writes nothing.
     pub(crate) store: &'a Store,
+    /// The one that `store` was loaded from.
     pub(crate) superblock: Superblock,
     /// Pages met, with the names of their owners.
     pub(crate) seen: BTreeMap<PageId, String>,
@@ -26,8 +28,11 @@ pub(crate) struct Walk<'a, P> {
     pub(crate) leaks: BTreeSet<TreeId>,
     /// As [`VerifyReport::leaked`](crate::VerifyReport::leaked).
     pub(crate) leaked: u64,
+    /// As [`VerifyReport::writes_aside`](crate::VerifyReport::writes_aside).
     pub(crate) writes_aside: u64,
+    /// In the order in which they were found.
     pub(crate) damages: Vec<Damage>,
+    /// Called with the number of pages done, and that of all pages.
     pub(crate) progress: P,
     /// Number of pages met; for `progress`.
     pub(crate) done: u64,
@@ -36,7 +41,9 @@ pub(crate) struct Walk<'a, P> {
 /// Bounds of the keys of a node, as its parent gives them: from `low` on, below `high`.
 #[derive(Clone, Default)]
 pub(crate) struct Limits {
+    /// Inclusive; None: no bound.
     pub(crate) low: Option<Vec<u8>>,
+    /// Exclusive; None: no bound.
     pub(crate) high: Option<Vec<u8>>,
 }
 

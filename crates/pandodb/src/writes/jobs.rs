@@ -38,6 +38,7 @@ pub(crate) enum JobEnd {
 }
 
 impl Job {
+    /// Returns a job that waits for the tables thread.
     pub(crate) fn new(writes: WriteSet) -> Self {
         Self {
             state: Mutex::new(Rank::Leaf, JobState::Waiting(Box::new(writes))),

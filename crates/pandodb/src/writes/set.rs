@@ -53,6 +53,7 @@ pub(crate) struct Write {
     pub(crate) table: usize,
     /// In `WriteSet::bytes`.
     pub(crate) key: Range<usize>,
+    /// The last change of the key in this batch.
     pub(crate) change: Change,
 }
 
@@ -103,6 +104,7 @@ pub(crate) struct WriteSet {
 #[derive(Debug, Clone)]
 pub(crate) struct BatchTable {
     pub(crate) state: Arc<TableState>,
+    /// None if the table was dropped then.
     pub(crate) tree: Option<Tree>,
 }
 

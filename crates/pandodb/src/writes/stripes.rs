@@ -36,6 +36,7 @@ pub(crate) struct StripeIndex(u32);
 /// LSN of the last commit on a stripe, as a reader saw it before it read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
+    /// All keys whose hash leads to it share it.
     pub(crate) stripe: StripeIndex,
     stamp: u64,
 }
@@ -117,6 +118,7 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
+    /// Returns unlocked stripes without commits, which hash keys with `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let locks: Box<[_]> = (0..STRIPES).map(|_| StampLock::new()).collect();
         audit::name("stripes", &*locks);
